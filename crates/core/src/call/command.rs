@@ -1,0 +1,65 @@
+//! What comes back from whoever runs a call, and a person's own commands.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::event::Executor;
+use crate::{
+    id::{CallId, SessionId},
+    session::Said,
+};
+
+/// What an executor gave back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Returned {
+    /// The message that tells of it: a tool result, or a person's command with its output.
+    pub said: Said,
+    /// True if the executor says that it failed.
+    pub error: bool,
+    /// Open tasks, where the call changed the model's list of tasks.
+    pub open_tasks: Option<u32>,
+    /// Whether its text may be replaced by a notice when the context grows too long.
+    pub prunable: bool,
+}
+
+/// How far the work of a call got.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// The executor answered.
+    Returned(Box<Returned>),
+    /// It failed before anything could have taken effect.
+    NotBegun(Arc<str>),
+    /// It broke off, and may have taken effect.
+    Broke,
+}
+
+/// A command about a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// A person runs a command in the session's shell.
+    Run {
+        /// Whose shell.
+        session: SessionId,
+        /// The tool that stands for it.
+        tool: Arc<str>,
+        /// Its arguments.
+        arguments: Map<String, Value>,
+        /// What rules are matched against.
+        signature: String,
+        /// Who runs it.
+        executor: Executor,
+    },
+    /// The work of a call ended.
+    Ended {
+        /// Which.
+        call: CallId,
+        /// How far it got.
+        progress: Progress,
+    },
+    /// Stops the commands that a person runs in a session.
+    Abort {
+        /// Whose commands.
+        session: SessionId,
+    },
+}

@@ -1,0 +1,182 @@
+//! What happened to a call.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    digest::Digest,
+    id::{CallId, EntryId, PrincipalId, RunId},
+    tool::{Effect, Lane, Repeat},
+};
+
+/// Who runs a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Executor {
+    /// A tool of this process.
+    Builtin,
+    /// A person: questions are asked and their answers are the result.
+    Person,
+    /// The shell of the session, for a person's own command.
+    Shell,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The executor answered, its errors included, or it was a builtin that we stopped ourselves.
+    Done {
+        /// True if the executor says that it failed.
+        error: bool,
+    },
+    /// It could not be run: no such tool, arguments that do not fit, or a failure before anything left.
+    Failed,
+    /// Policy or a person refused it.
+    Denied,
+    /// A queued message made it pointless before it began.
+    Skipped,
+    /// The run was stopped before it began.
+    Cancelled,
+    /// It is not known whether it took effect, and it will not be run again.
+    Unknown,
+}
+
+impl End {
+    /// Whether the model is told of a failure.
+    pub const fn is_error(self) -> bool {
+        !matches!(self, Self::Done { error: false })
+    }
+}
+
+/// Why it is no longer known what became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Known {
+    /// The process that ran it ended.
+    ProcessEnded,
+    /// The task that ran it broke off.
+    TaskBroke,
+}
+
+/// The content of a call: what was wanted, word for word.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Content {
+    /// The tool.
+    pub tool: Arc<str>,
+    /// The model's id of the call.
+    pub tool_call_id: Arc<str>,
+    /// The arguments, without the intent.
+    pub arguments: Map<String, Value>,
+    /// What the model says it wants with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<Arc<str>>,
+    /// What rules are matched against and a person is shown.
+    pub signature: String,
+    /// The arguments that the signature names; empty means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<String>,
+    /// Why it cannot be run at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Arc<str>>,
+}
+
+/// A fact about one call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// It is wanted. The content is a [`Content`].
+    Wanted {
+        /// Which.
+        call: CallId,
+        /// The run that wants it; absent for a person's own command.
+        run: Option<RunId>,
+        /// Who runs it.
+        executor: Executor,
+        /// How it lines up.
+        lane: Lane,
+        /// Whether it may be repeated.
+        repeat: Repeat,
+        /// Whether it changes anything.
+        effect: Effect,
+        /// Of the canonical arguments: what is run must have it.
+        arguments: Digest,
+    },
+    /// Policy lets it run.
+    Allowed {
+        /// Which.
+        call: CallId,
+        /// Why, for the record.
+        why: String,
+        /// The policy that was in force.
+        policy: Digest,
+        /// The person who allowed it; absent where rules did.
+        by: Option<PrincipalId>,
+    },
+    /// Policy wants a person to decide.
+    Gated {
+        /// Which.
+        call: CallId,
+        /// Why, for the record.
+        why: String,
+        /// The policy that was in force.
+        policy: Digest,
+    },
+    /// It runs from now on.
+    Started {
+        /// Which.
+        call: CallId,
+        /// The process that runs it.
+        boot: u32,
+    },
+    /// It is to stop.
+    Aborting {
+        /// Which.
+        call: CallId,
+    },
+    /// It is not known what became of it.
+    InDoubt {
+        /// Which.
+        call: CallId,
+        /// Since when.
+        since: Known,
+    },
+    /// It may start once more: twice has the effect of once, and somebody still waits for it.
+    Again {
+        /// Which.
+        call: CallId,
+    },
+    /// It is over. The result for the model is the entry in a record before, where there is a run.
+    Ended {
+        /// Which.
+        call: CallId,
+        /// How.
+        end: End,
+        /// The result's entry.
+        entry: Option<EntryId>,
+    },
+    /// A result came after the end. It is kept as content and changes nothing.
+    ResultDropped {
+        /// Which.
+        call: CallId,
+    },
+}
+
+impl Event {
+    /// The call that it is about.
+    pub const fn call(&self) -> CallId {
+        match self {
+            Self::Wanted { call, .. }
+            | Self::Allowed { call, .. }
+            | Self::Gated { call, .. }
+            | Self::Started { call, .. }
+            | Self::Aborting { call }
+            | Self::InDoubt { call, .. }
+            | Self::Again { call }
+            | Self::Ended { call, .. }
+            | Self::ResultDropped { call } => *call,
+        }
+    }
+}

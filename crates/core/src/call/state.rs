@@ -1,0 +1,131 @@
+//! Where a call stands.
+
+use serde::{Deserialize, Serialize};
+
+use super::event::{End, Event, Executor, Known};
+use crate::{
+    digest::Digest,
+    id::{CallId, Lsn, RunId, SessionId},
+    tool::{Effect, Lane, Repeat},
+};
+
+/// What a call waits for or is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It has to be judged.
+    Wanted,
+    /// A gate decides.
+    Gated,
+    /// It may start when its turn comes.
+    Ready,
+    /// It runs.
+    Started {
+        /// In which process.
+        boot: u32,
+    },
+    /// It is not known what became of it.
+    InDoubt(Known),
+    /// It is over.
+    Ended(End),
+}
+
+/// One use of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    pub(crate) id: CallId,
+    pub(crate) session: SessionId,
+    pub(crate) run: Option<RunId>,
+    pub(crate) executor: Executor,
+    pub(crate) lane: Lane,
+    pub(crate) repeat: Repeat,
+    pub(crate) effect: Effect,
+    pub(crate) arguments: Digest,
+    pub(crate) content: Lsn,
+    pub(crate) phase: Phase,
+    pub(crate) aborting: bool,
+    /// True once a person allowed it; a rule that denies still wins at the start.
+    pub(crate) approved: bool,
+}
+
+impl Call {
+    pub(crate) fn want(event: &Event, session: SessionId, lsn: Lsn) -> Option<Self> {
+        let Event::Wanted { call, run, executor, lane, repeat, effect, arguments } = event else { return None };
+        Some(Self {
+            id: *call,
+            session,
+            run: *run,
+            executor: executor.clone(),
+            lane: *lane,
+            repeat: *repeat,
+            effect: *effect,
+            arguments: *arguments,
+            content: lsn,
+            phase: Phase::Wanted,
+            aborting: false,
+            approved: false,
+        })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// The session that it belongs to.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// The run that wants it; absent for a person's own command.
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// Who runs it.
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// Where its content lies.
+    pub fn content(&self) -> Lsn {
+        self.content
+    }
+
+    /// The digest that the arguments in its content must have.
+    pub fn arguments(&self) -> Digest {
+        self.arguments
+    }
+
+    /// Where it stands.
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// Whether nothing of it has happened yet.
+    pub fn is_before_start(&self) -> bool {
+        matches!(self.phase, Phase::Wanted | Phase::Gated | Phase::Ready)
+    }
+
+    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    pub(crate) fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Wanted { .. } | Event::ResultDropped { .. } => {}
+            Event::Allowed { by, .. } => {
+                self.phase = Phase::Ready;
+                self.approved = by.is_some();
+            }
+            Event::Again { .. } => self.phase = Phase::Ready,
+            Event::Gated { .. } => self.phase = Phase::Gated,
+            Event::Started { boot, .. } => self.phase = Phase::Started { boot: *boot },
+            Event::Aborting { .. } => self.aborting = true,
+            Event::InDoubt { since, .. } => self.phase = Phase::InDoubt(*since),
+            Event::Ended { end, .. } => self.phase = Phase::Ended(*end),
+        }
+    }
+}

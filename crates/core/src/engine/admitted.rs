@@ -1,0 +1,101 @@
+//! Content that decisions need: of gates that wait and of calls that have not ended.
+//!
+//! It lies beside the state and is not part of it: it comes from the command that caused it, or from the log before recovery.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{event::Event, state::State};
+use crate::{
+    call, gate,
+    id::{CallId, GateId, Lsn},
+};
+
+/// What settling may read beside the state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Admitted {
+    calls: BTreeMap<CallId, Arc<call::Content>>,
+    gates: BTreeMap<GateId, Arc<gate::Content>>,
+    /// Answers to the questions of a call that has not ended, in the order in which they were asked.
+    answers: BTreeMap<CallId, Vec<GateId>>,
+    said: BTreeMap<GateId, Arc<str>>,
+}
+
+impl Admitted {
+    /// What a call wants, word for word.
+    pub fn call(&self, id: CallId) -> Option<&Arc<call::Content>> {
+        self.calls.get(&id)
+    }
+
+    /// What a gate shows, word for word.
+    pub fn gate(&self, id: GateId) -> Option<&Arc<gate::Content>> {
+        self.gates.get(&id)
+    }
+
+    /// The content of the answer to a gate, while the call that asked has not ended.
+    pub fn answer(&self, gate: GateId) -> Option<&Arc<str>> {
+        self.said.get(&gate)
+    }
+
+    /// The gates that a call has opened, in order.
+    pub fn gates_of(&self, call: CallId) -> &[GateId] {
+        self.answers.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// Takes the content of a fact that was just decided.
+    pub(super) fn take(&mut self, event: &Event, content: &Arc<str>) {
+        match event {
+            Event::Call(call::Event::Wanted { call, .. }) => {
+                if let Ok(content) = serde_json::from_str(content) {
+                    self.calls.insert(*call, Arc::new(content));
+                }
+            }
+            Event::Gate(gate::Event::Opened { gate, call, .. }) => {
+                if let Ok(content) = serde_json::from_str(content) {
+                    self.gates.insert(*gate, Arc::new(content));
+                    if let Some(call) = call {
+                        self.answers.entry(*call).or_default().push(*gate);
+                    }
+                }
+            }
+            Event::Gate(gate::Event::Resolved { gate, .. }) => {
+                self.said.insert(*gate, Arc::clone(content));
+            }
+            Event::Gate(gate::Event::Extended { .. })
+            | Event::Booted
+            | Event::Session(_)
+            | Event::Run(_)
+            | Event::Call(_)
+            | Event::Policy(_) => {}
+        }
+    }
+
+    /// Lets go of what nobody needs after `event`.
+    pub(super) fn forget(&mut self, event: &Event) {
+        if let Event::Call(call::Event::Ended { call, .. }) = event {
+            self.calls.remove(call);
+            for gate in self.answers.remove(call).unwrap_or_default() {
+                self.gates.remove(&gate);
+                self.said.remove(&gate);
+            }
+        }
+    }
+
+    /// Takes content from the log, before recovery.
+    pub(super) fn restore(&mut self, state: &State, lsn: Lsn, content: &str) -> Result<(), serde_json::Error> {
+        for call in state.calls().filter(|call| call.content() == lsn && !call.is_over()) {
+            self.calls.insert(call.id(), Arc::new(serde_json::from_str(content)?));
+        }
+        for gate in state.all_gates().filter(|gate| gate.content() == lsn) {
+            self.gates.insert(gate.id(), Arc::new(serde_json::from_str(content)?));
+            if let Some(call) = gate.call() {
+                let gates = self.answers.entry(call).or_default();
+                gates.push(gate.id());
+                gates.sort_unstable();
+            }
+        }
+        for gate in state.all_gates().filter(|gate| gate.answer_content() == Some(lsn)) {
+            self.said.insert(gate.id(), content.into());
+        }
+        Ok(())
+    }
+}

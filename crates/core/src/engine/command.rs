@@ -1,0 +1,122 @@
+//! What can be asked of an engine, what it answers, and why it may refuse.
+
+use super::Rules;
+use crate::{
+    call, gate,
+    id::{CallId, PrincipalId, RunId, SessionId},
+    policy::{Grant, GrantId},
+    run, session,
+};
+
+/// Whether work that a restart interrupted goes on by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Runs and queues go on.
+    Go,
+    /// They wait for their host.
+    Wait,
+}
+
+/// A command.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// A process begins to work with this log. The first command after replay and [`Command::UseRules`].
+    Recover(Resume),
+    /// These rules are in force from now on.
+    UseRules(Box<Rules>),
+    /// Time has passed.
+    Tick,
+    /// To a session.
+    Session(SessionId, session::Command),
+    /// To a run.
+    Run(run::Command),
+    /// About a call.
+    Call(call::Command),
+    /// To a gate.
+    Gate(gate::Command),
+    /// Takes over grants that another log gave for good. Those that are known are passed over.
+    Adopt(Vec<Grant>),
+    /// Takes a grant back.
+    Revoke {
+        /// Which.
+        grant: GrantId,
+        /// Who takes it back.
+        by: PrincipalId,
+    },
+}
+
+/// What a command came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// A run works on it.
+    Started(RunId),
+    /// It waits in a queue.
+    Queued,
+    /// It waits for a compaction that has to come first.
+    BehindCompaction,
+    /// The run ends as soon as what is in flight has ended.
+    Stopping(RunId),
+    /// There was nothing to stop.
+    Idle,
+    /// A compaction is under way.
+    Compacting {
+        /// Counts compactions of the session.
+        epoch: u32,
+    },
+    /// A person's command runs.
+    Running(CallId),
+    /// The gate was resolved so, now or by the same answer before.
+    Resolved(gate::Resolution),
+    /// The result came too late and was only recorded.
+    Dropped,
+}
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such session.
+    #[error("no session {0}")]
+    NoSession(SessionId),
+    /// There is one already.
+    #[error("session {0} exists")]
+    SessionExists(SessionId),
+    /// An entry that was named is not there.
+    #[error("no entry {entry} in {session}")]
+    NoEntry {
+        /// The session.
+        session: SessionId,
+        /// The entry.
+        entry: String,
+    },
+    /// Something works in the session that must end first.
+    #[error("{0} is busy")]
+    Busy(SessionId),
+    /// A name is empty.
+    #[error("a session's name is not empty")]
+    EmptyName,
+    /// A message or a fact is too large for a record.
+    #[error("{what} is longer than {limit} bytes")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// A prompt was not taken.
+    #[error(transparent)]
+    Prompt(#[from] session::PromptRefusal),
+    /// A compaction was not begun.
+    #[error(transparent)]
+    Compact(#[from] session::CompactRefusal),
+    /// An answer did not count.
+    #[error(transparent)]
+    Answer(#[from] gate::AnswerRefusal),
+    /// Policy refuses a person's own command.
+    #[error("{0}")]
+    Denied(String),
+    /// A command that only makes sense otherwise, such as a second recovery.
+    #[error("{0}")]
+    OutOfPlace(&'static str),
+}

@@ -1,0 +1,94 @@
+//! One pure decider a command: what is asked becomes facts, or a refusal that changes nothing.
+
+mod answer;
+mod answered;
+mod calls;
+mod compaction;
+mod recover;
+mod session;
+mod stop;
+
+pub(crate) use compaction::started as compaction_started;
+
+use super::{
+    Command, Context, Decision, Refusal, Reply, View,
+    event::{Event, Fact},
+};
+use crate::{
+    call, gate,
+    id::{PrincipalId, SessionId},
+    policy::{self, Grant, GrantId},
+    run,
+    session::{Command as SessionCommand, Session},
+};
+
+pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refusal> {
+    match command {
+        Command::Recover(resume) => recover::recover(view, resume, context),
+        Command::UseRules(_) | Command::Tick => Err(Refusal::OutOfPlace("rules and time are taken by the engine itself")),
+        Command::Session(id, command) => decide_session(view, id, command, context),
+        Command::Run(run::Command::Answered { run, epoch, answer }) => {
+            Ok(answered::answered(view, run, epoch, *answer, context))
+        }
+        Command::Run(run::Command::Abort { session }) => stop::abort(view, &session),
+        Command::Run(run::Command::AbortRetry { session }) => stop::abort_retry(view, &session),
+        Command::Call(call::Command::Run { session, tool, arguments, signature, executor }) => {
+            let wanted = calls::Own { tool, arguments, signature, executor };
+            calls::run_own(view, &session, wanted, context)
+        }
+        Command::Call(call::Command::Ended { call, progress }) => Ok(calls::ended(view, call, progress, context)),
+        Command::Call(call::Command::Abort { session }) => stop::abort_commands(view, &session),
+        Command::Gate(gate::Command::Answer { gate, answer, by, key }) => {
+            answer::answer(view, gate, &answer, &by, key.as_deref(), context)
+        }
+        Command::Adopt(grants) => Ok(adopt(view, grants)),
+        Command::Revoke { grant, by } => Ok(revoke(view, grant, by)),
+    }
+}
+
+fn adopt(view: View<'_>, grants: Vec<Grant>) -> Decision {
+    let known = view.state.policy().grants();
+    let new = grants.into_iter().filter(|grant| known.get(grant.id).is_none());
+    let facts = new.map(|grant| Fact::plain(Event::Policy(policy::Event::Granted(grant)), None)).collect();
+    Decision { facts, reply: Reply::Done }
+}
+
+fn revoke(view: View<'_>, id: GrantId, by: PrincipalId) -> Decision {
+    if view.state.policy().grants().get(id).is_none() {
+        return Decision { facts: Vec::new(), reply: Reply::Idle };
+    }
+    let fact = Fact::plain(Event::Policy(policy::Event::Revoked { id, by }), None);
+    Decision { facts: vec![fact], reply: Reply::Done }
+}
+
+fn decide_session(
+    view: View<'_>,
+    id: SessionId,
+    command: SessionCommand,
+    context: &mut Context,
+) -> Result<Decision, Refusal> {
+    if let SessionCommand::Open { cwd, name, parent, settings } = command {
+        return session::open(view, id, cwd, name, parent, settings);
+    }
+    let session = find(view, &id)?;
+    match command {
+        SessionCommand::Open { .. } => Err(Refusal::SessionExists(id)),
+        SessionCommand::Import { entries, leaf } => session::import(session, entries, leaf),
+        SessionCommand::Prompt { said, with, when_busy } => {
+            session::prompt(session, said, with, when_busy, context)
+        }
+        SessionCommand::Queue { queue, said } => session::queue(session, queue, said),
+        SessionCommand::Clear => session::clear(session),
+        SessionCommand::Set { setting, entry } => session::set(session, setting, entry, context),
+        SessionCommand::Name { name } => session::name(session, &name),
+        SessionCommand::Move { leaf } => session::move_to(session, leaf),
+        SessionCommand::Compact { instructions } => compaction::begin(session, instructions),
+        SessionCommand::AbortCompaction => Ok(compaction::abort(session)),
+        SessionCommand::Compacted { epoch, outcome } => Ok(compaction::ended(session, epoch, outcome, context)),
+        SessionCommand::FileWritten { path, length, digest } => Ok(session::file_written(session, path, length, digest)),
+    }
+}
+
+fn find<'a>(view: View<'a>, id: &SessionId) -> Result<&'a Session, Refusal> {
+    view.state.session(id).ok_or_else(|| Refusal::NoSession(id.clone()))
+}

@@ -1,0 +1,91 @@
+//! Decides whether an answer to a gate counts, and what else follows from it at once.
+
+use crate::{
+    engine::{Context, Decision, Event, Fact, Refusal, Reply, View},
+    gate::{Answer, AnswerRefusal, Event as Happened, Resolution, Scope},
+    id::{GateId, PrincipalId},
+    policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Subject},
+    settle,
+};
+
+pub(super) fn answer(
+    view: View<'_>,
+    id: GateId,
+    answer: &Answer,
+    by: &PrincipalId,
+    key: Option<&str>,
+    context: &mut Context,
+) -> Result<Decision, Refusal> {
+    let gate = view.state.gate(id).ok_or(AnswerRefusal::Unknown(id))?;
+    let Some(event) = gate.answer(answer, by, key)? else {
+        let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
+        return Ok(Decision { facts: Vec::new(), reply: Reply::Resolved(resolution) });
+    };
+    let Happened::Resolved { resolution, .. } = &event else {
+        return Err(Refusal::OutOfPlace("an answer resolves a gate"));
+    };
+    let resolution = resolution.clone();
+    let session = gate.session().cloned();
+    let content = match answer {
+        Answer::Deny { reason } => reason.clone().map(Into::into),
+        Answer::Say(said) => Some(serde_json::Value::from(said.clone()).to_string().into()),
+        Answer::Allow(_) | Answer::Decline => None,
+    };
+    let mut facts = vec![Fact { event: Event::Gate(event), session: session.clone(), content }];
+    if let Some(subject) = settle::subject_of_gate(view, gate) {
+        let event = match &resolution {
+            Resolution::Allowed { scope } => {
+                facts.extend(lifted(view, &subject, by).into_iter().map(|event| Fact::plain(Event::Policy(event), session.clone())));
+                granted(&subject, *scope, by, context)
+            }
+            Resolution::Denied => Some(policy::Event::Constrained(Constraint {
+                principal: subject.principal.clone(),
+                key: subject.constraint_key(),
+                by: by.clone(),
+                reason: reason(answer),
+                until: context.now + DENIAL_LASTS,
+            })),
+            Resolution::Answered
+            | Resolution::Declined
+            | Resolution::Granted
+            | Resolution::Expired
+            | Resolution::Withdrawn => None,
+        };
+        facts.extend(event.map(|event| Fact::plain(Event::Policy(event), session.clone())));
+    }
+    Ok(Decision { facts, reply: Reply::Resolved(resolution) })
+}
+
+/// What the person said with a denial, as far as a fact may hold it; the whole of it is the content of the resolution.
+fn reason(answer: &Answer) -> Option<String> {
+    match answer {
+        Answer::Deny { reason } => reason.as_ref().map(|reason| reason.chars().take(500).collect()),
+        Answer::Allow(_) | Answer::Say(_) | Answer::Decline => None,
+    }
+}
+
+/// A denial that the same person's allow takes back.
+fn lifted(view: View<'_>, subject: &Subject, by: &PrincipalId) -> Option<policy::Event> {
+    let key = subject.constraint_key();
+    let mut constraints = view.state.policy().constraints().iter();
+    let stands = constraints.any(|one| one.principal == subject.principal && one.key == key && one.by == *by);
+    stands.then(|| policy::Event::Lifted { principal: subject.principal.clone(), key, by: by.clone() })
+}
+
+fn granted(subject: &Subject, scope: Scope, by: &PrincipalId, context: &mut Context) -> Option<policy::Event> {
+    let scope = match scope {
+        Scope::Once => return None,
+        Scope::Session => policy::Scope::Session(subject.session.clone()),
+        Scope::Always => policy::Scope::Always,
+    };
+    Some(policy::Event::Granted(Grant {
+        id: GrantId::new(context.fresh.uuid(context.now)),
+        by: by.clone(),
+        to: subject.principal.clone(),
+        scope,
+        covers: Covers::Exact(subject.digest()),
+        label: subject.signature.chars().take(500).collect(),
+        until: None,
+        door: Door::Open,
+    }))
+}

@@ -1,0 +1,64 @@
+//! Decides what a model's answer comes to.
+
+use crate::{
+    call,
+    digest::{Digest, canonical},
+    engine::{Context, Decision, Event, Fact, Reply, View, tree::Branch},
+    id::{CallId, RunId},
+    run::{Answer, Event as Happened, Phase, Wanted},
+    session::Kind,
+};
+
+pub(super) fn answered(view: View<'_>, id: RunId, epoch: u32, answer: Answer, context: &mut Context) -> Decision {
+    let run = view.state.run(id).filter(|run| run.epoch() == epoch && matches!(run.phase(), Phase::Thinking { .. }));
+    let session = run.and_then(|run| view.state.session(run.session()));
+    let Some(session) = session else {
+        let session = view.state.run(id).map(|run| run.session().clone());
+        let event = Event::Run(Happened::ResultDropped { run: id, epoch });
+        return Decision {
+            facts: vec![Fact { event, session, content: Some(answer.said.content) }],
+            reply: Reply::Dropped,
+        };
+    };
+    let mut branch = Branch::new(session);
+    let kind = Kind::Assistant { stop: answer.stop, total_tokens: answer.total_tokens };
+    let entry = branch.say(kind, answer.said, context);
+    branch.push(Event::Run(Happened::Answered {
+        run: id,
+        epoch,
+        entry,
+        stop: answer.stop,
+        calls: u32::try_from(answer.wanted.len()).unwrap_or(u32::MAX),
+        failure: answer.failure,
+    }));
+    for wanted in answer.wanted {
+        let call = CallId::new(context.fresh.uuid(context.now));
+        let (event, content) = want(call, Some(id), wanted);
+        branch.push_with(Event::Call(event), Some(content.into()));
+    }
+    Decision { facts: branch.finish(), reply: Reply::Done }
+}
+
+/// The fact that a call is wanted, and its content.
+pub(super) fn want(call: CallId, run: Option<RunId>, wanted: Wanted) -> (call::Event, String) {
+    let arguments = serde_json::Value::Object(wanted.arguments.clone());
+    let event = call::Event::Wanted {
+        call,
+        run,
+        executor: wanted.executor,
+        lane: wanted.lane,
+        repeat: wanted.repeat,
+        effect: wanted.effect,
+        arguments: Digest::of(canonical(&arguments).as_bytes()),
+    };
+    let content = call::Content {
+        tool: wanted.tool,
+        tool_call_id: wanted.tool_call_id,
+        arguments: wanted.arguments,
+        intent: wanted.intent,
+        signature: wanted.signature,
+        named: wanted.named,
+        problem: wanted.problem,
+    };
+    (event, serde_json::to_string(&content).expect("content is plain data with text keys"))
+}

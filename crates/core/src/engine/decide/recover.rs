@@ -1,0 +1,93 @@
+//! Decides what becomes of work that was under way when the last process ended.
+
+use std::time::Duration;
+
+use crate::{
+    call::{self, Known},
+    engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts, tree::Branch},
+    gate,
+    run::{self, End, Phase},
+    session::{self, Kind, Session, Then},
+    tool::Repeat,
+};
+
+/// How long an answer still counts for a deadline that passed while nobody was there to take it.
+const GRACE: Duration = Duration::from_secs(60);
+
+pub(super) fn recover(view: View<'_>, resume: Resume, context: &mut Context) -> Result<Decision, Refusal> {
+    let mut facts = vec![Fact::plain(Event::Booted, None)];
+    let grace = context.now + GRACE;
+    for gate in view.state.pending_gates().filter(|gate| gate.deadline().is_some_and(|deadline| deadline < grace)) {
+        let event = gate::Event::Extended { gate: gate.id(), deadline: grace };
+        facts.push(Fact::plain(Event::Gate(event), gate.session().cloned()));
+    }
+    for session in view.state.sessions() {
+        let mut branch = Branch::new(session);
+        recover_session(view, session, resume, &mut branch, context);
+        facts.extend(branch.finish());
+    }
+    Ok(Decision { facts, reply: Reply::Done })
+}
+
+fn recover_session(
+    view: View<'_>,
+    session: &Session,
+    resume: Resume,
+    branch: &mut Branch<'_>,
+    context: &mut Context,
+) {
+    if let Some(compaction) = session.compaction() {
+        let ended = session::Event::CompactionEnded {
+            epoch: compaction.epoch,
+            ok: false,
+            aborted: true,
+            then: Then::Rest,
+        };
+        branch.push(Event::Session(ended));
+    }
+    for call in session.commands().filter_map(|call| view.state.call(call)) {
+        let content = view.admitted.call(call.id());
+        branch.push(Event::Call(call::Event::InDoubt { call: call.id(), since: Known::ProcessEnded }));
+        let entry = branch.say(Kind::Bash { in_context: true }, texts::command_unknown(content), context);
+        branch.push(Event::Call(call::Event::Ended { call: call.id(), end: call::End::Unknown, entry: Some(entry) }));
+    }
+    let Some(run) = session.run().and_then(|run| view.state.run(run)) else { return };
+    let waits = run.calls().iter().any(|call| view.state.gate_of(*call).is_some_and(gate::Gate::is_pending));
+    let goes_on = resume == Resume::Go || waits;
+    for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {
+        let content = view.admitted.call(call.id());
+        match call.phase() {
+            call::Phase::Started { .. } | call::Phase::InDoubt(_) if *call.executor() == call::Executor::Person => {}
+            call::Phase::Started { .. } | call::Phase::InDoubt(_) => {
+                branch.push(Event::Call(call::Event::InDoubt { call: call.id(), since: Known::ProcessEnded }));
+                if call.repeat == Repeat::Idempotent && resume == Resume::Go && !call.aborting {
+                    branch.push(Event::Call(call::Event::Again { call: call.id() }));
+                } else {
+                    end(branch, call, call::End::Unknown, texts::result(content, texts::UNKNOWN, true), context);
+                }
+            }
+            call::Phase::Wanted | call::Phase::Gated | call::Phase::Ready if !goes_on => {
+                end(branch, call, call::End::Cancelled, texts::result(content, texts::NOT_BEGUN, true), context);
+            }
+            call::Phase::Wanted | call::Phase::Gated | call::Phase::Ready | call::Phase::Ended(_) => {}
+        }
+    }
+    if let Phase::Thinking { .. } = run.phase() {
+        branch.push(Event::Run(run::Event::Interrupted { run: run.id() }));
+    }
+    if !goes_on {
+        if matches!(run.phase(), Phase::Calling) {
+            branch.push(Event::Run(run::Event::TurnClosed { run: run.id() }));
+        }
+        branch.push(Event::Run(run::Event::Ended {
+            run: run.id(),
+            end: End::Interrupted,
+            attempts: run.attempt,
+        }));
+    }
+}
+
+fn end(branch: &mut Branch<'_>, call: &call::Call, end: call::End, said: session::Said, context: &mut Context) {
+    let entry = branch.say(Kind::ToolResult { prunable: false }, said, context);
+    branch.push(Event::Call(call::Event::Ended { call: call.id(), end, entry: Some(entry) }));
+}

@@ -1,0 +1,152 @@
+//! Facts: what the log holds and what state is made of.
+
+use std::sync::Arc;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    call, gate,
+    id::{Lsn, SessionId},
+    policy, run, session,
+    time::Millis,
+};
+
+/// What happened, by machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A process began to work with this log.
+    Booted,
+    /// To a session.
+    Session(session::Event),
+    /// To a run.
+    Run(run::Event),
+    /// To a call.
+    Call(call::Event),
+    /// To a gate.
+    Gate(gate::Event),
+    /// To rules, grants and constraints.
+    Policy(policy::Event),
+}
+
+/// What happened, to which session, with the content that goes with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// What happened. All that state may read.
+    pub event: Event,
+    /// The session that it is about.
+    pub session: Option<SessionId>,
+    /// Text that state never holds.
+    pub content: Option<Arc<str>>,
+}
+
+impl Fact {
+    pub(crate) const fn plain(event: Event, session: Option<SessionId>) -> Self {
+        Self { event, session, content: None }
+    }
+
+    /// Whether a log has to be made for it. What every process records anew when it starts is not worth a file.
+    pub const fn is_worth_a_file(&self) -> bool {
+        match &self.event {
+            Event::Booted | Event::Policy(_) => false,
+            Event::Session(event) => match event {
+                session::Event::Opened { .. }
+                | session::Event::Set(session::Setting::All(_))
+                | session::Event::Moved { .. }
+                | session::Event::FileWritten { .. } => false,
+                session::Event::Entry { kind, .. } => {
+                    !matches!(kind, session::Kind::ModelChange | session::Kind::ThinkingChange)
+                }
+                _ => true,
+            },
+            Event::Run(_) | Event::Call(_) | Event::Gate(_) => true,
+        }
+    }
+}
+
+/// Where a fact stands in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Its position.
+    pub lsn: Lsn,
+    /// When.
+    pub at: Millis,
+    /// The session that it is about.
+    pub session: Option<SessionId>,
+}
+
+/// Why a record of the log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Decode {
+    /// A later version of this program wrote it.
+    #[error("record of unknown kind {kind:?} version {version}: it was written by a later version of this program")]
+    Unknown {
+        /// The kind as it was written.
+        kind: String,
+        /// Its version.
+        version: u16,
+    },
+    /// It is not what its kind says.
+    #[error("record of kind {kind:?} cannot be read")]
+    Malformed {
+        /// The kind as it was written.
+        kind: String,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// The version that is written now.
+const VERSION: u16 = 1;
+
+impl Event {
+    /// The kind under which the log keeps it.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Booted => "booted",
+            Self::Session(_) => "session",
+            Self::Run(_) => "run",
+            Self::Call(_) => "call",
+            Self::Gate(_) => "gate",
+            Self::Policy(_) => "policy",
+        }
+    }
+
+    /// Writes the form that the log keeps: kind, version and JSON.
+    pub fn encode(&self) -> (&'static str, u16, String) {
+        fn json(event: &impl Serialize) -> String {
+            serde_json::to_string(event).expect("facts are plain data with text keys")
+        }
+        let facts = match self {
+            Self::Booted => "{}".to_owned(),
+            Self::Session(event) => json(event),
+            Self::Run(event) => json(event),
+            Self::Call(event) => json(event),
+            Self::Gate(event) => json(event),
+            Self::Policy(event) => json(event),
+        };
+        (self.kind(), VERSION, facts)
+    }
+
+    /// Reads the form that the log keeps.
+    ///
+    /// # Errors
+    /// [`Decode::Unknown`] for what a later version wrote.
+    pub fn decode(kind: &str, version: u16, facts: &str) -> Result<Self, Decode> {
+        fn read<T: DeserializeOwned>(kind: &str, facts: &str) -> Result<T, Decode> {
+            serde_json::from_str(facts).map_err(|source| Decode::Malformed { kind: kind.to_owned(), source })
+        }
+        if version != VERSION {
+            return Err(Decode::Unknown { kind: kind.to_owned(), version });
+        }
+        match kind {
+            "booted" => Ok(Self::Booted),
+            "session" => read(kind, facts).map(Self::Session),
+            "run" => read(kind, facts).map(Self::Run),
+            "call" => read(kind, facts).map(Self::Call),
+            "gate" => read(kind, facts).map(Self::Gate),
+            "policy" => read(kind, facts).map(Self::Policy),
+            _ => Err(Decode::Unknown { kind: kind.to_owned(), version }),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the model is told of calls that did not end as it wanted.
+
+use std::sync::Arc;
+
+use crate::{
+    call,
+    message::{BashExecution, Block, Message, Said, ToolResult, estimate_tokens},
+    session,
+};
+
+/// The result of a call that a queued message made pointless.
+pub(crate) const SKIPPED: &str = "Skipped due to queued user message.";
+/// The result of a call that was stopped before it began.
+pub(crate) const CANCELLED: &str = "Tool execution was aborted: the run was stopped before this call began.";
+/// The result of a call that had not begun when the process ended.
+pub(crate) const NOT_BEGUN: &str = "Not run: the process ended before this call began.";
+/// The result of a call of which it is not known what became of it.
+pub(crate) const UNKNOWN: &str = "Outcome unknown: this call was started, and what ran it ended before a result was recorded. It may or may not have taken effect. It was not run again.";
+/// What the model is told after a compaction.
+pub(crate) const CONTINUE: &str = "Continue if you have next steps.";
+
+/// A message as content.
+pub(crate) fn said(message: &Message) -> session::Said {
+    let content = serde_json::to_string(message).expect("messages are plain data with text keys");
+    session::Said { tokens: estimate_tokens(content.len()), content: content.into() }
+}
+
+/// A result that is nothing but a text.
+pub(crate) fn result(content: Option<&Arc<call::Content>>, text: &str, is_error: bool) -> session::Said {
+    said(&Message::ToolResult(ToolResult {
+        tool_call_id: content.map(|content| content.tool_call_id.to_string()).unwrap_or_default(),
+        tool_name: content.map(|content| content.tool.to_string()).unwrap_or_default(),
+        content: vec![Block::text(text)],
+        details: Some(serde_json::Value::Object(serde_json::Map::new())),
+        is_error,
+        ..ToolResult::default()
+    }))
+}
+
+/// A person's command of which it is not known what became of it.
+pub(crate) fn command_unknown(content: Option<&Arc<call::Content>>) -> session::Said {
+    let command = content.and_then(|content| content.arguments.get("command")?.as_str().map(str::to_owned));
+    said(&Message::BashExecution(BashExecution {
+        command: command.unwrap_or_default(),
+        output: UNKNOWN.to_owned(),
+        cancelled: true,
+        ..BashExecution::default()
+    }))
+}
+
+/// A message of the system.
+pub(crate) fn developer(text: &str) -> session::Said {
+    said(&Message::Developer(Said {
+        content: vec![Block::text(text)],
+        attribution: Some("agent".to_owned()),
+        synthetic: true,
+        ..Said::default()
+    }))
+}

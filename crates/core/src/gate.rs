@@ -1,0 +1,9 @@
+//! A gate: the one durable form of every wait for a decision.
+
+mod command;
+mod event;
+mod state;
+
+pub use command::{Answer, AnswerRefusal, Command};
+pub use event::{Choice, Content, Event, Fallback, Kind, Resolution, Scope};
+pub use state::{Gate, Phase};

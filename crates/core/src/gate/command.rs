@@ -1,0 +1,72 @@
+//! What can be asked of a gate, and why an answer may not count.
+
+use crate::{
+    gate::event::{Resolution, Scope},
+    id::{GateId, PrincipalId},
+};
+
+/// An answer to a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The action may happen.
+    Allow(Scope),
+    /// The action does not happen.
+    Deny {
+        /// What the agent is told.
+        reason: Option<String>,
+    },
+    /// The answer to a question: labels of its choices, or free text.
+    Say(Vec<String>),
+    /// Whoever was asked does not want to answer.
+    Decline,
+}
+
+/// A command to a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Answers it. The first valid answer counts.
+    Answer {
+        /// Which.
+        gate: GateId,
+        /// What.
+        answer: Answer,
+        /// Who answers.
+        by: PrincipalId,
+        /// The same key again gets the first result.
+        key: Option<String>,
+    },
+}
+
+/// Why an answer did not count. Doors turn each case into wire form once.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerRefusal {
+    /// There is no such gate, or it was resolved long ago.
+    #[error("{0} does not exist")]
+    Unknown(GateId),
+    /// Somebody else was first.
+    #[error("{gate} is already resolved")]
+    AlreadyResolved {
+        /// Which.
+        gate: GateId,
+        /// How it was resolved.
+        resolution: Resolution,
+        /// By whom.
+        by: Option<PrincipalId>,
+    },
+    /// The gate does not offer that answer. It stays pending.
+    #[error("{gate} does not offer this answer: {problem}")]
+    NotOffered {
+        /// Which.
+        gate: GateId,
+        /// What does not fit.
+        problem: &'static str,
+    },
+    /// An agent may not answer for a person.
+    #[error("{by} may not answer {gate}")]
+    NotAllowed {
+        /// Which.
+        gate: GateId,
+        /// Who tried.
+        by: PrincipalId,
+    },
+}

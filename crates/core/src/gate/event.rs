@@ -1,0 +1,168 @@
+//! What happened to a gate.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    digest::Digest,
+    id::{CallId, GateId, PrincipalId, RunId},
+    time::Millis,
+};
+
+/// What a gate decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Whether an action happens.
+    Approval,
+    /// What a person has to say to a question.
+    Question,
+    /// Whether a finished plan is signed off.
+    Execution,
+    /// Whether somebody unknown may come in.
+    Pairing,
+    /// Whether a limit is raised.
+    Budget,
+}
+
+/// How far an approval reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// This action, now.
+    Once,
+    /// The same action for the rest of the session.
+    Session,
+    /// The same action from now on.
+    Always,
+}
+
+/// What happens when nobody answers in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// The action does not happen.
+    Deny,
+    /// The question stays without an answer, and whoever asked is told.
+    NoAnswer,
+}
+
+/// One of the answers that a question offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// What a person reads and what counts as the answer.
+    pub label: String,
+}
+
+/// The content of a gate: what a person is shown, word for word.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Content {
+    /// An action.
+    Approval {
+        /// The tool.
+        tool: Arc<str>,
+        /// Its exact arguments.
+        arguments: Map<String, Value>,
+        /// What rules were matched against.
+        signature: String,
+        /// What the model says it wants with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        intent: Option<Arc<str>>,
+        /// Why a person is asked.
+        why: String,
+    },
+    /// A question.
+    Question {
+        /// Names it among the questions of its call.
+        id: String,
+        /// What is asked.
+        question: String,
+        /// What it offers; may be empty.
+        choices: Vec<Choice>,
+        /// Whether several count.
+        multi: bool,
+        /// The choice that whoever asks would take.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recommended: Option<usize>,
+    },
+}
+
+/// How a gate was resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolution {
+    /// The action may happen.
+    Allowed {
+        /// How far that reaches.
+        scope: Scope,
+    },
+    /// The action does not happen.
+    Denied,
+    /// The question was answered.
+    Answered,
+    /// Whoever was asked does not want to answer.
+    Declined,
+    /// A grant covers it.
+    Granted,
+    /// Nobody answered in time.
+    Expired,
+    /// Nobody needs an answer any more.
+    Withdrawn,
+}
+
+/// A fact about one gate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// It waits. The content is a [`Content`].
+    Opened {
+        /// Which.
+        gate: GateId,
+        /// What it decides.
+        kind: Kind,
+        /// Counts the gates of its session from 1.
+        ordinal: u32,
+        /// The run that waits.
+        run: Option<RunId>,
+        /// The call that waits.
+        call: Option<CallId>,
+        /// Of what is decided: the answer binds to it.
+        subject: Digest,
+        /// What an approval may reach; a denial is always offered.
+        scopes: Vec<Scope>,
+        /// When it expires.
+        deadline: Option<Millis>,
+        /// What happens then.
+        fallback: Fallback,
+    },
+    /// It waits longer: its deadline passed while nobody was there to take an answer.
+    Extended {
+        /// Which.
+        gate: GateId,
+        /// The new deadline.
+        deadline: Millis,
+    },
+    /// It was resolved. The content of an answer is its text: a reason, or a JSON array of chosen labels.
+    Resolved {
+        /// Which.
+        gate: GateId,
+        /// How.
+        resolution: Resolution,
+        /// By whom; absent when nobody did.
+        by: Option<PrincipalId>,
+        /// The key under which a repeated answer gets the first result.
+        key: Option<String>,
+    },
+}
+
+impl Event {
+    /// The gate that it is about.
+    pub const fn gate(&self) -> GateId {
+        match self {
+            Self::Opened { gate, .. } | Self::Extended { gate, .. } | Self::Resolved { gate, .. } => *gate,
+        }
+    }
+}

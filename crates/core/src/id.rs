@@ -1,0 +1,172 @@
+//! Names of things. An id is made only from what is handed in, so that a decision can be repeated.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use uuid::{Builder, Uuid};
+
+use crate::time::Millis;
+
+/// Position of a record in a log. The first record has 1; 0 is the position before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Lsn(pub u64);
+
+impl Lsn {
+    /// The position behind this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// Wraps a UUID that the caller made.
+            pub const fn new(id: Uuid) -> Self {
+                Self(id)
+            }
+
+            /// The UUID itself.
+            pub const fn uuid(self) -> Uuid {
+                self.0
+            }
+
+            /// Reads the text form, with or without its prefix.
+            pub fn parse(text: &str) -> Option<Self> {
+                Uuid::try_parse(text.strip_prefix($prefix).unwrap_or(text)).ok().map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0.simple())
+            }
+        }
+    };
+}
+
+uuid_id! {
+    /// Names one gate for its whole life, across restarts and on every surface.
+    ///
+    /// The text form is `gate_` and 32 hex digits. Wire ids of the doors are computed from it or recorded beside it; this one never changes.
+    GateId, "gate_"
+}
+uuid_id! {
+    /// Names one run of an agent, through all its turns, retries and continuations.
+    RunId, "run_"
+}
+uuid_id! {
+    /// Names one call of a tool. Not the id that a model gave it, which need not be unique.
+    CallId, "call_"
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Takes the text as it is.
+            pub fn new(text: impl Into<Arc<str>>) -> Self {
+                Self(text.into())
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+text_id! {
+    /// Names one session: the conversation under it and its files. Opaque text.
+    SessionId
+}
+text_id! {
+    /// Names one entry of a session's tree. Eight hex digits where we made it, opaque where it was imported.
+    EntryId
+}
+text_id! {
+    /// Names who asks or answers: an agent, a person, a host, the system itself.
+    PrincipalId
+}
+
+/// A source of ids that gives the same ids for the same seed: what is decided twice is decided alike.
+#[derive(Clone, Debug)]
+pub struct Fresh {
+    seed: [u8; 16],
+    drawn: u32,
+}
+
+impl Fresh {
+    /// Starts at the beginning of what `seed` gives. The caller rolls the dice.
+    pub const fn new(seed: [u8; 16]) -> Self {
+        Self { seed, drawn: 0 }
+    }
+
+    fn draw(&mut self) -> [u8; 32] {
+        self.drawn += 1;
+        let mut hash = Sha256::new();
+        hash.update(self.seed);
+        hash.update(self.drawn.to_be_bytes());
+        hash.finalize().into()
+    }
+
+    /// A UUIDv7: the time at which it was made, then random digits.
+    pub fn uuid(&mut self, now: Millis) -> Uuid {
+        let drawn = self.draw();
+        let mut tail = [0; 10];
+        tail.copy_from_slice(&drawn[..10]);
+        Builder::from_unix_timestamp_millis(now.0, &tail).into_uuid()
+    }
+
+    /// `2 * bytes` hex digits, at most 64.
+    pub fn hex(&mut self, bytes: usize) -> String {
+        hex::encode(&self.draw()[..bytes.min(32)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fresh, GateId};
+    use crate::time::Millis;
+
+    #[test]
+    fn the_same_seed_gives_the_same_ids_and_none_twice() {
+        let (mut left, mut right) = (Fresh::new([7; 16]), Fresh::new([7; 16]));
+        let first = left.uuid(Millis(1_700_000_000_000));
+        assert_eq!(first, right.uuid(Millis(1_700_000_000_000)));
+        assert_ne!(first, left.uuid(Millis(1_700_000_000_000)));
+        assert_eq!(first.get_version_num(), 7);
+    }
+
+    #[test]
+    fn an_id_reads_back_from_its_text() {
+        let id = GateId::new(Fresh::new([1; 16]).uuid(Millis(5)));
+        assert_eq!(GateId::parse(&id.to_string()), Some(id));
+        assert_eq!(GateId::parse("gate_"), None);
+    }
+}

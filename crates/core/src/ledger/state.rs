@@ -1,0 +1,338 @@
+//! The ledger's machine: reservations in flight and what was spent.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    id::CallId,
+    ledger::budget::{Amount, Breach, Budget, Metric},
+    time::Millis,
+};
+
+/// Names one reservation: a call's id, or one drawn for a model request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ReservationId(Uuid);
+
+impl ReservationId {
+    /// Wraps a UUID that the caller made.
+    pub const fn new(id: Uuid) -> Self {
+        Self(id)
+    }
+}
+
+impl From<CallId> for ReservationId {
+    fn from(call: CallId) -> Self {
+        Self(call.uuid())
+    }
+}
+
+impl fmt::Display for ReservationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "reservation_{}", self.0.simple())
+    }
+}
+
+/// A fact about a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// A contract began, or its limits changed. The meters go on.
+    Limited {
+        /// The limits from now on.
+        budget: Budget,
+        /// When; the first one starts the clock.
+        at: Millis,
+    },
+    /// Something is about to start and may take this much.
+    Reserved {
+        /// Which.
+        id: ReservationId,
+        /// At most so much.
+        amount: Amount,
+    },
+    /// It ended and took this much.
+    Settled {
+        /// Which.
+        id: ReservationId,
+        /// What it took. In doubt, this is what was reserved.
+        amount: Amount,
+    },
+}
+
+/// Why an end does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettleError {
+    /// Nothing of that name was reserved, or it was settled already.
+    #[error("{0} is not open")]
+    NotOpen(ReservationId),
+}
+
+/// One contract's limits and meters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    budget: Budget,
+    began: Option<Millis>,
+    spent: Amount,
+    reserved: Amount,
+    open: BTreeMap<ReservationId, Amount>,
+}
+
+impl State {
+    /// The limits.
+    pub const fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// What was spent for good.
+    pub const fn spent(&self) -> Amount {
+        self.spent
+    }
+
+    /// What is reserved beside it.
+    pub const fn reserved(&self) -> Amount {
+        self.reserved
+    }
+
+    /// What is left of a metric; none where no limit binds.
+    pub fn left(&self, metric: Metric, now: Millis) -> Option<u64> {
+        let taken = self.spent.plus(self.reserved);
+        match metric {
+            Metric::Tokens => self.budget.tokens.map(|limit| limit.saturating_sub(taken.tokens)),
+            Metric::ToolCalls => self.budget.calls.map(|limit| limit.saturating_sub(taken.calls)),
+            Metric::WallTime => self.budget.wall_time.map(|limit| limit.saturating_sub(self.elapsed(now))),
+            Metric::Cost => self.budget.cost_micros.map(|limit| limit.saturating_sub(taken.cost_micros)),
+        }
+    }
+
+    /// When the time is used up, for the timers.
+    pub fn deadline(&self) -> Option<Millis> {
+        Some(self.began? + Duration::from_millis(self.budget.wall_time?))
+    }
+
+    /// The limit that what was spent has passed, or the time that is used up.
+    pub fn breach(&self, now: Millis) -> Option<Breach> {
+        self.out_of_time(now).or_else(|| self.budget.breached_by(self.spent))
+    }
+
+    /// Puts limits in force, or others in their place.
+    pub const fn limit(&self, budget: Budget, now: Millis) -> Event {
+        Event::Limited { budget, at: now }
+    }
+
+    /// Decides whether something that takes at most `amount` may start.
+    ///
+    /// # Errors
+    /// The first limit that it does not fit under beside what is spent and reserved. Asking again for an open reservation does not count twice.
+    pub fn reserve(&self, id: ReservationId, amount: Amount, now: Millis) -> Result<Event, Breach> {
+        if let Some(breach) = self.out_of_time(now) {
+            return Err(breach);
+        }
+        let already = self.open.get(&id).copied().unwrap_or_default();
+        let total = self.spent.plus(self.reserved.minus(already)).plus(amount);
+        self.budget.breached_by(total).map_or(Ok(Event::Reserved { id, amount }), Err)
+    }
+
+    /// Decides whether a model request may start, and how many tokens it may give out: `output_cap` cut to what is left.
+    ///
+    /// `cost` prices (input, output) tokens in micro-dollars and must not fall as they grow.
+    ///
+    /// # Errors
+    /// The first limit under which not even one token of output fits.
+    pub fn reserve_request(
+        &self,
+        id: ReservationId,
+        input: u64,
+        output_cap: u64,
+        cost: impl Fn(u64, u64) -> u64,
+        now: Millis,
+    ) -> Result<(Event, u64), Breach> {
+        let amount = |output: u64| Amount { tokens: input.saturating_add(output), calls: 0, cost_micros: cost(input, output) };
+        let least = output_cap.min(1);
+        let event = self.reserve(id, amount(least), now)?;
+        let (mut fits, mut most) = (least, output_cap);
+        let mut best = event;
+        while fits < most {
+            let middle = fits + (most - fits).div_ceil(2);
+            match self.reserve(id, amount(middle), now) {
+                Ok(event) => (fits, best) = (middle, event),
+                Err(_) => most = middle - 1,
+            }
+        }
+        Ok((best, fits))
+    }
+
+    /// Settles a reservation at what was taken, even if that is more than was reserved: what is spent is spent.
+    ///
+    /// # Errors
+    /// [`SettleError::NotOpen`] for everyone after the first.
+    pub fn settle(&self, id: ReservationId, amount: Amount) -> Result<Event, SettleError> {
+        if self.open.contains_key(&id) { Ok(Event::Settled { id, amount }) } else { Err(SettleError::NotOpen(id)) }
+    }
+
+    /// Settles what nobody knows the outcome of, at all that it may have taken.
+    ///
+    /// # Errors
+    /// [`SettleError::NotOpen`] for everyone after the first.
+    pub fn settle_in_doubt(&self, id: ReservationId) -> Result<Event, SettleError> {
+        self.open.get(&id).map(|amount| Event::Settled { id, amount: *amount }).ok_or(SettleError::NotOpen(id))
+    }
+
+    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    pub fn apply(&mut self, event: &Event) {
+        match *event {
+            Event::Limited { budget, at } => {
+                self.budget = budget;
+                self.began.get_or_insert(at);
+            }
+            Event::Reserved { id, amount } => {
+                let before = self.open.insert(id, amount).unwrap_or_default();
+                self.reserved = self.reserved.minus(before).plus(amount);
+            }
+            Event::Settled { id, amount } => {
+                if let Some(before) = self.open.remove(&id) {
+                    self.reserved = self.reserved.minus(before);
+                    self.spent = self.spent.plus(amount);
+                }
+            }
+        }
+    }
+
+    fn elapsed(&self, now: Millis) -> u64 {
+        self.began.map_or(0, |began| u64::try_from(now.since(began).as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn out_of_time(&self, now: Millis) -> Option<Breach> {
+        let observed = self.elapsed(now);
+        let limit = self.budget.wall_time.filter(|limit| self.began.is_some() && observed >= *limit)?;
+        Some(Breach { metric: Metric::WallTime, limit, observed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::{Event, ReservationId, SettleError, State};
+    use crate::{
+        ledger::{Amount, Breach, Budget, Metric},
+        time::Millis,
+    };
+
+    const NOW: Millis = Millis(1_000);
+
+    fn id(number: u128) -> ReservationId {
+        ReservationId::new(Uuid::from_u128(number))
+    }
+
+    fn ledger(budget: Budget, events: &[Event]) -> State {
+        let mut state = State::default();
+        state.apply(&state.limit(budget, NOW));
+        events.iter().for_each(|event| state.apply(event));
+        state
+    }
+
+    fn tokens(tokens: u64) -> Amount {
+        Amount { tokens, ..Amount::default() }
+    }
+
+    #[test]
+    fn every_state_answers_every_command() {
+        let budget = Budget { tokens: Some(10), wall_time: Some(500), ..Budget::default() };
+        let breach = |metric, limit, observed| Err(Breach { metric, limit, observed });
+        let reserved = Event::Reserved { id: id(1), amount: tokens(6) };
+        let settled = Event::Settled { id: id(1), amount: tokens(6) };
+        let over = Event::Settled { id: id(1), amount: tokens(12) };
+        let fits = |number| Ok(Event::Reserved { id: id(number), amount: tokens(6) });
+        let closed = Err(SettleError::NotOpen(id(1)));
+        let ends = |amount| Ok(Event::Settled { id: id(1), amount: tokens(amount) });
+        let late = Millis(1_500);
+        for (case, events, now, same, other, settle, in_doubt, standing) in [
+            ("fresh", vec![], NOW, fits(1), fits(2), closed, closed, None),
+            ("open", vec![reserved], NOW, fits(1), breach(Metric::Tokens, 10, 12), ends(2), ends(6), None),
+            ("settled", vec![reserved, settled], NOW, breach(Metric::Tokens, 10, 12), breach(Metric::Tokens, 10, 12), closed, closed, None),
+            (
+                "settled above its reservation",
+                vec![reserved, over],
+                NOW,
+                breach(Metric::Tokens, 10, 18),
+                breach(Metric::Tokens, 10, 18),
+                closed,
+                closed,
+                Some(Breach { metric: Metric::Tokens, limit: 10, observed: 12 }),
+            ),
+            (
+                "out of time",
+                vec![reserved],
+                late,
+                breach(Metric::WallTime, 500, 500),
+                breach(Metric::WallTime, 500, 500),
+                ends(2),
+                ends(6),
+                Some(Breach { metric: Metric::WallTime, limit: 500, observed: 500 }),
+            ),
+        ] {
+            let state = ledger(budget, &events);
+            assert_eq!(state.reserve(id(1), tokens(6), now), same, "{case}: reserve again");
+            assert_eq!(state.reserve(id(2), tokens(6), now), other, "{case}: reserve another");
+            assert_eq!(state.settle(id(1), tokens(2)), settle, "{case}: settle");
+            assert_eq!(state.settle_in_doubt(id(1)), in_doubt, "{case}: settle in doubt");
+            assert_eq!(state.breach(now), standing, "{case}: breach");
+        }
+    }
+
+    #[test]
+    fn twenty_at_once_never_pass_a_limit() {
+        for (budget, amount, fit) in [
+            (Budget { calls: Some(7), ..Budget::default() }, Amount::CALL, 7),
+            (Budget { tokens: Some(1_000), ..Budget::default() }, tokens(300), 3),
+            (Budget { cost_micros: Some(999), ..Budget::default() }, Amount { cost_micros: 100, ..Amount::default() }, 9),
+            (Budget::default(), Amount::CALL, 20),
+        ] {
+            let mut state = ledger(budget, &[]);
+            let started = (0..20).filter(|number| state.reserve(id(*number), amount, NOW).map(|event| state.apply(&event)).is_ok()).count();
+            assert_eq!(started, fit);
+            (0..20).filter_map(|number| state.settle_in_doubt(id(number)).ok()).collect::<Vec<_>>().iter().for_each(|event| state.apply(event));
+            assert_eq!((state.breach(NOW), state.reserved()), (None, Amount::default()));
+        }
+    }
+
+    #[test]
+    fn a_requests_output_is_cut_to_what_is_left_of_tokens_and_money() {
+        let price = |input: u64, output: u64| input * 3 + output * 15;
+        for (case, budget, want) in [
+            ("no limit", Budget::default(), Ok(500)),
+            ("wide", Budget { tokens: Some(10_000), ..Budget::default() }, Ok(500)),
+            ("tokens", Budget { tokens: Some(130), ..Budget::default() }, Ok(30)),
+            ("money", Budget { cost_micros: Some(600), ..Budget::default() }, Ok(20)),
+            ("nothing left", Budget { tokens: Some(100), ..Budget::default() }, Err(Breach { metric: Metric::Tokens, limit: 100, observed: 101 })),
+        ] {
+            let state = ledger(budget, &[]);
+            assert_eq!(state.reserve_request(id(1), 100, 500, price, NOW).map(|(_, cap)| cap), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn new_limits_keep_the_meters_and_the_clock() {
+        let mut state = ledger(Budget { wall_time: Some(500), ..Budget::default() }, &[Event::Reserved { id: id(1), amount: tokens(6) }]);
+        state.apply(&state.limit(Budget { tokens: Some(5), wall_time: Some(600), ..Budget::default() }, Millis(1_400)));
+        assert_eq!(state.deadline(), Some(Millis(1_600)));
+        assert_eq!(state.left(Metric::Tokens, NOW), Some(0));
+        assert_eq!(state.left(Metric::ToolCalls, NOW), None);
+    }
+
+    #[test]
+    fn a_budget_is_within_another_only_if_no_limit_is_wider() {
+        let limited = |tokens, calls| Budget { tokens, calls, ..Budget::default() };
+        for (mine, theirs, want) in [
+            (limited(Some(5), None), limited(Some(5), None), true),
+            (limited(Some(5), Some(1)), limited(Some(5), None), true),
+            (limited(Some(6), None), limited(Some(5), None), false),
+            (limited(None, None), limited(Some(5), None), false),
+        ] {
+            assert_eq!(mine.is_within(&theirs), want);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Decides what an agent gateway does: gates, policy, runs, sessions and calls as pure state machines.
+//!
+//! It must not know the time, the dice, a file, a socket, a thread or the wire name of any front door: `now` and fresh ids are handed in, and everything it wants done is named by
+//! [`owed`].
+#![warn(missing_docs)]
+
+pub mod call;
+pub mod digest;
+pub mod engine;
+pub mod gate;
+pub mod id;
+pub mod ledger;
+pub mod message;
+mod owed;
+pub mod policy;
+pub mod run;
+pub mod session;
+mod settle;
+pub mod time;
+pub mod tool;
+
+pub use owed::{Work, owed};

@@ -1,0 +1,365 @@
+//! What a conversation is made of: messages and their blocks, as content of the log.
+//!
+//! Content is never read by a decision. It is neutral of every door: adapters translate it. Members that we do not know (an imported session may have them) are kept in `extra`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Members of an imported object that have no meaning here and are handed on as they came.
+pub type Extra = BTreeMap<String, Value>;
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "camelCase")]
+pub enum Message {
+    /// What a person or a host said.
+    User(Said),
+    /// What the system says in a person's place: reminders, continuations.
+    Developer(Said),
+    /// What the model said.
+    Assistant(Assistant),
+    /// What a call gave back to the model.
+    ToolResult(ToolResult),
+    /// A command that a person ran beside the run.
+    BashExecution(BashExecution),
+    /// The text that stands for everything before a compaction.
+    CompactionSummary(Summary),
+    /// The text that stands for a branch that was left.
+    BranchSummary(Summary),
+    /// Content of files that a message mentioned.
+    FileMention(FileMention),
+    /// A message of an extension, shown or not.
+    Custom(Custom),
+}
+
+/// A message of a person or of the system.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Said {
+    /// Blocks in order, text first. An imported plain string is one text block.
+    pub content: Vec<Block>,
+    /// `"user"` or `"agent"`; absent means not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<String>,
+    /// True for what no person typed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synthetic: bool,
+    /// What we do not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Assistant {
+    /// Blocks in the order of their content index.
+    pub content: Vec<Block>,
+    /// The wire that was spoken, such as `openai-completions`.
+    pub api: String,
+    /// The provider's name in the settings.
+    pub provider: String,
+    /// The model's id at the provider.
+    pub model: String,
+    /// The provider's id of the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<String>,
+    /// What it used and cost.
+    pub usage: Usage,
+    /// Why it ended.
+    pub stop_reason: StopReason,
+    /// What went wrong, for `error` and `aborted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    /// Milliseconds from the request to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<u64>,
+    /// Milliseconds from the request to the first delta.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft: Option<u64>,
+    /// What we do not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Why a model's message ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StopReason {
+    /// It was done.
+    #[default]
+    Stop,
+    /// It reached its limit of output.
+    Length,
+    /// It wants tools to be called.
+    ToolUse,
+    /// The provider failed.
+    Error,
+    /// Somebody stopped it.
+    Aborted,
+}
+
+/// Tokens used and dollars spent by one model request. `input` excludes cached tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Tokens read that were not cached.
+    #[serde(default)]
+    pub input: u64,
+    /// Tokens written.
+    #[serde(default)]
+    pub output: u64,
+    /// Tokens read from the provider's cache.
+    #[serde(default)]
+    pub cache_read: u64,
+    /// Tokens written to the provider's cache.
+    #[serde(default)]
+    pub cache_write: u64,
+    /// The sum of the four.
+    #[serde(default)]
+    pub total_tokens: u64,
+    /// Dollars, by kind.
+    #[serde(default)]
+    pub cost: Cost,
+}
+
+/// Dollars by kind of token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cost {
+    /// For uncached input.
+    #[serde(default)]
+    pub input: f64,
+    /// For output.
+    #[serde(default)]
+    pub output: f64,
+    /// For cached input.
+    #[serde(default)]
+    pub cache_read: f64,
+    /// For input written to the cache.
+    #[serde(default)]
+    pub cache_write: f64,
+    /// The sum of the four.
+    #[serde(default)]
+    pub total: f64,
+}
+
+/// What a call gave back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResult {
+    /// The model's id of the call.
+    pub tool_call_id: String,
+    /// The tool's name.
+    pub tool_name: String,
+    /// Text and image blocks.
+    pub content: Vec<Block>,
+    /// Facts for a program beside the text for the model; the shape is the tool's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// True if the call failed, was refused, skipped or aborted, or its outcome is unknown.
+    pub is_error: bool,
+    /// What we do not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A command that a person ran in the session's shell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BashExecution {
+    /// The command line.
+    pub command: String,
+    /// Output and error output, interleaved; the end of it where it was long.
+    pub output: String,
+    /// Absent if it was cancelled or timed out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// True if somebody stopped it.
+    pub cancelled: bool,
+    /// True if the beginning of the output is missing here.
+    pub truncated: bool,
+    /// Where the rest lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+    /// True if the model is not to see it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exclude_from_context: bool,
+    /// What we do not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A text that stands for messages no longer shown to the model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// The whole text.
+    pub summary: String,
+    /// One line of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_summary: Option<String>,
+    /// Tokens of the context before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_before: Option<u64>,
+    /// What we do not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Files that a user message mentioned as `@path`, with what they held.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileMention {
+    /// One object a file: `path`, `content` and facts about it.
+    pub files: Vec<Value>,
+    /// What we do not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of an extension.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Custom {
+    /// The extension's own name for the kind.
+    pub custom_type: String,
+    /// Blocks in order.
+    pub content: Vec<Block>,
+    /// False if only the model sees it.
+    #[serde(default)]
+    pub display: bool,
+    /// Facts for a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// What we do not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// One piece of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum Block {
+    /// Text.
+    Text(Text),
+    /// What the model thought.
+    Thinking(Thinking),
+    /// What the model thought, sealed by its provider.
+    RedactedThinking {
+        /// The provider's sealed form.
+        data: String,
+    },
+    /// An image.
+    Image(Image),
+    /// A call that the model wants.
+    ToolCall(ToolCall),
+}
+
+impl Block {
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(Text { text: text.into(), text_signature: None })
+    }
+
+    /// The text of a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(&text.text),
+            Self::Thinking(_) | Self::RedactedThinking { .. } | Self::Image(_) | Self::ToolCall(_) => None,
+        }
+    }
+}
+
+/// A block of text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Text {
+    /// The text.
+    pub text: String,
+    /// The provider's proof of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_signature: Option<String>,
+}
+
+/// A block of thinking.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Thinking {
+    /// The text.
+    pub thinking: String,
+    /// The provider's proof of it, needed to hand it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking_signature: Option<String>,
+}
+
+/// An image: base64 data, or in a session file a reference to a blob.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    /// Base64, standard alphabet, or `blob:sha256:` and a digest.
+    pub data: String,
+    /// Such as `image/png`.
+    pub mime_type: String,
+}
+
+/// A call that a model wants.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCall {
+    /// The model's id of the call.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as the model gave them; empty where it gave no JSON object.
+    pub arguments: Map<String, Value>,
+    /// The provider's proof of the thought behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought_signature: Option<String>,
+    /// What the model says it wants with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
+}
+
+/// Joins the text blocks of `content`.
+pub fn text_of(content: &[Block]) -> String {
+    content.iter().filter_map(Block::as_text).collect()
+}
+
+/// Estimates how many tokens `bytes` bytes of text take: a quarter, rounded up.
+pub const fn estimate_tokens(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Message, estimate_tokens};
+
+    #[test]
+    fn a_message_keeps_the_members_that_it_does_not_know() {
+        for given in [
+            json!({"role": "user", "content": [{"type": "text", "text": "hi"}], "mood": "good"}),
+            json!({"role": "toolResult", "toolCallId": "c", "toolName": "read", "content": [], "isError": false, "prunedAt": 5}),
+            json!({"role": "bashExecution", "command": "ls", "output": "", "exitCode": 0, "cancelled": false, "truncated": false}),
+            json!({"role": "custom", "customType": "x", "content": [], "display": true, "more": {"a": 1}}),
+        ] {
+            let message: Message = serde_json::from_value(given.clone()).unwrap();
+            assert_eq!(serde_json::to_value(message).unwrap(), given);
+        }
+    }
+
+    #[test]
+    fn a_role_that_nobody_knows_is_refused() {
+        let given: Value = json!({"role": "oracle", "content": []});
+        assert!(serde_json::from_value::<Message>(given).is_err());
+    }
+
+    #[test]
+    fn tokens_are_estimated_from_bytes() {
+        assert_eq!([0, 1, 4, 5].map(estimate_tokens), [0, 1, 1, 2]);
+    }
+}

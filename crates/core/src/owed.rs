@@ -1,0 +1,55 @@
+//! Names every piece of work that is due. Whoever runs the engine starts what is owed and not in flight, and cancels what is in flight and no longer owed.
+
+use crate::{
+    call::{Executor, Phase as CallPhase},
+    engine::State,
+    id::{CallId, RunId, SessionId},
+    run::{Abort, Phase},
+};
+
+/// One piece of work, under a key that stays the same for as long as it is due.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Work {
+    /// Ask the model.
+    Turn {
+        /// For this run.
+        run: RunId,
+        /// The attempt that the answer must name.
+        epoch: u32,
+    },
+    /// Run a call.
+    Call(CallId),
+    /// Summarise what is old.
+    Compact {
+        /// In this session.
+        session: SessionId,
+        /// The compaction that the outcome must name.
+        epoch: u32,
+    },
+}
+
+/// All work that is due, in order. What another process started is not due: it is in doubt.
+pub fn owed(state: &State) -> Vec<Work> {
+    let mut work = Vec::new();
+    for run in state.runs() {
+        if *run.phase() == (Phase::Thinking { boot: state.boot() }) && run.abort() == Abort::No {
+            work.push(Work::Turn { run: run.id(), epoch: run.epoch() });
+        }
+    }
+    for call in state.calls() {
+        let runs = *call.phase() == CallPhase::Started { boot: state.boot() };
+        if runs && !call.aborting && *call.executor() != Executor::Person {
+            work.push(Work::Call(call.id()));
+        }
+    }
+    for session in state.sessions() {
+        if let Some(compaction) = session.compaction()
+            && compaction.boot == state.boot()
+            && !compaction.aborting
+        {
+            work.push(Work::Compact { session: session.id().clone(), epoch: compaction.epoch });
+        }
+    }
+    work.sort_unstable();
+    work
+}

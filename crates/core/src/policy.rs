@@ -1,0 +1,37 @@
+//! Decides what may happen: rules, denials, contracts, a floor and grants, in that order, without side effects.
+//!
+//! It must not know who asks the person, how a card looks, or where rules are stored: [`evaluate`] sees a [`Subject`] and the [`Layers`], nothing else, so that a replay over
+//! recorded subjects decides alike.
+
+mod compile;
+mod constraints;
+mod contract;
+mod evaluate;
+mod floor;
+mod fnmatch;
+mod grants;
+mod path;
+mod patterns;
+mod propose;
+mod rules;
+mod shell;
+pub mod signature;
+mod state;
+mod subject;
+mod verdict;
+
+#[cfg(test)]
+mod testing;
+
+pub use self::{
+    compile::{CompileError, Compiled, Warning, compile},
+    constraints::{Constraint, Constraints, DENIAL_LASTS},
+    contract::{Class, Contract},
+    evaluate::{Layers, Posture, Surroundings, evaluate},
+    grants::{Covers, Door, Grant, GrantId, Grants, Scope},
+    propose::{Proposal, propose},
+    rules::{Action, Any, Args, Layer, Matcher, Operator, Origin, Rule, Rules, Source},
+    state::{Event, State},
+    subject::{Reach, Subject},
+    verdict::{Cause, Named, Verdict, Why},
+};

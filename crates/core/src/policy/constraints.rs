@@ -1,0 +1,59 @@
+//! Denials that bind: what a person denied stays denied for a while, in any session of the same principal.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{digest::Digest, id::PrincipalId, policy::subject::Subject, time::Millis};
+
+/// How long a denial binds where nobody says otherwise.
+pub const DENIAL_LASTS: Duration = Duration::from_secs(15 * 60);
+
+/// One denial that binds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Constraint {
+    /// Whose calls it stops.
+    pub principal: PrincipalId,
+    /// What it stops: [`Subject::constraint_key`].
+    pub key: Digest,
+    /// Who denied.
+    pub by: PrincipalId,
+    /// What that person said, if anything.
+    pub reason: Option<String>,
+    /// When it ends; the instant itself is free again.
+    pub until: Millis,
+}
+
+/// Every denial in force.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Constraints {
+    by_key: BTreeMap<(PrincipalId, Digest), Constraint>,
+}
+
+impl Constraints {
+    /// The denial that stops `subject` at `now`, if there is one.
+    pub fn stops(&self, subject: &Subject, now: Millis) -> Option<&Constraint> {
+        if self.by_key.is_empty() {
+            return None;
+        }
+        self.by_key.get(&(subject.principal.clone(), subject.constraint_key())).filter(|constraint| now < constraint.until)
+    }
+
+    /// Every denial, by principal.
+    pub fn iter(&self) -> impl Iterator<Item = &Constraint> {
+        self.by_key.values()
+    }
+
+    /// The denials that have ended by `now`, for whoever tidies up.
+    pub fn ended(&self, now: Millis) -> impl Iterator<Item = &Constraint> {
+        self.by_key.values().filter(move |constraint| constraint.until <= now)
+    }
+
+    pub(super) fn add(&mut self, constraint: Constraint) {
+        self.by_key.insert((constraint.principal.clone(), constraint.key), constraint);
+    }
+
+    pub(super) fn lift(&mut self, principal: &PrincipalId, key: Digest) {
+        self.by_key.remove(&(principal.clone(), key));
+    }
+}

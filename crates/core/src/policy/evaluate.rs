@@ -1,0 +1,256 @@
+//! The one function that decides. The order of its steps is the policy.
+
+use crate::{
+    policy::{
+        compile::{Compiled, Table},
+        constraints::Constraints,
+        contract::Contract,
+        floor,
+        grants::Grants,
+        path,
+        shell::{self, Line, Piece},
+        subject::{Reach, Subject},
+        verdict::{Cause, Verdict, Why},
+    },
+    time::Millis,
+    tool::Effect,
+};
+
+/// What stands where no rules do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posture {
+    /// Under `serve` and `demo`: what only reads inside the workspace may happen, the rest asks.
+    Gateway,
+    /// At the stdio doors: tools run unasked, as their hosts expect, except what the floor holds.
+    Stdio,
+}
+
+/// What surrounds the calls: folders that have a meaning for every one of them. All absolute.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The home folder that `~` and `$HOME` stand for in the shell; none makes them unknown.
+    pub home: Option<String>,
+    /// Folders for temporary files, where deleting harms nobody.
+    pub temporary: Vec<String>,
+    /// Files and folders of the gateway itself that no governed tool may write, whether they exist or not.
+    pub protected: Vec<String>,
+}
+
+/// Everything that a decision is made from, besides its subject.
+#[derive(Clone, Copy, Debug)]
+pub struct Layers<'a> {
+    /// The rules.
+    pub compiled: &'a Compiled,
+    /// Denials that bind.
+    pub constraints: &'a Constraints,
+    /// The contract of an unattended run.
+    pub contract: Option<&'a Contract>,
+    /// What people granted.
+    pub grants: &'a Grants,
+    /// What stands where no rules do.
+    pub posture: Posture,
+    /// Folders with a meaning.
+    pub surroundings: &'a Surroundings,
+}
+
+/// Decides about `subject` at `now`.
+///
+/// In this order: protected paths and deny rules, a person's denial, the unattended contract, the floor, allow rules, grants, ask rules, defaults in order, the posture.
+/// A shell line is judged by every simple command in it.
+pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
+    let line = subject.command().map(|command| shell::judge(command, &shell::Place::of(subject, layers.surroundings)));
+    let judge = Judge { layers, subject, line: line.as_ref() };
+    let why = |cause| Why { cause, policy: layers.compiled.digest() };
+    judge
+        .denied(now)
+        .map(|cause| Verdict::Deny(why(cause)))
+        .or_else(|| judge.floor().map(|reason| Verdict::Ask(why(Cause::Floor { reason }))))
+        .unwrap_or_else(|| match judge.covered(now) {
+            Outcome::Allow(cause) => Verdict::Allow(why(cause)),
+            Outcome::Deny(cause) => Verdict::Deny(why(cause)),
+            Outcome::Ask(cause) => Verdict::Ask(why(cause)),
+        })
+}
+
+struct Judge<'a> {
+    layers: &'a Layers<'a>,
+    subject: &'a Subject,
+    line: Option<&'a Line>,
+}
+
+enum Outcome {
+    Allow(Cause),
+    Deny(Cause),
+    Ask(Cause),
+}
+
+impl Judge<'_> {
+    fn denied(&self, now: Millis) -> Option<Cause> {
+        let tables = self.layers.compiled.tables();
+        self.protected()
+            .map(|path| Cause::Protected { path })
+            .or_else(|| self.touched(&tables.deny).map(|rank| Cause::Rule(tables.named(rank))))
+            .or_else(|| {
+                let stop = self.layers.constraints.stops(self.subject, now)?;
+                Some(Cause::Constraint { by: stop.by.clone(), reason: stop.reason.clone(), until: stop.until })
+            })
+            .or_else(|| Some(Cause::Contract { lacks: self.layers.contract?.lacks(self.subject, self.line)? }))
+    }
+
+    fn protected(&self) -> Option<String> {
+        match self.line {
+            Some(line) => line.protected.clone(),
+            None => floor::protected(self.subject, &self.layers.surroundings.protected),
+        }
+    }
+
+    fn floor(&self) -> Option<String> {
+        match self.line {
+            Some(line) => line.floor.clone(),
+            None => floor::reason(self.subject),
+        }
+    }
+
+    fn covered(&self, now: Millis) -> Outcome {
+        let tables = self.layers.compiled.tables();
+        let tightened = self.touched(&tables.tighten);
+        let (allowed, uncovered) = match self.covering(&tables.allow) {
+            Ok(rank) => (Some(rank), None),
+            Err(uncovered) => (None, uncovered),
+        };
+        if let Some(rank) = allowed.filter(|_| tightened.is_none()) {
+            return Outcome::Allow(Cause::Rule(tables.named(rank)));
+        }
+        let grants = self.layers.grants;
+        if let Some(grant) = grants.exact(self.subject, now).or_else(|| grants.by_pattern(self.subject, self.line, now)) {
+            return Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() });
+        }
+        if let Some(rank) = self.touched(&tables.tighten_deny).filter(|_| allowed.is_none()) {
+            return Outcome::Deny(Cause::Default(tables.named(rank)));
+        }
+        let asked = tightened.or_else(|| self.touched(&tables.ask));
+        let default = self.default();
+        match (asked, default) {
+            // A repository's ask must not soften a deny among the owner's defaults.
+            (Some(_), Some(Outcome::Deny(cause))) if tightened.is_some() && allowed.is_none() => Outcome::Deny(cause),
+            (Some(rank), _) => Outcome::Ask(Cause::Rule(tables.named(rank))),
+            (None, Some(outcome)) => outcome,
+            (None, None) => self.posture(uncovered),
+        }
+    }
+
+    /// The first default that matches. Of the commands of a shell line each has its own; the strictest counts.
+    fn default(&self) -> Option<Outcome> {
+        let tables = self.layers.compiled.tables();
+        let deny = self.touched(&tables.default_deny);
+        let ask = self.touched(&tables.default_ask);
+        let allow = self.covering(&tables.default_allow).ok();
+        match self.line {
+            None => [(allow, 0), (deny, 1), (ask, 2)].into_iter().filter_map(|(rank, kind)| Some((rank?, kind))).min(),
+            Some(line) => self.strictest_default(line),
+        }
+        .map(|(rank, kind)| {
+            let cause = Cause::Default(tables.named(rank));
+            match kind {
+                0 => Outcome::Allow(cause),
+                1 => Outcome::Deny(cause),
+                _ => Outcome::Ask(cause),
+            }
+        })
+    }
+
+    fn strictest_default(&self, line: &Line) -> Option<(usize, u8)> {
+        let tables = self.layers.compiled.tables();
+        let everything = tables.default_allow.patterns.everything().filter(|rank| self.covers_undeclared(*rank));
+        let structured = [
+            (tables.default_deny.first_structured(self.subject, |_| true), 1),
+            (tables.default_ask.first_structured(self.subject, |_| true), 2),
+        ];
+        let mut all_allowed = true;
+        let mut strictest: Option<(usize, u8)> = None;
+        for command in line.pieces() {
+            let patterns = [
+                (command.covered_by(&|text| self.first_allowing(&tables.default_allow, text), everything), 0),
+                (self.touches(&command, &tables.default_deny), 1),
+                (self.touches(&command, &tables.default_ask), 2),
+            ];
+            let found = patterns.into_iter().chain(structured).filter_map(|(rank, kind)| Some((rank?, kind))).min();
+            let strictness = |kind: u8| [0, 2, 1][usize::from(kind)];
+            match found {
+                Some((_, 0)) => strictest = strictest.or(found),
+                Some((_, kind)) => {
+                    all_allowed = false;
+                    if strictest.is_none_or(|(_, known)| strictness(known) < strictness(kind)) {
+                        strictest = found;
+                    }
+                }
+                None => {
+                    all_allowed = false;
+                }
+            }
+        }
+        strictest.filter(|(_, kind)| *kind != 0 || all_allowed)
+    }
+
+    fn touches(&self, piece: &Piece<'_>, table: &Table) -> Option<usize> {
+        let whole = table.patterns.first(&self.subject.signature).filter(|_| piece.is_opaque());
+        whole.into_iter().chain(piece.touched_by(&|text| table.patterns.first(text))).min()
+    }
+
+    fn posture(&self, uncovered: Option<String>) -> Outcome {
+        if !self.layers.compiled.has_rules() {
+            match self.layers.posture {
+                Posture::Stdio => return Outcome::Allow(Cause::NoRules),
+                Posture::Gateway if self.reads_inside() => return Outcome::Allow(Cause::ReadsInside),
+                Posture::Gateway => {}
+            }
+        }
+        Outcome::Ask(Cause::Unmatched { uncovered })
+    }
+
+    fn reads_inside(&self) -> bool {
+        let subject = self.subject;
+        subject.tool != "bash"
+            && subject.effect == Effect::Reads
+            && subject.reach == Reach::Files
+            && subject.paths.iter().all(|path| {
+                !path.starts_with('~') && path::is_within(&path::resolve("/", &subject.cwd), &path::resolve(&subject.cwd, path))
+            })
+    }
+
+    /// The first deny or ask rule that any part of the subject meets.
+    fn touched(&self, table: &Table) -> Option<usize> {
+        let whole = self.subject.signatures().filter_map(|signature| table.patterns.first(signature)).min();
+        let parts = self.line.and_then(|line| line.touched_by(&|text| table.patterns.first(text)));
+        whole.into_iter().chain(parts).chain(table.first_structured(self.subject, |_| true)).min()
+    }
+
+    /// The last of the allow rules that it takes to cover the whole of the subject, or what they leave uncovered.
+    fn covering(&self, table: &Table) -> Result<usize, Option<String>> {
+        if let Some(rank) = table.first_structured(self.subject, |rank| self.covers_undeclared(rank)).filter(|_| self.line.is_none()) {
+            return Ok(rank);
+        }
+        let first = |text: &str| self.first_allowing(table, text);
+        match self.line {
+            Some(line) => match table.patterns.everything().filter(|rank| self.covers_undeclared(*rank)) {
+                Some(rank) => Ok(rank),
+                None => line.covered_by(&first).map_err(Some),
+            },
+            None => {
+                let ranks: Option<Vec<usize>> = self.subject.signatures().map(first).collect();
+                ranks.and_then(|ranks| ranks.into_iter().max()).ok_or(None)
+            }
+        }
+    }
+
+    fn first_allowing(&self, table: &Table, text: &str) -> Option<usize> {
+        table.patterns.first_where(text, |rank| self.covers_undeclared(rank))
+    }
+
+    fn covers_undeclared(&self, rank: usize) -> bool {
+        self.subject.undeclared.is_empty() || self.layers.compiled.tables().covers_undeclared(rank)
+    }
+}
+
+#[cfg(test)]
+mod tests;

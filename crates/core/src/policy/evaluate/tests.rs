@@ -1,0 +1,415 @@
+//! The tables of decisions, and what must hold for any text.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Layers, Posture, Surroundings, evaluate};
+use crate::{
+    policy::{
+        Action, Args, Cause, Class, CompileError, Compiled, Constraint, Constraints, Contract, Covers, Grants, Layer, Origin, Reach, Rule,
+        Rules, Source, State, Subject, Verdict, Warning, compile, signature,
+        testing::{bash, grant, granted, subject},
+    },
+    time::Millis,
+    tool::Effect,
+};
+
+const NOW: Millis = Millis(1_000);
+
+fn rule(text: &str) -> Rule {
+    let (action, pattern) = text.split_once(' ').unwrap();
+    serde_json::from_value(json!({"action": action, "pattern": pattern})).unwrap()
+}
+
+fn rules(texts: &[&str]) -> Rules {
+    let (defaults, rules): (Vec<&str>, Vec<&str>) = texts.iter().partition(|text| text.starts_with("default "));
+    Rules { defaults: defaults.iter().map(|text| rule(&text["default ".len()..])).collect(), rules: rules.into_iter().map(rule).collect() }
+}
+
+fn source(layer: Layer, rules: Rules) -> Source {
+    Source { name: "permissions.yaml".to_owned(), layer, rules }
+}
+
+fn compiled(texts: &[&str]) -> Compiled {
+    compile(vec![source(Layer::Main, rules(texts))]).unwrap()
+}
+
+fn surroundings() -> Surroundings {
+    Surroundings {
+        home: Some("/home/ana".to_owned()),
+        temporary: vec!["/tmp".to_owned()],
+        protected: ["/home/ana/project/.countersign/permissions.yaml", "/home/ana/.config/countersign", "/srv/countersign/data"].map(str::to_owned).into(),
+    }
+}
+
+struct World {
+    compiled: Compiled,
+    constraints: Constraints,
+    contract: Option<Contract>,
+    grants: Grants,
+    posture: Posture,
+}
+
+impl World {
+    fn new(texts: &[&str]) -> Self {
+        Self { compiled: compiled(texts), constraints: Constraints::default(), contract: None, grants: Grants::default(), posture: Posture::Stdio }
+    }
+
+    fn judge(&self, subject: &Subject) -> Verdict {
+        let layers = Layers {
+            compiled: &self.compiled,
+            constraints: &self.constraints,
+            contract: self.contract.as_ref(),
+            grants: &self.grants,
+            posture: self.posture,
+            surroundings: &surroundings(),
+        };
+        evaluate(&layers, subject, NOW)
+    }
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow(_) => "allow",
+        Verdict::Deny(_) => "deny",
+        Verdict::Ask(why) if why.is_floor() => "floor",
+        Verdict::Ask(_) => "ask",
+    }
+}
+
+#[test]
+fn every_recorded_shell_line_gets_its_verdict() {
+    #[derive(Deserialize)]
+    struct Case {
+        command: String,
+        cwd: String,
+        rules: Vec<String>,
+        expect: String,
+        why: String,
+    }
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for line in include_str!("../../../tests/data/shell_cases.jsonl").lines() {
+        let case: Case = serde_json::from_str(line).unwrap();
+        let texts: Vec<&str> = case.rules.iter().map(String::as_str).collect();
+        let verdict = World::new(&texts).judge(&Subject { cwd: case.cwd, ..bash(&case.command) });
+        count += 1;
+        if word(&verdict) != case.expect {
+            let command: String = case.command.chars().take(80).collect();
+            wrong.push(format!("{command:?} is {verdict}, not {} ({}) under {:.60}", case.expect, case.why, case.rules.join(", ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count >= 200);
+}
+
+#[test]
+fn every_recorded_decision_of_the_reference_is_the_same() {
+    #[derive(Deserialize)]
+    struct Case {
+        id: u32,
+        tools: String,
+        rules: Vec<Rule>,
+        defaults: Vec<Rule>,
+        tool: String,
+        args: Map<String, Value>,
+        expect: String,
+        signature: Option<String>,
+    }
+    let mut count = 0;
+    for line in include_str!("../../../tests/data/decision_cases.jsonl").lines() {
+        let case: Case = serde_json::from_str(line).unwrap();
+        count += 1;
+        if !valid(&case.tools, &case.tool, &case.args) {
+            assert_eq!(case.expect, "invalid", "{}", case.id);
+            continue;
+        }
+        let mut signatures = match template(&case.tools, &case.tool) {
+            Some(template) => signature::declared(&case.tool, template, &case.args).unwrap(),
+            None => signature::undeclared(&case.tool, &case.args).unwrap(),
+        };
+        let undeclared = template(&case.tools, &case.tool).map_or_else(Vec::new, |template| {
+            let declared = signature::names(template.unwrap_or(""));
+            case.args.keys().filter(|name| !declared.contains(&name.as_str())).cloned().collect()
+        });
+        let subject = Subject { signature: signatures.remove(0), further_signatures: signatures, undeclared, ..subject(&case.tool, Value::Object(case.args)) };
+        let world = World {
+            compiled: compile(vec![source(Layer::Main, Rules { rules: case.rules, defaults: case.defaults })]).unwrap(),
+            posture: Posture::Gateway,
+            ..World::new(&[])
+        };
+        assert_eq!(Some(&subject.signature), case.signature.as_ref(), "{}", case.id);
+        assert_eq!(word(&world.judge(&subject)), case.expect, "{}", case.id);
+    }
+    assert_eq!(count, 115);
+}
+
+/// The signature templates of the tools that the reference ships; the outer none means that nobody defined the tool.
+fn template(tools: &str, tool: &str) -> Option<Option<&'static str>> {
+    let shipped = BTreeMap::from([
+        ("ha_get_state", Some("{entity_id}")),
+        ("ha_get_states", None),
+        ("ha_get_services", None),
+        ("ha_get_history", Some("{entity_id}")),
+        ("ha_get_logbook", Some("{entity_id}")),
+        ("ha_get_config", None),
+        ("ha_render_template", Some("{template}")),
+        ("ha_call_service", Some("{domain}.{service}, {entity_id}")),
+        ("ha_fire_event", Some("{event_type}")),
+    ]);
+    let first = ["ha_get_state", "ha_get_states", "ha_call_service", "ha_fire_event"];
+    match tools {
+        "ha" => shipped.get(tool).copied(),
+        "v1" if first.contains(&tool) => shipped.get(tool).copied(),
+        _ => None,
+    }
+}
+
+fn valid(tools: &str, tool: &str, args: &Map<String, Value>) -> bool {
+    let matches = |pattern: &str, text: &str| regex::Regex::new(pattern).unwrap().is_match(text);
+    let checks: &[(&str, &str)] = match tools {
+        "v1" => &[("entity_id", r"\A[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\z"), ("domain", r"\A[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\z"), ("service", r"\A[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\z"), ("event_type", r"\A[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\z")],
+        _ => &[("entity_id", r"\A[a-z][a-z0-9_]*\.[a-z0-9][a-z0-9_]*\z"), ("domain", r"\A[a-z][a-z0-9_]*\z"), ("service", r"\A[a-z][a-z0-9_]*\z"), ("event_type", r"\A[a-z][a-z0-9_.]*\z")],
+    };
+    let applies = tools == "v1" && tool.starts_with("ha_") || tools == "ha" && template(tools, tool).is_some();
+    let required: &[&str] = match (tools, tool) {
+        ("ha", "ha_get_state" | "ha_get_history" | "ha_get_logbook") => &["entity_id"],
+        ("ha", "ha_call_service") => &["domain", "service"],
+        ("ha", "ha_fire_event") => &["event_type"],
+        ("ha", "ha_render_template") => &["template"],
+        _ => &[],
+    };
+    signature::forbidden(args).is_none()
+        && required.iter().all(|name| args.contains_key(*name))
+        && checks.iter().filter(|_| applies).all(|(name, pattern)| args.get(*name).and_then(Value::as_str).is_none_or(|text| matches(pattern, text)))
+}
+
+#[test]
+fn the_layers_decide_in_their_order() {
+    let call = bash("rm -rf /");
+    let mild = bash("ls");
+    let deny = |subject: &Subject| {
+        let mut state = State::default();
+        state.apply(&crate::policy::Event::Constrained(Constraint {
+            principal: subject.principal.clone(),
+            key: subject.constraint_key(),
+            by: subject.principal.clone(),
+            reason: None,
+            until: Millis(2_000),
+        }));
+        state.constraints().clone()
+    };
+    let everything = || granted([grant(1, Covers::Pattern("*".to_owned())), grant(2, Covers::Exact(bash("rm -rf /").digest())), grant(3, Covers::Exact(bash("ls").digest()))]);
+    let nothing = || Some(Contract { tools: Some(["read".to_owned()].into()), ..Contract::default() });
+    for (case, subject, world, want) in [
+        ("deny rule first", &call, World { constraints: deny(&call), contract: nothing(), grants: everything(), ..World::new(&["deny *", "allow *"]) }, "by rule"),
+        ("then a denial", &call, World { constraints: deny(&call), contract: nothing(), grants: everything(), ..World::new(&["allow *"]) }, "denied it"),
+        ("then the contract", &call, World { contract: nothing(), grants: everything(), ..World::new(&["allow *"]) }, "contract"),
+        ("then the floor", &call, World { grants: everything(), ..World::new(&["allow *"]) }, "beyond the working folder"),
+        ("then allow rules", &mild, World { grants: everything(), ..World::new(&["allow *", "ask *"]) }, "by rule \"*\""),
+        ("then grants", &mild, World { grants: everything(), ..World::new(&["ask *"]) }, "by grant_"),
+        ("then ask rules", &mild, World::new(&["ask *", "default allow *"]), "needs approval by rule"),
+        ("then defaults", &mild, World::new(&["ask x", "default allow *", "default deny *"]), "allowed by default"),
+        ("then ask", &mild, World::new(&["ask x"]), "needs approval because no rule covers bash(ls)"),
+        ("no rules", &mild, World::new(&[]), "allowed because there are no rules"),
+    ] {
+        let verdict = world.judge(subject);
+        assert!(verdict.to_string().contains(want), "{case}: {verdict}");
+        assert_eq!(verdict.why().policy, world.compiled.digest(), "{case}");
+        let read: Verdict = serde_json::from_str(&serde_json::to_string(&verdict).unwrap()).unwrap();
+        assert_eq!(read, verdict, "{case}");
+    }
+}
+
+#[test]
+fn without_rules_the_gateway_lets_pass_only_what_reads_inside_the_workspace() {
+    let reads = |path: &str, reach| Subject { effect: Effect::Reads, reach, paths: vec![path.to_owned()], ..subject("read", json!({ "path": path })) };
+    let world = World { posture: Posture::Gateway, ..World::new(&[]) };
+    for (subject, want) in [
+        (reads("src/a", Reach::Files), "allow"),
+        (reads("/home/ana/project/a", Reach::Files), "allow"),
+        (reads("../other", Reach::Files), "ask"),
+        (reads("/etc/passwd", Reach::Files), "ask"),
+        (reads("~/x", Reach::Files), "ask"),
+        (reads("src/a", Reach::Beyond), "ask"),
+        (Subject { effect: Effect::Changes, ..reads("src/a", Reach::Files) }, "ask"),
+        (Subject { effect: Effect::Reads, ..bash("ls") }, "ask"),
+    ] {
+        assert_eq!(word(&world.judge(&subject)), want, "{}", subject.signature);
+    }
+}
+
+#[test]
+fn file_tools_never_write_what_is_protected_and_ask_for_devices() {
+    let writes = |path: &str| Subject { reach: Reach::Files, paths: vec![path.to_owned()], ..subject("write", json!({ "path": path })) };
+    for (path, want) in [
+        ("src/a", "allow"),
+        (".countersign/permissions.yaml", "deny"),
+        ("a/../.countersign/./permissions.yaml", "deny"),
+        ("/srv/countersign/data/x", "deny"),
+        ("/srv/countersign/database", "allow"),
+        ("/dev/sda", "floor"),
+        ("/dev/null", "allow"),
+    ] {
+        assert_eq!(word(&World::new(&["allow *"]).judge(&writes(path))), want, "{path}");
+    }
+    let unreadable = Subject { arguments: Map::new(), ..bash("ls") };
+    assert_eq!(word(&World::new(&["allow *"]).judge(&unreadable)), "floor");
+}
+
+#[test]
+fn a_repositorys_own_file_can_only_tighten() {
+    let both = |main: &[&str], own: &[&str]| World {
+        compiled: compile(vec![source(Layer::Main, rules(main)), source(Layer::Tighten, rules(own))]).unwrap(),
+        ..World::new(&[])
+    };
+    for (main, own, want) in [
+        (vec![], vec!["allow *"], "allow"),
+        (vec!["ask x"], vec!["allow *", "default allow *"], "ask"),
+        (vec!["allow *"], vec!["deny bash(ls)"], "deny"),
+        (vec!["allow *"], vec!["ask bash(ls)"], "ask"),
+        (vec!["allow *"], vec!["default ask *"], "ask"),
+        (vec!["default deny *"], vec!["ask *"], "deny"),
+        (vec!["default allow *"], vec!["default deny *"], "deny"),
+        (vec!["deny *"], vec!["ask *"], "deny"),
+    ] {
+        assert_eq!(word(&both(&main, &own).judge(&bash("ls"))), want, "{main:?} under {own:?}");
+    }
+    let origin = Origin { file: "permissions.yaml".to_owned(), line: 0 };
+    assert_eq!(both(&[], &["allow *"]).compiled.warnings(), [Warning::AllowIgnored(origin)]);
+    let mut world = both(&["allow *"], &["ask *"]);
+    world.grants = granted([grant(1, Covers::Exact(bash("ls").digest()))]);
+    assert_eq!(word(&world.judge(&bash("ls"))), "allow", "what a person grants, a repository does not take back");
+}
+
+#[test]
+fn rules_on_arguments_match_what_they_name() {
+    let list: Rules = serde_json::from_value(json!({
+        "rules": [
+            {"tool": "pay", "args": {"to": "acme*", "amount": {"max": 50}}, "action": "allow"},
+            {"tool": "pay", "args": {"currency": {"not": "EUR"}}, "action": "deny"},
+            {"tool": "p*", "args": {"dry": true}, "action": "allow"},
+        ],
+    }))
+    .unwrap();
+    let world = World { compiled: compile(vec![source(Layer::Main, list)]).unwrap(), ..World::new(&[]) };
+    for (args, want) in [
+        (json!({"to": "acme inc", "amount": 50, "currency": "EUR"}), "allow"),
+        (json!({"to": "acme inc", "amount": 50.5, "currency": "EUR"}), "ask"),
+        (json!({"to": "acme inc", "amount": "1", "currency": "EUR"}), "ask"),
+        (json!({"to": "other", "amount": 1, "currency": "EUR"}), "ask"),
+        (json!({"to": "acme inc", "amount": 1}), "deny"),
+        (json!({"dry": true, "currency": "EUR"}), "allow"),
+        (json!({"dry": "true", "currency": "EUR"}), "ask"),
+    ] {
+        assert_eq!(word(&world.judge(&subject("pay", args.clone()))), want, "{args}");
+    }
+}
+
+#[test]
+fn undeclared_arguments_are_covered_only_by_rules_that_do_not_look() {
+    let call = Subject { undeclared: vec!["z".to_owned()], ..subject("t", json!({"a": "x", "z": "1"})) };
+    let any: Rule = serde_json::from_value(json!({"pattern": "t(*)", "args": "any", "action": "allow"})).unwrap();
+    assert_eq!(any.args, Some(Args::Any(crate::policy::Any::Any)));
+    assert_eq!(any.action, Action::Allow);
+    let waived = World { compiled: compile(vec![source(Layer::Main, Rules { rules: vec![any], defaults: vec![] })]).unwrap(), ..World::new(&[]) };
+    assert_eq!(word(&waived.judge(&call)), "allow");
+    for (texts, want) in [(["allow t*"], "allow"), (["allow t(*)"], "ask"), (["deny t(*)"], "deny"), (["default allow t(*)"], "ask"), (["default allow *"], "allow")] {
+        assert_eq!(word(&World::new(&texts).judge(&call)), want, "{texts:?}");
+    }
+}
+
+#[test]
+fn one_denied_element_of_a_list_denies_all_and_all_must_be_allowed() {
+    let call = Subject { signature: "t(a)".to_owned(), further_signatures: vec!["t(b)".to_owned()], ..subject("t", json!({"e": ["a", "b"]})) };
+    for (texts, want) in [
+        (vec!["allow t(a)"], "ask"),
+        (vec!["allow t(a)", "allow t(b)"], "allow"),
+        (vec!["allow *", "deny t(b)"], "deny"),
+        (vec!["default allow t(a)", "default deny t(b)"], "deny"),
+        (vec!["default allow *", "default deny t(b)"], "allow"),
+    ] {
+        assert_eq!(word(&World::new(&texts).judge(&call)), want, "{texts:?}");
+    }
+}
+
+#[test]
+fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
+    let origin = || Origin { file: "permissions.yaml".to_owned(), line: 0 };
+    let load = |list: Value| compile(vec![source(Layer::Main, serde_json::from_value(list).unwrap())]);
+    assert_eq!(load(json!({"rules": [{"action": "deny"}]})).unwrap_err(), [CompileError::Selector(origin())]);
+    assert_eq!(
+        load(json!({"rules": [{"pattern": "t", "args": {"a": "x"}, "action": "deny"}]})).unwrap_err(),
+        [CompileError::ArgsBesidePattern(origin())]
+    );
+    assert!(matches!(load(json!({"defaults": [{"pattern": "bash(python *)", "action": "allow"}]})).unwrap_err()[..], [CompileError::Interpreter { .. }]));
+    assert!(load(json!({"rules": [{"pattern": "bash(python *)", "action": "deny"}]})).is_ok());
+    assert_eq!(load(json!({"rules": [{"pattern": "t(*)", "action": "deny"}]})).unwrap().warnings(), [Warning::MissesBareCalls { origin: origin(), pattern: "t(*)".to_owned() }]);
+}
+
+#[test]
+fn the_digest_tells_rules_apart_but_not_their_files() {
+    let digest = |texts: &[&str]| compiled(texts).digest();
+    assert_eq!(digest(&["allow a"]), digest(&["allow a"]));
+    assert_ne!(digest(&["allow a"]), digest(&["deny a"]));
+    assert_ne!(digest(&["allow a"]), digest(&["default allow a"]));
+    assert_ne!(digest(&["default allow a", "default deny b"]), digest(&["default deny b", "default allow a"]));
+    assert_eq!(digest(&[]), Compiled::default().digest());
+}
+
+#[test]
+fn a_contract_denies_the_classes_that_it_does_not_name() {
+    let contract = |classes: &[Class]| Some(Contract { classes: classes.iter().copied().collect(), tools: None });
+    for (command, classes, want) in [
+        ("ls src", vec![Class::BashReadonly], "allow"),
+        ("npm ci", vec![Class::BashReadonly], "deny"),
+        ("npm ci", vec![Class::BashMutating], "allow"),
+        ("rm x", vec![Class::BashMutating], "deny"),
+        ("rm x", vec![Class::BashMutating, Class::BashDestructive, Class::FileDelete], "allow"),
+        ("ls > x", vec![Class::BashReadonly, Class::BashMutating], "deny"),
+        ("git push --force", vec![Class::BashMutating], "deny"),
+        ("git push", vec![Class::BashMutating], "allow"),
+    ] {
+        let world = World { contract: contract(&classes), ..World::new(&[]) };
+        assert_eq!(word(&world.judge(&bash(command))), want, "{command} under {classes:?}");
+    }
+    let verdict = World { contract: contract(&[]), ..World::new(&[]) }.judge(&subject("write", json!({})));
+    assert!(matches!(&verdict.why().cause, Cause::Contract { lacks } if lacks == "file.write"), "{verdict}");
+}
+
+#[test]
+fn ten_thousand_rules_are_not_scanned() {
+    let texts: Vec<String> = (0..10_000).map(|at| format!("allow tool_{at}(*)")).collect();
+    let world = World::new(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    for at in [0, 5_000, 9_999] {
+        assert_eq!(word(&world.judge(&subject(&format!("tool_{at}"), json!({"a": 1})))), "allow");
+    }
+    assert_eq!(word(&world.judge(&subject("tool_x", json!({"a": 1})))), "ask");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_gets_a_verdict(command in r#"([ -~\n]|\$\(|`|<<EOF\n|\$\{|&&|;|\[\[|é|\{a,b\}){0,60}"#) {
+        World::new(&["allow bash(ls*)"]).judge(&bash(&command));
+    }
+
+    #[test]
+    fn an_allow_never_widens_by_what_is_appended(
+        command in "[a-z' \"$;|&(){}<>*]{0,20}",
+        joint in prop::sample::select(vec!["; ", " && ", " || ", " | ", " & ", "\n", ";", "&", "|"]),
+    ) {
+        let world = World::new(&["allow bash(ls*)", "allow bash(a*)", "allow bash(echo *)"]);
+        for start in ["", "ls ", "echo "] {
+            let longer = format!("{start}{command}{joint}curl x");
+            let verdict = world.judge(&bash(&longer));
+            // Where the text ends inside quotes or a comment, the addition is text of theirs, and nothing more runs.
+            let swallowed = command.contains(['\'', '"', '#']);
+            prop_assert!(swallowed || word(&verdict) != "allow", "{longer:?} is {verdict}");
+        }
+    }
+}

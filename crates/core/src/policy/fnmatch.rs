@@ -1,0 +1,184 @@
+//! Matches text against patterns exactly as Python's `fnmatch.fnmatchcase` does on POSIX. Knows nothing of rules.
+
+use std::{fmt::Write as _, ops::RangeInclusive};
+
+/// One pattern, read once.
+///
+/// `*` is any run, `?` one code point, `[…]` a class that `!` negates; nothing escapes. Source: `specs/agent-gate.md` §2.4.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Literal(char),
+    One,
+    Run,
+    Class { negated: bool, ranges: Vec<RangeInclusive<char>> },
+}
+
+impl Pattern {
+    /// Reads a pattern. Every text is one.
+    pub(crate) fn new(pattern: &str) -> Self {
+        let chars: Vec<char> = pattern.chars().collect();
+        let mut parts = Vec::with_capacity(chars.len());
+        let mut at = 0;
+        while let Some(&c) = chars.get(at) {
+            at += 1;
+            match c {
+                '*' if matches!(parts.last(), Some(Part::Run)) => {}
+                '*' => parts.push(Part::Run),
+                '?' => parts.push(Part::One),
+                '[' => match class(&chars, at) {
+                    Some((part, end)) => {
+                        parts.push(part);
+                        at = end;
+                    }
+                    None => parts.push(Part::Literal('[')),
+                },
+                _ => parts.push(Part::Literal(c)),
+            }
+        }
+        Self { parts }
+    }
+
+    /// The literal text before the first wildcard.
+    pub(crate) fn prefix(&self) -> String {
+        self.parts.iter().map_while(|part| if let Part::Literal(c) = part { Some(*c) } else { None }).collect()
+    }
+
+    /// True if only one text matches.
+    pub(crate) fn is_literal(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Literal(_)))
+    }
+
+    /// True for `*` alone.
+    pub(crate) fn is_everything(&self) -> bool {
+        matches!(self.parts[..], [Part::Run])
+    }
+
+    /// True if the whole of `text` matches, in time linear in it for every run of the pattern.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        let text: Vec<char> = text.chars().collect();
+        let (mut part, mut at) = (0, 0);
+        let mut retry: Option<(usize, usize)> = None;
+        while at < text.len() {
+            match self.parts.get(part) {
+                Some(Part::Run) => {
+                    retry = Some((part + 1, at));
+                    part += 1;
+                }
+                Some(one) if one.covers(text[at]) => {
+                    part += 1;
+                    at += 1;
+                }
+                Some(_) | None => match retry {
+                    Some((after, from)) => {
+                        retry = Some((after, from + 1));
+                        part = after;
+                        at = from + 1;
+                    }
+                    None => return false,
+                },
+            }
+        }
+        self.parts[part..].iter().all(|part| matches!(part, Part::Run))
+    }
+
+    /// Writes the same language as an anchored regular expression, for sets of many patterns.
+    pub(crate) fn to_regex(&self) -> String {
+        let mut text = String::from(r"(?s)\A");
+        for part in &self.parts {
+            match part {
+                Part::Literal(c) => text.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+                Part::One => text.push('.'),
+                Part::Run => text.push_str(".*"),
+                Part::Class { negated, ranges } => write_class(&mut text, *negated, ranges),
+            }
+        }
+        text.push_str(r"\z");
+        text
+    }
+}
+
+impl Part {
+    fn covers(&self, c: char) -> bool {
+        match self {
+            Self::Literal(literal) => *literal == c,
+            Self::One => true,
+            Self::Run => false,
+            Self::Class { negated, ranges } => ranges.iter().any(|range| range.contains(&c)) != *negated,
+        }
+    }
+}
+
+/// Reads the class that begins before `start`; none if it never ends.
+fn class(chars: &[char], start: usize) -> Option<(Part, usize)> {
+    let negated = chars.get(start) == Some(&'!');
+    let first = start + usize::from(negated);
+    let search = first + usize::from(chars.get(first) == Some(&']'));
+    let end = search + chars.get(search..)?.iter().position(|c| *c == ']')?;
+    let members = &chars[first..end];
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while at < members.len() {
+        // A hyphen between two members makes a range; CPython looks for the next hyphen two places on from a range's end.
+        if at + 2 < members.len() && members[at + 1] == '-' {
+            if members[at] <= members[at + 2] {
+                ranges.push(members[at]..=members[at + 2]);
+            }
+            at += 3;
+        } else {
+            ranges.push(members[at]..=members[at]);
+            at += 1;
+        }
+    }
+    Some((Part::Class { negated, ranges }, end + 1))
+}
+
+fn write_class(text: &mut String, negated: bool, ranges: &[RangeInclusive<char>]) {
+    match (negated, ranges.is_empty()) {
+        (false, true) => text.push_str(r"[^\s\S]"),
+        (true, true) => text.push('.'),
+        (_, false) => {
+            text.push_str(if negated { "[^" } else { "[" });
+            for range in ranges {
+                // Writing to a string cannot fail.
+                let _ = write!(text, r"\x{{{:x}}}-\x{{{:x}}}", u32::from(*range.start()), u32::from(*range.end()));
+            }
+            text.push(']');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pattern;
+
+    #[test]
+    fn every_recorded_case_of_cpython_matches_alike_by_hand_and_by_regex() {
+        #[derive(serde::Deserialize)]
+        struct Case {
+            pattern: String,
+            name: String,
+            r#match: bool,
+        }
+        let mut count = 0;
+        for line in include_str!("../../tests/data/fnmatch_cases.jsonl").lines() {
+            let case: Case = serde_json::from_str(line).unwrap();
+            let pattern = Pattern::new(&case.pattern);
+            assert_eq!(pattern.matches(&case.name), case.r#match, "{line}");
+            let regex = regex::Regex::new(&pattern.to_regex()).unwrap();
+            assert_eq!(regex.is_match(&case.name), case.r#match, "{line} as {regex}");
+            count += 1;
+        }
+        assert_eq!(count, 6000);
+    }
+
+    #[test]
+    fn many_runs_do_not_backtrack_for_ever() {
+        let pattern = Pattern::new(&"*a".repeat(50));
+        assert!(!pattern.matches(&"a".repeat(20_000).replace('a', "ab")));
+    }
+}

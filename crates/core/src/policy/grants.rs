@@ -1,0 +1,252 @@
+//! What people have allowed beyond one call: exact subjects and patterns, for a session or for good.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    digest::Digest,
+    id::{PrincipalId, SessionId},
+    policy::{fnmatch::Pattern, patterns::Patterns, shell, subject::Subject},
+    time::Millis,
+};
+
+/// Names one grant for its whole life. The text form is `grant_` and 32 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GrantId(Uuid);
+
+impl GrantId {
+    /// Wraps a UUID that the caller made.
+    pub const fn new(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    /// Reads the text form, with or without its prefix.
+    pub fn parse(text: &str) -> Option<Self> {
+        Uuid::try_parse(text.strip_prefix("grant_").unwrap_or(text)).ok().map(Self)
+    }
+}
+
+impl fmt::Display for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "grant_{}", self.0.simple())
+    }
+}
+
+/// How far a grant reaches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// While this session lasts.
+    Session(SessionId),
+    /// In every session of the same principal.
+    Always,
+}
+
+/// What a grant covers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Covers {
+    /// Exactly what was shown: [`Subject::digest`].
+    Exact(Digest),
+    /// What this pattern matches, as an allow rule would.
+    Pattern(String),
+}
+
+/// Whether the person who gave a grant had to prove who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Door {
+    /// Behind a credential.
+    Authenticated,
+    /// Through a door without one.
+    Open,
+}
+
+/// One permission that a person gave for more than one call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Its name.
+    pub id: GrantId,
+    /// Who gave it.
+    pub by: PrincipalId,
+    /// Whose calls it covers.
+    pub to: PrincipalId,
+    /// How far it reaches.
+    pub scope: Scope,
+    /// What it covers.
+    pub covers: Covers,
+    /// What the person was shown as its reach.
+    pub label: String,
+    /// When it ends; none means not by itself.
+    pub until: Option<Millis>,
+    /// Through what kind of door it came.
+    pub door: Door,
+}
+
+impl Grant {
+    fn reaches(&self, subject: &Subject, now: Millis) -> bool {
+        self.to == subject.principal
+            && self.until.is_none_or(|until| now < until)
+            && match &self.scope {
+                Scope::Session(session) => *session == subject.session,
+                Scope::Always => true,
+            }
+    }
+}
+
+/// Every grant in force. An exact one is found by one look-up; a pattern by its literal prefix.
+#[derive(Clone, Debug, Default)]
+pub struct Grants {
+    by_id: BTreeMap<GrantId, Grant>,
+    exact: BTreeMap<Digest, Vec<GrantId>>,
+    patterns: Patterns,
+    ranked: Vec<GrantId>,
+}
+
+impl PartialEq for Grants {
+    fn eq(&self, other: &Self) -> bool {
+        self.by_id == other.by_id
+    }
+}
+
+impl Grants {
+    /// The grant that covers `subject` at `now`, if there is one. A pattern grant covers a shell line as an allow rule does: command by command.
+    pub fn covers(&self, subject: &Subject, now: Millis) -> Option<&Grant> {
+        self.exact(subject, now).or_else(|| {
+            let line = subject.command().map(|command| shell::judge(command, &shell::Place::of(subject, &Default::default())));
+            self.by_pattern(subject, line.as_ref(), now)
+        })
+    }
+
+    /// Every grant, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Grant> {
+        self.by_id.values()
+    }
+
+    /// The grant of that name.
+    pub fn get(&self, id: GrantId) -> Option<&Grant> {
+        self.by_id.get(&id)
+    }
+
+    /// The ids of grants that have ended by `now`, for whoever tidies up.
+    pub fn ended(&self, now: Millis) -> Vec<GrantId> {
+        self.by_id.values().filter(|grant| grant.until.is_some_and(|until| until <= now)).map(|grant| grant.id).collect()
+    }
+
+    pub(crate) fn exact(&self, subject: &Subject, now: Millis) -> Option<&Grant> {
+        if self.exact.is_empty() {
+            return None;
+        }
+        self.exact.get(&subject.digest())?.iter().filter_map(|id| self.by_id.get(id)).find(|grant| grant.reaches(subject, now))
+    }
+
+    pub(crate) fn by_pattern(&self, subject: &Subject, line: Option<&shell::Line>, now: Millis) -> Option<&Grant> {
+        if self.ranked.is_empty() || !subject.undeclared.is_empty() {
+            return None;
+        }
+        let reaches = |rank: usize| self.by_id.get(&self.ranked[rank]).is_some_and(|grant| grant.reaches(subject, now));
+        let first = |text: &str| self.patterns.first_where(text, reaches);
+        let rank = match line {
+            Some(line) => line.covered_by(&first).ok()?,
+            None => subject.signatures().map(first).collect::<Option<Vec<_>>>()?.into_iter().max()?,
+        };
+        self.by_id.get(&self.ranked[rank])
+    }
+
+    pub(super) fn add(&mut self, grant: Grant) {
+        self.remove(grant.id);
+        match &grant.covers {
+            Covers::Exact(digest) => self.exact.entry(*digest).or_default().push(grant.id),
+            Covers::Pattern(pattern) => {
+                self.patterns.insert(self.ranked.len(), Pattern::new(pattern));
+                self.ranked.push(grant.id);
+            }
+        }
+        self.by_id.insert(grant.id, grant);
+    }
+
+    pub(super) fn remove(&mut self, id: GrantId) {
+        let Some(grant) = self.by_id.remove(&id) else { return };
+        match grant.covers {
+            Covers::Exact(digest) => {
+                if let Some(ids) = self.exact.get_mut(&digest) {
+                    ids.retain(|known| *known != id);
+                    if ids.is_empty() {
+                        self.exact.remove(&digest);
+                    }
+                }
+            }
+            Covers::Pattern(_) => self.rank_again(),
+        }
+    }
+
+    fn rank_again(&mut self) {
+        self.patterns = Patterns::default();
+        self.ranked.clear();
+        for grant in self.by_id.values() {
+            if let Covers::Pattern(pattern) = &grant.covers {
+                self.patterns.insert(self.ranked.len(), Pattern::new(pattern));
+                self.ranked.push(grant.id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Covers, Scope};
+    use crate::{
+        id::{PrincipalId, SessionId},
+        policy::testing::{bash, grant, granted, subject},
+        time::Millis,
+    };
+
+    #[test]
+    fn a_grant_covers_its_own_principal_session_and_time_only() {
+        let one = subject("t", json!({"a": 1}));
+        let mut other_session = one.clone();
+        other_session.session = SessionId::new("s2");
+        let mut other_principal = one.clone();
+        other_principal.principal = PrincipalId::new("agent:other");
+        let session = Scope::Session(one.session.clone());
+        for (case, scope, until, subject, now, want) in [
+            ("same", session.clone(), None, &one, 5, true),
+            ("other session", session.clone(), None, &other_session, 5, false),
+            ("always, other session", Scope::Always, None, &other_session, 5, true),
+            ("always, other principal", Scope::Always, None, &other_principal, 5, false),
+            ("before its end", Scope::Always, Some(Millis(6)), &one, 5, true),
+            ("at its end", Scope::Always, Some(Millis(5)), &one, 5, false),
+        ] {
+            for covers in [Covers::Exact(one.digest()), Covers::Pattern("t(*)".to_owned())] {
+                let mut grant = grant(1, covers);
+                grant.scope = scope.clone();
+                grant.until = until;
+                assert_eq!(granted([grant]).covers(subject, Millis(now)).is_some(), want, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_revoked_grant_covers_nothing_and_leaves_its_neighbours() {
+        let mut grants = granted([grant(1, Covers::Pattern("t*".to_owned())), grant(2, Covers::Pattern("u*".to_owned()))]);
+        let first = grants.iter().next().unwrap().id;
+        grants.remove(first);
+        assert!(grants.covers(&subject("t", json!({})), Millis(1)).is_none());
+        assert!(grants.covers(&subject("u", json!({})), Millis(1)).is_some());
+    }
+
+    #[test]
+    fn a_pattern_grant_covers_a_shell_line_command_by_command() {
+        let grants = granted([grant(1, Covers::Pattern("bash(npm test*)".to_owned()))]);
+        for (command, want) in
+            [("npm test -- a", true), ("npm test; rm x", false), ("npm test $(id)", false), ("npm test && npm test", true)]
+        {
+            assert_eq!(grants.covers(&bash(command), Millis(1)).is_some(), want, "{command}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Paths as text: where a path leads if no link is in the way. Following links is the executor's business.
+
+/// The absolute path that `path` leads to from `cwd`, without `.`, `..` and doubled slashes.
+pub(crate) fn resolve(cwd: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    let base = if path.starts_with('/') { "" } else { cwd };
+    for part in base.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// True if `path` is `root` or lies under it. Both are resolved.
+pub(crate) fn is_within(root: &str, path: &str) -> bool {
+    root == "/" || path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// True if `path` is one of the machine's devices rather than a stream that swallows or passes on what it gets.
+pub(crate) fn is_device(path: &str) -> bool {
+    const HARMLESS: [&str; 10] =
+        ["null", "zero", "full", "tty", "stdin", "stdout", "stderr", "random", "urandom", "ptmx"];
+    if path == "/proc/sysrq-trigger" || path.starts_with("/sys/") {
+        return true;
+    }
+    let Some(name) = path.strip_prefix("/dev/") else { return false };
+    !HARMLESS.contains(&name) && !["fd/", "shm/", "pts/", "mqueue/", "tcp/", "udp/"].iter().any(|folder| name.starts_with(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_device, is_within, resolve};
+
+    #[test]
+    fn a_path_leads_where_its_dots_say() {
+        for (path, want) in
+            [("a", "/w/a"), ("./a//b/", "/w/a/b"), ("..", "/"), ("../../..", "/"), ("/x/../y", "/y"), ("", "/w"), ("a/../../b", "/b")]
+        {
+            assert_eq!(resolve("/w", path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_sibling_with_the_same_beginning_is_not_within() {
+        assert!(is_within("/w", "/w") && is_within("/w", "/w/a") && is_within("/", "/a"));
+        assert!(!is_within("/w", "/work") && !is_within("/w/a", "/w"));
+    }
+
+    #[test]
+    fn disks_are_devices_and_streams_are_not() {
+        assert!(is_device("/dev/sda") && is_device("/dev/mapper/x") && is_device("/dev/mem"));
+        assert!(!is_device("/dev/null") && !is_device("/dev/fd/3") && !is_device("/dev/shm/x") && !is_device("/device"));
+    }
+}

@@ -1,0 +1,116 @@
+//! A set of patterns that finds the first that matches without trying them all. Knows nothing of what they decide.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regex::{RegexSet, RegexSetBuilder};
+
+use crate::policy::fnmatch::Pattern;
+
+/// From how many patterns with one prefix on a compiled set is worth its memory.
+const CROWD: usize = 16;
+
+/// How much memory one compiled set may take, for its program and for its states.
+const SET_BYTES: usize = 1 << 28;
+
+/// Patterns by their literal prefix, each with the rank that its owner gave it.
+///
+/// A look-up costs one map access for every prefix length in use, and then only patterns whose prefix is there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Patterns {
+    by_prefix: BTreeMap<String, Bucket>,
+    lengths: BTreeSet<usize>,
+    /// The lowest rank of a bare `*`.
+    everything: Option<usize>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Bucket {
+    members: Vec<(usize, Pattern)>,
+    set: Option<RegexSet>,
+}
+
+impl Patterns {
+    /// Adds a pattern. A bucket that was compiled is scanned again until the next [`Self::compile`].
+    pub(crate) fn insert(&mut self, rank: usize, pattern: Pattern) {
+        if pattern.is_everything() {
+            self.everything = Some(self.everything.map_or(rank, |known| known.min(rank)));
+        }
+        let prefix = pattern.prefix();
+        self.lengths.insert(prefix.len());
+        let bucket = self.by_prefix.entry(prefix).or_default();
+        bucket.set = None;
+        bucket.members.push((rank, pattern));
+    }
+
+    /// Compiles the crowded buckets. What is too large to compile is scanned.
+    pub(crate) fn compile(&mut self) {
+        for bucket in self.by_prefix.values_mut().filter(|bucket| bucket.members.len() >= CROWD) {
+            let sources = bucket.members.iter().map(|(_, pattern)| pattern.to_regex());
+            bucket.set = RegexSetBuilder::new(sources).size_limit(SET_BYTES).dfa_size_limit(SET_BYTES).build().ok();
+        }
+    }
+
+    /// The lowest rank among the patterns that match `text`.
+    pub(crate) fn first(&self, text: &str) -> Option<usize> {
+        self.matching(text).min()
+    }
+
+    /// The lowest rank that `wanted` accepts among the patterns that match `text`.
+    pub(crate) fn first_where(&self, text: &str, wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        self.matching(text).filter(|rank| wanted(*rank)).min()
+    }
+
+    /// The lowest rank of a bare `*`.
+    pub(crate) const fn everything(&self) -> Option<usize> {
+        self.everything
+    }
+
+    fn matching(&self, text: &str) -> impl Iterator<Item = usize> {
+        self.lengths
+            .iter()
+            .take_while(|length| **length <= text.len())
+            .filter_map(|length| self.by_prefix.get(text.get(..*length)?))
+            .flat_map(move |bucket| bucket.matching(text))
+    }
+}
+
+impl Bucket {
+    fn matching(&self, text: &str) -> Vec<usize> {
+        match &self.set {
+            Some(set) => set.matches(text).iter().map(|at| self.members[at].0).collect(),
+            None => self.members.iter().filter(|(_, pattern)| pattern.matches(text)).map(|(rank, _)| *rank).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Patterns;
+    use crate::policy::fnmatch::Pattern;
+
+    #[test]
+    fn the_first_rank_wins_over_specificity_and_prefix() {
+        let mut patterns = Patterns::default();
+        for (rank, pattern) in ["t(x", "t*", "t(x)", "*", "t(?)"].into_iter().enumerate() {
+            patterns.insert(rank, Pattern::new(pattern));
+        }
+        assert_eq!(patterns.first("t(x)"), Some(1));
+        assert_eq!(patterns.first("u"), Some(3));
+        assert_eq!(patterns.first_where("t(x)", |rank| rank > 1), Some(2));
+        assert_eq!(patterns.everything(), Some(3));
+    }
+
+    #[test]
+    fn a_crowd_answers_alike_compiled_and_not() {
+        let mut scanned = Patterns::default();
+        for rank in 0..200 {
+            scanned.insert(rank, Pattern::new(&format!("*x{rank}?[!a]*")));
+        }
+        let mut compiled = scanned.clone();
+        compiled.compile();
+        for text in ["ax17bb", "x199..", "x1", "zz", "x17a", "x17ba", "x1777"] {
+            assert_eq!(scanned.first(text), compiled.first(text), "{text}");
+        }
+        assert_eq!(compiled.first("_x17_b"), Some(1));
+    }
+}

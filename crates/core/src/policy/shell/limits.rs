@@ -1,0 +1,94 @@
+//! Keeps the grammar from being driven into the ground: what is too long or nests too deep is never parsed.
+
+use brush_parser::{ParserOptions, Token};
+
+/// The longest line that is parsed, in bytes.
+const LONGEST: usize = 64 * 1024;
+
+/// How deep a line may nest. The grammar recurses, and a stack is all it has.
+const DEEPEST: usize = 32;
+
+/// How many substitutions and involved parameter expansions one line may hold, nested or not: telling would need the parse that this guards.
+const MOST_EXPANSIONS: usize = 48;
+
+/// The most tokens of one line.
+const MOST_TOKENS: usize = 8_000;
+
+/// The most words of one `[[ … ]]`, whose tree leans to one side.
+const LONGEST_TEST: usize = 64;
+
+pub(super) fn options() -> ParserOptions {
+    // A shell that runs commands for somebody has extended globs off: `!(x)` is a negated subshell there.
+    ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() }
+}
+
+/// Why `text` must not be parsed, if so.
+pub(super) fn too_much(text: &str) -> Option<&'static str> {
+    if text.len() > LONGEST {
+        return Some("is too long to be judged");
+    }
+    if text.contains(['\0', '\r', super::word::UNKNOWN, super::word::GLOB]) {
+        return Some("holds characters that shells and people read differently");
+    }
+    if expansions(text) > MOST_EXPANSIONS || long_redirection_number(text) {
+        return Some("is too involved to be judged");
+    }
+    None
+}
+
+/// Why the tokens of a text must not be parsed, if so.
+pub(super) fn too_deep(tokens: &[Token]) -> Option<&'static str> {
+    let mut depth = 0_usize;
+    let mut negations = 0_usize;
+    let mut test: Option<usize> = None;
+    let mut starts_command = true;
+    for token in tokens {
+        let word = token.to_str();
+        let is_operator = matches!(token, Token::Operator(..));
+        match (is_operator, word) {
+            (true, "(") | (false, "{" | "if" | "while" | "until" | "for" | "case" | "coproc" | "function" | "select") => depth += 1,
+            (true, ")") => depth = depth.saturating_sub(1),
+            (false, "}" | "fi" | "done" | "esac") if starts_command => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        negations = if word == "!" { negations + 1 } else { 0 };
+        test = match (word, test) {
+            ("[[", None) => Some(0),
+            ("]]", _) => None,
+            (_, count) => count.map(|count| count + 1),
+        };
+        if depth > DEEPEST || negations > DEEPEST || test.is_some_and(|words| words > LONGEST_TEST) {
+            return Some("is too involved to be judged");
+        }
+        starts_command = is_operator || matches!(word, "}" | "fi" | "done" | "esac" | "then" | "do" | "else" | "{");
+    }
+    (tokens.len() > MOST_TOKENS).then_some("is too involved to be judged")
+}
+
+/// True for a word `name[…]` with anything but plain text inside: the grammar parses the index with a recursion of its own.
+pub(super) fn is_involved_index(word: &str) -> bool {
+    let rest = word.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    rest.len() < word.len() && rest.starts_with('[') && rest.contains(['$', '`', '"', '\'', '('])
+}
+
+fn expansions(text: &str) -> usize {
+    let plain_parameter = |rest: &str| {
+        let name = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        name.len() < rest.len() && name.starts_with('}')
+    };
+    let opened = text.match_indices(['$', '<', '>']).filter(|(at, sign)| match (&text[at + 1..], *sign) {
+        (rest, "$") if rest.starts_with('{') => !plain_parameter(&rest[1..]),
+        (rest, _) => rest.starts_with(['(', '[']),
+    });
+    opened.count() + text.matches('`').count() / 2
+}
+
+/// The grammar's own reading of `99999999999>x` fails hard.
+fn long_redirection_number(text: &str) -> bool {
+    let mut digits = 0;
+    text.bytes().any(|byte| {
+        let long = digits > 8 && matches!(byte, b'<' | b'>');
+        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
+        long
+    })
+}

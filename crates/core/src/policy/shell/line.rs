@@ -1,0 +1,130 @@
+//! What the judge of a shell line found.
+
+use std::collections::BTreeSet;
+
+use crate::policy::{contract::Class, evaluate::Surroundings, path, subject::Subject};
+
+/// Where a line runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) cwd: String,
+    pub(crate) home: Option<String>,
+    pub(crate) temporary: Vec<String>,
+    pub(crate) protected: Vec<String>,
+}
+
+impl Place {
+    pub(crate) fn of(subject: &Subject, surroundings: &Surroundings) -> Self {
+        let resolved = |paths: &[String]| paths.iter().map(|one| path::resolve("/", one)).collect();
+        Self {
+            cwd: path::resolve("/", &subject.cwd),
+            home: surroundings.home.as_deref().map(|home| path::resolve("/", home)),
+            temporary: resolved(&surroundings.temporary),
+            protected: resolved(&surroundings.protected),
+        }
+    }
+}
+
+/// What a line is made of and what it would do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Line {
+    /// Every simple command, those in wrappers and substitutions too.
+    pub(crate) commands: Vec<Simple>,
+    /// Why no allow rule but a bare `*` covers the line.
+    pub(crate) opaque: Option<String>,
+    /// What it would destroy beyond the working folder, in words that follow "because it".
+    pub(crate) floor: Option<String>,
+    /// The gateway's own path that it would change.
+    pub(crate) protected: Option<String>,
+    /// The classes of an unattended contract that it needs.
+    pub(crate) classes: BTreeSet<Class>,
+    /// The commands' words without quoting and wrappers, joined unambiguously with what stands between them.
+    pub(crate) plain: Vec<String>,
+}
+
+/// One simple command as rules see it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Simple {
+    /// Texts that a deny or ask rule may match: normal form, unquoted, by base name, with assignments.
+    pub(crate) forms: Vec<String>,
+    /// Texts that allow rules must cover, all of them. Empty for a wrapper that adds nothing.
+    pub(crate) cover: Vec<String>,
+}
+
+/// One part of a line that a default is looked up for: a command, or that which cannot be judged.
+pub(crate) enum Piece<'a> {
+    Command(&'a Simple),
+    Opaque,
+}
+
+impl Line {
+    /// The last rank of the rules that it takes to cover every command, as `first` finds them.
+    ///
+    /// # Errors
+    /// What stays uncovered, for people.
+    pub(crate) fn covered_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Result<usize, String> {
+        if let Some(reason) = &self.opaque {
+            return Err(reason.clone());
+        }
+        let mut last = None;
+        for command in &self.commands {
+            for text in &command.cover {
+                let rank = first(text).ok_or_else(|| command.forms.first().cloned().unwrap_or_default())?;
+                last = last.max(Some(rank));
+            }
+        }
+        last.ok_or_else(|| "an empty command".to_owned())
+    }
+
+    /// The first rank that `first` finds for any form of any command.
+    pub(crate) fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
+        self.commands.iter().filter_map(|command| command.touched_by(first)).min()
+    }
+
+    /// The parts that defaults are looked up for.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let nothing_to_judge = self.opaque.is_some() || self.commands.is_empty();
+        let commands = self.commands.iter().filter(|command| !command.cover.is_empty()).map(Piece::Command);
+        commands.chain(nothing_to_judge.then_some(Piece::Opaque))
+    }
+
+    pub(super) fn note_opaque(&mut self, reason: impl Into<String>) {
+        self.opaque.get_or_insert_with(|| reason.into());
+    }
+
+    pub(super) fn note_floor(&mut self, reason: impl Into<String>) {
+        self.floor.get_or_insert_with(|| reason.into());
+    }
+
+    pub(super) fn note_protected(&mut self, path: impl Into<String>) {
+        self.protected.get_or_insert_with(|| path.into());
+    }
+}
+
+impl Simple {
+    fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
+        self.forms.iter().filter_map(|form| first(form)).min()
+    }
+}
+
+impl Piece<'_> {
+    pub(crate) fn covered_by(&self, first: &dyn Fn(&str) -> Option<usize>, everything: Option<usize>) -> Option<usize> {
+        match self {
+            Self::Opaque => everything,
+            Self::Command(command) => {
+                command.cover.iter().map(|text| first(text)).collect::<Option<Vec<_>>>()?.into_iter().max()
+            }
+        }
+    }
+
+    pub(crate) fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
+        match self {
+            Self::Opaque => None,
+            Self::Command(command) => command.touched_by(first),
+        }
+    }
+
+    pub(crate) const fn is_opaque(&self) -> bool {
+        matches!(self, Self::Opaque)
+    }
+}

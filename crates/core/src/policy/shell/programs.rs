@@ -1,0 +1,187 @@
+//! What is known of programs by name.
+
+/// Shells whose `-c` text is read by this grammar.
+pub(super) const SHELLS: [&str; 4] = ["bash", "sh", "dash", "rbash"];
+
+/// Programs that run whatever text or program they are told to, so that a rule on their name alone grants everything.
+const INTERPRETERS: [&str; 84] = [
+    "bash", "sh", "dash", "rbash", "zsh", "ksh", "fish", "csh", "tcsh", "ash", "mksh", "pwsh", "nu", "elvish", "xonsh", "python", "python2", "python3",
+    "pypy", "pypy3", "ipython", "node", "nodejs", "deno", "bun", "perl", "ruby", "irb", "php", "lua", "luajit", "tclsh", "wish", "expect", "Rscript", "R",
+    "julia", "ghci", "osascript", "scala", "groovy", "jshell", "gdb", "lldb", "eval", "source", ".", "exec", "command", "builtin", "env", "sudo", "doas", "su",
+    "xargs", "parallel", "nohup", "nice", "ionice", "timeout", "time", "watch", "setsid", "stdbuf", "strace", "ltrace", "script", "ssh", "chroot", "unshare",
+    "nsenter", "flock", "busybox", "toybox", "runuser", "pkexec", "systemd-run", "npx", "bunx", "uvx", "pipx", "coproc", "trap", "alias",
+];
+
+/// Wrappers of which only a person can tell what they do with the rest of the line.
+const OPAQUE_WRAPPERS: [&str; 49] = [
+    "sudo", "doas", "su", "runuser", "pkexec", "ssh", "watch", "parallel", "chroot", "unshare", "nsenter", "flock", "busybox", "toybox", "strace", "ltrace",
+    "gdb", "script", "systemd-run", "docker", "podman", "kubectl", "lxc", "firejail", "bwrap", "proot", "fakeroot", "taskset", "chrt", "numactl", "prlimit",
+    "setarch", "unbuffer", "expect", "screen", "tmux", "at", "batch", "entr", "inotifywait", "rlwrap", "torsocks", "proxychains", "dbus-run-session",
+    "xvfb-run", "direnv", "chpst", "setpriv", "capsh",
+];
+
+/// Builtins that change what later words of the line mean, or run text.
+const MEANING: [&str; 17] = [
+    "alias", "unalias", "trap", "source", ".", "enable", "hash", "complete", "bind", "mapfile", "readarray", "shopt", "set", "unset", "coproc", "fc", "history",
+];
+
+/// Programs that only read, whatever their arguments but for those in [`writes_by_option`].
+const READERS: [&str; 58] = [
+    "cat", "head", "tail", "less", "more", "grep", "egrep", "fgrep", "rg", "ls", "stat", "wc", "diff", "cmp", "file", "md5sum", "sha1sum", "sha256sum",
+    "sha512sum", "cksum", "cut", "sort", "tree", "find", "test", "[", "echo", "printf", "jq", "du", "df", "realpath", "readlink", "basename", "dirname", "cd",
+    "pwd", "xxd", "od", "strings", "nl", "tac", "rev", "paste", "comm", "join", "tr", "column", "fold", "true", "false", "which", "type", "pushd", "popd",
+    "date", "uname", "id",
+];
+
+/// Programs that make an unreadable line a matter of the floor.
+const DESTROYERS: [&str; 30] = [
+    "rm", "dd", "shred", "wipefs", "blkdiscard", "mkswap", "fdisk", "sfdisk", "parted", "sgdisk", "shutdown", "reboot", "halt", "poweroff", "find", "chmod",
+    "chown", "chgrp", "mv", "rsync", "unlink", "srm", "truncate", "rmdir", "git", "kill", "killall5", "init", "telinit", "systemctl",
+];
+
+/// The part of a path behind its last slash.
+pub(super) fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+pub(super) fn is_opaque_wrapper(program: &str) -> bool {
+    OPAQUE_WRAPPERS.contains(&program)
+}
+
+pub(super) fn changes_meaning(program: &str) -> bool {
+    MEANING.contains(&program)
+}
+
+/// True for programs of which every call deserves a look of its own.
+pub(super) fn deserves_each_look(program: &str) -> bool {
+    DESTROYERS.contains(&program) && program != "git" || matches!(program, "curl" | "wget" | "scp" | "sftp" | "nc" | "tee" | "cp" | "ln" | "install" | "crontab")
+}
+
+/// True for `python`, `python3.12`, `perl5` and their kin.
+pub(super) fn is_interpreter(program: &str) -> bool {
+    let family = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    INTERPRETERS.contains(&program) || (!family.is_empty() && INTERPRETERS.contains(&family))
+}
+
+/// True if `program` with `arguments` only reads.
+pub(super) fn only_reads(program: &str, arguments: &[&str]) -> bool {
+    let git = || {
+        let sub = arguments.iter().find(|word| !word.starts_with('-')).copied();
+        sub.is_some_and(|sub| matches!(sub, "status" | "log" | "diff" | "show" | "rev-parse" | "ls-files" | "blame" | "describe"))
+            && !arguments.iter().any(|word| word.starts_with("--output"))
+    };
+    (READERS.contains(&program) && !writes_by_option(program, arguments)) || (program == "git" && git())
+}
+
+fn writes_by_option(program: &str, arguments: &[&str]) -> bool {
+    let any = |wanted: &[&str]| arguments.iter().any(|word| wanted.iter().any(|option| word.starts_with(option)));
+    match program {
+        "find" => any(&["-delete", "-exec", "-ok", "-fprint", "-fls"]),
+        "sort" | "tree" => any(&["-o", "--output"]),
+        "less" | "more" => any(&["-o", "-O", "--log-file"]),
+        "rg" => any(&["--pre"]),
+        "date" => any(&["-s", "--set"]),
+        "xxd" => any(&["-r"]),
+        "file" => any(&["-C", "--compile"]),
+        _ => false,
+    }
+}
+
+/// True if unparsable `text` mentions a program that can destroy.
+pub(super) fn mentions_destroyer(text: &str) -> Option<&'static str> {
+    let unquoted: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
+    let mut words = unquoted.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '_' || c == '-'));
+    words.find_map(|word| {
+        let known = DESTROYERS.iter().find(|known| **known == word).copied();
+        known.or_else(|| word.starts_with("mkfs").then_some("mkfs"))
+    })
+}
+
+/// Assignments that make other programs load, find or run something else.
+pub(super) fn is_dangerous_variable(name: &str) -> bool {
+    const NAMES: [&str; 45] = [
+        "PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS0", "PS1", "PS2", "PS4", "PROMPT_COMMAND", "CDPATH", "HOME", "PWD", "OLDPWD", "SHELL",
+        "PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN", "LESSCLOSE", "LESS", "NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "PERL5DB",
+        "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "RUSTC_WRAPPER", "RUSTC", "RUSTFLAGS", "CC", "CXX", "MAKEFLAGS", "TAR_OPTIONS", "RSYNC_RSH",
+        "GCONV_PATH", "HOSTALIASES", "FCEDIT", "SUDO_ASKPASS",
+    ];
+    const PREFIXES: [&str; 9] = ["LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "SSH_", "npm_config_", "NPM_CONFIG_", "CARGO_"];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Options by which harmless programs run another, in any of their spellings.
+pub(super) fn runs_by_option(program: &str, arguments: &[&str]) -> bool {
+    const ANYWHERE: [&str; 16] = [
+        "--to-command", "--checkpoint-action", "--use-compress-program", "--compress-program", "--rsh", "--pager", "--pre=", "--upload-pack", "--receive-pack",
+        "--ext-diff", "--open-files-in-pager", "--exec", "--textconv", "--info-script", "--new-volume-script", "--run",
+    ];
+    let any = |wanted: &[&str]| arguments.iter().any(|word| wanted.iter().any(|option| word.starts_with(option)));
+    let has = |wanted: &[&str]| arguments.iter().any(|word| wanted.contains(word));
+    if any(&ANYWHERE) && program != "echo" && program != "printf" {
+        return true;
+    }
+    match program {
+        "git" => {
+            any(&["-c", "--config-env", "--git-dir", "--work-tree", "-p", "-O"])
+                || has(&["filter-branch", "difftool", "mergetool", "bisect", "foreach", "-x", "daemon", "instaweb"])
+        }
+        "awk" | "gawk" | "mawk" | "nawk" => {
+            any(&["-f", "-i", "-l", "-e", "--"]) || arguments.iter().any(|word| ["system", "|", ">", "getline", "@"].iter().any(|sign| word.contains(sign)))
+        }
+        "sed" => arguments.iter().any(|word| sed_runs(word)) || any(&["-f", "--file"]),
+        "rg" => any(&["--pre"]),
+        "tar" => any(&["-I", "-F"]),
+        "rsync" => any(&["-e"]),
+        "find" => any(&["-delete", "-fprint", "-fls", "-files0-from"]),
+        "vi" | "vim" | "nvim" | "ex" | "emacs" | "ed" | "view" => true,
+        "man" | "less" => any(&["-P", "+"]),
+        "make" | "gmake" => any(&["--eval", "-E", "SHELL="]),
+        "printf" => has(&["-v"]),
+        _ => false,
+    }
+}
+
+fn sed_runs(script: &str) -> bool {
+    script.split([';', '\n', '}']).any(|part| {
+        let part = part.trim();
+        let flags = part.rsplit(['/', '|', '#', ',']).next().unwrap_or("");
+        let substitutes = part.starts_with('s') && flags.len() < 6 && flags.contains(['e', 'w']);
+        let command = part.trim_start_matches(|c: char| c.is_ascii_digit() || ",$ !{~+".contains(c));
+        substitutes || command == "e" || command.starts_with("e ") || command.starts_with("w ") || command.starts_with("W ") || part.contains("/e ") || part.contains("/w ") || part.ends_with("/e")
+    })
+}
+
+/// The interpreter or wrapper that an allow pattern would grant whole.
+pub(crate) fn grants_interpreter(pattern: &str) -> Option<&str> {
+    let inner = pattern.strip_prefix("bash(")?;
+    let literal = &inner[..inner.find(['*', '?', '['])?];
+    let mut words = literal.split(' ').filter(|word| !word.is_empty());
+    let program = words.next()?;
+    let name = base_name(program);
+    // The name must be finished, or be one itself, and nothing but options may stand before the wildcard.
+    (is_interpreter(name) || is_opaque_wrapper(name)).then_some(())?;
+    words.all(|word| word.starts_with('-')).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grants_interpreter;
+
+    #[test]
+    fn a_rule_may_name_a_script_but_not_an_interpreter_alone() {
+        for (pattern, want) in [
+            ("bash(python*)", Some("python")),
+            ("bash(python3.12 *)", Some("python3.12")),
+            ("bash(/usr/bin/env *)", Some("env")),
+            ("bash(bash -c *)", Some("bash")),
+            ("bash(sudo *)", Some("sudo")),
+            ("bash(python manage.py *)", None),
+            ("bash(npm *)", None),
+            ("bash(python x.py)", None),
+            ("bash(*)", None),
+            ("*", None),
+        ] {
+            assert_eq!(grants_interpreter(pattern), want, "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! One simple command: the texts that rules see, and what it would harm.
+
+use super::{
+    delete, disk,
+    line::{Line, Place, Simple},
+    programs::{base_name, changes_meaning, is_dangerous_variable, is_interpreter, only_reads, runs_by_option},
+    protect,
+    walk::Here,
+    word::{GLOB, UNKNOWN, Word},
+};
+use crate::policy::contract::Class;
+
+/// Whether rules must cover a command, or cover what it wraps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cover {
+    /// Rules must cover it.
+    Needed,
+    /// It adds nothing to what it wraps.
+    Wrapper,
+    /// It is only perhaps a command: for deny rules and the floor.
+    Perhaps,
+}
+
+/// Notes in `line` what `argv` with `assignments` is and does.
+pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[Word], argv: &[Word], cover: Cover) {
+    let simple = texts(assignments, argv, cover);
+    line.commands.push(simple);
+    let program = argv.first().and_then(Word::as_literal).map(base_name);
+    let arguments: Vec<&str> = argv.iter().skip(1).map(|word| word.value.as_str()).collect();
+    if cover != Cover::Perhaps {
+        note_words(line, assignments, argv, program);
+    }
+    if cover == Cover::Needed {
+        note_program(line, argv, program, &arguments);
+    }
+    let reads = program.is_some_and(|program| only_reads(program, &arguments));
+    if !reads && let Some(found) = protect::written(place, here, argv) {
+        match found {
+            protect::Found::Surely(path) => line.note_protected(path),
+            protect::Found::Perhaps(path) => line.note_floor(format!("may change {path}, which belongs to the gateway")),
+        }
+    }
+    let harm = delete::harm(place, here, program, &argv[usize::from(!argv.is_empty())..]);
+    if let Some(path) = harm.protected {
+        line.note_protected(path);
+    }
+    if let Some(reason) = harm.floor.or_else(|| disk::harm(program, &arguments)) {
+        line.note_floor(reason);
+    }
+    line.classes.insert(if reads { Class::BashReadonly } else { Class::BashMutating });
+    if harm.deletes {
+        line.classes.extend([Class::BashDestructive, Class::FileDelete]);
+    }
+    if program == Some("git") && arguments.contains(&"push") && arguments.iter().any(|word| word.starts_with("-f") || word.starts_with("--force") || word.starts_with('+')) {
+        line.classes.insert(Class::GitForcePush);
+    }
+    if line.floor.is_some() {
+        line.classes.insert(Class::BashDestructive);
+    }
+}
+
+fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Option<&str>) {
+    for word in assignments.iter().chain(argv) {
+        if let Some(why) = word.opaque {
+            line.note_opaque(why);
+        }
+    }
+    let declares = matches!(program, Some("export" | "declare" | "typeset" | "local" | "readonly" | "env" | "read" | "getopts" | "let"));
+    let declared = argv.iter().skip(1).filter(|_| declares);
+    for word in assignments.iter().chain(declared) {
+        let name = word.value.split(['=', '+', '[']).next().unwrap_or("");
+        if !name.starts_with('-') && !name.is_empty() && is_dangerous_variable(name) {
+            line.note_opaque(format!("an assignment to {name}"));
+        }
+    }
+}
+
+fn note_program(line: &mut Line, argv: &[Word], program: Option<&str>, arguments: &[&str]) {
+    let Some(program) = program else {
+        if !argv.is_empty() {
+            line.note_opaque("a command that is not literal");
+        }
+        return;
+    };
+    if changes_meaning(program) {
+        line.note_opaque(format!("the builtin {program}"));
+    }
+    if runs_by_option(program, arguments) {
+        line.note_opaque(format!("an option of {program} that runs or writes something else"));
+    }
+    if is_interpreter(program) && evaluates(arguments) {
+        line.note_opaque(format!("a text that {program} runs"));
+    }
+}
+
+/// True if an interpreter is handed its program as text, by option or on its input.
+fn evaluates(arguments: &[&str]) -> bool {
+    const INLINE: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-m", "--eval", "--print", "-"];
+    let first = arguments.iter().find(|word| !word.starts_with('-'));
+    let options = arguments.iter().take_while(|word| word.starts_with('-'));
+    let inline = |word: &str| {
+        INLINE.iter().any(|option| if option.len() == 2 { word.starts_with(option) } else { word == *option || word.starts_with("--eval=") })
+            || word.starts_with("--print=")
+    };
+    let only_asks = matches!(arguments, ["--version" | "-V" | "-v" | "--help" | "-h"]);
+    !only_asks && (first.is_none() || options.into_iter().any(|word| inline(word)))
+}
+
+fn texts(assignments: &[Word], argv: &[Word], cover: Cover) -> Simple {
+    let join = |words: &[String]| words.join(" ");
+    let prefix: Vec<String> = assignments.iter().map(Word::normal).collect();
+    let normal: Vec<String> = argv.iter().map(Word::normal).collect();
+    let plain: Vec<String> = argv.iter().map(|word| word.plain().to_owned()).collect();
+    let mut forms = Vec::new();
+    for words in [&normal, &plain] {
+        forms.push(join(&[prefix.as_slice(), words.as_slice()].concat()));
+        if !prefix.is_empty() && !argv.is_empty() {
+            forms.push(join(words));
+        }
+        if let Some((program, rest)) = words.split_first() {
+            forms.push(join(&[&[base_name(program).to_owned()], rest].concat()));
+            if let Some(rest) = without_globals(base_name(program), rest) {
+                forms.push(rest);
+            }
+        }
+    }
+    let cover = match cover {
+        Cover::Needed => covers(assignments, argv),
+        Cover::Wrapper | Cover::Perhaps => Vec::new(),
+    };
+    let wrap = |texts: Vec<String>| {
+        let mut texts: Vec<String> = texts.into_iter().map(|text| format!("bash({text})")).collect();
+        texts.sort();
+        texts.dedup();
+        texts
+    };
+    let shown = forms.first().cloned();
+    let mut forms = wrap(forms);
+    if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("bash({shown})"))) {
+        forms.swap(0, at);
+    }
+    Simple { forms, cover: wrap(cover) }
+}
+
+/// What allow rules must cover: what is expanded must fall under a `*` of theirs, however long it turns out to be.
+fn covers(assignments: &[Word], argv: &[Word]) -> Vec<String> {
+    let text = |instead: &str| {
+        let words = assignments.iter().chain(argv).map(|word| match word.as_literal() {
+            Some(_) => word.normal(),
+            None => word.value.replace([UNKNOWN, GLOB], instead),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let raw = assignments.iter().chain(argv).any(|word| word.as_literal().is_none() && !word.value.contains([UNKNOWN, GLOB]));
+    let mut texts = vec![text("\u{1}\u{2}\u{3}"), text("")];
+    if raw {
+        // A known expansion such as `~/x`: its text counts, and so does that it may have been set otherwise.
+        texts.push(assignments.iter().chain(argv).map(Word::normal).collect::<Vec<_>>().join(" "));
+    }
+    texts
+}
+
+/// `git -C x push` reads as `git push` to a rule that denies it.
+fn without_globals(program: &str, rest: &[String]) -> Option<String> {
+    if program != "git" {
+        return None;
+    }
+    let mut at = 0;
+    while let Some(word) = rest.get(at).filter(|word| word.starts_with('-')) {
+        at += if matches!(word.as_str(), "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path" | "--config-env") { 2 } else { 1 };
+    }
+    (at > 0).then(|| format!("git {}", rest.get(at..).unwrap_or_default().join(" ")))
+}

@@ -1,0 +1,172 @@
+//! Signatures of tools that were declared by template or not at all. Source: `specs/agent-gate.md` §2.1, §2.2, §10.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Number, Value};
+
+use crate::digest::canonical;
+
+/// At most so many signatures stand for one call.
+pub const MOST: usize = 256;
+
+/// Lists among the arguments that would need more than [`MOST`] signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("lists among the arguments make more than {MOST} combinations")]
+pub struct TooMany;
+
+/// Signatures of a tool that was defined: with `template` its parts with every `{name}` replaced, without one its bare name.
+///
+/// An argument that is a list gives one signature an element, several lists every combination.
+///
+/// # Errors
+/// [`TooMany`] combinations.
+pub fn declared(tool: &str, template: Option<&str>, arguments: &Map<String, Value>) -> Result<Vec<String>, TooMany> {
+    let Some(template) = template.filter(|template| !template.is_empty()) else { return Ok(vec![tool.to_owned()]) };
+    let named: Vec<&str> = names(template);
+    let values = combinations(arguments.iter().filter(|(name, _)| named.contains(&name.as_str())))?;
+    Ok(values
+        .into_iter()
+        .map(|values| {
+            let parts: Vec<String> = template.split(',').map(|part| fill(part.trim(), &values)).collect();
+            format!("{tool}({})", parts.join(", "))
+        })
+        .collect())
+}
+
+/// Signatures of a tool that nobody defined: the values of its arguments by sorted key, or its bare name.
+///
+/// # Errors
+/// [`TooMany`] combinations.
+pub fn undeclared(tool: &str, arguments: &Map<String, Value>) -> Result<Vec<String>, TooMany> {
+    if arguments.is_empty() {
+        return Ok(vec![tool.to_owned()]);
+    }
+    Ok(combinations(arguments.iter())?
+        .into_iter()
+        .map(|values| format!("{tool}({})", values.into_values().collect::<Vec<_>>().join(", ")))
+        .collect())
+}
+
+/// The names that a template mentions, in order.
+pub fn names(template: &str) -> Vec<&str> {
+    template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
+}
+
+/// The first argument that holds, at any depth, a text with a character that patterns or signatures give a meaning.
+pub fn forbidden(arguments: &Map<String, Value>) -> Option<&str> {
+    arguments.iter().find(|(_, value)| has_forbidden(value)).map(|(name, _)| name.as_str())
+}
+
+fn has_forbidden(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.chars().any(|c| c < ' ' || "*?[](),".contains(c)),
+        Value::Array(items) => items.iter().any(has_forbidden),
+        Value::Object(map) => map.values().any(has_forbidden),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn combinations<'a>(
+    arguments: impl Iterator<Item = (&'a String, &'a Value)>,
+) -> Result<Vec<BTreeMap<&'a str, String>>, TooMany> {
+    let mut all = vec![BTreeMap::new()];
+    for (name, value) in arguments {
+        let options: Vec<String> = match value {
+            Value::Array(items) if !items.is_empty() => items.iter().map(python).collect(),
+            Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                vec![python(value)]
+            }
+        };
+        if all.len().saturating_mul(options.len()) > MOST {
+            return Err(TooMany);
+        }
+        let extend = |known: &BTreeMap<&'a str, String>, option: &String| {
+            let mut longer = known.clone();
+            longer.insert(name.as_str(), option.clone());
+            longer
+        };
+        all = all.iter().flat_map(|known| options.iter().map(move |option| extend(known, option))).collect();
+    }
+    Ok(all)
+}
+
+fn fill(part: &str, values: &BTreeMap<&str, String>) -> String {
+    let mut text = String::new();
+    let mut rest = part;
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        match after.split_once('}') {
+            Some((name, behind)) => {
+                text.push_str(values.get(name).map_or("", String::as_str));
+                rest = behind;
+            }
+            None => {
+                text.push('{');
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+/// The text of a value as Python's `str` writes it; lists and objects as canonical JSON.
+fn python(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Null => "None".to_owned(),
+        Value::Number(number) => python_number(number),
+        Value::Array(_) | Value::Object(_) => canonical(value),
+    }
+}
+
+fn python_number(number: &Number) -> String {
+    let Some(float) = number.as_f64().filter(|_| number.is_f64()) else { return number.to_string() };
+    let scientific = format!("{float:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    match exponent.parse::<i32>() {
+        Ok(exponent) if (-4..16).contains(&exponent) => format!("{float:?}"),
+        Ok(exponent) => format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+        Err(_) => scientific,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::{TooMany, declared, undeclared};
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn values_read_as_python_writes_them() {
+        for (value, want) in [
+            (json!(1e16), "t(1e+16)"),
+            (json!(1e-5), "t(1e-05)"),
+            (json!(21.5), "t(21.5)"),
+            (json!(2.0), "t(2.0)"),
+            (json!(true), "t(True)"),
+            (json!(null), "t(None)"),
+            (json!([]), "t([])"),
+            (json!({"b": 1, "a": "x"}), r#"t({"a":"x","b":1})"#),
+        ] {
+            assert_eq!(undeclared("t", &map(json!({"n": value}))), Ok(vec![want.to_owned()]));
+        }
+    }
+
+    #[test]
+    fn every_element_of_a_list_has_its_signature() {
+        let arguments = map(json!({"d": "light", "s": "on", "e": ["a", "b"], "x": "unnamed"}));
+        assert_eq!(
+            declared("c", Some("{d}.{s}, {e}"), &arguments),
+            Ok(vec!["c(light.on, a)".to_owned(), "c(light.on, b)".to_owned()])
+        );
+        let many: Vec<u32> = (0..17).collect();
+        assert_eq!(undeclared("t", &map(json!({"a": many, "b": many}))), Err(TooMany));
+    }
+}

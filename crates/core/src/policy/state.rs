@@ -1,0 +1,156 @@
+//! The policy's machine: which rules are in force by digest, what was granted, what was denied.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    digest::Digest,
+    id::PrincipalId,
+    policy::{
+        constraints::{Constraint, Constraints},
+        grants::{Grant, GrantId, Grants},
+    },
+    time::Millis,
+};
+
+/// A fact about policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// Rules with this digest came into force. The rules themselves are handed in beside it.
+    Compiled {
+        /// Digest of the normalised rules.
+        digest: Digest,
+    },
+    /// A person allowed more than one call.
+    Granted(Grant),
+    /// A grant ended before its time, or was tidied away after it.
+    Revoked {
+        /// Which.
+        id: GrantId,
+        /// Who ended it.
+        by: PrincipalId,
+    },
+    /// A person's denial binds.
+    Constrained(Constraint),
+    /// A denial binds no longer.
+    Lifted {
+        /// Whose calls it stopped.
+        principal: PrincipalId,
+        /// What it stopped.
+        key: Digest,
+        /// Who lifted it.
+        by: PrincipalId,
+    },
+    /// Denials and grants that had ended by then were forgotten.
+    Tidied {
+        /// The instant.
+        at: Millis,
+    },
+}
+
+/// What the log says about policy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    digest: Option<Digest>,
+    grants: Grants,
+    constraints: Constraints,
+}
+
+impl State {
+    /// Digest of the rules in force; none before any were handed in.
+    pub const fn digest(&self) -> Option<Digest> {
+        self.digest
+    }
+
+    /// What was granted.
+    pub const fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// What was denied.
+    pub const fn constraints(&self) -> &Constraints {
+        &self.constraints
+    }
+
+    /// The first instant at which a grant or a denial ends, for the timers.
+    pub fn next_end(&self) -> Option<Millis> {
+        let grants = self.grants.iter().filter_map(|grant| grant.until);
+        grants.chain(self.constraints.iter().map(|constraint| constraint.until)).min()
+    }
+
+    /// True if something has ended by `now` and can be tidied away.
+    pub fn is_untidy(&self, now: Millis) -> bool {
+        self.next_end().is_some_and(|end| end <= now)
+    }
+
+    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Compiled { digest } => self.digest = Some(*digest),
+            Event::Granted(grant) => self.grants.add(grant.clone()),
+            Event::Revoked { id, by: _ } => self.grants.remove(*id),
+            Event::Constrained(constraint) => self.constraints.add(constraint.clone()),
+            Event::Lifted { principal, key, by: _ } => self.constraints.lift(principal, *key),
+            Event::Tidied { at } => {
+                for id in self.grants.ended(*at) {
+                    self.grants.remove(id);
+                }
+                let ended: Vec<_> = self.constraints.ended(*at).map(|one| (one.principal.clone(), one.key)).collect();
+                for (principal, key) in ended {
+                    self.constraints.lift(&principal, key);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Event, State};
+    use crate::{
+        id::PrincipalId,
+        policy::{
+            constraints::Constraint,
+            grants::Covers,
+            testing::{grant, subject},
+        },
+        time::Millis,
+    };
+
+    #[test]
+    fn events_read_back_and_fold_into_the_same_state() {
+        let subject = subject("t", json!({"a": 1}));
+        let ana = PrincipalId::new("person:ana");
+        let mut ending = grant(2, Covers::Pattern("u*".to_owned()));
+        ending.until = Some(Millis(50));
+        let denial = Constraint {
+            principal: subject.principal.clone(),
+            key: subject.constraint_key(),
+            by: ana.clone(),
+            reason: Some("not now".to_owned()),
+            until: Millis(100),
+        };
+        let events = [
+            Event::Compiled { digest: subject.digest() },
+            Event::Granted(grant(1, Covers::Exact(subject.digest()))),
+            Event::Granted(ending),
+            Event::Constrained(denial),
+        ];
+        let (mut state, mut replayed) = (State::default(), State::default());
+        for event in &events {
+            state.apply(event);
+            replayed.apply(&serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap());
+        }
+        assert_eq!(state, replayed);
+        assert_eq!(state.next_end(), Some(Millis(50)));
+        assert!(state.constraints().stops(&subject, Millis(99)).is_some());
+        assert!(state.constraints().stops(&subject, Millis(100)).is_none());
+
+        state.apply(&Event::Tidied { at: Millis(50) });
+        assert_eq!((state.grants().iter().count(), state.constraints().iter().count()), (1, 1));
+        state.apply(&Event::Lifted { principal: subject.principal.clone(), key: subject.constraint_key(), by: ana });
+        assert_eq!(state.constraints().iter().count(), 0);
+    }
+}

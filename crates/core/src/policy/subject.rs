@@ -1,0 +1,136 @@
+//! What a decision is about, and the two names under which it is remembered.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    digest::{Digest, canonical},
+    id::{PrincipalId, SessionId},
+    policy::{contract::Class, shell},
+    tool::Effect,
+};
+
+/// Where the effect of a call lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// In the files under the working folder and what [`Subject::paths`] names, or in the conversation.
+    Files,
+    /// Beyond: services, nodes, hosts, the network, anything that nobody vouches for.
+    Beyond,
+}
+
+/// One call that somebody wants, with everything that judging it needs.
+///
+/// The text that a person sees, the text in the record and the text that is matched are [`Self::signature`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject {
+    /// Who wants it.
+    pub principal: PrincipalId,
+    /// The session that it belongs to; grants for a session are bound to it.
+    pub session: SessionId,
+    /// The tool's name.
+    pub tool: String,
+    /// Name and named arguments, such as `bash(ls -l)`.
+    pub signature: String,
+    /// Signatures beyond the first, one for every further element where an argument is a list. One that is denied denies all, all must be allowed.
+    pub further_signatures: Vec<String>,
+    /// The arguments that the signature names; empty means all of them.
+    pub named: Vec<String>,
+    /// Arguments that a defined tool does not declare and that its settings do not wave through: only rules that do not look at arguments, or say `args: any`, allow them.
+    pub undeclared: Vec<String>,
+    /// Every argument.
+    pub arguments: Map<String, Value>,
+    /// Digest of the canonical arguments, as the gate and the record show it.
+    pub arguments_digest: Digest,
+    /// Whether it only reads.
+    pub effect: Effect,
+    /// Where its effect lies.
+    pub reach: Reach,
+    /// The working folder, absolute.
+    pub cwd: String,
+    /// Paths that the call names, as they came: absolute or relative to the working folder. Not those inside a shell command, which are found here.
+    pub paths: Vec<String>,
+    /// Classes of an unattended contract that the call needs beyond what its tool and command tell: of host tools and host URIs.
+    pub classes: BTreeSet<Class>,
+}
+
+impl Subject {
+    /// The digest that an exact grant is keyed by: tool, canonical arguments and working folder, each behind its length.
+    pub fn digest(&self) -> Digest {
+        keyed(&[&self.tool, &canonical(&Value::Object(self.arguments.clone())), &self.cwd])
+    }
+
+    /// The digest that a person's denial is remembered by: the tool and the arguments that its signature names.
+    ///
+    /// For a shell command the words count, not how they were quoted, spaced or wrapped.
+    pub fn constraint_key(&self) -> Digest {
+        let mut named: Map<String, Value> = if self.named.is_empty() {
+            self.arguments.clone()
+        } else {
+            self.named.iter().filter_map(|name| Some((name.clone(), self.arguments.get(name)?.clone()))).collect()
+        };
+        if let Some(command) = self.command() {
+            named.insert("command".to_owned(), Value::String(shell::plain_form(command)));
+        }
+        keyed(&[&self.tool, &canonical(&Value::Object(named))])
+    }
+
+    /// The command line, if the tool is the shell.
+    pub(crate) fn command(&self) -> Option<&str> {
+        if self.tool == "bash" { self.arguments.get("command").and_then(Value::as_str) } else { None }
+    }
+
+    /// Every signature, the shown one first.
+    pub(crate) fn signatures(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.signature.as_str()).chain(self.further_signatures.iter().map(String::as_str))
+    }
+}
+
+fn keyed(parts: &[&str]) -> Digest {
+    let mut bytes = Vec::new();
+    for part in parts {
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    Digest::of(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::policy::testing::{bash, subject};
+
+    #[test]
+    fn an_exact_digest_tells_every_argument_and_the_folder_apart() {
+        let one = subject("t", json!({"a": "x"}));
+        let mut elsewhere = one.clone();
+        elsewhere.cwd = "/other".to_owned();
+        assert_ne!(one.digest(), subject("t", json!({"a": "x "})).digest());
+        assert_ne!(one.digest(), subject("t", json!({"a": "x", "b": null})).digest());
+        assert_ne!(one.digest(), elsewhere.digest());
+        assert_eq!(subject("t", json!({"a": 1, "b": 2})).digest(), subject("t", json!({"b": 2, "a": 1})).digest());
+    }
+
+    #[test]
+    fn a_denied_command_keeps_its_key_in_other_spelling() {
+        let key = bash("rm -r build").constraint_key();
+        for same in ["rm  -r   build", "rm -r 'build'", "r\\m -r \"build\"", "rm -r build # tidy", "\nrm -r build\n", "command rm -r build"] {
+            assert_eq!(bash(same).constraint_key(), key, "{same}");
+        }
+        for other in ["rm -r build dist", "rm -r buil", "rm -r build; ls", "rm -r 'buil d'"] {
+            assert_ne!(bash(other).constraint_key(), key, "{other}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_the_signature_does_not_name_leave_a_denials_key_alone() {
+        let mut one = subject("grep", json!({"pattern": "x", "path": "src", "limit": 3}));
+        one.named = vec!["pattern".to_owned(), "path".to_owned()];
+        let mut two = one.clone();
+        two.arguments.insert("limit".to_owned(), json!(9));
+        assert_eq!(one.constraint_key(), two.constraint_key());
+        assert_ne!(one.digest(), two.digest());
+    }
+}

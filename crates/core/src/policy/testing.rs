@@ -1,0 +1,56 @@
+//! Subjects and grants for the tests of this module.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{Covers, Door, Grant, GrantId, Grants, Reach, Scope, Subject};
+use crate::{
+    digest::{Digest, canonical},
+    id::{PrincipalId, SessionId},
+    tool::Effect,
+};
+
+pub(crate) fn subject(tool: &str, arguments: Value) -> Subject {
+    let arguments: Map<String, Value> = arguments.as_object().unwrap().clone();
+    Subject {
+        principal: PrincipalId::new("agent:pi"),
+        session: SessionId::new("s1"),
+        tool: tool.to_owned(),
+        signature: super::signature::undeclared(tool, &arguments).unwrap().remove(0),
+        further_signatures: Vec::new(),
+        named: Vec::new(),
+        undeclared: Vec::new(),
+        arguments_digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
+        arguments,
+        effect: Effect::Changes,
+        reach: Reach::Beyond,
+        cwd: "/home/ana/project".to_owned(),
+        paths: Vec::new(),
+        classes: BTreeSet::new(),
+    }
+}
+
+pub(crate) fn bash(command: &str) -> Subject {
+    Subject { named: vec!["command".to_owned()], reach: Reach::Files, ..subject("bash", json!({ "command": command })) }
+}
+
+pub(crate) fn grant(number: u128, covers: Covers) -> Grant {
+    Grant {
+        id: GrantId::new(Uuid::from_u128(number)),
+        by: PrincipalId::new("person:ana"),
+        to: PrincipalId::new("agent:pi"),
+        scope: Scope::Always,
+        covers,
+        label: "this".to_owned(),
+        until: None,
+        door: Door::Authenticated,
+    }
+}
+
+pub(crate) fn granted(given: impl IntoIterator<Item = Grant>) -> Grants {
+    let mut grants = Grants::default();
+    given.into_iter().for_each(|grant| grants.add(grant));
+    grants
+}

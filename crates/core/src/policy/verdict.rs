@@ -1,0 +1,169 @@
+//! What was decided and why, in words for people and agents.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    digest::Digest,
+    id::PrincipalId,
+    policy::{grants::GrantId, rules::Origin},
+    time::Millis,
+};
+
+/// A decision about one subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It may happen.
+    Allow(Why),
+    /// It may not happen.
+    Deny(Why),
+    /// A person decides.
+    Ask(Why),
+}
+
+/// Why a decision fell, and under which policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Why {
+    /// What decided.
+    pub cause: Cause,
+    /// The digest of the compiled policy.
+    pub policy: Digest,
+}
+
+/// What decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A rule.
+    Rule(Named),
+    /// One of the ordered defaults.
+    Default(Named),
+    /// A grant.
+    Grant {
+        /// Which.
+        id: GrantId,
+        /// Who gave it.
+        by: PrincipalId,
+    },
+    /// A person denied the same thing a short while ago.
+    Constraint {
+        /// Who denied.
+        by: PrincipalId,
+        /// What that person said, if anything.
+        reason: Option<String>,
+        /// When it ends.
+        until: Millis,
+    },
+    /// The contract of an unattended run does not cover it.
+    Contract {
+        /// What it lacks.
+        lacks: String,
+    },
+    /// It destroys beyond the working folder, or cannot be told not to.
+    Floor {
+        /// What it would do.
+        reason: String,
+    },
+    /// It would write where the gateway keeps its own rules and records.
+    Protected {
+        /// What it would write.
+        path: String,
+    },
+    /// There are no rules, and it only reads inside the workspace.
+    ReadsInside,
+    /// There are no rules, and the host expects its tools to run.
+    NoRules,
+    /// No rule, grant or default covers it.
+    Unmatched {
+        /// What kept an allow from covering it, if something did.
+        uncovered: Option<String>,
+    },
+}
+
+/// A rule as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// Its pattern, or its tool and arguments.
+    pub pattern: String,
+    /// Where it was written.
+    pub origin: Origin,
+    /// What its author says of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+impl Verdict {
+    /// Why it fell.
+    pub const fn why(&self) -> &Why {
+        match self {
+            Self::Allow(why) | Self::Deny(why) | Self::Ask(why) => why,
+        }
+    }
+
+    /// True if it is the floor that asks: nothing but one person's answer for this once covers it.
+    pub const fn is_floor(&self) -> bool {
+        self.why().is_floor()
+    }
+}
+
+impl Why {
+    /// True for the floor.
+    pub const fn is_floor(&self) -> bool {
+        matches!(self.cause, Cause::Floor { .. })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self {
+            Self::Allow(_) => "allowed",
+            Self::Deny(_) => "denied",
+            Self::Ask(_) => "needs approval",
+        };
+        write!(f, "{word} {}", self.why())
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Cause::Rule(rule) => write!(f, "by rule {rule}"),
+            Cause::Default(rule) => write!(f, "by default {rule}"),
+            Cause::Grant { id, by } => write!(f, "by {id} of {by}"),
+            Cause::Constraint { by, reason: Some(reason), .. } => write!(f, "because {by} denied it: {reason}"),
+            Cause::Constraint { by, reason: None, .. } => write!(f, "because {by} denied it"),
+            Cause::Contract { lacks } => write!(f, "because the unattended contract does not cover {lacks}"),
+            Cause::Floor { reason } => write!(f, "because it {reason}"),
+            Cause::Protected { path } => write!(f, "because it would change {path}, which belongs to the gateway"),
+            Cause::ReadsInside => f.write_str("because it only reads inside the workspace"),
+            Cause::NoRules => f.write_str("because there are no rules"),
+            Cause::Unmatched { uncovered: Some(what) } => write!(f, "because no rule covers {what}"),
+            Cause::Unmatched { uncovered: None } => f.write_str("because no rule covers it"),
+        }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" ({})", self.pattern, self.origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, Named, Verdict, Why};
+    use crate::{digest::Digest, policy::rules::Origin};
+
+    #[test]
+    fn a_deny_by_rule_names_the_rule_and_its_line() {
+        let rule = Named {
+            pattern: "bash(rm *)".to_owned(),
+            origin: Origin { file: "permissions.yaml".to_owned(), line: 12 },
+            description: None,
+        };
+        let verdict = Verdict::Deny(Why { cause: Cause::Rule(rule), policy: Digest::of(b"") });
+        assert_eq!(verdict.to_string(), "denied by rule \"bash(rm *)\" (permissions.yaml:12)");
+    }
+}

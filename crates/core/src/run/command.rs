@@ -1,0 +1,90 @@
+//! What can be asked of a run, and what comes back from the model.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    id::{RunId, SessionId},
+    message::StopReason,
+    session::Said,
+    tool::{Effect, Lane, Repeat},
+};
+
+/// Whether a failure of a provider is worth another attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Whether it is.
+    pub retryable: bool,
+    /// Whether the context was too long.
+    pub overflow: bool,
+    /// How long the provider asks to wait.
+    pub after: Option<Duration>,
+}
+
+/// A call that a model wants, looked up and checked by whoever heard the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// The model's id of it.
+    pub tool_call_id: Arc<str>,
+    /// The tool's name as the model wrote it.
+    pub tool: Arc<str>,
+    /// The arguments, without the intent.
+    pub arguments: Map<String, Value>,
+    /// What the model says it wants with it.
+    pub intent: Option<Arc<str>>,
+    /// What rules are matched against and a person is shown.
+    pub signature: String,
+    /// The arguments that the signature names; empty means all.
+    pub named: Vec<String>,
+    /// How it lines up.
+    pub lane: Lane,
+    /// Whether it may be repeated.
+    pub repeat: Repeat,
+    /// Whether it changes anything.
+    pub effect: Effect,
+    /// Who runs it.
+    pub executor: crate::call::Executor,
+    /// Why it cannot be run at all: an unknown tool, arguments that do not fit.
+    pub problem: Option<Arc<str>>,
+}
+
+/// What a model answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The message, as content.
+    pub said: Said,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// What the provider counted; 0 if it did not say.
+    pub total_tokens: u64,
+    /// The calls that it wants, in order.
+    pub wanted: Vec<Wanted>,
+    /// After a failure.
+    pub failure: Option<Failure>,
+}
+
+/// A command to a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// The model answered.
+    Answered {
+        /// Which run.
+        run: RunId,
+        /// The attempt that it was asked in.
+        epoch: u32,
+        /// What.
+        answer: Box<Answer>,
+    },
+    /// Stops the run of a session. What it says and calls so far is kept.
+    Abort {
+        /// Whose run.
+        session: SessionId,
+    },
+    /// Stops waiting for another attempt.
+    AbortRetry {
+        /// Whose run.
+        session: SessionId,
+    },
+}

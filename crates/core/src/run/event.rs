@@ -1,0 +1,176 @@
+//! What happened to a run.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{EntryId, RunId},
+    message::StopReason,
+    session::ModelRef,
+    time::Millis,
+};
+
+/// What a run began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// Somebody's message.
+    Prompt,
+    /// The continuation after a compaction.
+    Continuation,
+    /// The request that did not fit, once more after a compaction.
+    Overflow,
+    /// A reminder of open tasks.
+    Reminder,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The model had no more to do.
+    Completed,
+    /// Somebody stopped it.
+    Aborted,
+    /// Somebody stopped the retries.
+    RetryCancelled,
+    /// The provider failed for good.
+    Failed,
+    /// The context was too long for the model.
+    Overflowed,
+    /// The process ended while the model answered or calls ran.
+    Interrupted,
+}
+
+/// A fact about one run. None of them has content: what is said stands in the session's entries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// It began.
+    Started {
+        /// Which.
+        run: RunId,
+        /// With what.
+        trigger: Trigger,
+    },
+    /// A turn began: what is said next is part of it.
+    TurnOpened {
+        /// Which run.
+        run: RunId,
+        /// Counts from 1.
+        turn: u32,
+    },
+    /// The model is asked.
+    Asked {
+        /// Which run.
+        run: RunId,
+        /// The attempt that a result must name.
+        epoch: u32,
+        /// The process that asks.
+        boot: u32,
+        /// The model.
+        model: ModelRef,
+        /// How much it is to think.
+        thinking: Option<String>,
+        /// The last entry that it is shown.
+        leaf: Option<EntryId>,
+    },
+    /// The model answered, failed or was stopped. Its message is the entry in the record before.
+    Answered {
+        /// Which run.
+        run: RunId,
+        /// The attempt.
+        epoch: u32,
+        /// The message's entry.
+        entry: EntryId,
+        /// Why it ended.
+        stop: StopReason,
+        /// How many calls it wants. They follow in the next records.
+        calls: u32,
+        /// After a failure: whether it is worth another attempt, and since when.
+        failure: Option<super::command::Failure>,
+    },
+    /// All calls of the turn have ended.
+    TurnClosed {
+        /// Which run.
+        run: RunId,
+    },
+    /// The provider failed; it is asked again later.
+    BackedOff {
+        /// Which run.
+        run: RunId,
+        /// Counts from 1.
+        attempt: u32,
+        /// How many there are.
+        max: u32,
+        /// How long it waits.
+        delay: Duration,
+        /// When it goes on.
+        until: Millis,
+    },
+    /// It goes on after a wait.
+    Resumed {
+        /// Which run.
+        run: RunId,
+    },
+    /// The process ended while the model was asked; what it said is not known.
+    Interrupted {
+        /// Which run.
+        run: RunId,
+    },
+    /// A person denied one of its calls.
+    Denied {
+        /// Which run.
+        run: RunId,
+        /// How many in a row.
+        in_a_row: u32,
+    },
+    /// A person allowed one of its calls after denials.
+    DenialsForgiven {
+        /// Which run.
+        run: RunId,
+    },
+    /// It is to stop as soon as what is in flight has ended.
+    Aborting {
+        /// Which run.
+        run: RunId,
+    },
+    /// A result came that nobody waits for any more.
+    ResultDropped {
+        /// Which run.
+        run: RunId,
+        /// The attempt that it belongs to.
+        epoch: u32,
+    },
+    /// It is over.
+    Ended {
+        /// Which run.
+        run: RunId,
+        /// How.
+        end: End,
+        /// How many retries it had behind it.
+        attempts: u32,
+    },
+}
+
+impl Event {
+    /// The run that it is about.
+    pub const fn run(&self) -> RunId {
+        match self {
+            Self::Started { run, .. }
+            | Self::TurnOpened { run, .. }
+            | Self::Asked { run, .. }
+            | Self::Answered { run, .. }
+            | Self::TurnClosed { run }
+            | Self::BackedOff { run, .. }
+            | Self::Resumed { run }
+            | Self::Interrupted { run }
+            | Self::Denied { run, .. }
+            | Self::DenialsForgiven { run }
+            | Self::Aborting { run }
+            | Self::ResultDropped { run, .. }
+            | Self::Ended { run, .. } => *run,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Where a run stands.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    command::Failure,
+    event::{End, Event, Trigger},
+};
+use crate::{
+    id::{CallId, EntryId, RunId, SessionId},
+    message::StopReason,
+    time::Millis,
+};
+
+/// What a run is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// A turn is open; queues are looked at before the model is asked.
+    Opening,
+    /// The model is asked.
+    Thinking {
+        /// By which process.
+        boot: u32,
+    },
+    /// The model has answered; its calls, if there are any, are judged, wait and run.
+    Calling,
+    /// The turn is closed; queues are looked at again.
+    Between,
+    /// It waits before another attempt.
+    Backoff {
+        /// When it goes on.
+        until: Millis,
+    },
+    /// It is over.
+    Ended(End),
+}
+
+/// Whether somebody stopped it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Abort {
+    /// Nobody did.
+    No,
+    /// Somebody did; what is in flight ends first.
+    Asked,
+}
+
+/// An agent at work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub(crate) id: RunId,
+    pub(crate) session: SessionId,
+    pub(crate) trigger: Trigger,
+    pub(crate) phase: Phase,
+    pub(crate) abort: Abort,
+    /// Names the attempt whose result counts.
+    pub(crate) epoch: u32,
+    pub(crate) turn: u32,
+    /// Retries since the provider last answered.
+    pub(crate) attempt: u32,
+    /// The calls of the open turn, in the order of the message.
+    pub(crate) calls: Vec<CallId>,
+    pub(crate) last: Option<(EntryId, StopReason, Option<Failure>)>,
+    /// Whether the last turn had calls.
+    pub(crate) called: bool,
+    /// Denials by a person in a row.
+    pub(crate) denials: u32,
+}
+
+impl Run {
+    pub(crate) fn start(id: RunId, session: SessionId, trigger: Trigger) -> Self {
+        Self {
+            id,
+            session,
+            trigger,
+            phase: Phase::Opening,
+            abort: Abort::No,
+            epoch: 0,
+            turn: 0,
+            attempt: 0,
+            calls: Vec::new(),
+            last: None,
+            called: false,
+            denials: 0,
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// The session that it works in.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// What it is doing.
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Whether somebody stopped it.
+    pub fn abort(&self) -> Abort {
+        self.abort
+    }
+
+    /// Names the attempt whose result counts.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The open turn, counted from 1.
+    pub fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// The calls of the open turn.
+    pub fn calls(&self) -> &[CallId] {
+        &self.calls
+    }
+
+    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    pub(crate) fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Started { .. } | Event::ResultDropped { .. } => {}
+            Event::TurnOpened { turn, .. } => {
+                self.turn = *turn;
+                self.phase = Phase::Opening;
+                self.calls.clear();
+                self.last = None;
+            }
+            Event::Asked { epoch, boot, .. } => {
+                self.epoch = *epoch;
+                self.phase = Phase::Thinking { boot: *boot };
+            }
+            Event::Answered { entry, stop, calls, failure, .. } => {
+                self.last = Some((entry.clone(), *stop, *failure));
+                self.called = *calls > 0;
+                if failure.is_none() {
+                    self.attempt = 0;
+                }
+                self.phase = Phase::Calling;
+            }
+            Event::TurnClosed { .. } => self.phase = Phase::Between,
+            Event::BackedOff { attempt, until, .. } => {
+                self.attempt = *attempt;
+                self.phase = Phase::Backoff { until: *until };
+            }
+            Event::Resumed { .. } | Event::Interrupted { .. } => {
+                self.phase = Phase::Between;
+                self.last = None;
+                self.called = false;
+            }
+            Event::Denied { in_a_row, .. } => self.denials = *in_a_row,
+            Event::DenialsForgiven { .. } => self.denials = 0,
+            Event::Aborting { .. } => self.abort = Abort::Asked,
+            Event::Ended { end, .. } => self.phase = Phase::Ended(*end),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! A session: one conversation as a tree of entries, its settings and its queues.
+//!
+//! State holds the index of the tree, never its text: content is fetched by position outside the owner.
+
+mod command;
+mod context;
+mod cut;
+mod event;
+mod settings;
+mod state;
+
+pub use command::{Command, CompactRefusal, Compacted, Imported, PromptRefusal, Said, WhenBusy};
+pub use context::Piece;
+pub use cut::Cut;
+pub use event::{Event, Kind, Reason, Then};
+pub use settings::{Interrupt, ModelRef, Modes, Retry, Setting, Settings, Take, Thresholds};
+pub use state::{Compaction, Entry, Queue, Queued, Session};

@@ -1,0 +1,174 @@
+//! What can be asked of a session, and why it may be refused.
+
+use std::sync::Arc;
+
+use super::{
+    event::Kind,
+    settings::{Setting, Settings},
+    state::Queue,
+};
+use crate::{
+    id::{EntryId, SessionId},
+    time::Millis,
+};
+
+/// A message as content: the JSON of a [`crate::message::Message`] and an estimate of its length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The JSON text.
+    pub content: Arc<str>,
+    /// Estimated tokens.
+    pub tokens: u64,
+}
+
+/// What becomes of a prompt while a run works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenBusy {
+    /// It is refused.
+    Refuse,
+    /// It steers the run.
+    Steer,
+    /// It follows the run.
+    FollowUp,
+}
+
+/// An entry that comes from elsewhere. It never counts as a decision and no call in it is ever run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// Its name.
+    pub id: EntryId,
+    /// The entry before it.
+    pub parent: Option<EntryId>,
+    /// What it is.
+    pub kind: Kind,
+    /// Its content.
+    pub said: Said,
+    /// When it was made.
+    pub made_at: Option<Millis>,
+}
+
+/// How a compaction ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compacted {
+    /// There is a summary: the content of its entry.
+    Done(Said),
+    /// It failed.
+    Failed {
+        /// Why, for people.
+        message: Arc<str>,
+    },
+    /// It was stopped.
+    Aborted,
+}
+
+/// A command to one session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Makes it. Refused if it is there.
+    Open {
+        /// The folder that its tools work in.
+        cwd: String,
+        /// Its name for people.
+        name: Option<String>,
+        /// The session that it came from.
+        parent: Option<String>,
+        /// What is set from the start.
+        settings: Box<Settings>,
+    },
+    /// Puts entries from elsewhere into the tree and makes `leaf` the leaf.
+    Import {
+        /// In order, parents first.
+        entries: Vec<Imported>,
+        /// The entry that the next one follows.
+        leaf: Option<EntryId>,
+    },
+    /// Starts a run with a message, or does with it what `when_busy` says.
+    Prompt {
+        /// The message.
+        said: Said,
+        /// Messages right behind it, such as files that it mentions.
+        with: Vec<(Kind, Said)>,
+        /// What becomes of it while a run works.
+        when_busy: WhenBusy,
+    },
+    /// Puts a message into a queue. It starts nothing.
+    Queue {
+        /// Which: steering or follow-ups.
+        queue: Queue,
+        /// The message.
+        said: Said,
+    },
+    /// Empties all queues.
+    Clear,
+    /// Changes a setting. An entry is put into the tree where `entry` has its content.
+    Set {
+        /// The change.
+        setting: Setting,
+        /// The entry that tells of it.
+        entry: Option<(Kind, Said)>,
+    },
+    /// Gives it a name.
+    Name {
+        /// Not empty after trimming.
+        name: String,
+    },
+    /// Moves the leaf.
+    Move {
+        /// The new leaf; absent means before the first entry.
+        leaf: Option<EntryId>,
+    },
+    /// Summarises what is old. A run that works is stopped first by whoever asks.
+    Compact {
+        /// What the summary should pay attention to.
+        instructions: Option<Arc<str>>,
+    },
+    /// Stops the compaction that is under way.
+    AbortCompaction,
+    /// A compaction ended.
+    Compacted {
+        /// Which.
+        epoch: u32,
+        /// How.
+        outcome: Compacted,
+    },
+    /// The session's file was brought up to the log.
+    FileWritten {
+        /// Its path.
+        path: String,
+        /// Its length in bytes.
+        length: u64,
+        /// SHA-256 of its bytes, in hex.
+        digest: String,
+    },
+}
+
+/// Why a prompt was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PromptRefusal {
+    /// A run works and nothing was said of queueing.
+    #[error("a run is under way in {0}")]
+    Busy(SessionId),
+    /// No model was chosen.
+    #[error("no model is selected in {0}")]
+    NoModel(SessionId),
+}
+
+/// Why a compaction was not begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompactRefusal {
+    /// There is nothing before the part that is kept.
+    #[error("nothing to compact (session too small)")]
+    Nothing,
+    /// The newest entry is a compaction.
+    #[error("already compacted")]
+    Already,
+    /// One is under way.
+    #[error("a compaction is under way")]
+    UnderWay,
+    /// A run works.
+    #[error("a run is under way")]
+    Busy,
+    /// No model was chosen.
+    #[error("no model is selected")]
+    NoModel,
+}

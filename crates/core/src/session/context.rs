@@ -1,0 +1,99 @@
+//! Which entries the model is shown.
+
+use super::{
+    event::Kind,
+    state::{Entry, Session},
+};
+use crate::message::StopReason;
+
+/// One piece of a context, in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Piece<'a> {
+    /// The summary of a compaction: always first.
+    Summary(&'a Entry),
+    /// An entry as it is, or as a notice if it is pruned.
+    Entry(&'a Entry),
+}
+
+impl<'a> Piece<'a> {
+    /// The entry.
+    pub const fn entry(self) -> &'a Entry {
+        match self {
+            Self::Summary(entry) | Self::Entry(entry) => entry,
+        }
+    }
+}
+
+impl Session {
+    /// The entries from the first to the leaf, in order.
+    pub fn path(&self) -> Vec<&Entry> {
+        let mut path = Vec::new();
+        let mut at = self.leaf().and_then(|leaf| self.entry(leaf));
+        while let Some(entry) = at {
+            path.push(entry);
+            // A file that was edited by hand may hold a circle.
+            if path.len() > self.entries.len() {
+                break;
+            }
+            at = entry.parent.as_ref().and_then(|parent| self.entry(parent));
+        }
+        path.reverse();
+        path
+    }
+
+    /// What the model is shown: the latest summary on the path, then what it kept, then the rest.
+    pub fn context(&self) -> Vec<Piece<'_>> {
+        let path = self.path();
+        let summary = path.iter().rposition(|entry| matches!(entry.kind, Kind::Compaction { .. }));
+        let mut pieces = Vec::with_capacity(path.len());
+        let from = match summary {
+            None => 0,
+            Some(at) => {
+                pieces.push(Piece::Summary(path[at]));
+                let Kind::Compaction { first_kept, .. } = &path[at].kind else { return pieces };
+                path.iter().position(|entry| entry.id == *first_kept).map_or(at, |kept| kept.min(at))
+            }
+        };
+        pieces.extend(
+            path[from..].iter().filter(|entry| entry.shown && entry.kind.is_message()).map(|entry| Piece::Entry(entry)),
+        );
+        pieces
+    }
+
+    /// How many tokens the context takes: what the provider last counted and an estimate of what came since.
+    pub fn context_tokens(&self) -> u64 {
+        let context = self.context();
+        let counted = context.iter().rposition(|piece| match (piece, &piece.entry().kind) {
+            (Piece::Entry(_), Kind::Assistant { stop, total_tokens }) => {
+                *total_tokens > 0 && !matches!(stop, StopReason::Error | StopReason::Aborted)
+            }
+            _ => false,
+        });
+        let after_summary = context.iter().rposition(|piece| matches!(piece, Piece::Summary(_)));
+        // What was counted before a compaction says nothing about the context after it.
+        let counted = counted.filter(|&at| {
+            after_summary.is_none_or(|summary| context[at].entry().lsn > context[summary].entry().lsn)
+        });
+        let (base, from) = match counted {
+            Some(at) => match &context[at].entry().kind {
+                Kind::Assistant { total_tokens, .. } => (*total_tokens, at + 1),
+                _ => (0, 0),
+            },
+            None => (0, 0),
+        };
+        let since = context[..from].last().map(|piece| piece.entry().lsn);
+        let saved = context[..from].iter().map(|piece| piece.entry()).filter(|entry| entry.pruned > since);
+        let saved: u64 = saved.map(|entry| entry.tokens).sum();
+        let new = context[from..].iter().map(|piece| piece.entry()).filter(|entry| entry.pruned.is_none());
+        base.saturating_sub(saved) + new.map(|entry| entry.tokens).sum::<u64>()
+    }
+
+    /// Whether the context has grown past the limit of its model.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        let settings = self.settings();
+        settings.thresholds.auto
+            && settings.model.as_ref().is_some_and(|model| {
+                self.context_tokens() > settings.thresholds.limit(model.context_window)
+            })
+    }
+}

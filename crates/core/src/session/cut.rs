@@ -1,0 +1,112 @@
+//! Where a compaction cuts a context.
+
+use super::{
+    event::Kind,
+    state::{Entry, Session},
+};
+use crate::id::EntryId;
+
+/// Where to cut: everything before is summarised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The oldest entry that is kept.
+    pub first_kept: EntryId,
+    /// The first entry of the turn that the cut goes through, if it goes through one.
+    pub split_from: Option<EntryId>,
+    /// Tokens of the context before.
+    pub tokens_before: u64,
+}
+
+/// Newest results that are never replaced by a notice, in tokens.
+const PRUNE_KEEP: u64 = 40_000;
+/// What pruning must save to be worth it, in tokens.
+const PRUNE_WORTH: u64 = 20_000;
+
+impl Session {
+    /// Finds the cut that keeps about the newest `keep` tokens, or `None` if there is nothing before it to summarise.
+    pub fn cut(&self) -> Option<Cut> {
+        let tokens_before = self.context_tokens();
+        let path = self.path();
+        let last = path.iter().rposition(|entry| matches!(entry.kind, Kind::Compaction { .. }));
+        let from = match last.map(|at| &path[at].kind) {
+            Some(Kind::Compaction { first_kept, .. }) => {
+                path.iter().position(|entry| entry.id == *first_kept).unwrap_or(0)
+            }
+            _ => 0,
+        };
+        let part = &path[from..];
+        let estimated: u64 = part.iter().filter(|entry| counts(entry)).map(|entry| entry.tokens).sum();
+        // Where the provider counts more than the estimate, less is kept.
+        let keep = self.settings().thresholds.keep_recent;
+        let keep = if estimated > 0 && tokens_before > estimated {
+            u64::try_from(u128::from(keep) * u128::from(estimated) / u128::from(tokens_before)).unwrap_or(keep)
+        } else {
+            keep
+        };
+
+        let mut kept = 0;
+        let mut at = part.len();
+        for (index, entry) in part.iter().enumerate().rev() {
+            if !counts(entry) {
+                continue;
+            }
+            kept += entry.tokens;
+            at = index;
+            if kept >= keep {
+                break;
+            }
+        }
+        if kept < keep {
+            return None;
+        }
+        let mut cut = (at..part.len()).find(|&index| may_begin(part[index]))?;
+        while cut > 0 && !part[cut - 1].kind.is_message() && !matches!(part[cut - 1].kind, Kind::Compaction { .. }) {
+            cut -= 1;
+        }
+        if !part[..cut].iter().any(|entry| counts(entry)) {
+            return None;
+        }
+        let begins_turn = part[cut..]
+            .iter()
+            .find(|entry| entry.kind.is_message())
+            .is_none_or(|entry| !matches!(entry.kind, Kind::Assistant { .. } | Kind::ToolResult { .. }));
+        let split_from = if begins_turn {
+            None
+        } else {
+            part[..cut]
+                .iter()
+                .rev()
+                .find(|entry| matches!(entry.kind, Kind::User | Kind::Developer))
+                .map(|entry| entry.id.clone())
+        };
+        Some(Cut { first_kept: part[cut].id.clone(), split_from, tokens_before })
+    }
+
+    /// The old results that are worth replacing by a notice; empty if that would save too little.
+    pub(crate) fn prunable(&self) -> Vec<EntryId> {
+        let mut newest = 0;
+        let mut saved = 0;
+        let mut entries = Vec::new();
+        for piece in self.context().iter().rev() {
+            let entry = piece.entry();
+            if let Kind::ToolResult { prunable } = entry.kind
+                && entry.pruned.is_none()
+            {
+                newest += entry.tokens;
+                if newest > PRUNE_KEEP && prunable {
+                    saved += entry.tokens;
+                    entries.push(entry.id.clone());
+                }
+            }
+        }
+        if saved >= PRUNE_WORTH { entries } else { Vec::new() }
+    }
+}
+
+fn counts(entry: &Entry) -> bool {
+    entry.shown && entry.kind.is_message()
+}
+
+fn may_begin(entry: &Entry) -> bool {
+    counts(entry) && !matches!(entry.kind, Kind::ToolResult { .. })
+}

@@ -1,0 +1,211 @@
+//! What happened to a session.
+
+use serde::{Deserialize, Serialize};
+
+use super::{settings::Setting, state::Queue};
+use crate::{
+    id::{EntryId, Lsn},
+    message::StopReason,
+    time::Millis,
+};
+
+/// What an entry of the tree is. Text lies in its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A message of a person.
+    User,
+    /// A message of the system in a person's place.
+    Developer,
+    /// A message of the model.
+    Assistant {
+        /// Why it ended.
+        stop: StopReason,
+        /// What the provider counted for the request and its answer; 0 if it did not say.
+        total_tokens: u64,
+    },
+    /// The result of a call.
+    ToolResult {
+        /// Whether its text may be replaced by a notice when the context grows too long.
+        prunable: bool,
+    },
+    /// A command that a person ran.
+    Bash {
+        /// False if the model is not to see it.
+        in_context: bool,
+    },
+    /// A summary of everything before `first_kept`.
+    Compaction {
+        /// The oldest entry that is still shown as it is.
+        first_kept: EntryId,
+        /// Tokens of the context before.
+        tokens_before: u64,
+    },
+    /// A summary of a branch that was left.
+    BranchSummary,
+    /// A message of an extension, or files that a message mentioned.
+    Custom,
+    /// The model changed.
+    ModelChange,
+    /// The thinking level changed.
+    ThinkingChange,
+    /// Something that a session file holds and that is no message.
+    Other,
+}
+
+impl Kind {
+    /// Whether the model may see it.
+    pub const fn is_message(&self) -> bool {
+        match self {
+            Self::User
+            | Self::Developer
+            | Self::Assistant { .. }
+            | Self::ToolResult { .. }
+            | Self::BranchSummary
+            | Self::Custom => true,
+            Self::Bash { in_context } => *in_context,
+            Self::Compaction { .. } | Self::ModelChange | Self::ThinkingChange | Self::Other => false,
+        }
+    }
+}
+
+/// Why a context is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Somebody asked for it.
+    Manual,
+    /// It grew past its limit.
+    Threshold,
+    /// The provider said that it is too long.
+    Overflow,
+}
+
+/// What goes on after a compaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// Nothing.
+    Rest,
+    /// A run that is told to continue.
+    Continue,
+    /// A run that asks again what did not fit.
+    Again,
+    /// The prompt that waits in the queue of prompts.
+    Prompt,
+}
+
+/// A fact about one session. Content, where there is some, is the entry's or the queued message's JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The session exists.
+    Opened {
+        /// The folder that its tools work in.
+        cwd: String,
+        /// Its name for people.
+        name: Option<String>,
+        /// The session that it came from, in the words of whoever opened it.
+        parent: Option<String>,
+    },
+    /// A setting changed.
+    Set(Setting),
+    /// It was given a name.
+    Named {
+        /// Trimmed, not empty.
+        name: String,
+    },
+    /// An entry was put into the tree and is its leaf now.
+    Entry {
+        /// Its name.
+        id: EntryId,
+        /// The entry before it.
+        parent: Option<EntryId>,
+        /// What it is.
+        kind: Kind,
+        /// An estimate of its length.
+        tokens: u64,
+        /// When it was made, where that is not the record's own time (imports, queued messages).
+        made_at: Option<Millis>,
+        /// Where its content lies; absent means in this record.
+        content_at: Option<Lsn>,
+    },
+    /// The leaf was moved: what comes next follows it.
+    Moved {
+        /// The new leaf; absent means before the first entry.
+        leaf: Option<EntryId>,
+    },
+    /// A message waits in a queue.
+    Queued {
+        /// Which.
+        queue: Queue,
+        /// An estimate of its length.
+        tokens: u64,
+        /// What it will be as an entry.
+        kind: Kind,
+    },
+    /// The oldest message of a queue left it. Its entry stands in the next record.
+    Dequeued {
+        /// Which.
+        queue: Queue,
+    },
+    /// All queues were emptied.
+    Cleared,
+    /// An entry is no longer shown to the model.
+    Dropped {
+        /// Which.
+        entry: EntryId,
+    },
+    /// Old results are shown to the model as a notice from now on.
+    Pruned {
+        /// Which.
+        entries: Vec<EntryId>,
+    },
+    /// A compaction began.
+    CompactionStarted {
+        /// Counts compactions of this session.
+        epoch: u32,
+        /// Why.
+        reason: Reason,
+        /// The oldest entry that is kept.
+        first_kept: EntryId,
+        /// The first entry of a turn that the cut goes through.
+        split_from: Option<EntryId>,
+        /// Tokens of the context before.
+        tokens_before: u64,
+        /// What goes on afterwards.
+        then: Then,
+    },
+    /// A compaction is to stop.
+    CompactionAborting,
+    /// A compaction ended. If it succeeded, its entry stands in the record before.
+    CompactionEnded {
+        /// Which.
+        epoch: u32,
+        /// Whether there is a summary.
+        ok: bool,
+        /// Whether somebody stopped it.
+        aborted: bool,
+        /// What goes on now.
+        then: Then,
+    },
+    /// The session's file was brought up to the log.
+    FileWritten {
+        /// Its path.
+        path: String,
+        /// Its length in bytes.
+        length: u64,
+        /// SHA-256 of its bytes, in hex.
+        digest: String,
+    },
+    /// The model's list of tasks changed.
+    Tasks {
+        /// Tasks that are not done.
+        open: u32,
+    },
+    /// The model was reminded of open tasks.
+    Reminded {
+        /// How often since a person last spoke.
+        attempt: u32,
+    },
+}

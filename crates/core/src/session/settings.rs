@@ -1,0 +1,183 @@
+//! What a session's person has set. Values come in by command and are recorded; nothing here reads a file.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A model as a run needs to know it. The catalogue has the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// The provider's name in the settings.
+    pub provider: String,
+    /// The model's id at the provider.
+    pub id: String,
+    /// Tokens that fit into one request, its answer included.
+    pub context_window: u64,
+    /// Tokens that it can write at most.
+    pub max_tokens: u64,
+}
+
+/// How many queued messages one poll takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Take {
+    /// The oldest.
+    #[default]
+    One,
+    /// The whole queue.
+    All,
+}
+
+/// When a steering message is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interrupt {
+    /// After each finished call; the calls behind it are skipped.
+    #[default]
+    Immediate,
+    /// After the turn.
+    Wait,
+}
+
+/// How queues are polled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Modes {
+    /// Of the steering queue.
+    pub steering: Take,
+    /// Of the queue of follow-ups.
+    pub follow_up: Take,
+    /// When steering is looked at.
+    pub interrupt: Interrupt,
+}
+
+/// What happens after a provider failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Whether it is tried again at all.
+    pub enabled: bool,
+    /// How often at most.
+    pub max: u32,
+    /// The first delay; each further one is twice the last.
+    pub base: Duration,
+}
+
+/// When and how far a context is compacted. Tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// Whether it happens by itself.
+    pub auto: bool,
+    /// Kept free for the answer, unless 15 % of the window is more.
+    pub reserve: u64,
+    /// The newest part that is kept as it is.
+    pub keep_recent: u64,
+    /// An absolute limit in the place of the window's.
+    pub at_tokens: Option<u64>,
+    /// A limit in per cent of the window, 1 to 99.
+    pub at_percent: Option<u8>,
+}
+
+impl Thresholds {
+    /// The number of tokens above which a context of `window` tokens is compacted.
+    pub fn limit(&self, window: u64) -> u64 {
+        if let Some(tokens) = self.at_tokens {
+            return tokens.min(window.saturating_sub(1));
+        }
+        if let Some(percent) = self.at_percent {
+            return window / 100 * u64::from(percent.clamp(1, 99));
+        }
+        window.saturating_sub((window / 100 * 15).max(self.reserve))
+    }
+}
+
+/// Everything that is set for one session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The model of the next request; absent until one is chosen.
+    pub model: Option<ModelRef>,
+    /// How much it is asked to think, in the words of the settings; absent where the model cannot or nothing is set.
+    pub thinking: Option<String>,
+    /// How queues are polled.
+    pub modes: Modes,
+    /// After a failure.
+    pub retry: Retry,
+    /// Of compaction.
+    pub thresholds: Thresholds,
+    /// How long an approval waits for its person.
+    pub approval_timeout: Duration,
+    /// How long a question waits for its person.
+    pub clarify_timeout: Duration,
+    /// How often a run that ended with open tasks is reminded of them.
+    pub todo_reminders: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            model: None,
+            thinking: None,
+            modes: Modes::default(),
+            retry: Retry { enabled: true, max: 3, base: Duration::from_secs(2) },
+            thresholds: Thresholds {
+                auto: true,
+                reserve: 16_384,
+                keep_recent: 20_000,
+                at_tokens: None,
+                at_percent: None,
+            },
+            approval_timeout: Duration::from_secs(900),
+            clarify_timeout: Duration::from_secs(3600),
+            todo_reminders: 0,
+        }
+    }
+}
+
+/// One change of the settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Setting {
+    /// The model of the requests to come.
+    Model(ModelRef),
+    /// The thinking level of the requests to come.
+    Thinking(Option<String>),
+    /// How queues are polled.
+    Modes(Modes),
+    /// Whether compaction happens by itself.
+    AutoCompaction(bool),
+    /// Whether failures are retried.
+    AutoRetry(bool),
+    /// Everything at once, as files and flags have it when the session opens.
+    All(Box<Settings>),
+}
+
+impl Settings {
+    pub(super) fn apply(&mut self, setting: &Setting) {
+        match setting {
+            Setting::Model(model) => self.model = Some(model.clone()),
+            Setting::Thinking(level) => self.thinking.clone_from(level),
+            Setting::Modes(modes) => self.modes = *modes,
+            Setting::AutoCompaction(auto) => self.thresholds.auto = *auto,
+            Setting::AutoRetry(enabled) => self.retry.enabled = *enabled,
+            Setting::All(all) => *self = (**all).clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Settings, Thresholds};
+
+    #[test]
+    fn the_limit_of_a_context_follows_its_window_unless_one_is_set() {
+        let plain = Settings::default().thresholds;
+        for (case, thresholds, window, want) in [
+            ("reserve is more than 15 %", plain, 64_000, 64_000 - 16_384),
+            ("15 % is more than the reserve", plain, 200_000, 170_000),
+            ("absolute", Thresholds { at_tokens: Some(5_000), ..plain }, 200_000, 5_000),
+            ("absolute above the window", Thresholds { at_tokens: Some(9_000), ..plain }, 8_000, 7_999),
+            ("per cent", Thresholds { at_percent: Some(50), ..plain }, 64_000, 32_000),
+            ("a window below the reserve", plain, 8_000, 0),
+        ] {
+            assert_eq!(thresholds.limit(window), want, "{case}");
+        }
+    }
+}

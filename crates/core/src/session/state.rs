@@ -1,0 +1,321 @@
+//! The index of a session's tree, its queues and what it is busy with.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    event::{Event, Kind, Reason, Then},
+    settings::Settings,
+};
+use crate::{
+    id::{CallId, EntryId, Lsn, RunId, SessionId},
+    time::Millis,
+};
+
+/// A queue of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Queue {
+    /// Looked at while a run works.
+    Steering,
+    /// Looked at when a run would end.
+    FollowUp,
+    /// Prompts that wait for a compaction.
+    Prompt,
+    /// Commands that a person ran while a run worked; they enter before the next prompt.
+    Held,
+}
+
+/// A message in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queued {
+    /// Where its content lies.
+    pub content: Lsn,
+    /// When it was queued.
+    pub at: Millis,
+    /// An estimate of its length.
+    pub tokens: u64,
+    /// What it will be as an entry.
+    pub kind: Kind,
+}
+
+/// An entry of the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name.
+    pub id: EntryId,
+    /// The entry before it.
+    pub parent: Option<EntryId>,
+    /// What it is.
+    pub kind: Kind,
+    /// The record that put it here.
+    pub lsn: Lsn,
+    /// Where its content lies.
+    pub content: Lsn,
+    /// When it was made.
+    pub at: Millis,
+    /// An estimate of its length.
+    pub tokens: u64,
+    /// False if the model is no longer shown it.
+    pub shown: bool,
+    /// Since when the model is shown a notice in its place.
+    pub pruned: Option<Lsn>,
+}
+
+/// A compaction that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// Counts compactions of this session.
+    pub epoch: u32,
+    /// Why.
+    pub reason: Reason,
+    /// The oldest entry that is kept.
+    pub first_kept: EntryId,
+    /// The first entry of a turn that the cut goes through.
+    pub split_from: Option<EntryId>,
+    /// Tokens of the context before.
+    pub tokens_before: u64,
+    /// What goes on afterwards.
+    pub then: Then,
+    /// True once somebody stopped it.
+    pub aborting: bool,
+    /// Where the instructions of whoever asked lie, if any.
+    pub instructions: Lsn,
+    /// The boot of the process that works on it.
+    pub boot: u32,
+}
+
+/// One conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) opened_at: Millis,
+    pub(crate) cwd: String,
+    pub(crate) name: Option<String>,
+    pub(crate) parent: Option<String>,
+    pub(crate) settings: Settings,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) by_id: BTreeMap<EntryId, usize>,
+    pub(crate) leaf: Option<EntryId>,
+    pub(crate) steering: VecDeque<Queued>,
+    pub(crate) follow_up: VecDeque<Queued>,
+    pub(crate) prompts: VecDeque<Queued>,
+    pub(crate) held: VecDeque<Queued>,
+    pub(crate) compaction: Option<Compaction>,
+    pub(crate) compactions: u32,
+    pub(crate) overflow_tried: bool,
+    pub(crate) file: Option<(String, u64, String)>,
+    pub(crate) open_tasks: u32,
+    pub(crate) reminded: u32,
+    /// The run that works in it. Kept by the engine's `apply` for runs.
+    pub(crate) run: Option<RunId>,
+    /// Commands of a person that run in it.
+    pub(crate) commands: BTreeSet<CallId>,
+}
+
+impl Session {
+    pub(crate) fn open(
+        id: SessionId,
+        cwd: String,
+        name: Option<String>,
+        parent: Option<String>,
+        at: Millis,
+    ) -> Self {
+        Self {
+            id,
+            opened_at: at,
+            cwd,
+            name,
+            parent,
+            settings: Settings::default(),
+            entries: Vec::new(),
+            by_id: BTreeMap::new(),
+            leaf: None,
+            steering: VecDeque::new(),
+            follow_up: VecDeque::new(),
+            prompts: VecDeque::new(),
+            held: VecDeque::new(),
+            compaction: None,
+            compactions: 0,
+            overflow_tried: false,
+            file: None,
+            open_tasks: 0,
+            reminded: 0,
+            run: None,
+            commands: BTreeSet::new(),
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// When it was opened.
+    pub fn opened_at(&self) -> Millis {
+        self.opened_at
+    }
+
+    /// The folder that its tools work in.
+    pub fn cwd(&self) -> &str {
+        &self.cwd
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The session that it came from.
+    pub fn parent(&self) -> Option<&str> {
+        self.parent.as_deref()
+    }
+
+    /// What is set.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// All entries in the order in which they came, all branches.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry that the next one follows.
+    pub fn leaf(&self) -> Option<&EntryId> {
+        self.leaf.as_ref()
+    }
+
+    /// One entry.
+    pub fn entry(&self, id: &EntryId) -> Option<&Entry> {
+        self.by_id.get(id).map(|&at| &self.entries[at])
+    }
+
+    /// The run that works in it.
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// The compaction that is under way.
+    pub fn compaction(&self) -> Option<&Compaction> {
+        self.compaction.as_ref()
+    }
+
+    /// Commands of a person that run in it.
+    pub fn commands(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.commands.iter().copied()
+    }
+
+    /// Messages that wait to be said: steering, follow-ups and prompts behind a compaction.
+    pub fn queued(&self) -> usize {
+        self.steering.len() + self.follow_up.len() + self.prompts.len()
+    }
+
+    /// What was last recorded of its file: path, length and digest.
+    pub fn file(&self) -> Option<(&str, u64, &str)> {
+        self.file.as_ref().map(|(path, length, digest)| (path.as_str(), *length, digest.as_str()))
+    }
+
+    /// Whether nothing works in it: no run, no compaction, no command.
+    pub fn is_at_rest(&self) -> bool {
+        self.run.is_none() && self.compaction.is_none() && self.commands.is_empty()
+    }
+
+    pub(crate) fn queue(&self, queue: Queue) -> &VecDeque<Queued> {
+        match queue {
+            Queue::Steering => &self.steering,
+            Queue::FollowUp => &self.follow_up,
+            Queue::Prompt => &self.prompts,
+            Queue::Held => &self.held,
+        }
+    }
+
+    fn queue_mut(&mut self, queue: Queue) -> &mut VecDeque<Queued> {
+        match queue {
+            Queue::Steering => &mut self.steering,
+            Queue::FollowUp => &mut self.follow_up,
+            Queue::Prompt => &mut self.prompts,
+            Queue::Held => &mut self.held,
+        }
+    }
+
+    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, at: Millis, boot: u32) {
+        match event {
+            Event::Opened { .. } => {}
+            Event::Set(setting) => self.settings.apply(setting),
+            Event::Named { name } => self.name = Some(name.clone()),
+            Event::Entry { id, parent, kind, tokens, made_at, content_at } => {
+                if *kind == Kind::User {
+                    self.overflow_tried = false;
+                    self.reminded = 0;
+                }
+                self.by_id.insert(id.clone(), self.entries.len());
+                self.entries.push(Entry {
+                    id: id.clone(),
+                    parent: parent.clone(),
+                    kind: kind.clone(),
+                    lsn,
+                    content: content_at.unwrap_or(lsn),
+                    at: made_at.unwrap_or(at),
+                    tokens: *tokens,
+                    shown: true,
+                    pruned: None,
+                });
+                self.leaf = Some(id.clone());
+            }
+            Event::Moved { leaf } => self.leaf.clone_from(leaf),
+            Event::Queued { queue, tokens, kind } => {
+                let queued = Queued { content: lsn, at, tokens: *tokens, kind: kind.clone() };
+                self.queue_mut(*queue).push_back(queued);
+            }
+            Event::Dequeued { queue } => {
+                self.queue_mut(*queue).pop_front();
+            }
+            Event::Cleared => {
+                self.steering.clear();
+                self.follow_up.clear();
+                self.prompts.clear();
+            }
+            Event::Dropped { entry } => self.change(entry, |entry| entry.shown = false),
+            Event::Pruned { entries } => {
+                for entry in entries {
+                    self.change(entry, |entry| entry.pruned = Some(lsn));
+                }
+            }
+            Event::CompactionStarted { epoch, reason, first_kept, split_from, tokens_before, then } => {
+                self.compactions = *epoch;
+                if *reason == Reason::Overflow {
+                    self.overflow_tried = true;
+                }
+                self.compaction = Some(Compaction {
+                    epoch: *epoch,
+                    reason: *reason,
+                    first_kept: first_kept.clone(),
+                    split_from: split_from.clone(),
+                    tokens_before: *tokens_before,
+                    then: then.clone(),
+                    aborting: false,
+                    instructions: lsn,
+                    boot,
+                });
+            }
+            Event::CompactionAborting => {
+                if let Some(compaction) = &mut self.compaction {
+                    compaction.aborting = true;
+                }
+            }
+            Event::CompactionEnded { .. } => self.compaction = None,
+            Event::FileWritten { path, length, digest } => self.file = Some((path.clone(), *length, digest.clone())),
+            Event::Tasks { open } => self.open_tasks = *open,
+            Event::Reminded { attempt } => self.reminded = *attempt,
+        }
+    }
+
+    fn change(&mut self, id: &EntryId, change: impl FnOnce(&mut Entry)) {
+        if let Some(&at) = self.by_id.get(id) {
+            change(&mut self.entries[at]);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The settle rules: what follows from the state by itself. Here the machines meet, and nowhere else.
+//!
+//! Each rule is small and pure, in a file of its own: it looks at one session and gives the facts that are due, or nothing. Rules are asked in order until none has anything to say.
+
+mod abort_ends;
+mod backoff_over;
+mod breaker_trips;
+mod call_starts;
+mod gate_expires;
+mod gate_settles;
+mod grant_covers;
+mod judge;
+mod model_asked;
+mod queue_goes_on;
+mod question_asked;
+mod run_continues;
+mod steer_skips;
+mod turn_closes;
+
+use crate::{
+    call::{self, Call},
+    digest::{Digest, canonical},
+    engine::{Branch, Context, Event, Fact, View, texts},
+    gate::{self, Gate, Scope},
+    id::{GateId, PrincipalId, SessionId},
+    policy::{self, Subject, Verdict},
+    run::Run,
+    session::{self, Kind, Session},
+    time::Millis,
+    tool::Effect,
+};
+
+pub(crate) use queue_goes_on::{continue_with, open_run};
+
+/// One session with what works in it.
+#[derive(Clone, Copy)]
+struct Scene<'a> {
+    view: View<'a>,
+    session: &'a Session,
+    run: &'a Run,
+}
+
+type Rule = fn(Scene<'_>, &mut Context) -> Option<Vec<Fact>>;
+
+/// The rules in the order in which they are asked.
+const RULES: [Rule; 13] = [
+    gate_expires::rule,
+    grant_covers::rule,
+    gate_settles::rule,
+    abort_ends::rule,
+    breaker_trips::rule,
+    steer_skips::rule,
+    judge::rule,
+    call_starts::rule,
+    question_asked::rule,
+    turn_closes::rule,
+    backoff_over::rule,
+    run_continues::rule,
+    model_asked::rule,
+];
+
+/// The next facts that follow for a session, or `None` at the fixed point.
+pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Option<Vec<Fact>> {
+    let session = view.state.session(id)?;
+    let run = view.state.run(session.run()?)?;
+    let scene = Scene { view, session, run };
+    RULES.iter().find_map(|rule| rule(scene, context))
+}
+
+impl<'a> Scene<'a> {
+    /// The calls of the open turn in the order of the message.
+    fn calls(self) -> impl DoubleEndedIterator<Item = &'a Call> {
+        self.run.calls().iter().filter_map(move |call| self.view.state.call(*call))
+    }
+
+    fn fact(self, event: Event) -> Fact {
+        Fact::plain(event, Some(self.session.id().clone()))
+    }
+
+    /// Ends a call with a text as its result. A gate that it waits for is withdrawn.
+    fn end_call(self, branch: &mut Branch<'_>, call: &Call, end: call::End, text: &str, context: &mut Context) {
+        if let Some(gate) = self.view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
+            branch.push(Event::Gate(gate::Event::Resolved {
+                gate: gate.id(),
+                resolution: gate::Resolution::Withdrawn,
+                by: None,
+                key: None,
+            }));
+        }
+        let said = texts::result(self.view.admitted.call(call.id()), text, end.is_error());
+        self.end_call_with(branch, call, end, said, context);
+    }
+
+    /// Ends a call with a result.
+    fn end_call_with(
+        self,
+        branch: &mut Branch<'_>,
+        call: &Call,
+        end: call::End,
+        said: session::Said,
+        context: &mut Context,
+    ) {
+        let entry = branch.say(Kind::ToolResult { prunable: false }, said, context);
+        branch.push(Event::Call(call::Event::Ended { call: call.id(), end, entry: Some(entry) }));
+    }
+
+    /// What policy is asked about a call.
+    fn subject(self, call: &Call) -> Option<Subject> {
+        let content = self.view.admitted.call(call.id())?;
+        Some(subject(self.session, content, call.effect, agent()))
+    }
+}
+
+/// The principal that runs act as.
+pub(crate) fn agent() -> PrincipalId {
+    PrincipalId::new("agent")
+}
+
+/// What policy is asked about a call with this content.
+pub(crate) fn subject(
+    session: &Session,
+    content: &call::Content,
+    effect: Effect,
+    principal: PrincipalId,
+) -> Subject {
+    let arguments = serde_json::Value::Object(content.arguments.clone());
+    let paths = content.arguments.get("path").and_then(serde_json::Value::as_str);
+    Subject {
+        principal,
+        session: session.id().clone(),
+        tool: content.tool.to_string(),
+        signature: content.signature.clone(),
+        further_signatures: Vec::new(),
+        named: content.named.clone(),
+        undeclared: Vec::new(),
+        arguments_digest: Digest::of(canonical(&arguments).as_bytes()),
+        arguments: content.arguments.clone(),
+        effect,
+        classes: std::collections::BTreeSet::new(),
+        reach: policy::Reach::Files,
+        cwd: session.cwd().to_owned(),
+        paths: paths.map(str::to_owned).into_iter().collect(),
+    }
+}
+
+/// What policy was asked about the call that a gate decides.
+pub(crate) fn subject_of_gate(view: View<'_>, gate: &Gate) -> Option<Subject> {
+    if gate.kind() != gate::Kind::Approval {
+        return None;
+    }
+    let call = view.state.call(gate.call()?)?;
+    let session = view.state.session(call.session())?;
+    let content = view.admitted.call(call.id())?;
+    Some(subject(session, content, call.effect, agent()))
+}
+
+/// Asks policy: the rules in force, what people denied and granted.
+pub(crate) fn evaluate(view: View<'_>, subject: &Subject, now: Millis) -> Verdict {
+    let layers = policy::Layers {
+        compiled: &view.rules.compiled,
+        constraints: view.state.policy().constraints(),
+        contract: view.rules.contract.as_ref(),
+        grants: view.state.policy().grants(),
+        posture: view.rules.posture,
+        surroundings: &view.rules.surroundings,
+    };
+    policy::evaluate(&layers, subject, now)
+}
+
+/// Opens the gate of a call that a person has to decide.
+fn open_approval(scene: Scene<'_>, branch: &mut Branch<'_>, call: &Call, why: &policy::Why, context: &mut Context) {
+    let Some((content, subject)) = scene.view.admitted.call(call.id()).zip(scene.subject(call)) else { return };
+    let shown = gate::Content::Approval {
+        tool: content.tool.clone(),
+        arguments: content.arguments.clone(),
+        signature: content.signature.clone(),
+        intent: content.intent.clone(),
+        why: why.to_string(),
+    };
+    let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
+    let scopes =
+        if why.is_floor() { vec![Scope::Once] } else { vec![Scope::Once, Scope::Session, Scope::Always] };
+    branch.push(Event::Call(call::Event::Gated {
+        call: call.id(),
+        why: why.to_string(),
+        policy: scene.view.rules.digest(),
+    }));
+    let opened = gate::Event::Opened {
+        gate: GateId::new(context.fresh.uuid(context.now)),
+        kind: gate::Kind::Approval,
+        ordinal: scene.view.state.next_ordinal(scene.session.id()),
+        run: Some(scene.run.id()),
+        call: Some(call.id()),
+        subject: subject.digest(),
+        scopes,
+        deadline: Some(context.now + scene.session.settings().approval_timeout),
+        fallback: gate::Fallback::Deny,
+    };
+    branch.push_with(Event::Gate(opened), Some(shown.into()));
+}

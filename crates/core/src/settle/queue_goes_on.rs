@@ -1,0 +1,40 @@
+//! How a run begins: what it is about, and what waited to be said first.
+
+use crate::{
+    engine::{Branch, Context, Event, Fact},
+    id::RunId,
+    run::{Event as Happened, Trigger},
+    session::{Kind, Queue, Said, Session, Take},
+};
+
+/// The facts that begin a run in `session`: its turn, held commands, prompts that waited, `opening`, and what the steering queue has.
+pub(crate) fn open_run(
+    session: &Session,
+    trigger: Trigger,
+    opening: Vec<(Kind, Said)>,
+    context: &mut Context,
+) -> (RunId, Vec<Fact>) {
+    let mut branch = Branch::new(session);
+    let run = continue_with(&mut branch, trigger, opening, context);
+    (run, branch.finish())
+}
+
+/// The same behind other facts of the session.
+pub(crate) fn continue_with(
+    branch: &mut Branch<'_>,
+    trigger: Trigger,
+    opening: Vec<(Kind, Said)>,
+    context: &mut Context,
+) -> RunId {
+    let run = RunId::new(context.fresh.uuid(context.now));
+    branch.push(Event::Run(Happened::Started { run, trigger }));
+    branch.push(Event::Run(Happened::TurnOpened { run, turn: 1 }));
+    branch.take(Queue::Held, Take::All, context);
+    branch.take(Queue::Prompt, Take::All, context);
+    for (kind, said) in opening {
+        branch.say(kind, said, context);
+    }
+    let steering = branch.session().settings().modes.steering;
+    branch.take(Queue::Steering, steering, context);
+    run
+}

@@ -1,0 +1,116 @@
+//! What a run does between two turns: it takes what was queued, goes on with results, tries again, or ends.
+
+use std::time::Duration;
+
+use super::{Scene, continue_with};
+use crate::{
+    engine::{Branch, Context, Event, Fact, compaction_started, texts},
+    message::StopReason,
+    run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
+    session::{Event as InSession, Kind, Queue, Reason, Then},
+};
+
+/// No wait for another attempt is longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(30 * 60);
+
+pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    if *scene.run.phase() != Phase::Between {
+        return None;
+    }
+    let run = scene.run.id();
+    let mut branch = Branch::new(scene.session);
+    if scene.run.abort() == Abort::Asked {
+        end(scene, &mut branch, End::Aborted);
+        return Some(branch.finish());
+    }
+    let modes = scene.session.settings().modes;
+    let turn = scene.run.turn() + 1;
+    let open = |branch: &mut Branch<'_>| branch.push(Event::Run(Happened::TurnOpened { run, turn }));
+    match &scene.run.last {
+        None => open(&mut branch),
+        Some((entry, _, Some(failure))) => failed(scene, &mut branch, entry.clone(), *failure, context),
+        Some((_, StopReason::Aborted, None)) => end(scene, &mut branch, End::Aborted),
+        Some((_, _, None)) => {
+            if !scene.session.queue(Queue::Steering).is_empty() {
+                open(&mut branch);
+                branch.take(Queue::Steering, modes.steering, context);
+            } else if scene.run.called {
+                open(&mut branch);
+            } else if !scene.session.queue(Queue::FollowUp).is_empty() {
+                open(&mut branch);
+                branch.take(Queue::FollowUp, modes.follow_up, context);
+            } else {
+                end(scene, &mut branch, End::Completed);
+                goes_on(scene, &mut branch, context);
+            }
+        }
+    }
+    Some(branch.finish())
+}
+
+fn end(scene: Scene<'_>, branch: &mut Branch<'_>, end: End) {
+    branch.push(Event::Run(Happened::Ended { run: scene.run.id(), end, attempts: scene.run.attempt }));
+}
+
+/// After a failure of the provider: another attempt, a compaction, or the end.
+fn failed(
+    scene: Scene<'_>,
+    branch: &mut Branch<'_>,
+    entry: crate::id::EntryId,
+    failure: Failure,
+    context: &mut Context,
+) {
+    let settings = scene.session.settings();
+    let attempt = scene.run.attempt + 1;
+    if failure.overflow {
+        let cut = (settings.thresholds.auto && !scene.session.overflow_tried).then(|| scene.session.cut()).flatten();
+        match cut {
+            Some(cut) => {
+                branch.push(Event::Session(InSession::Dropped { entry }));
+                end(scene, branch, End::Overflowed);
+                branch.push(compaction_started(scene.session, Reason::Overflow, cut, Then::Again));
+            }
+            None => end(scene, branch, End::Failed),
+        }
+    } else if failure.retryable && settings.retry.enabled && attempt <= settings.retry.max {
+        let backoff = settings.retry.base.saturating_mul(2_u32.saturating_pow(attempt - 1));
+        let delay = backoff.max(failure.after.unwrap_or_default()).min(LONGEST_WAIT);
+        branch.push(Event::Session(InSession::Dropped { entry }));
+        branch.push(Event::Run(Happened::BackedOff {
+            run: scene.run.id(),
+            attempt,
+            max: settings.retry.max,
+            delay,
+            until: context.now + delay,
+        }));
+    } else {
+        end(scene, branch, End::Failed);
+    }
+}
+
+/// What follows a run that was done: a compaction, or a reminder of open tasks.
+fn goes_on(scene: Scene<'_>, branch: &mut Branch<'_>, context: &mut Context) {
+    let session = scene.session;
+    if session.is_over_limit() {
+        let prunable = session.prunable();
+        let saved: u64 = prunable.iter().filter_map(|entry| session.entry(entry)).map(|entry| entry.tokens).sum();
+        let window = session.settings().model.as_ref().map_or(0, |model| model.context_window);
+        let is_enough = session.context_tokens().saturating_sub(saved) <= session.settings().thresholds.limit(window);
+        if !prunable.is_empty() {
+            branch.push(Event::Session(InSession::Pruned { entries: prunable }));
+        }
+        if !is_enough && let Some(cut) = session.cut() {
+            branch.push(compaction_started(session, Reason::Threshold, cut, Then::Continue));
+            return;
+        }
+    }
+    if session.open_tasks > 0 && session.reminded < session.settings().todo_reminders {
+        let attempt = session.reminded + 1;
+        branch.push(Event::Session(InSession::Reminded { attempt }));
+        let text = format!(
+            "{} of your tasks are still open. Finish them, or mark them as abandoned and say why.",
+            session.open_tasks
+        );
+        continue_with(branch, Trigger::Reminder, vec![(Kind::Developer, texts::developer(&text))], context);
+    }
+}

@@ -1,0 +1,24 @@
+//! A steering message makes the calls pointless that have not begun, once one of the turn has ended.
+
+use super::Scene;
+use crate::{
+    call::End,
+    engine::{Branch, Context, Fact, texts},
+    run::{Abort, Phase},
+    session::{Interrupt, Queue},
+};
+
+pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    let settings = scene.session.settings();
+    let polls = settings.modes.interrupt == Interrupt::Immediate
+        && *scene.run.phase() == Phase::Calling
+        && scene.run.abort() == Abort::No
+        && !scene.session.queue(Queue::Steering).is_empty();
+    if !polls || !scene.calls().any(|call| call.is_over()) {
+        return None;
+    }
+    let call = scene.calls().find(|call| call.is_before_start())?;
+    let mut branch = Branch::new(scene.session);
+    scene.end_call(&mut branch, call, End::Skipped, texts::SKIPPED, context);
+    Some(branch.finish())
+}

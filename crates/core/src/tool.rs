@@ -1,0 +1,100 @@
+//! What the engine knows of a tool: its name, what it takes, and how its calls line up. Running it is somebody else's.
+
+use serde_json::{Map, Value};
+
+/// How calls of a tool line up with the other calls of the same model message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Lane {
+    /// Beside other shared calls.
+    Shared,
+    /// Alone, in the order of the message.
+    Exclusive,
+}
+
+/// Whether a call may be run again when it is not known what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Repeat {
+    /// Twice has the effect of once.
+    Idempotent,
+    /// Never run again by itself.
+    Once,
+}
+
+/// Whether a tool can change anything outside the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Effect {
+    /// It only reads.
+    Reads,
+    /// It may change files, machines or services.
+    Changes,
+}
+
+/// A tool as the model, the policy and the person see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// The name that the model calls.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON Schema of the arguments object.
+    pub schema: Value,
+    /// How its calls line up.
+    pub lane: Lane,
+    /// Whether it may be repeated.
+    pub repeat: Repeat,
+    /// Whether it changes anything.
+    pub effect: Effect,
+    /// The arguments that its signature names, in order; empty means all, sorted by key.
+    pub signature: &'static [&'static str],
+}
+
+impl Spec {
+    /// Writes what rules are matched against and what a person is shown: the name and the named arguments, such as `grep(needle, src)`.
+    ///
+    /// An argument that is absent is the empty string; a tool without arguments is its bare name.
+    pub fn signature_of(&self, arguments: &Map<String, Value>) -> String {
+        let values: Vec<String> = if self.signature.is_empty() {
+            let mut keys: Vec<&String> = arguments.keys().collect();
+            keys.sort_unstable();
+            keys.into_iter().map(|key| plain(&arguments[key])).collect()
+        } else {
+            self.signature.iter().map(|key| arguments.get(*key).map(plain).unwrap_or_default()).collect()
+        };
+        if values.is_empty() { self.name.clone() } else { format!("{}({})", self.name, values.join(", ")) }
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Effect, Lane, Repeat, Spec};
+
+    #[test]
+    fn a_signature_names_the_arguments_that_the_tool_declares() {
+        let spec = |signature| Spec {
+            name: "grep".to_owned(),
+            description: String::new(),
+            schema: json!({}),
+            lane: Lane::Shared,
+            repeat: Repeat::Idempotent,
+            effect: Effect::Reads,
+            signature,
+        };
+        let arguments = json!({"path": "src", "pattern": "a, b", "limit": 3});
+        let arguments = arguments.as_object().unwrap();
+        assert_eq!(spec(&["pattern", "path"]).signature_of(arguments), "grep(a, b, src)");
+        assert_eq!(spec(&[]).signature_of(arguments), "grep(3, src, a, b)");
+        assert_eq!(spec(&[]).signature_of(&serde_json::Map::new()), "grep");
+    }
+}

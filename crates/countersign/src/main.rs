@@ -1,0 +1,24 @@
+//! The binary: command line and wiring.
+
+mod cli;
+mod stdio;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args();
+    let called = arguments.next().unwrap_or_default();
+    let mut arguments: Vec<String> = arguments.collect();
+    if arguments.first().is_some_and(|first| first == countersign_tools::exec::Launcher::ARGUMENT) {
+        return countersign_tools::exec::child_main();
+    }
+    // The name that the binary is called by chooses the door, so that hosts which insist on a name find it.
+    let name = std::path::Path::new(&called).file_stem().map(|name| name.to_string_lossy().into_owned());
+    if name.as_deref() == Some("omp") {
+        return stdio::omp(arguments);
+    }
+    if arguments.first().is_some_and(|first| first == "omp") {
+        return stdio::omp(arguments.split_off(1));
+    }
+    cli::main()
+}

@@ -1,0 +1,120 @@
+//! The stdio doors: two threads own the pipes, one runtime does the rest.
+
+use std::{
+    io::{Read as _, Write as _},
+    process::ExitCode,
+};
+
+use bytes::Bytes;
+use countersign_protocol::lines::{Line, Lines};
+use countersign_server::omp;
+use tokio::sync::mpsc;
+use tracing_subscriber::EnvFilter;
+
+/// How many lines wait for the door at most; the pipe holds the rest.
+const WAITING: usize = 256;
+/// How many frames wait for the pipe at most.
+const FRAMES: usize = 1024;
+
+/// Runs `countersign omp` with the arguments behind it.
+pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
+    let flags = match omp::flags::parse(arguments) {
+        Ok(flags) => flags,
+        Err(problem) => return fail(&problem),
+    };
+    match flags.mode.as_deref() {
+        Some("rpc" | "rpc-ui") => {}
+        Some(other) => return fail(&format!("--mode {other}: only rpc is spoken here")),
+        None => return fail("--mode rpc is needed: there is no terminal interface (see `countersign --help`)"),
+    }
+    log();
+    let path = match std::env::current_exe() {
+        Ok(path) => path,
+        Err(error) => return fail(&format!("the path of this program is not known: {error}")),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("the runtime could not be started: {error}")),
+    };
+    let (lines, input) = mpsc::channel(WAITING);
+    let (output, frames) = mpsc::channel(FRAMES);
+    std::thread::spawn(move || read(&lines));
+    let writer = std::thread::spawn(move || write(frames));
+    let program = omp::Program { path };
+    let outcome = runtime.block_on(omp::start(flags, program, input, output, |line| notice(line), stop()));
+    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    let _ = writer.join();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// Ready when somebody asks the process to end.
+async fn stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Reads standard input to its end. A line without an end counts as one.
+fn read(lines: &mpsc::Sender<Line>) {
+    let mut decoder = Lines::default();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut input = std::io::stdin().lock();
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => decoder.push(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        }
+        while let Some(line) = decoder.next_line() {
+            if lines.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    }
+    if let Some(line) = decoder.finish() {
+        let _ = lines.blocking_send(line);
+    }
+}
+
+/// Writes frames to standard output, as many in one write as there are.
+fn write(mut frames: mpsc::Receiver<Bytes>) {
+    let mut output = std::io::BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
+    while let Some(frame) = frames.blocking_recv() {
+        let mut next = Some(frame);
+        while let Some(frame) = next {
+            if output.write_all(&frame).is_err() {
+                return;
+            }
+            next = frames.try_recv().ok();
+        }
+        if output.flush().is_err() {
+            return;
+        }
+    }
+}
+
+fn log() {
+    let filter = EnvFilter::try_from_env("COUNTERSIGN_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
+}
+
+#[allow(clippy::print_stderr, reason = "this is how a person is told")]
+fn notice(line: &str) {
+    eprintln!("countersign: {line}");
+}
+
+fn fail(problem: &str) -> ExitCode {
+    notice(problem);
+    ExitCode::FAILURE
+}

@@ -1,0 +1,200 @@
+//! A model as a catalogue lists it: where it is, what it can do and what it costs.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// The wire that a model's provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Api {
+    /// Anthropic's Messages: `{base}/v1/messages`.
+    AnthropicMessages,
+    /// OpenAI's Chat Completions: `{base}/chat/completions`.
+    OpenaiCompletions,
+    /// OpenAI's Responses: `{base}/responses`.
+    OpenaiResponses,
+    /// Google's Generative Language: `{base}/models/{id}:streamGenerateContent`.
+    GoogleGenerativeAi,
+    /// The built-in scripted model. It needs no provider and says that it is scripted.
+    Demo,
+}
+
+impl Api {
+    /// The name in settings files and on the wire of the doors.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AnthropicMessages => "anthropic-messages",
+            Self::OpenaiCompletions => "openai-completions",
+            Self::OpenaiResponses => "openai-responses",
+            Self::GoogleGenerativeAi => "google-generative-ai",
+            Self::Demo => "demo",
+        }
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The name is not one of the wires that are spoken here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown api {0:?}: one of anthropic-messages, openai-completions, openai-responses, google-generative-ai")]
+pub struct UnknownApi(pub String);
+
+impl FromStr for Api {
+    type Err = UnknownApi;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "anthropic-messages" => Ok(Self::AnthropicMessages),
+            "openai-completions" => Ok(Self::OpenaiCompletions),
+            "openai-responses" => Ok(Self::OpenaiResponses),
+            "google-generative-ai" => Ok(Self::GoogleGenerativeAi),
+            other => Err(UnknownApi(other.to_owned())),
+        }
+    }
+}
+
+/// What a model can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Modality {
+    /// Text.
+    Text,
+    /// Images.
+    Image,
+}
+
+/// Dollars for a million tokens of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Price {
+    /// Uncached input.
+    #[serde(default)]
+    pub input: f64,
+    /// Output, thinking included.
+    #[serde(default)]
+    pub output: f64,
+    /// Cached input.
+    #[serde(default)]
+    pub cache_read: f64,
+    /// Input written to the cache.
+    #[serde(default)]
+    pub cache_write: f64,
+}
+
+/// How much a model is asked to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Not at all.
+    Off,
+    /// As little as the model can.
+    Minimal,
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// As much as the model can.
+    Xhigh,
+}
+
+impl Level {
+    /// The name in settings and on the wire of the doors.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Xhigh => "xhigh",
+        }
+    }
+
+    /// Reads a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh]
+            .into_iter()
+            .find(|level| level.as_str() == name)
+    }
+}
+
+/// How a model is told how much to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThinkingMode {
+    /// By the name of a level.
+    Effort,
+    /// By a number of tokens.
+    Budget,
+    /// By Google's names of levels.
+    GoogleLevel,
+    /// Anthropic's adaptive thinking with an effort.
+    AnthropicAdaptive,
+    /// Anthropic's budget with an effort.
+    AnthropicBudgetEffort,
+}
+
+/// How a model thinks and within which levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Thinking {
+    /// How it is told.
+    pub mode: ThinkingMode,
+    /// The least that can be asked for.
+    pub min_level: Level,
+    /// The most that can be asked for.
+    pub max_level: Level,
+}
+
+/// A model: the key is `provider` and `id`.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// The model's id at its provider.
+    pub id: String,
+    /// A name for people.
+    pub name: String,
+    /// The wire.
+    pub api: Api,
+    /// The provider's name in the settings.
+    pub provider: String,
+    /// Where requests go; paths are put behind it.
+    pub base_url: String,
+    /// Whether it can think.
+    pub reasoning: bool,
+    /// What it can be shown.
+    pub input: Vec<Modality>,
+    /// What it costs.
+    pub cost: Price,
+    /// Tokens that fit into one request, its answer included.
+    pub context_window: u64,
+    /// Tokens that it can write at most.
+    pub max_tokens: u64,
+    /// Absent: told by the wire's usual way, all levels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
+    /// Sent with every request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+}
+
+/// Shows the names of headers only: their values may be credentials.
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("provider", &self.provider)
+            .field("id", &self.id)
+            .field("api", &self.api)
+            .field("base_url", &self.base_url)
+            .field("reasoning", &self.reasoning)
+            .field("headers", &self.headers.keys())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+//! Why an answer failed, in the words that people and clients see and in the kinds that a caller acts on.
+//!
+//! It must not know what anybody does about a failure: nothing is retried here.
+
+use std::time::Duration;
+
+pub(crate) use said::{in_stream, with_status};
+
+mod classify;
+pub(crate) mod hint;
+mod said;
+
+/// Why there is no answer, or no end of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What a caller decides by.
+    pub kind: FailureKind,
+    /// What people and clients see. Holds the provider's own words where there are any, never a credential.
+    pub message: String,
+    /// The HTTP status, where the provider answered with one that is not a success.
+    pub status: Option<u16>,
+    /// How long the provider asked to wait.
+    pub retry_after: Option<Duration>,
+}
+
+/// What went wrong, as far as a caller can do something about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// The credential is missing, wrong or not enough.
+    Auth,
+    /// The conversation does not fit into the model's window.
+    Overflow,
+    /// Too many requests.
+    RateLimit,
+    /// The provider has no capacity at the moment.
+    Overloaded,
+    /// The provider failed.
+    Server,
+    /// The provider could not be reached, or the connection broke.
+    Network,
+    /// Nothing arrived for too long.
+    Silence,
+    /// The answer ended before its end, or was not in the wire's form.
+    Broken,
+    /// The provider refused the request or the answer.
+    Refused,
+    /// The account has used up what it may use.
+    Usage,
+}
+
+impl FailureKind {
+    /// Whether the same request may succeed later.
+    pub const fn is_retryable(self) -> bool {
+        match self {
+            Self::RateLimit
+            | Self::Overloaded
+            | Self::Server
+            | Self::Network
+            | Self::Silence
+            | Self::Broken
+            | Self::Usage => true,
+            Self::Auth | Self::Overflow | Self::Refused => false,
+        }
+    }
+}
+
+impl Failure {
+    /// A failure that no status came with.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), status: None, retry_after: None }
+    }
+}
+
+/// A short piece of what a provider sent, with everything unprintable made visible.
+pub(crate) fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 300;
+    let text = text.trim();
+    let mut short: String = text.chars().take(LONGEST).flat_map(visible).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+fn visible(c: char) -> impl Iterator<Item = char> {
+    let plain = !c.is_control()
+        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let escaped = (!plain).then(|| c.escape_unicode());
+    escaped.into_iter().flatten().chain(plain.then_some(c))
+}

@@ -1,0 +1,150 @@
+//! What a provider said about a failure, read from the shapes that providers use.
+//!
+//! It must not know statuses: [`super::classify`] weighs them.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{
+    Failure, FailureKind,
+    classify::{kind, label},
+    excerpt, hint,
+};
+
+/// The failure that an answer with `status` means, from its body and the wait that its headers ask for.
+pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Failure {
+    let said = Said::read(body);
+    let redirected = (300..400).contains(&status);
+    let message = match &said {
+        _ if redirected => "redirected to another address, which is not followed".to_owned(),
+        Some(said) => said.message.clone(),
+        None if body.trim().is_empty() => "no body".to_owned(),
+        None => excerpt(body),
+    };
+    let words = match &said {
+        Some(said) => format!("{} {}", said.message, said.names),
+        None => body.to_owned(),
+    };
+    let kind = if redirected { FailureKind::Refused } else { kind(Some(status), &words) };
+    let message = format!("{status} {}", labelled(kind, &message));
+    finish(kind, message, Some(status), wait.or_else(|| said.and_then(|said| said.wait)))
+}
+
+/// The failure that an error inside a stream means.
+pub(crate) fn in_stream(body: &str) -> Failure {
+    match Said::read(body) {
+        Some(said) => {
+            let kind = kind(None, &format!("{} {}", said.message, said.names));
+            finish(kind, labelled(kind, &said.message), None, said.wait)
+        }
+        None => finish(FailureKind::Server, labelled(FailureKind::Server, &excerpt(body)), None, None),
+    }
+}
+
+fn labelled(kind: FailureKind, message: &str) -> String {
+    let label = label(kind);
+    // The empty label is in every message.
+    if message.to_lowercase().contains(label) { message.to_owned() } else { format!("{label}: {message}") }
+}
+
+fn finish(kind: FailureKind, message: String, status: Option<u16>, wait: Option<Duration>) -> Failure {
+    let retry_after = wait.or_else(|| hint::in_text(&message)).or_else(|| match kind {
+        // Nobody knows when a quota is filled again: hosts of omp expect half an hour.
+        FailureKind::Usage => Some(Duration::from_secs(30 * 60)),
+        FailureKind::Auth
+        | FailureKind::Overflow
+        | FailureKind::RateLimit
+        | FailureKind::Overloaded
+        | FailureKind::Server
+        | FailureKind::Network
+        | FailureKind::Silence
+        | FailureKind::Broken
+        | FailureKind::Refused => None,
+    });
+    Failure { kind, message, status, retry_after: retry_after.filter(|_| kind.is_retryable()) }
+}
+
+struct Said {
+    message: String,
+    /// The type, code and status that the provider gave, in one line.
+    names: String,
+    wait: Option<Duration>,
+}
+
+impl Said {
+    /// Reads `{"error": {"message", "type", "code", "status", "details"}}`, `{"error": "…"}`, `{"message"}`, `{"detail"}`, also as the first of a list. `None` for anything else.
+    fn read(body: &str) -> Option<Self> {
+        let whole: Value = serde_json::from_str(body).ok()?;
+        let whole = whole.get(0).unwrap_or(&whole);
+        let error = whole.get("error").filter(|error| !error.is_null()).unwrap_or(whole);
+        let message = match error {
+            Value::String(text) => text.clone(),
+            Value::Object(fields) => ["message", "detail", "error_description", "msg"]
+                .iter()
+                .find_map(|name| fields.get(*name))
+                .map(|message| message.as_str().map_or_else(|| message.to_string(), str::to_owned))
+                // OpenRouter passes the words of the provider behind it on as metadata.
+                .map(|message| match fields.get("metadata").and_then(|more| more.get("raw")).and_then(Value::as_str) {
+                    Some(raw) => format!("{message}: {raw}"),
+                    None => message,
+                })
+                .or_else(|| {
+                    fields.get("code").or_else(|| fields.get("type")).and_then(Value::as_str).map(str::to_owned)
+                })?,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
+        };
+        let names: Vec<_> = ["type", "code", "status"].iter().filter_map(|name| error.get(*name)?.as_str()).collect();
+        let wait = error.get("details").and_then(Value::as_array).and_then(|details| {
+            details.iter().find_map(|detail| hint::seconds(detail.get("retryDelay")?.as_str()?.strip_suffix('s')?))
+        });
+        Some(Self { message: excerpt(&message), names: names.join(" "), wait })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_keeps_the_providers_words_and_names_the_status() {
+        for (case, status, body, want) in [
+            (
+                "anthropic",
+                429,
+                r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#,
+                (FailureKind::RateLimit, "429 rate limit: slow down"),
+            ),
+            (
+                "openai",
+                400,
+                r#"{"error":{"message":"too big","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+                (FailureKind::Overflow, "400 context too long: too big"),
+            ),
+            ("text", 500, r#"{"error":"internal server error"}"#, (FailureKind::Server, "500 internal server error")),
+            ("detail", 422, r#"{"detail":[{"loc":["body"]}]}"#, (FailureKind::Refused, r#"422 [{"loc":["body"]}]"#)),
+            ("html", 502, "<html>\n<h1>Bad</h1>", (FailureKind::Server, "502 server error: <html>\\u{a}<h1>Bad</h1>")),
+            ("empty", 503, "", (FailureKind::Overloaded, "503 overloaded: no body")),
+            ("no error", 418, "{}", (FailureKind::Refused, "418 {}")),
+            ("redirect", 307, "", (FailureKind::Refused, "307 redirected to another address, which is not followed")),
+        ] {
+            let failure = with_status(status, body, None);
+            assert_eq!((failure.kind, failure.message.as_str()), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_taken_from_headers_then_details_then_words() {
+        let google = r#"[{"error":{"code":429,"message":"Quota exceeded","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"3.5s"}]}}]"#;
+        let words = r#"{"error":{"message":"Please try again in 1.2s"}}"#;
+        for (case, body, header, want) in [
+            ("header", google, Some(Duration::from_secs(9)), Some(Duration::from_secs(9))),
+            ("details", google, None, Some(Duration::from_millis(3500))),
+            ("words", words, None, Some(Duration::from_millis(1200))),
+            ("quota", r#"{"error":"quota exceeded"}"#, None, Some(Duration::from_secs(1800))),
+            ("none", r#"{"error":"slow down"}"#, None, None),
+        ] {
+            assert_eq!(with_status(429, body, header).retry_after, want, "{case}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The one thing that every model can do.
+//!
+//! It must not know how a model does it.
+
+use futures_util::stream::BoxStream;
+
+use crate::{Event, Failure, Request};
+
+/// Answers requests with streams of events.
+pub trait Model: Send + Sync {
+    /// Asks the model. Nothing happens before the stream is polled.
+    ///
+    /// Shape: as [`Event`] says, or any prefix of that and then one failure, which is the last item. Nothing is retried.
+    ///
+    /// Cancellation: dropping the stream closes the connection at once.
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>>;
+}

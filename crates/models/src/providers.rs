@@ -1,0 +1,220 @@
+//! The models of all providers, over HTTP.
+//!
+//! It must not know what requests and answers say: that is the wires' business.
+
+use std::{
+    error::Error,
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream, stream::BoxStream};
+use reqwest::{
+    Client, ClientBuilder, Response, Url,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::{
+    Api, Event, Failure, FailureKind, Model, Request,
+    answer::{answer, silent},
+    demo::Demo,
+    failure::{excerpt, hint, with_status},
+    wire,
+};
+
+/// The most that is read of an answer that is no stream.
+const ERROR_LIMIT: usize = 64 << 10;
+
+/// Reaches every provider by the wire of its entry, and the demo model.
+///
+/// Clones share their connections. Nothing is set up before the first request. Credentials go to the entry's address only: no redirect is followed. The environment's proxies are used, except for
+/// loopback addresses.
+#[derive(Clone, Debug, Default)]
+pub struct Providers {
+    clients: Arc<Clients>,
+}
+
+impl Model for Providers {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+        if request.entry.api == Api::Demo {
+            return Demo.stream(request);
+        }
+        let clients = Arc::clone(&self.clients);
+        let secrets = Secrets::of(&request);
+        stream::once(async move { clients.ask(request).await })
+            .try_flatten()
+            .map_err(move |failure| secrets.hide(failure))
+            .boxed()
+    }
+}
+
+/// One client for each way out, made when it is first needed: reading the system's certificates takes longer than a local answer.
+#[derive(Debug, Default)]
+struct Clients {
+    outside: OnceLock<Client>,
+    loopback: OnceLock<Client>,
+    loopback_plain: OnceLock<Client>,
+}
+
+impl Clients {
+    fn get(&self, url: &Url) -> Result<&Client, Failure> {
+        let (cell, builder) = match (is_loopback(url), url.scheme()) {
+            (true, "http") => (&self.loopback_plain, Client::builder().no_proxy().tls_certs_only([])),
+            (true, _) => (&self.loopback, Client::builder().no_proxy()),
+            (false, _) => (&self.outside, Client::builder()),
+        };
+        if let Some(client) = cell.get() {
+            return Ok(client);
+        }
+        let client = build(builder)?;
+        Ok(cell.get_or_init(|| client))
+    }
+
+    async fn ask(&self, request: Request) -> Result<impl Stream<Item = Result<Event, Failure>> + use<>, Failure> {
+        let silence = request.silence;
+        let response = self.send(&request).await?;
+        let status = response.status();
+        if !status.is_success() {
+            let wait = hint::in_headers(|name| response.headers().get(name)?.to_str().ok(), SystemTime::now());
+            let body = beginning(response, silence).await;
+            return Err(with_status(status.as_u16(), &body, wait));
+        }
+        let form = response.headers().get(CONTENT_TYPE).and_then(|form| form.to_str().ok()).map(str::to_owned);
+        if let Some(form) = form.filter(|form| !form.trim_start().to_lowercase().starts_with("text/event-stream")) {
+            return Err(no_stream(status.as_u16(), &form, &beginning(response, silence).await));
+        }
+        let decoder = wire::decoder(request.entry.api)
+            .ok_or_else(|| Failure::new(FailureKind::Refused, "the model has no wire"))?;
+        Ok(answer(decoder, body(response), Some(silence)))
+    }
+
+    async fn send(&self, request: &Request) -> Result<Response, Failure> {
+        let refused = || {
+            Failure::new(
+                FailureKind::Refused,
+                format!("{}: the base address is not an http URL", request.entry.provider),
+            )
+        };
+        let address = |text: &str| Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        // The base by itself too: `http://` and a path behind it is another host.
+        address(&request.entry.base_url).ok_or_else(refused)?;
+        let prepared = wire::prepare(request)?;
+        let url = address(&prepared.url).ok_or_else(refused)?;
+        let headers = headers(&prepared.headers, request)?;
+        let sending = self.get(&url)?.post(url).headers(headers).body(prepared.body).send();
+        match tokio::time::timeout(request.silence, sending).await {
+            Ok(sent) => sent.map_err(network),
+            Err(_) => Err(silent(request.silence)),
+        }
+    }
+}
+
+fn build(builder: ClientBuilder) -> Result<Client, Failure> {
+    // Fails if there is one already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    builder
+        .redirect(redirect::Policy::none())
+        .user_agent(concat!("countersign/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| Failure::new(FailureKind::Network, format!("connection error: {}", causes(&error))))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// The wire's headers, then the entry's, which win.
+fn headers(wire: &[(String, String)], request: &Request) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let own = request.entry.headers.iter();
+    for (name, value) in wire.iter().map(|(name, value)| (name, value)).chain(own) {
+        let invalid = || {
+            let kind = if request.entry.headers.contains_key(name) { FailureKind::Refused } else { FailureKind::Auth };
+            Failure::new(kind, format!("the value of header {name:?} for {} cannot be sent", request.entry.provider))
+        };
+        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+        let mut value = HeaderValue::from_str(value.trim()).map_err(|_| invalid())?;
+        value.set_sensitive(true);
+        headers.insert(key, value);
+    }
+    Ok(headers)
+}
+
+fn body(response: Response) -> impl Stream<Item = Result<Bytes, Failure>> + Send + 'static {
+    response.bytes_stream().map_err(|error| {
+        let message = format!("connection error: the stream broke (terminated): {}", causes(&error.without_url()));
+        Failure::new(FailureKind::Network, message)
+    })
+}
+
+/// The beginning of a body that is no stream, as far as it comes.
+async fn beginning(response: Response, silence: Duration) -> String {
+    let mut chunks = std::pin::pin!(response.bytes_stream());
+    let mut body = Vec::new();
+    while body.len() < ERROR_LIMIT
+        && let Ok(Some(Ok(chunk))) = tokio::time::timeout(silence, chunks.next()).await
+    {
+        body.extend_from_slice(&chunk);
+    }
+    body.truncate(ERROR_LIMIT);
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// The failure of a success that is no stream: an error in disguise, or not the endpoint that it is taken for.
+fn no_stream(status: u16, form: &str, body: &str) -> Failure {
+    let is_error = serde_json::from_str::<serde_json::Value>(body)
+        .is_ok_and(|body| body.get("error").is_some_and(|error| !error.is_null()));
+    if is_error {
+        return crate::failure::in_stream(body);
+    }
+    let message =
+        format!("{status} with {} instead of a stream of events (terminated): {}", excerpt(form), excerpt(body));
+    Failure::new(FailureKind::Broken, message)
+}
+
+fn network(error: reqwest::Error) -> Failure {
+    if error.is_builder() {
+        return Failure::new(FailureKind::Refused, "the request cannot be sent: its address or a header is not valid");
+    }
+    Failure::new(FailureKind::Network, format!("connection error: {}", causes(&error.without_url())))
+}
+
+fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    excerpt(&text)
+}
+
+/// What must not be read back to anyone, should a provider repeat it.
+struct Secrets(Vec<SecretString>);
+
+impl Secrets {
+    fn of(request: &Request) -> Self {
+        let headers = request.entry.headers.values().map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
+        let keys = request.key.iter().map(|key| key.expose_secret());
+        Self(keys.chain(headers).map(str::trim).filter(|secret| secret.len() >= 8).map(SecretString::from).collect())
+    }
+
+    fn hide(&self, mut failure: Failure) -> Failure {
+        for secret in &self.0 {
+            if failure.message.contains(secret.expose_secret()) {
+                failure.message = failure.message.replace(secret.expose_secret(), "[hidden]");
+            }
+        }
+        failure
+    }
+}

@@ -1,0 +1,233 @@
+//! Writes requests for Chat Completions.
+
+use secrecy::ExposeSecret;
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
+
+use crate::{
+    Failure, Request,
+    wire::{
+        Prepared, base,
+        conversation::{Block, Ids, Piece, Turn, apart, turns},
+        effort, goes_to, write,
+    },
+};
+
+/// What an endpoint takes beyond what everyone who copied OpenAI takes. Decided by the host of its address:
+///
+/// - OpenAI's own (also on Azure): role `developer` for models that think, `store`, `prompt_cache_key`;
+/// - `max_completion_tokens` there and at the few who took the new name over, else `max_tokens`, which all of them know;
+/// - call ids of nine letters and digits at Mistral.
+#[derive(Clone, Copy)]
+struct Dialect {
+    openai: bool,
+    new_cap: bool,
+    ids: Ids,
+}
+
+impl Dialect {
+    fn of(request: &Request) -> Self {
+        let any = |hosts: &[&str]| hosts.iter().any(|host| goes_to(request, host));
+        let openai = any(&["api.openai.com", "openai.azure.com"]);
+        Self {
+            openai,
+            new_cap: openai || any(&["api.groq.com", "api.cerebras.ai", "api.x.ai"]),
+            ids: if any(&["mistral.ai"]) { Ids::Foreign9 } else { Ids::Foreign40 },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    stream: bool,
+    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum Message<'a> {
+    System {
+        content: &'a str,
+    },
+    Developer {
+        content: Vec<Content<'a>>,
+    },
+    User {
+        content: Vec<Content<'a>>,
+    },
+    Assistant {
+        /// Null if there are calls only.
+        content: Option<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall<'a>>,
+    },
+    Tool {
+        tool_call_id: String,
+        content: String,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Content<'a> {
+    Text { text: &'a str },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "function")]
+struct ToolCall<'a> {
+    id: String,
+    function: Called<'a>,
+}
+
+#[derive(Serialize)]
+struct Called<'a> {
+    name: &'a str,
+    /// JSON in a string.
+    arguments: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "function")]
+struct Tool<'a> {
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+/// Builds `POST {base}/chat/completions`.
+pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
+    let bearer = |key: &secrecy::SecretString| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret()));
+    Ok(Prepared {
+        url: format!("{}/chat/completions", base(request)),
+        headers: request.key.iter().map(bearer).collect(),
+        body: write(&body(request))?,
+    })
+}
+
+fn body(request: &Request) -> Body<'_> {
+    let dialect = Dialect::of(request);
+    let cap = request.output_cap();
+    Body {
+        model: &request.entry.id,
+        messages: messages(request, dialect),
+        stream: true,
+        stream_options: StreamOptions { include_usage: true },
+        store: dialect.openai.then_some(false),
+        max_completion_tokens: dialect.new_cap.then_some(cap),
+        max_tokens: (!dialect.new_cap).then_some(cap),
+        tools: request
+            .tools
+            .iter()
+            .map(|tool| Tool {
+                function: Function { name: &tool.name, description: &tool.description, parameters: &tool.schema },
+            })
+            .collect(),
+        reasoning_effort: request.thinking().and_then(effort::openai_effort),
+        prompt_cache_key: request.session.as_deref().filter(|_| dialect.openai),
+    }
+}
+
+fn messages(request: &Request, dialect: Dialect) -> Vec<Message<'_>> {
+    let developer = dialect.openai && request.entry.reasoning;
+    let mut messages = Vec::new();
+    if let Some(text) = request.system.as_deref().filter(|text| !text.trim().is_empty()) {
+        messages.push(if developer {
+            Message::Developer { content: vec![Content::Text { text }] }
+        } else {
+            Message::System { content: text }
+        });
+    }
+    let turns = turns(request, dialect.ids);
+    let mut images = Vec::new();
+    for turn in turns {
+        // Images of results wait until all results of their answer are out: only a user may show one.
+        if !matches!(turn, Turn::Result { .. }) {
+            show(&mut messages, &mut images);
+        }
+        match turn {
+            Turn::User(blocks) => messages.push(Message::User { content: contents(&blocks) }),
+            Turn::Developer(blocks) if developer => messages.push(Message::Developer { content: contents(&blocks) }),
+            Turn::Developer(blocks) => messages.push(Message::User { content: contents(&blocks) }),
+            Turn::Assistant(pieces) => messages.push(assistant(pieces)),
+            Turn::Result { id, blocks, .. } => {
+                let (mut text, shown) = apart(&blocks);
+                if text.is_empty() {
+                    text.push_str("(see the image)");
+                }
+                images.extend(shown);
+                messages.push(Message::Tool { tool_call_id: id, content: text });
+            }
+        }
+    }
+    show(&mut messages, &mut images);
+    messages
+}
+
+fn show<'a>(messages: &mut Vec<Message<'a>>, images: &mut Vec<Block<'a>>) {
+    if !images.is_empty() {
+        let mut content = vec![Content::Text { text: "Images of the tool results above:" }];
+        content.extend(contents(images));
+        images.clear();
+        messages.push(Message::User { content });
+    }
+}
+
+fn contents<'a>(blocks: &[Block<'a>]) -> Vec<Content<'a>> {
+    blocks
+        .iter()
+        .map(|block| match block {
+            Block::Text(text) => Content::Text { text },
+            Block::Image { mime_type, data } => {
+                Content::ImageUrl { image_url: ImageUrl { url: format!("data:{mime_type};base64,{data}") } }
+            }
+        })
+        .collect()
+}
+
+/// Thinking is not sent back: most of these endpoints have no place for it.
+fn assistant(pieces: Vec<Piece<'_>>) -> Message<'_> {
+    let mut content = String::new();
+    let mut tool_calls = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text { text, .. } => content.push_str(text),
+            Piece::Thinking { .. } | Piece::Redacted(_) => {}
+            Piece::Call { id, name, arguments, .. } => {
+                let arguments: &RawValue = arguments;
+                tool_calls.push(ToolCall { id, function: Called { name, arguments: arguments.get() } });
+            }
+        }
+    }
+    Message::Assistant { content: (!content.is_empty()).then_some(content), tool_calls }
+}

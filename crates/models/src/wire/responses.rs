@@ -1,0 +1,4 @@
+//! OpenAI's Responses. Source: <https://platform.openai.com/docs/api-reference/responses> and `…/responses-streaming`.
+
+pub(super) mod decoder;
+pub(super) mod request;

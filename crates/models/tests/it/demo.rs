@@ -1,0 +1,111 @@
+//! The demo model does its task to the end, whatever comes of it.
+
+use std::path::Path;
+use std::process::Command;
+
+use countersign_models::{
+    AssistantMessage, Event, Message, Model, Part, Providers, Stop,
+    demo::{BUG, FIX, MODEL, PROJECT, PROMPT, PROVIDER, PUBLISH, TEST, entry},
+};
+use futures_util::StreamExt;
+
+use crate::request;
+
+/// The parts of the next answer and how it stopped.
+async fn next(messages: &[Message]) -> (Vec<Part>, Stop) {
+    let mut request = request(entry());
+    request.messages = messages.to_vec();
+    let items: Vec<_> = Providers::default().stream(request).map(Result::unwrap).collect().await;
+    let Some(Event::Stop(stop)) = items.last() else { panic!("the answer has an end") };
+    let parts = items.iter().filter_map(|item| match item {
+        Event::PartEnd { part, .. } => Some(part.clone()),
+        Event::Start { .. } | Event::PartStart { .. } | Event::Delta { .. } | Event::Usage(_) | Event::Stop(_) => None,
+    });
+    (parts.collect(), *stop)
+}
+
+/// Runs the task; `tool` is told the name and arguments of each call and says the result. Gives the calls and the last text.
+async fn run(tool: impl Fn(&str, &str) -> Result<String, String>) -> (Vec<String>, String) {
+    let mut messages = vec![Message::User(vec![Part::text(PROMPT)])];
+    let mut calls = Vec::new();
+    loop {
+        let (parts, stop) = next(&messages).await;
+        let text = match &parts[0] {
+            Part::Text { text, .. } => text.clone(),
+            other => panic!("an answer begins with text, not {other:?}"),
+        };
+        messages.push(Message::Assistant(AssistantMessage {
+            parts: parts.clone(),
+            api: entry().api,
+            provider: PROVIDER.to_owned(),
+            model: MODEL.to_owned(),
+        }));
+        if stop == Stop::Stop {
+            return (calls, text);
+        }
+        for part in parts {
+            if let Part::ToolCall { id, name, arguments, .. } = part {
+                let result = tool(&name, &arguments);
+                let is_error = result.is_err();
+                let parts = vec![Part::text(result.unwrap_or_else(|error| error))];
+                calls.push(name.clone());
+                messages.push(Message::ToolResult { id, name, parts, is_error });
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_task_takes_five_calls_and_its_end_says_what_came_of_them() {
+    let deny = |call: &str, arguments: &str| match call {
+        "bash" if arguments.contains("published") => Err("Denied by ana: not today".to_owned()),
+        _ => Ok("fine".to_owned()),
+    };
+    let break_off = |call: &str, arguments: &str| match call {
+        "bash" if arguments.contains("published") => Err("cp: no space left".to_owned()),
+        _ => Ok("fine".to_owned()),
+    };
+    let all = ["read", "read", "edit", "bash", "bash"];
+    for (case, (calls, text), words) in [
+        (
+            "approved",
+            run(|_, _| Ok("fine".to_owned())).await,
+            "published in ../published, since the command was allowed",
+        ),
+        ("denied", run(deny).await, "publishing was denied"),
+        ("failed", run(break_off).await, "publishing did not work: cp: no space left"),
+    ] {
+        assert_eq!(calls, all, "{case}");
+        assert!(text.contains(words), "{case}: {text}");
+    }
+    let (calls, text) = run(|_, _| Err("no such file".to_owned())).await;
+    assert_eq!(calls, ["read", "read"]);
+    assert!(text.contains("Nothing was published"), "{text}");
+}
+
+#[tokio::test]
+async fn it_says_that_it_is_scripted_whatever_it_is_asked() {
+    for prompt in [PROMPT, "What is the capital of France?"] {
+        let (parts, _) = next(&[Message::User(vec![Part::text(prompt)])]).await;
+        assert!(matches!(&parts[0], Part::Text { text, .. } if text.starts_with("I am a scripted model")), "{parts:?}");
+    }
+}
+
+#[test]
+fn the_project_is_broken_until_the_models_edit_and_the_commands_do_what_they_say() {
+    let scratch = std::env::temp_dir().join(format!("countersign-demo-{}", std::process::id()));
+    let folder = scratch.join("project");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (path, content) in PROJECT {
+        std::fs::write(folder.join(path), content).unwrap();
+    }
+    let shell = |command: &str| Command::new("sh").args(["-c", command]).current_dir(&folder).output().unwrap().status;
+    assert!(!shell(TEST).success());
+    let file = folder.join("greet.sh");
+    let content = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(content.matches(BUG).count(), 1);
+    std::fs::write(&file, content.replace(BUG, FIX)).unwrap();
+    assert!(shell(TEST).success() && shell(PUBLISH).success());
+    assert!(Path::new(&scratch.join("published/greet.sh")).exists());
+    std::fs::remove_dir_all(scratch).unwrap();
+}

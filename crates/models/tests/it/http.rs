@@ -1,0 +1,300 @@
+//! Over a real socket, with a server that does what real ones do only on bad days.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use countersign_models::{Api, Event, Failure, FailureKind, Model, Providers, Stop};
+use futures_util::StreamExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+};
+
+use crate::{entry, request};
+
+/// What one connection gets: pieces that are written one by one, and how it ends.
+pub(crate) struct Reply {
+    pieces: Vec<String>,
+    end: End,
+}
+
+enum End {
+    Close,
+    /// Keeps the connection until the other side closes it.
+    Hang,
+    /// Resets the connection.
+    Cut,
+}
+
+/// A request as it was seen.
+#[derive(Clone)]
+pub(crate) struct Seen {
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+pub(crate) struct Server {
+    pub(crate) url: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    gone: Arc<Notify>,
+}
+
+impl Server {
+    pub(crate) async fn start(replies: Vec<Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (seen, gone) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
+        let server = Self { url, seen: Arc::clone(&seen), gone: Arc::clone(&gone) };
+        tokio::spawn(async move {
+            for reply in replies {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let request = receive(&mut socket).await;
+                seen.lock().unwrap().push(request);
+                for piece in reply.pieces {
+                    socket.write_all(piece.as_bytes()).await.unwrap();
+                }
+                match reply.end {
+                    End::Close => {}
+                    End::Hang => while socket.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {},
+                    End::Cut => socket.set_zero_linger().unwrap(),
+                }
+                drop(socket);
+                gone.notify_one();
+            }
+        });
+        server
+    }
+
+    pub(crate) fn requests(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+async fn receive(socket: &mut TcpStream) -> Seen {
+    let mut bytes = Vec::new();
+    loop {
+        let mut chunk = [0; 4096];
+        let count = socket.read(&mut chunk).await.unwrap();
+        bytes.extend_from_slice(&chunk[..count]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let head = head.to_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
+            if body.len() >= length.parse().unwrap() {
+                return Seen { head, body: body.to_owned() };
+            }
+        }
+        assert!(count > 0, "the request ended early");
+    }
+}
+
+pub(crate) fn reply(status: &str, form: &str, body: &str) -> Reply {
+    let head =
+        format!("HTTP/1.1 {status}\r\ncontent-type: {form}\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
+    Reply { pieces: vec![head, format!("\r\n{body}")], end: End::Close }
+}
+
+fn events(data: &[&str], end: End) -> Reply {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n\r\n";
+    let events = data.iter().map(|data| format!("data: {data}\n\n"));
+    Reply { pieces: std::iter::once(head.to_owned()).chain(events).collect(), end }
+}
+
+const HI: &str = r#"{"id":"c1","choices":[{"delta":{"content":"Hi"}}]}"#;
+const FIN: &str = r#"{"id":"c1","choices":[{"delta":{},"finish_reason":"stop"}]}"#;
+
+async fn ask(server: &Server) -> Vec<Result<Event, Failure>> {
+    let request = request(entry(Api::OpenaiCompletions, &format!("{}/v1/", server.url)));
+    Providers::default().stream(request).collect().await
+}
+
+fn failure(items: &[Result<Event, Failure>]) -> &Failure {
+    items.last().unwrap().as_ref().unwrap_err()
+}
+
+#[tokio::test]
+async fn an_answer_ends_with_its_end() {
+    for (case, data, end) in [
+        ("done", vec![HI, FIN, "[DONE]"], End::Close),
+        ("no done", vec![HI, FIN], End::Close),
+        ("a server that does not hang up", vec![HI, FIN, "[DONE]"], End::Hang),
+        ("cut after it was whole", vec![HI, FIN], End::Cut),
+    ] {
+        let server = Server::start(vec![events(&data, end)]).await;
+        let items = ask(&server).await;
+        assert_eq!(items.last(), Some(&Ok(Event::Stop(Stop::Stop))), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_a_failure() {
+    for (case, data, end, kind, words) in [
+        ("ended", vec![HI], End::Close, FailureKind::Broken, "stream ended before its end (terminated)"),
+        ("empty", vec![], End::Close, FailureKind::Broken, "stream ended before its end (terminated)"),
+        ("cut", vec![HI], End::Cut, FailureKind::Network, "connection error: the stream broke (terminated)"),
+    ] {
+        let server = Server::start(vec![events(&data, end)]).await;
+        let items = ask(&server).await;
+        let failure = failure(&items);
+        assert_eq!(failure.kind, kind, "{case}");
+        assert!(failure.message.starts_with(words), "{case}: {failure}");
+        assert!(failure.kind.is_retryable(), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_names_its_status_and_the_providers_words() {
+    for (status, form, body, kind, words) in [
+        (
+            "429 Too Many",
+            "application/json",
+            r#"{"error":{"message":"slow down"}}"#,
+            FailureKind::RateLimit,
+            "429 rate limit: slow down",
+        ),
+        (
+            "401 No",
+            "application/json",
+            r#"{"error":{"message":"bad key sk-very-secret"}}"#,
+            FailureKind::Auth,
+            "401 authentication failed: bad key [hidden]",
+        ),
+        ("502 Bad Gateway", "text/html", "<html>\u{1b}[2J", FailureKind::Server, "502 server error: <html>\\u{1b}[2J"),
+        ("400 Bad", "text/plain", "", FailureKind::Overflow, "400 context too long: no body"),
+        (
+            "200 OK",
+            "application/json",
+            r#"{"error":{"message":"boom","type":"server_error"}}"#,
+            FailureKind::Server,
+            "server error: boom",
+        ),
+        (
+            "200 OK",
+            "text/html",
+            "<h1>Hi</h1>",
+            FailureKind::Broken,
+            "200 with text/html instead of a stream of events (terminated): <h1>Hi</h1>",
+        ),
+    ] {
+        let server = Server::start(vec![reply(status, form, body)]).await;
+        let items = ask(&server).await;
+        assert_eq!((failure(&items).kind, failure(&items).message.as_str()), (kind, words));
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_a_header_asks_for_is_passed_on() {
+    let server = Server::start(vec![reply("429 Too Many\r\nretry-after-ms: 1500", "application/json", "{}")]).await;
+    assert_eq!(failure(&ask(&server).await).retry_after, Some(Duration::from_millis(1500)));
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let other = Server::start(vec![events(&[HI, FIN], End::Close)]).await;
+    let status = format!("307 Elsewhere\r\nlocation: {}/v1/chat/completions", other.url);
+    let server = Server::start(vec![reply(&status, "text/plain", "")]).await;
+    let items = ask(&server).await;
+    assert_eq!(failure(&items).message, "307 redirected to another address, which is not followed");
+    assert_eq!(other.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn nobody_there_is_a_connection_error() {
+    for scheme in ["http", "https"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let items: Vec<_> =
+            Providers::default().stream(request(entry(Api::AnthropicMessages, &base_url))).collect().await;
+        assert_eq!(failure(&items).kind, FailureKind::Network);
+        let message = &failure(&items).message;
+        assert!(message.starts_with("connection error: ") && message.contains("refused"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused_without_a_request() {
+    for base_url in ["", "not a url", "file:///etc/passwd", "http://"] {
+        for api in [Api::OpenaiCompletions, Api::GoogleGenerativeAi] {
+            let items: Vec<_> = Providers::default().stream(request(entry(api, base_url))).collect().await;
+            assert_eq!(failure(&items).kind, FailureKind::Refused, "{base_url:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_stream_closes_the_connection() {
+    let server = Server::start(vec![events(&[HI], End::Hang)]).await;
+    let mut stream = Providers::default().stream(request(entry(Api::OpenaiCompletions, &server.url)));
+    while !matches!(stream.next().await, Some(Ok(Event::Delta { .. }))) {}
+    drop(stream);
+    tokio::time::timeout(Duration::from_secs(5), server.gone.notified()).await.expect("the connection is closed");
+}
+
+#[tokio::test]
+async fn the_key_travels_in_the_header_of_the_wire_and_the_path_is_the_wires() {
+    for (api, key, line, path) in [
+        (Api::OpenaiCompletions, "sk-very-secret", "authorization: bearer sk-very-secret", "/chat/completions "),
+        (Api::OpenaiResponses, "sk-very-secret", "authorization: bearer sk-very-secret", "/responses "),
+        (Api::AnthropicMessages, "sk-very-secret", "x-api-key: sk-very-secret", "/v1/messages "),
+        (Api::AnthropicMessages, "sk-ant-oat01-x", "authorization: bearer sk-ant-oat01-x", "/v1/messages "),
+        (
+            Api::GoogleGenerativeAi,
+            "sk-very-secret",
+            "x-goog-api-key: sk-very-secret",
+            "/models/small-1:streamgeneratecontent?alt=sse ",
+        ),
+    ] {
+        let server = Server::start(vec![reply("400 Bad", "application/json", "{}")]).await;
+        let mut entry = entry(api, &server.url);
+        entry.headers = [("X-Tenant".to_owned(), "blue".to_owned())].into();
+        let mut request = request(entry);
+        request.key = Some(key.into());
+        Providers::default().stream(request).collect::<Vec<_>>().await;
+        let head = server.requests()[0].head.clone();
+        assert!(head.starts_with(&format!("post {path}")), "{head}");
+        assert!(
+            head.contains(line) && head.contains("x-tenant: blue") && head.contains("content-type: application/json"),
+            "{head}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_times_out() {
+    for data in [None, Some(vec![]), Some(vec![HI])] {
+        let silent = Reply { pieces: vec![], end: End::Hang };
+        let server = Server::start(vec![data.map_or(silent, |data| events(&data, End::Hang))]).await;
+        let mut request = request(entry(Api::OpenaiCompletions, &server.url));
+        request.silence = Duration::from_secs(120);
+        let items: Vec<_> = Providers::default().stream(request).collect().await;
+        assert_eq!(
+            (failure(&items).kind, failure(&items).message.as_str()),
+            (FailureKind::Silence, "timeout: no data for 120 s")
+        );
+    }
+}
+
+#[tokio::test]
+async fn one_connection_serves_one_request_after_another() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let body = format!("data: {HI}\n\ndata: {FIN}\n\ndata: [DONE]\n\n");
+    let chunked = format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        for _ in 0..2 {
+            receive(&mut socket).await;
+            socket.write_all(chunked.as_bytes()).await.unwrap();
+        }
+    });
+    let providers = Providers::default();
+    for _ in 0..2 {
+        let items: Vec<_> = providers.stream(request(entry(Api::OpenaiCompletions, &base_url))).collect().await;
+        assert_eq!(items.last(), Some(&Ok(Event::Stop(Stop::Stop))));
+    }
+}

@@ -1,0 +1,160 @@
+//! Streams as providers send them and the events that they mean.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use countersign_models::{Api, Event, Failure, Part, PartKind, decode, fuzz};
+use proptest::prelude::*;
+
+const FILES: [(Api, &str); 4] = [
+    (Api::AnthropicMessages, include_str!("transcripts/anthropic.txt")),
+    (Api::OpenaiCompletions, include_str!("transcripts/completions.txt")),
+    (Api::OpenaiResponses, include_str!("transcripts/responses.txt")),
+    (Api::GoogleGenerativeAi, include_str!("transcripts/google.txt")),
+];
+
+struct Case {
+    api: Api,
+    name: &'static str,
+    stream: String,
+    want: String,
+}
+
+/// A file holds cases: `# name`, the data of the events with `> ` before it, the events that are wanted with `< ` before them.
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (api, file) in FILES {
+        for block in file.split("\n# ").map(|block| block.trim_start_matches("# ")) {
+            let (name, lines) = block.split_once('\n').unwrap();
+            let of = |mark| lines.lines().filter_map(move |line| line.strip_prefix(mark));
+            let stream = of("> ").map(|data| format!("data: {data}\n\n")).collect();
+            let want = of("< ").map(|line| format!("{line}\n")).collect();
+            cases.push(Case { api, name, stream, want });
+        }
+    }
+    cases
+}
+
+fn describe(items: &[Result<Event, Failure>]) -> String {
+    let mut text = String::new();
+    for item in items {
+        match item {
+            Ok(Event::Start { response_id }) => writeln!(text, "start {}", response_id.as_deref().unwrap_or("-")),
+            Ok(Event::PartStart { index, kind: PartKind::ToolCall { id, name } }) => {
+                writeln!(text, "{index} call {id} {name}")
+            }
+            Ok(Event::PartStart { index, kind }) => writeln!(text, "{index} {}", format!("{kind:?}").to_lowercase()),
+            Ok(Event::Delta { index, text: delta }) => writeln!(text, "{index} + {delta:?}"),
+            Ok(Event::PartEnd { index, part }) => {
+                let (whole, signature) = match part {
+                    Part::Text { text, signature } | Part::Thinking { text, signature } => (text, signature),
+                    Part::ToolCall { arguments, signature, .. } => (arguments, signature),
+                    Part::Redacted { data } | Part::Image { data, .. } => (data, &None),
+                };
+                let signed = signature.as_ref().map(|signature| format!(" signed {signature}")).unwrap_or_default();
+                writeln!(text, "{index} end {whole:?}{signed}")
+            }
+            Ok(Event::Usage(usage)) => {
+                writeln!(text, "usage {} {} {} {}", usage.input, usage.output, usage.cache_read, usage.cache_write)
+            }
+            Ok(Event::Stop(stop)) => writeln!(text, "stop {stop:?}"),
+            Err(failure) => writeln!(text, "failure {:?}: {}", failure.kind, failure.message),
+        }
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn every_stream_means_the_events_that_are_written_below_it() {
+    for Case { api, name, stream, want } in cases() {
+        assert_eq!(describe(&decode(api, [Bytes::from(stream)])), want, "{api}: {name}");
+    }
+}
+
+#[test]
+fn a_stream_that_stops_anywhere_before_its_end_is_a_failure() {
+    for Case { api, name, stream, want } in cases().into_iter().filter(|case| case.name.starts_with("whole")) {
+        let events: Vec<_> = stream.split_inclusive("\n\n").collect();
+        for cut in 0..events.len() {
+            let items = decode(api, [Bytes::from(events[..cut].concat())]);
+            let got = describe(&items);
+            let finished = got.lines().last().is_some_and(|line| line.starts_with("stop"));
+            let may_finish = events[..cut]
+                .iter()
+                .any(|event| event.contains("finish_reason\":\"") || event.contains("finishReason"));
+            assert_eq!(finished, may_finish, "{api}: {name} after {cut} of {want}");
+            if !finished {
+                assert!(
+                    got.contains("failure Broken: stream ended before its end (terminated)"),
+                    "{api}: {name}: {got}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn framing_that_the_standard_allows_changes_nothing() {
+    for Case { api, name, stream, want } in cases() {
+        for (framing, stream) in [
+            ("crlf", stream.replace('\n', "\r\n")),
+            ("cr", stream.replace('\n', "\r")),
+            ("no space", stream.replace("data: ", "data:")),
+            ("comments", stream.replace("data: ", ": keep-alive\n\n:\ndata: ")),
+            ("byte-order mark", format!("\u{feff}{stream}")),
+            ("names and ids", stream.replace("data: ", "event: whatever\nid: 7\nretry: 10\ndata: ")),
+            ("no blank line at the end", stream.trim_end().to_owned()),
+        ] {
+            assert_eq!(describe(&decode(api, [Bytes::from(stream)])), want, "{api}: {name}: {framing}");
+        }
+    }
+}
+
+#[test]
+fn an_endless_event_is_cut_off() {
+    let chunk = Bytes::from(vec![b'x'; 1 << 20]);
+    let items = decode(Api::OpenaiCompletions, std::iter::repeat_n(chunk, 20));
+    assert_eq!(describe(&items), "failure Broken: an event in the stream is longer than 16777216 bytes (terminated)\n");
+}
+
+proptest! {
+    #[test]
+    fn the_same_bytes_mean_the_same_however_they_are_cut(cuts in prop::collection::vec(1_usize..40, 1..60)) {
+        for Case { api, name, stream, want } in cases() {
+            let mut rest = Bytes::from(stream.replace("data:", ": comment ü\r\ndata:"));
+            let mut chunks = Vec::new();
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                chunks.push(rest.split_to((*cut).min(rest.len())));
+            }
+            prop_assert_eq!(describe(&decode(api, chunks)), want, "{}: {}", api, name);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        for (api, _) in FILES {
+            fuzz(api, &bytes);
+        }
+    }
+
+    #[test]
+    fn any_mix_of_real_events_is_survived(picks in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 0..25)) {
+        for (api, file) in FILES {
+            let events: Vec<_> = file.lines().filter_map(|line| line.strip_prefix("> ")).collect();
+            let mut stream = Vec::new();
+            for (pick, at, byte) in &picks {
+                let mut event = format!("data: {}\n\n", pick.get(&events)).into_bytes();
+                if *byte < 32 {
+                    let at = at.index(event.len());
+                    event[at] ^= byte;
+                }
+                stream.extend(event);
+            }
+            fuzz(api, &stream);
+        }
+    }
+}

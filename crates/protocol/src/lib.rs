@@ -1,0 +1,10 @@
+//! Speaks the wires of the front doors: plain serde types and framing that does no I/O.
+//!
+//! It must not know gates, runs, policy or the log: what a frame means is decided elsewhere.
+#![warn(missing_docs)]
+
+mod json;
+pub mod lines;
+pub mod omp;
+
+pub use json::{Extra, Json, Number, Wire, encode};

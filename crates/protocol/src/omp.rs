@@ -1,0 +1,18 @@
+//! Speaks the protocol of `omp --mode rpc`: JSON lines over stdio.
+//!
+//! It must not know what answers a command: it only reads and writes frames. Source: seed 001; every decision beyond it
+//! is told in docs/protocol/omp.md.
+
+pub mod command;
+pub mod event;
+pub mod message;
+pub mod response;
+pub mod session_file;
+pub mod state;
+pub mod ui;
+
+pub use command::{Command, Id, Incoming, Malformed, parse, receive};
+pub use event::{AssistantMessageEvent, Change, Event};
+pub use message::AgentMessage;
+pub use response::Response;
+pub use ui::{UiAnswer, UiMethod, UiRequest};

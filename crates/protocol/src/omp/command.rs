@@ -1,0 +1,351 @@
+//! Reads what a host sends: commands, and answers to dialogs.
+//!
+//! It must not decide whether a command makes sense now; it only says whether the line is one. Source: seed 001
+//! §Command Schema and docs/protocol/omp.md, Commands.
+
+mod fields;
+mod malformed;
+
+use serde::{Deserialize, Serialize};
+
+use self::fields::Fields;
+pub use self::malformed::{Fault, Malformed};
+use super::message::ImageContent;
+use super::ui::UiAnswer;
+use crate::json::{Json, mend};
+use crate::lines::Line;
+
+/// The `id` of a request, echoed as it came.
+///
+/// Ids are strings; a number or anything else but null is echoed as the same JSON. Null counts as absent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Id(Json);
+
+impl From<&str> for Id {
+    fn from(text: &str) -> Self {
+        Self(Json::of(text))
+    }
+}
+
+impl From<Json> for Id {
+    fn from(json: Json) -> Self {
+        Self(json)
+    }
+}
+
+/// One frame from the host.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Incoming {
+    /// A command that is owed exactly one response.
+    Command {
+        /// Echoed in the response.
+        id: Option<Id>,
+        /// What is asked for.
+        command: Command,
+    },
+    /// An answer to a dialog. It gets no response, and one for an unknown dialog is ignored.
+    UiResponse {
+        /// The id of the `extension_ui_request`.
+        id: String,
+        /// What the person said.
+        answer: UiAnswer,
+    },
+    /// An object whose `type` names no command. Answered without an id: [`Response::unknown`](super::Response::unknown).
+    Unknown {
+        /// The `type`; one that is no string is given as its JSON text. None if there is none.
+        type_name: Option<String>,
+    },
+}
+
+/// Every command of the protocol.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Starts a run, or queues the message if one is running and `streaming_behavior` says how.
+    Prompt {
+        /// What the person says.
+        message: String,
+        /// Absent means none.
+        images: Vec<ImageContent>,
+        /// Where to queue the message during a run. Absent means that a prompt during a run is refused.
+        streaming_behavior: Option<StreamingBehavior>,
+    },
+    /// Queues a message that interrupts the run.
+    Steer {
+        /// What the person says.
+        message: String,
+        /// Absent means none.
+        images: Vec<ImageContent>,
+    },
+    /// Queues a message for when the run would end.
+    FollowUp {
+        /// What the person says.
+        message: String,
+        /// Absent means none.
+        images: Vec<ImageContent>,
+    },
+    /// Stops the run; answered when it has stopped.
+    Abort,
+    /// Stops the run and starts another.
+    AbortAndPrompt {
+        /// What the person says.
+        message: String,
+        /// Absent means none.
+        images: Vec<ImageContent>,
+    },
+    /// Starts an empty session.
+    NewSession {
+        /// Kept in the header of the new session as it is.
+        parent_session: Option<String>,
+    },
+    /// Asks for [`RpcSessionState`](super::state::RpcSessionState).
+    GetState,
+    /// Chooses a model.
+    SetModel {
+        /// Id of its provider.
+        provider: String,
+        /// Its id at that provider.
+        model_id: String,
+    },
+    /// Chooses the next model.
+    CycleModel,
+    /// Asks for all models that could be chosen.
+    GetAvailableModels,
+    /// Chooses how hard the model thinks.
+    SetThinkingLevel {
+        /// Any string: one that is no level leaves the level unset.
+        level: String,
+    },
+    /// Chooses the next thinking level.
+    CycleThinkingLevel,
+    /// Says how many steering messages are taken at once.
+    SetSteeringMode {
+        /// `all` or `one-at-a-time`; any other string is stored and shown too.
+        mode: String,
+    },
+    /// Says how many follow-ups are taken at once.
+    SetFollowUpMode {
+        /// `all` or `one-at-a-time`; any other string is stored and shown too.
+        mode: String,
+    },
+    /// Says whether steering cuts a turn short.
+    SetInterruptMode {
+        /// `immediate` or `wait`; any other string is stored and shown too.
+        mode: String,
+    },
+    /// Summarises the older part of the context.
+    Compact {
+        /// What the summary should keep in mind.
+        custom_instructions: Option<String>,
+    },
+    /// Turns compaction by itself on or off.
+    SetAutoCompaction {
+        /// On or off.
+        enabled: bool,
+    },
+    /// Turns retrying on or off.
+    SetAutoRetry {
+        /// On or off.
+        enabled: bool,
+    },
+    /// Gives up the retry that is being waited for.
+    AbortRetry,
+    /// Runs a shell command for the person, outside any run.
+    Bash {
+        /// The command line.
+        command: String,
+    },
+    /// Stops what [`Command::Bash`] runs.
+    AbortBash,
+    /// Asks for [`SessionStats`](super::state::SessionStats).
+    GetSessionStats,
+    /// Writes the session as one HTML file.
+    ExportHtml {
+        /// Where to; absent means a name made from the session, in the working folder.
+        output_path: Option<String>,
+    },
+    /// Goes on with another session.
+    SwitchSession {
+        /// Path of its file.
+        session_path: String,
+    },
+    /// Starts a new session from the part before a user message.
+    Branch {
+        /// The entry of that message.
+        entry_id: String,
+    },
+    /// Asks for the messages that can be branched from.
+    GetBranchMessages,
+    /// Asks for the text of the newest assistant message.
+    GetLastAssistantText,
+    /// Names the session.
+    SetSessionName {
+        /// The name, not yet trimmed.
+        name: String,
+    },
+    /// Asks for the messages of the context.
+    GetMessages,
+}
+
+/// Where a prompt during a run is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StreamingBehavior {
+    /// Before the run goes on.
+    Steer,
+    /// When the run would end.
+    FollowUp,
+}
+
+/// Reads a line as the decoder hands it out.
+///
+/// # Errors
+/// As [`parse`], and for a line that the decoder could not read.
+pub fn receive(line: &Line) -> Result<Incoming, Malformed> {
+    match line {
+        Line::Text(text) => parse(text),
+        Line::TooLong { limit } => Err(Malformed::TooLong { limit: *limit }),
+        Line::NotUtf8 => Err(Malformed::NotUtf8),
+    }
+}
+
+/// Reads one line: first `type` and `id`, then the fields of that type. Other fields are ignored.
+///
+/// For an optional field null counts as absent. Of two members of one name the last counts.
+///
+/// # Errors
+/// [`Malformed`] says what to answer.
+pub fn parse(line: &str) -> Result<Incoming, Malformed> {
+    let line = mend(line);
+    let fields = Fields::of(&line)?;
+    match fields.type_name() {
+        Some("extension_ui_response") => ui_response(&fields),
+        Some(name) => Ok(match command(name, &fields)? {
+            Some(command) => Incoming::Command { id: fields.id(), command },
+            None => Incoming::Unknown { type_name: Some(name.to_owned()) },
+        }),
+        None => Ok(Incoming::Unknown { type_name: None }),
+    }
+}
+
+/// Reads, for a fuzz loop, `bytes` as one line.
+pub fn fuzz(bytes: &[u8]) {
+    if let Err(malformed) = parse(&String::from_utf8_lossy(bytes)) {
+        crate::encode(&malformed.response());
+    }
+}
+
+fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>, Malformed> {
+    Ok(Some(match name {
+        "prompt" => Command::Prompt {
+            message: fields.required("message")?,
+            images: fields.optional("images")?.unwrap_or_default(),
+            streaming_behavior: fields.optional("streamingBehavior")?,
+        },
+        "steer" => Command::Steer {
+            message: fields.required("message")?,
+            images: fields.optional("images")?.unwrap_or_default(),
+        },
+        "follow_up" => Command::FollowUp {
+            message: fields.required("message")?,
+            images: fields.optional("images")?.unwrap_or_default(),
+        },
+        "abort" => Command::Abort,
+        "abort_and_prompt" => Command::AbortAndPrompt {
+            message: fields.required("message")?,
+            images: fields.optional("images")?.unwrap_or_default(),
+        },
+        "new_session" => Command::NewSession { parent_session: fields.optional("parentSession")? },
+        "get_state" => Command::GetState,
+        "set_model" => {
+            Command::SetModel { provider: fields.required("provider")?, model_id: fields.required("modelId")? }
+        }
+        "cycle_model" => Command::CycleModel,
+        "get_available_models" => Command::GetAvailableModels,
+        "set_thinking_level" => Command::SetThinkingLevel { level: fields.required("level")? },
+        "cycle_thinking_level" => Command::CycleThinkingLevel,
+        "set_steering_mode" => Command::SetSteeringMode { mode: fields.required("mode")? },
+        "set_follow_up_mode" => Command::SetFollowUpMode { mode: fields.required("mode")? },
+        "set_interrupt_mode" => Command::SetInterruptMode { mode: fields.required("mode")? },
+        "compact" => Command::Compact { custom_instructions: fields.optional("customInstructions")? },
+        "set_auto_compaction" => Command::SetAutoCompaction { enabled: fields.required("enabled")? },
+        "set_auto_retry" => Command::SetAutoRetry { enabled: fields.required("enabled")? },
+        "abort_retry" => Command::AbortRetry,
+        "bash" => Command::Bash { command: fields.required("command")? },
+        "abort_bash" => Command::AbortBash,
+        "get_session_stats" => Command::GetSessionStats,
+        "export_html" => Command::ExportHtml { output_path: fields.optional("outputPath")? },
+        "switch_session" => Command::SwitchSession { session_path: fields.required("sessionPath")? },
+        "branch" => Command::Branch { entry_id: fields.required("entryId")? },
+        "get_branch_messages" => Command::GetBranchMessages,
+        "get_last_assistant_text" => Command::GetLastAssistantText,
+        "set_session_name" => Command::SetSessionName { name: fields.required("name")? },
+        "get_messages" => Command::GetMessages,
+        _ => return Ok(None),
+    }))
+}
+
+/// An answer must say one thing only: of two that differ, neither may release anything.
+fn ui_response(fields: &Fields<'_>) -> Result<Incoming, Malformed> {
+    let id = fields.required("id").map_err(without_id)?;
+    let cancelled: Option<bool> = fields.optional("cancelled").map_err(without_id)?;
+    let value: Option<String> = fields.optional("value").map_err(without_id)?;
+    let confirmed: Option<bool> = fields.optional("confirmed").map_err(without_id)?;
+    let timed_out: Option<bool> = fields.optional("timedOut").map_err(without_id)?;
+    let answer = match (cancelled == Some(true), value, confirmed) {
+        (true, _, _) => UiAnswer::Cancelled { timed_out: timed_out == Some(true) },
+        (false, Some(value), None) => UiAnswer::Value(value),
+        (false, None, Some(confirmed)) => UiAnswer::Confirmed(confirmed),
+        (false, None, None) | (false, Some(_), Some(_)) => return Err(Malformed::Answer),
+    };
+    Ok(Incoming::UiResponse { id, answer })
+}
+
+/// The id of an answer names a dialog of ours, not a request of the host.
+fn without_id(malformed: Malformed) -> Malformed {
+    match malformed {
+        Malformed::Field { id: _, command, field, fault } => Malformed::Field { id: None, command, field, fault },
+        other @ (Malformed::TooLong { .. }
+        | Malformed::NotUtf8
+        | Malformed::NotJson { .. }
+        | Malformed::NotAnObject
+        | Malformed::Answer) => other,
+    }
+}
+
+impl Command {
+    /// Returns the `type` of the command, which its response repeats.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Prompt { .. } => "prompt",
+            Self::Steer { .. } => "steer",
+            Self::FollowUp { .. } => "follow_up",
+            Self::Abort => "abort",
+            Self::AbortAndPrompt { .. } => "abort_and_prompt",
+            Self::NewSession { .. } => "new_session",
+            Self::GetState => "get_state",
+            Self::SetModel { .. } => "set_model",
+            Self::CycleModel => "cycle_model",
+            Self::GetAvailableModels => "get_available_models",
+            Self::SetThinkingLevel { .. } => "set_thinking_level",
+            Self::CycleThinkingLevel => "cycle_thinking_level",
+            Self::SetSteeringMode { .. } => "set_steering_mode",
+            Self::SetFollowUpMode { .. } => "set_follow_up_mode",
+            Self::SetInterruptMode { .. } => "set_interrupt_mode",
+            Self::Compact { .. } => "compact",
+            Self::SetAutoCompaction { .. } => "set_auto_compaction",
+            Self::SetAutoRetry { .. } => "set_auto_retry",
+            Self::AbortRetry => "abort_retry",
+            Self::Bash { .. } => "bash",
+            Self::AbortBash => "abort_bash",
+            Self::GetSessionStats => "get_session_stats",
+            Self::ExportHtml { .. } => "export_html",
+            Self::SwitchSession { .. } => "switch_session",
+            Self::Branch { .. } => "branch",
+            Self::GetBranchMessages => "get_branch_messages",
+            Self::GetLastAssistantText => "get_last_assistant_text",
+            Self::SetSessionName { .. } => "set_session_name",
+            Self::GetMessages => "get_messages",
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Says why a line cannot be read, and what it is answered.
+//!
+//! It must not know how lines are read.
+
+use super::Id;
+use crate::omp::response::Response;
+
+/// Why a line is no command. [`Malformed::response`] is the documented answer; the stream goes on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// The line has more bytes than we read.
+    #[error("the line is longer than {limit} bytes")]
+    TooLong {
+        /// The most bytes that a line may have.
+        limit: usize,
+    },
+    /// The line is not UTF-8.
+    #[error("the line is not UTF-8")]
+    NotUtf8,
+    /// The line is not JSON.
+    #[error("{reason}")]
+    NotJson {
+        /// Where and why.
+        reason: String,
+    },
+    /// The line is JSON, but no object.
+    #[error("a command is an object")]
+    NotAnObject,
+    /// A known command lacks a field, or has a wrong one.
+    #[error("{command}: `{field}` {fault}")]
+    Field {
+        /// Echoed in the answer.
+        id: Option<Id>,
+        /// The `type` of the frame.
+        command: String,
+        /// The name of the field.
+        field: &'static str,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// An answer to a dialog does not say exactly one thing.
+    #[error("extension_ui_response: needs either `value`, `confirmed` or `cancelled`: true")]
+    Answer,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It is not there, or null.
+    #[error("is required")]
+    Missing,
+    /// It is something else.
+    #[error("must be {0}")]
+    Expected(&'static str),
+}
+
+impl Malformed {
+    /// Returns the answer: a failure of command `parse`, with the id of the request if the line was a command.
+    pub fn response(&self) -> Response {
+        let id = match self {
+            Self::Field { id, .. } => id.clone(),
+            Self::TooLong { .. } | Self::NotUtf8 | Self::NotJson { .. } | Self::NotAnObject | Self::Answer => None,
+        };
+        Response::parse_failure(id, self)
+    }
+}

@@ -1,0 +1,303 @@
+//! Writes what happens in a session as frames.
+//!
+//! It must not know the order in which things happen: docs/protocol/omp.md, Events. Source: seed 001 §Event Stream Schema.
+
+use serde::Serialize;
+
+use super::message::{ToolCall, ToolOutput};
+use super::state::CompactionResult;
+use crate::json::{Json, Wire};
+
+/// One event. Messages are embedded as they were encoded, so each is encoded once however often it is shown.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum Event {
+    /// The first line of all: commands are read from now on.
+    Ready,
+    /// A run starts.
+    AgentStart,
+    /// A run ended. Retries, compaction and continuations may still follow.
+    AgentEnd {
+        /// Every message that the run added, in order.
+        messages: Vec<Json>,
+    },
+    /// Nothing will happen any more without a command. Ours; hosts that do not know it ignore it.
+    AgentSettled,
+    /// The model is asked.
+    TurnStart,
+    /// The model answered and its calls ended.
+    TurnEnd {
+        /// The assistant message.
+        message: Json,
+        /// The tool result messages in the order in which the calls ended.
+        tool_results: Vec<Json>,
+    },
+    /// A message begins.
+    MessageStart {
+        /// The message so far.
+        message: Json,
+    },
+    /// An assistant message grew. Made by [`Event::message_update`].
+    MessageUpdate {
+        /// What changed.
+        assistant_message_event: AssistantMessageEvent,
+        /// The whole message so far.
+        message: Json,
+    },
+    /// A message is complete.
+    MessageEnd {
+        /// The message.
+        message: Json,
+    },
+    /// A call begins.
+    ToolExecutionStart {
+        /// Id of the call in the assistant message.
+        tool_call_id: String,
+        /// Name of the tool.
+        tool_name: String,
+        /// Its arguments, without the intent.
+        args: Json,
+        /// What the model says the call is for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        intent: Option<String>,
+    },
+    /// A call that still runs has output.
+    ToolExecutionUpdate {
+        /// Id of the call in the assistant message.
+        tool_call_id: String,
+        /// Name of the tool.
+        tool_name: String,
+        /// Its arguments, without the intent.
+        args: Json,
+        /// All output so far.
+        partial_result: ToolOutput,
+    },
+    /// A call ended.
+    ToolExecutionEnd {
+        /// Id of the call in the assistant message.
+        tool_call_id: String,
+        /// Name of the tool.
+        tool_name: String,
+        /// What it gave.
+        result: ToolOutput,
+        /// Whether the result tells of a failure.
+        is_error: bool,
+    },
+    /// The context is about to be summarised.
+    AutoCompactionStart {
+        /// Why.
+        reason: CompactionReason,
+        /// How.
+        action: CompactionAction,
+    },
+    /// The context was summarised, or not.
+    AutoCompactionEnd {
+        /// How.
+        action: CompactionAction,
+        /// What came of it; absent if nothing did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<CompactionResult>,
+        /// Whether it was stopped.
+        aborted: bool,
+        /// Whether the run that overflowed is started again.
+        will_retry: bool,
+        /// Why it failed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error_message: Option<String>,
+        /// True if there was nothing to do.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        skipped: Option<bool>,
+    },
+    /// A failed request is about to be repeated.
+    AutoRetryStart {
+        /// Counts from 1.
+        attempt: u32,
+        /// How many there may be.
+        max_attempts: u32,
+        /// Wait before the attempt, in milliseconds.
+        delay_ms: u64,
+        /// What failed.
+        error_message: String,
+    },
+    /// Repeating ended.
+    AutoRetryEnd {
+        /// Whether the last attempt went well.
+        success: bool,
+        /// Its number.
+        attempt: u32,
+        /// The last failure, or that a person gave up.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        final_error: Option<String>,
+    },
+    /// Another model takes over after failures.
+    RetryFallbackApplied {
+        /// The model that failed.
+        from: String,
+        /// The model that takes over.
+        to: String,
+        /// The role it has.
+        role: String,
+    },
+    /// The other model answered.
+    RetryFallbackSucceeded {
+        /// That model.
+        model: String,
+        /// The role it has.
+        role: String,
+    },
+    /// A rule stopped the stream. Never sent by us; kept because the protocol has it.
+    TtsrTriggered {
+        /// The rules.
+        rules: Vec<Json>,
+    },
+    /// A run ended with open tasks.
+    TodoReminder {
+        /// The open tasks.
+        todos: Vec<Todo>,
+        /// Counts from 1.
+        attempt: u32,
+        /// How many there may be.
+        max_attempts: u32,
+    },
+    /// A finished task list was put away.
+    TodoAutoClear,
+    /// An extension failed.
+    ExtensionError {
+        /// Where it was loaded from.
+        extension_path: String,
+        /// What it was told of.
+        event: String,
+        /// What it failed with.
+        error: String,
+    },
+}
+
+impl Wire for Event {}
+
+impl Event {
+    /// Tells that `message` grew by `change`. The message is embedded twice, as `partial` and as `message`.
+    pub fn message_update(change: Change, message: Json) -> Self {
+        let partial = message.clone();
+        Self::MessageUpdate { assistant_message_event: AssistantMessageEvent { change, partial }, message }
+    }
+}
+
+/// The `assistantMessageEvent` of a `message_update`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AssistantMessageEvent {
+    /// What changed.
+    #[serde(flatten)]
+    pub change: Change,
+    /// The whole message so far.
+    pub partial: Json,
+}
+
+/// How one block of an assistant message grew.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum Change {
+    /// A text block begins.
+    TextStart {
+        /// Position of the block.
+        content_index: usize,
+    },
+    /// Text was added.
+    TextDelta {
+        /// Position of the block.
+        content_index: usize,
+        /// The new text.
+        delta: String,
+    },
+    /// A text block is complete.
+    TextEnd {
+        /// Position of the block.
+        content_index: usize,
+        /// The whole text.
+        content: String,
+    },
+    /// A thinking block begins.
+    ThinkingStart {
+        /// Position of the block.
+        content_index: usize,
+    },
+    /// Thinking was added.
+    ThinkingDelta {
+        /// Position of the block.
+        content_index: usize,
+        /// The new text.
+        delta: String,
+    },
+    /// A thinking block is complete.
+    ThinkingEnd {
+        /// Position of the block.
+        content_index: usize,
+        /// The whole text.
+        content: String,
+    },
+    /// A tool call begins.
+    ToolcallStart {
+        /// Position of the block.
+        content_index: usize,
+    },
+    /// Text of the arguments was added.
+    ToolcallDelta {
+        /// Position of the block.
+        content_index: usize,
+        /// A piece of the JSON text of the arguments.
+        delta: String,
+    },
+    /// A tool call is complete.
+    ToolcallEnd {
+        /// Position of the block.
+        content_index: usize,
+        /// The call, as it stands in the message.
+        tool_call: ToolCall,
+    },
+}
+
+/// Why the context is summarised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompactionReason {
+    /// It grew past the threshold.
+    Threshold,
+    /// The model refused it as too long.
+    Overflow,
+    /// Nobody said anything for a while.
+    Idle,
+}
+
+/// How the context is made smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CompactionAction {
+    /// By a summary in place.
+    ContextFull,
+    /// By a summary that starts a new session.
+    Handoff,
+}
+
+/// One open task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Todo {
+    /// Names the task.
+    pub id: String,
+    /// What is to be done.
+    pub content: String,
+    /// How far it is.
+    pub status: TodoStatus,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TodoStatus {
+    /// Not begun.
+    Pending,
+    /// Begun.
+    InProgress,
+    /// Done.
+    Completed,
+    /// Given up.
+    Abandoned,
+}

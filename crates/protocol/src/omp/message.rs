@@ -1,0 +1,385 @@
+//! Reads and writes the messages of a session, on the wire and in session files alike.
+//!
+//! It must not know how a message is shown to a model. Members that we do not know are kept. Source: docs/protocol/omp.md,
+//! Messages.
+
+mod content;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::content::tagged;
+pub use self::content::{
+    AssistantBlock, Content, ContentBlock, ImageContent, RedactedThinking, TextContent, Thinking, ToolCall, ToolOutput,
+};
+use crate::json::{Extra, Json, Number, Wire};
+
+/// One message of a session, told apart by its `role`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum AgentMessage {
+    /// `user`: what the person says.
+    User(UserMessage),
+    /// `developer`: what the system says in between.
+    Developer(DeveloperMessage),
+    /// `assistant`: what the model says.
+    Assistant(Box<AssistantMessage>),
+    /// `toolResult`: what a call gave.
+    ToolResult(ToolResultMessage),
+    /// `bashExecution`: a shell command of the person.
+    BashExecution(BashExecution),
+    /// `pythonExecution`: code of the person.
+    PythonExecution(PythonExecution),
+    /// `custom`, and the older `hookMessage`, which is read only.
+    Custom(CustomMessage),
+    /// `compactionSummary`: stands for the older part of the context.
+    CompactionSummary(CompactionSummary),
+    /// `branchSummary`: stands for a branch that was left.
+    BranchSummary(BranchSummary),
+    /// `fileMention`: the files that a user message names.
+    FileMention(FileMention),
+    /// Any other role.
+    Other(Json),
+}
+
+tagged!(AgentMessage, "role", {
+    "user" => User,
+    "developer" => Developer,
+    "assistant" => Assistant,
+    "toolResult" => ToolResult,
+    "bashExecution" => BashExecution,
+    "pythonExecution" => PythonExecution,
+    "custom" => Custom,
+    "hookMessage" => Custom,
+    "compactionSummary" => CompactionSummary,
+    "branchSummary" => BranchSummary,
+    "fileMention" => FileMention,
+});
+
+/// Who is behind a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attribution {
+    /// The person.
+    User,
+    /// The agent.
+    Agent,
+}
+
+/// A message of role `user`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "user", rename_all = "camelCase")]
+pub struct UserMessage {
+    /// A prompt of a host has the array form, the text first.
+    pub content: Content,
+    /// Who is behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<Attribution>,
+    /// Whether nobody typed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<bool>,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of role `developer`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "developer", rename_all = "camelCase")]
+pub struct DeveloperMessage {
+    /// What the system says.
+    pub content: Content,
+    /// Who is behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<Attribution>,
+    /// Whether nobody typed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<bool>,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of role `assistant`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "assistant", rename_all = "camelCase")]
+pub struct AssistantMessage {
+    /// Its blocks in order.
+    pub content: Vec<AssistantBlock>,
+    /// The wire that the model was asked on.
+    pub api: String,
+    /// The provider asked.
+    pub provider: String,
+    /// The model's id there.
+    pub model: String,
+    /// The provider's id of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<String>,
+    /// What it used; all zero while it is being written.
+    pub usage: Usage,
+    /// Why it ended; `stop` while it is being written.
+    pub stop_reason: StopReason,
+    /// What failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// Milliseconds from the request to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Number>,
+    /// Milliseconds from the request to the first token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft: Option<Number>,
+    /// Opaque, for the same provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_payload: Option<Json>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StopReason {
+    /// It was done.
+    Stop,
+    /// It ran out of tokens.
+    Length,
+    /// It wants tools.
+    ToolUse,
+    /// Something failed.
+    Error,
+    /// It was stopped.
+    Aborted,
+}
+
+/// The tokens of one answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Sent, without what was kept.
+    pub input: u64,
+    /// Answered.
+    pub output: u64,
+    /// Sent and kept before.
+    pub cache_read: u64,
+    /// Sent to be kept.
+    pub cache_write: u64,
+    /// The sum of the four.
+    pub total_tokens: u64,
+    /// As the provider counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub premium_requests: Option<Number>,
+    /// What they cost.
+    pub cost: Cost,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cost {
+    /// For what was sent.
+    pub input: Number,
+    /// For what was answered.
+    pub output: Number,
+    /// For what was kept before.
+    pub cache_read: Number,
+    /// For what is to be kept.
+    pub cache_write: Number,
+    /// The sum of the four.
+    pub total: Number,
+}
+
+/// A message of role `toolResult`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "toolResult", rename_all = "camelCase")]
+pub struct ToolResultMessage {
+    /// Id of the call in its assistant message.
+    pub tool_call_id: String,
+    /// Name of the tool.
+    pub tool_name: String,
+    /// What the model sees.
+    pub content: Vec<ContentBlock>,
+    /// What hosts see beside it. Null counts as absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Json>,
+    /// Whether it tells of a failure.
+    pub is_error: bool,
+    /// Who is behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<Attribution>,
+    /// When its content was put away, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruned_at: Option<u64>,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of role `bashExecution`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "bashExecution", rename_all = "camelCase")]
+pub struct BashExecution {
+    /// The command line.
+    pub command: String,
+    /// What it printed, or the end of it.
+    pub output: String,
+    /// Absent if it was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Whether it was stopped.
+    pub cancelled: bool,
+    /// Whether `output` lacks its beginning.
+    pub truncated: bool,
+    /// How `output` was shortened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// Whether the model does not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude_from_context: Option<bool>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of role `pythonExecution`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "pythonExecution", rename_all = "camelCase")]
+pub struct PythonExecution {
+    /// The code.
+    pub code: String,
+    /// What it printed, or the end of it.
+    pub output: String,
+    /// Absent if it was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Whether it was stopped.
+    pub cancelled: bool,
+    /// Whether `output` lacks its beginning.
+    pub truncated: bool,
+    /// How `output` was shortened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// Whether the model does not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude_from_context: Option<bool>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of role `custom`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "custom", rename_all = "camelCase")]
+pub struct CustomMessage {
+    /// Chosen by whoever sent it.
+    pub custom_type: String,
+    /// What the model sees.
+    pub content: Content,
+    /// Whether people see it.
+    pub display: bool,
+    /// Opaque.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Json>,
+    /// Who is behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<Attribution>,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of role `compactionSummary`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "compactionSummary", rename_all = "camelCase")]
+pub struct CompactionSummary {
+    /// What stands for the older part.
+    pub summary: String,
+    /// One line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_summary: Option<String>,
+    /// Size of the context before.
+    pub tokens_before: u64,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of role `branchSummary`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "branchSummary", rename_all = "camelCase")]
+pub struct BranchSummary {
+    /// What stands for the branch.
+    pub summary: String,
+    /// The entry where it began.
+    pub from_id: String,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A message of role `fileMention`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename = "fileMention", rename_all = "camelCase")]
+pub struct FileMention {
+    /// The files in the order in which they are named.
+    pub files: Vec<MentionedFile>,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// One file that a user message names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MentionedFile {
+    /// As it was named.
+    pub path: String,
+    /// What it holds.
+    pub content: String,
+    /// Lines of the whole file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_count: Option<u64>,
+    /// Bytes of the whole file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub byte_size: Option<u64>,
+    /// Why `content` is not what it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped_reason: Option<String>,
+    /// The file, if it is an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageContent>,
+}
+
+impl Wire for AgentMessage {}
+impl Wire for UserMessage {}
+impl Wire for DeveloperMessage {}
+impl Wire for AssistantMessage {}
+impl Wire for ToolResultMessage {}
+impl Wire for BashExecution {}
+impl Wire for PythonExecution {}
+impl Wire for CustomMessage {}
+impl Wire for CompactionSummary {}
+impl Wire for BranchSummary {}
+impl Wire for FileMention {}

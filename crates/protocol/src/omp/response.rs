@@ -1,0 +1,65 @@
+//! Builds the answers to commands.
+//!
+//! It must not know what a command does. Source: seed 001 §Response Schema.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Serialize;
+
+use super::command::Id;
+use crate::json::{Json, Wire};
+
+/// The answer to one command: `id?, type, command?, success, data? | error`, in this order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Response {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<Id>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<Cow<'static, str>>,
+    success: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Wire for Response {}
+
+impl Response {
+    /// Says that a command was done, or taken on, and there is no more to say: no `data` key.
+    pub fn ack(id: Option<Id>, command: &'static str) -> Self {
+        Self { id, kind: "response", command: Some(command.into()), success: true, data: None, error: None }
+    }
+
+    /// Says that a command was done. `data` may be null: `Response::success(id, name, &())`.
+    pub fn success(id: Option<Id>, command: &'static str, data: &(impl Wire + ?Sized)) -> Self {
+        Self { data: Some(Json::of(data)), ..Self::ack(id, command) }
+    }
+
+    /// Says that a command failed and why.
+    pub fn failure(id: Option<Id>, command: &'static str, error: impl Into<String>) -> Self {
+        Self { success: false, error: Some(error.into()), ..Self::ack(id, command) }
+    }
+
+    /// Says why a line could not be read as a command, or why a command broke off.
+    pub fn parse_failure(id: Option<Id>, reason: impl fmt::Display) -> Self {
+        Self::failure(id, "parse", format!("Failed to parse command: {reason}"))
+    }
+
+    /// Says that no command is called `type_name`. Always without an id, which its clients expect; without a `type`
+    /// there is no `command` key either.
+    pub fn unknown(type_name: Option<String>) -> Self {
+        let error = format!("Unknown command: {}", type_name.as_deref().unwrap_or("undefined"));
+        Self {
+            id: None,
+            kind: "response",
+            command: type_name.map(Cow::Owned),
+            success: false,
+            data: None,
+            error: Some(error),
+        }
+    }
+}

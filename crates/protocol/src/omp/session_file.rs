@@ -1,0 +1,135 @@
+//! Reads and writes the lines of session files.
+//!
+//! It must not touch a file, nor know what a context is made of. Source: docs/protocol/omp.md, Session files.
+
+mod entry;
+mod migration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use self::entry::{
+    Body, BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry, Entry, LabelEntry, MessageEntry,
+    ModeChange, ModelChange, ServiceTierChange, SessionInfo, SessionInit, ThinkingLevelChange, TtsrInjection,
+};
+pub use self::migration::{Migration, migrate};
+use crate::json::{Extra, Wire, mend};
+
+/// The version that we write.
+pub const VERSION: u32 = 3;
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "session", rename_all = "camelCase")]
+pub struct Header {
+    /// Absent means 1.
+    #[serde(default = "first_version")]
+    pub version: u32,
+    /// Opaque.
+    pub id: String,
+    /// When the session began, in ISO 8601.
+    #[serde(default)]
+    pub timestamp: String,
+    /// The working folder.
+    #[serde(default)]
+    pub cwd: String,
+    /// The name of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The file that the session was branched from, or what `new_session` was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_session: Option<String>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl Wire for Header {}
+
+fn first_version() -> u32 {
+    1
+}
+
+/// A session file that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionFile {
+    /// Its first line.
+    pub header: Header,
+    /// Its other lines in order.
+    pub entries: Vec<Entry>,
+    /// How many lines could not be read and are not in `entries`.
+    pub unreadable: usize,
+    /// Whether the file on disk still has an older form.
+    pub form: Form,
+}
+
+/// Which form a file has on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As we write it.
+    Current,
+    /// Older: it should be written again as it was read.
+    Older,
+}
+
+/// The first line is not the header of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the first line is not the header of a session")]
+pub struct NotASession;
+
+/// Reads a whole file, bringing older forms up to date. `fresh` gives ids for entries that have none; it must not repeat
+/// itself.
+///
+/// Lenient: a line that is no entry is counted and left out, and an entry of a type or a form that we do not know keeps
+/// its place in the tree. A line may lack its line break, as after a crash.
+///
+/// # Errors
+/// [`NotASession`] if the first line that is not blank is no header.
+pub fn read(text: &str, fresh: impl FnMut() -> String) -> Result<SessionFile, NotASession> {
+    let text = mend(text);
+    let mut lines = text.split('\n').filter(|line| !line.trim_ascii().is_empty());
+    let first = lines.next().ok_or(NotASession)?;
+    let header = header(first).ok_or(NotASession)?;
+    if header.version >= VERSION {
+        return Ok(collect(header, lines.map(Entry::parse), Form::Current));
+    }
+    let lines: Vec<_> = std::iter::once(first).chain(lines).map(members).collect();
+    let unreadable = lines.iter().filter(|line| line.is_none()).count();
+    let migrated = migrate(lines.into_iter().flatten().collect(), fresh).into_lines();
+    let mut migrated = migrated.into_iter().map(|line| Value::Object(line).to_string());
+    let header = migrated.next().as_deref().and_then(self::header).ok_or(NotASession)?;
+    let mut file = collect(header, migrated.map(|line| Entry::parse(&line)), Form::Older);
+    file.unreadable += unreadable;
+    Ok(file)
+}
+
+/// Reads, for a fuzz loop, `bytes` as a session file.
+pub fn fuzz(bytes: &[u8]) {
+    let mut ids = 0..;
+    let fresh = || ids.next().map_or_else(String::new, |id: u32| format!("{id:08x}"));
+    if let Ok(file) = read(&String::from_utf8_lossy(bytes), fresh) {
+        for entry in &file.entries {
+            crate::encode(entry);
+        }
+    }
+}
+
+fn header(line: &str) -> Option<Header> {
+    let is_session = members(line)?.get("type")? == "session";
+    serde_json::from_str(line).ok().filter(|_| is_session)
+}
+
+fn members(line: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(line).ok()
+}
+
+fn collect(header: Header, lines: impl Iterator<Item = Result<Entry, serde_json::Error>>, form: Form) -> SessionFile {
+    let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, form };
+    for line in lines {
+        match line {
+            Ok(entry) => file.entries.push(entry),
+            Err(_) => file.unreadable += 1,
+        }
+    }
+    file
+}

@@ -1,0 +1,332 @@
+//! Reads and writes the entries of a session: the lines behind the header.
+//!
+//! It must not know how entries make a tree, only that each names its parent.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::json::{Extra, Json, Wire, mend};
+use crate::omp::message::{AgentMessage, Attribution, Content};
+
+/// One entry: `type, id, parentId, timestamp` and what its type adds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Names the entry in its file.
+    pub id: String,
+    /// The entry before it; none for the first.
+    pub parent_id: Option<String>,
+    /// When it was added, in ISO 8601.
+    pub timestamp: String,
+    /// What it says.
+    pub body: Body,
+}
+
+impl Wire for Entry {}
+
+/// What an entry says, told apart by its `type`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// `message`
+    Message(Box<MessageEntry>),
+    /// `model_change`
+    ModelChange(ModelChange),
+    /// `thinking_level_change`
+    ThinkingLevelChange(ThinkingLevelChange),
+    /// `service_tier_change`
+    ServiceTierChange(ServiceTierChange),
+    /// `compaction`
+    Compaction(CompactionEntry),
+    /// `branch_summary`
+    BranchSummary(BranchSummaryEntry),
+    /// `custom`
+    Custom(CustomEntry),
+    /// `custom_message`
+    CustomMessage(CustomMessageEntry),
+    /// `label`
+    Label(LabelEntry),
+    /// `ttsr_injection`
+    TtsrInjection(TtsrInjection),
+    /// `session_init`
+    SessionInit(SessionInit),
+    /// `mode_change`
+    ModeChange(ModeChange),
+    /// `session_info`
+    SessionInfo(SessionInfo),
+    /// Any other type, or one of these in a form that we cannot read: the whole line as it was.
+    Unknown(Json),
+}
+
+/// Body of `message`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MessageEntry {
+    /// The message.
+    pub message: AgentMessage,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `model_change`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelChange {
+    /// Provider and id with a slash between them.
+    pub model: String,
+    /// What the model is for; absent means the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `thinking_level_change`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThinkingLevelChange {
+    /// The level; absent or null if none is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking_level: Option<String>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `service_tier_change`, which we keep and do not read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServiceTierChange {
+    /// All that it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `compaction`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactionEntry {
+    /// What stands for the older part.
+    pub summary: String,
+    /// One line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_summary: Option<String>,
+    /// The first entry that is still shown to the model.
+    pub first_kept_entry_id: String,
+    /// Size of the context before.
+    pub tokens_before: u64,
+    /// What the older part touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Json>,
+    /// Opaque, carried from one compaction to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preserve_data: Option<Json>,
+    /// Whether an extension wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_extension: Option<bool>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `branch_summary`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BranchSummaryEntry {
+    /// The entry where the branch began, or `root`.
+    pub from_id: String,
+    /// What stands for the branch.
+    pub summary: String,
+    /// What the branch touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Json>,
+    /// Whether an extension wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_extension: Option<bool>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `custom`: kept for an extension, never shown to the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomEntry {
+    /// Chosen by the extension.
+    pub custom_type: String,
+    /// Opaque.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Json>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `custom_message`: a message of role `custom`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomMessageEntry {
+    /// Chosen by whoever sent it.
+    pub custom_type: String,
+    /// What the model sees.
+    pub content: Content,
+    /// Whether people see it.
+    pub display: bool,
+    /// Opaque.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Json>,
+    /// Who is behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<Attribution>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `label`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelEntry {
+    /// The entry that is labelled.
+    pub target_id: String,
+    /// Absent takes the label away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `ttsr_injection`, which we keep and do not act on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TtsrInjection {
+    /// The rules that stopped a stream.
+    pub injected_rules: Json,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `session_init`: what a session of a subtask was started with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionInit {
+    /// The whole system prompt.
+    pub system_prompt: String,
+    /// The task.
+    pub task: String,
+    /// The tools offered.
+    pub tools: Json,
+    /// What the result must look like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Json>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `mode_change`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModeChange {
+    /// The mode.
+    pub mode: String,
+    /// Opaque.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Json>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Body of `session_info`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// The name of the session; absent takes it away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What else it has.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What every entry has.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Head {
+    #[serde(rename = "type")]
+    kind: String,
+    id: String,
+    #[serde(default)]
+    parent_id: Option<String>,
+    #[serde(default)]
+    timestamp: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a, B> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    id: &'a str,
+    parent_id: Option<&'a str>,
+    timestamp: &'a str,
+    #[serde(flatten)]
+    body: &'a B,
+}
+
+macro_rules! bodies {
+    ($($kind:literal => $variant:ident),+ $(,)?) => {
+        fn read_body(kind: &str, line: &str) -> Option<Body> {
+            match kind {
+                $($kind => {
+                    let mut body = Body::$variant(serde_json::from_str(line).ok()?);
+                    if let Body::$variant(body) = &mut body {
+                        body.extra = std::mem::take(&mut body.extra).without(&["id", "parentId", "timestamp"]);
+                    }
+                    Some(body)
+                })+
+                _ => None,
+            }
+        }
+
+        impl Serialize for Entry {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let Self { id, parent_id, timestamp, body } = self;
+                let parent_id = parent_id.as_deref();
+                match body {
+                    $(Body::$variant(body) => Line { kind: $kind, id, parent_id, timestamp, body }.serialize(serializer),)+
+                    Body::Unknown(line) => line.serialize(serializer),
+                }
+            }
+        }
+    };
+}
+
+bodies! {
+    "message" => Message,
+    "model_change" => ModelChange,
+    "thinking_level_change" => ThinkingLevelChange,
+    "service_tier_change" => ServiceTierChange,
+    "compaction" => Compaction,
+    "branch_summary" => BranchSummary,
+    "custom" => Custom,
+    "custom_message" => CustomMessage,
+    "label" => Label,
+    "ttsr_injection" => TtsrInjection,
+    "session_init" => SessionInit,
+    "mode_change" => ModeChange,
+    "session_info" => SessionInfo,
+}
+
+impl Entry {
+    /// Reads one line. A type or a form that we do not know gives [`Body::Unknown`], so that the entry keeps its place.
+    ///
+    /// # Errors
+    /// If the line is no object with a `type` and an `id`.
+    pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
+        let line = mend(line);
+        let Head { kind, id, parent_id, timestamp } = serde_json::from_str(&line)?;
+        let body = match read_body(&kind, &line) {
+            Some(body) => body,
+            None => Body::Unknown(Json::parse(line.into_owned())?),
+        };
+        Ok(Self { id, parent_id, timestamp, body })
+    }
+}

@@ -1,0 +1,343 @@
+//! Writes what commands answer: the state of a session, models, counts and results.
+//!
+//! It must not know where the values come from. Absent values are absent keys, never null. Source: seed 001
+//! §Response Schema and docs/protocol/omp.md, Commands.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::{Json, Number, Wire};
+
+/// Data of `get_state`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RpcSessionState {
+    /// Absent if none is chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Model>,
+    /// Absent for a model that does not reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking_level: Option<String>,
+    /// True through waits for a retry and work after a run.
+    pub is_streaming: bool,
+    /// Whether the context is being summarised.
+    pub is_compacting: bool,
+    /// As it was set.
+    pub steering_mode: String,
+    /// As it was set.
+    pub follow_up_mode: String,
+    /// As it was set.
+    pub interrupt_mode: String,
+    /// Absent if the session is not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_file: Option<String>,
+    /// Opaque.
+    pub session_id: String,
+    /// Absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_name: Option<String>,
+    /// Whether the context is summarised by itself.
+    pub auto_compaction_enabled: bool,
+    /// Messages in the context.
+    pub message_count: usize,
+    /// Messages that wait in a queue.
+    pub queued_message_count: usize,
+}
+
+/// One model that can be chosen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Model {
+    /// Its id at its provider.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// The wire it speaks.
+    pub api: String,
+    /// Id of its provider.
+    pub provider: String,
+    /// Where its provider is asked.
+    pub base_url: String,
+    /// Whether it thinks.
+    pub reasoning: bool,
+    /// What it takes.
+    pub input: Vec<Input>,
+    /// Dollars for a million tokens.
+    pub cost: ModelCost,
+    /// Most tokens of a request; more than 0.
+    pub context_window: u64,
+    /// Most tokens of an answer.
+    pub max_tokens: u64,
+    /// How it is told to think.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ModelThinking>,
+    /// Sent with each request. Never the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headers: Option<BTreeMap<String, String>>,
+    /// How many requests one request counts for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub premium_multiplier: Option<Number>,
+    /// Whether its provider is better asked over a WebSocket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefer_websockets: Option<bool>,
+    /// The larger model to go on with when the context is full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_promotion_target: Option<String>,
+    /// Order among models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Number>,
+    /// How its wire differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compat: Option<Json>,
+}
+
+/// What a model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Input {
+    /// Text.
+    Text,
+    /// Images.
+    Image,
+}
+
+/// Dollars for a million tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelCost {
+    /// Of what is sent.
+    pub input: Number,
+    /// Of what is answered.
+    pub output: Number,
+    /// Of what is sent and was kept.
+    pub cache_read: Number,
+    /// Of what is sent to be kept.
+    pub cache_write: Number,
+}
+
+/// How a model is told to think.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelThinking {
+    /// In which words.
+    pub mode: ThinkingMode,
+    /// The least level.
+    pub min_level: String,
+    /// The highest level.
+    pub max_level: String,
+}
+
+/// In which words a model is told to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThinkingMode {
+    /// An effort by name.
+    Effort,
+    /// A number of tokens.
+    Budget,
+    /// Google's levels.
+    GoogleLevel,
+    /// Anthropic's effort.
+    AnthropicAdaptive,
+    /// Anthropic's number of tokens with an effort.
+    AnthropicBudgetEffort,
+}
+
+/// Data of `get_session_stats`: sums over the messages in the context.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionStats {
+    /// Absent if the session is not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_file: Option<String>,
+    /// Opaque.
+    pub session_id: String,
+    /// Messages of the person.
+    pub user_messages: usize,
+    /// Messages of the model.
+    pub assistant_messages: usize,
+    /// Calls in them.
+    pub tool_calls: usize,
+    /// Results of calls.
+    pub tool_results: usize,
+    /// Messages of every kind.
+    pub total_messages: usize,
+    /// Tokens of all assistant messages.
+    pub tokens: TokenSums,
+    /// Dollars.
+    pub cost: Number,
+    /// As the provider counts them.
+    pub premium_requests: Number,
+}
+
+/// Sums of tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenSums {
+    /// Sent, without what was kept.
+    pub input: u64,
+    /// Answered.
+    pub output: u64,
+    /// Sent and kept before.
+    pub cache_read: u64,
+    /// Sent to be kept.
+    pub cache_write: u64,
+    /// The sum of the four.
+    pub total: u64,
+}
+
+/// Data of `compact`, and the result of compaction by itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactionResult {
+    /// What stands for the older part.
+    pub summary: String,
+    /// One line for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short_summary: Option<String>,
+    /// The first entry that is still shown to the model.
+    pub first_kept_entry_id: String,
+    /// Size of the context before.
+    pub tokens_before: u64,
+    /// What the older part touched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<CompactionDetails>,
+    /// Opaque, carried from one compaction to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preserve_data: Option<Json>,
+}
+
+/// The files that a summarised part touched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactionDetails {
+    /// Read, and not changed.
+    pub read_files: Vec<String>,
+    /// Changed.
+    pub modified_files: Vec<String>,
+}
+
+/// Data of `bash`. A code other than 0 is no failure of the command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BashResult {
+    /// Absent if the command was stopped or took too long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Whether it was stopped.
+    pub cancelled: bool,
+    /// Both outputs as they came, or their end.
+    pub output: String,
+    /// Whether `output` lacks its beginning.
+    pub truncated: bool,
+    /// Lines of all output; a line break at the end counts as one more.
+    pub total_lines: usize,
+    /// Bytes of all output.
+    pub total_bytes: usize,
+    /// Lines of `output`.
+    pub output_lines: usize,
+    /// Bytes of `output`.
+    pub output_bytes: usize,
+    /// Names where all output is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub artifact_id: Option<String>,
+}
+
+/// Data of `new_session` and `switch_session`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Cancelled {
+    /// Whether something kept the session from changing.
+    pub cancelled: bool,
+}
+
+/// Data of `branch`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Branched {
+    /// The chosen message, for the person to change.
+    pub text: String,
+    /// Whether something kept the session from changing.
+    pub cancelled: bool,
+}
+
+/// Data of `cycle_model`; null instead if there is no other model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CycledModel {
+    /// The model chosen.
+    pub model: Model,
+    /// Absent for a model that does not reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking_level: Option<String>,
+    /// Whether it was chosen from a list of the person's.
+    pub is_scoped: bool,
+}
+
+/// Data of `get_available_models`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AvailableModels {
+    /// Only those that could be asked now.
+    pub models: Vec<Model>,
+}
+
+/// Data of `cycle_thinking_level`; null instead for a model that does not reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CycledThinkingLevel {
+    /// The level chosen.
+    pub level: String,
+}
+
+/// Data of `export_html`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExportedHtml {
+    /// Where it was written.
+    pub path: String,
+}
+
+/// Data of `get_branch_messages`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BranchMessages {
+    /// In the order of the file, of all branches.
+    pub messages: Vec<BranchMessage>,
+}
+
+/// A user message that can be branched from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BranchMessage {
+    /// Its entry.
+    pub entry_id: String,
+    /// Its text; not empty.
+    pub text: String,
+}
+
+/// Data of `get_last_assistant_text`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LastAssistantText {
+    /// Absent if there is none: the data is then an empty object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// Data of `get_messages`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Messages {
+    /// The context, each message as it was encoded.
+    pub messages: Vec<Json>,
+}
+
+impl Wire for RpcSessionState {}
+impl Wire for Model {}
+impl Wire for SessionStats {}
+impl Wire for CompactionResult {}
+impl Wire for CompactionDetails {}
+impl Wire for BashResult {}
+impl Wire for Cancelled {}
+impl Wire for Branched {}
+impl Wire for CycledModel {}
+impl Wire for AvailableModels {}
+impl Wire for CycledThinkingLevel {}
+impl Wire for ExportedHtml {}
+impl Wire for BranchMessages {}
+impl Wire for LastAssistantText {}
+impl Wire for Messages {}

@@ -1,0 +1,214 @@
+//! What is read from a host, and what a line that cannot be read is answered.
+
+use countersign_protocol::lines::Line;
+use countersign_protocol::omp::command::StreamingBehavior;
+use countersign_protocol::omp::message::ImageContent;
+use countersign_protocol::omp::{Command, Id, Incoming, Response, UiAnswer, parse, receive};
+use countersign_protocol::{Extra, encode};
+use proptest::prelude::*;
+
+fn image() -> ImageContent {
+    ImageContent { data: "iVBO".to_owned(), mime_type: "image/png".to_owned(), extra: Extra::default() }
+}
+
+#[test]
+fn every_command_is_read() {
+    let text = || "x".to_owned();
+    let some = || Some("x".to_owned());
+    let table = [
+        (
+            r#"{"type":"prompt","message":"x","images":[{"type":"image","data":"iVBO","mimeType":"image/png"}],"streamingBehavior":"followUp"}"#,
+            Command::Prompt {
+                message: text(),
+                images: vec![image()],
+                streaming_behavior: Some(StreamingBehavior::FollowUp),
+            },
+        ),
+        (
+            r#"{"type":"prompt","message":"","streamingBehavior":"steer"}"#,
+            Command::Prompt {
+                message: String::new(),
+                images: Vec::new(),
+                streaming_behavior: Some(StreamingBehavior::Steer),
+            },
+        ),
+        (
+            r#"{"type":"prompt","message":"x","images":null,"streamingBehavior":null,"later":[1]}"#,
+            Command::Prompt { message: text(), images: Vec::new(), streaming_behavior: None },
+        ),
+        (r#"{"type":"steer","message":"x","images":[]}"#, Command::Steer { message: text(), images: Vec::new() }),
+        (r#"{"type":"follow_up","message":"x"}"#, Command::FollowUp { message: text(), images: Vec::new() }),
+        (r#"{"type":"abort"}"#, Command::Abort),
+        (
+            r#"{"type":"abort_and_prompt","message":"x"}"#,
+            Command::AbortAndPrompt { message: text(), images: Vec::new() },
+        ),
+        (r#"{"type":"new_session"}"#, Command::NewSession { parent_session: None }),
+        (r#"{"type":"new_session","parentSession":"x"}"#, Command::NewSession { parent_session: some() }),
+        (r#"{"type":"get_state"}"#, Command::GetState),
+        (
+            r#"{"type":"set_model","provider":"p","modelId":"x"}"#,
+            Command::SetModel { provider: "p".to_owned(), model_id: text() },
+        ),
+        (r#"{"type":"cycle_model"}"#, Command::CycleModel),
+        (r#"{"type":"get_available_models"}"#, Command::GetAvailableModels),
+        (r#"{"type":"set_thinking_level","level":"x"}"#, Command::SetThinkingLevel { level: text() }),
+        (r#"{"type":"cycle_thinking_level"}"#, Command::CycleThinkingLevel),
+        (r#"{"type":"set_steering_mode","mode":"x"}"#, Command::SetSteeringMode { mode: text() }),
+        (r#"{"type":"set_follow_up_mode","mode":"x"}"#, Command::SetFollowUpMode { mode: text() }),
+        (r#"{"type":"set_interrupt_mode","mode":"x"}"#, Command::SetInterruptMode { mode: text() }),
+        (r#"{"type":"compact"}"#, Command::Compact { custom_instructions: None }),
+        (r#"{"type":"compact","customInstructions":"x"}"#, Command::Compact { custom_instructions: some() }),
+        (r#"{"type":"set_auto_compaction","enabled":true}"#, Command::SetAutoCompaction { enabled: true }),
+        (r#"{"type":"set_auto_retry","enabled":false}"#, Command::SetAutoRetry { enabled: false }),
+        (r#"{"type":"abort_retry"}"#, Command::AbortRetry),
+        (r#"{"type":"bash","command":"x"}"#, Command::Bash { command: text() }),
+        (r#"{"type":"abort_bash"}"#, Command::AbortBash),
+        (r#"{"type":"get_session_stats"}"#, Command::GetSessionStats),
+        (r#"{"type":"export_html"}"#, Command::ExportHtml { output_path: None }),
+        (r#"{"type":"export_html","outputPath":"x"}"#, Command::ExportHtml { output_path: some() }),
+        (r#"{"type":"switch_session","sessionPath":"x"}"#, Command::SwitchSession { session_path: text() }),
+        (r#"{"type":"branch","entryId":"x"}"#, Command::Branch { entry_id: text() }),
+        (r#"{"type":"get_branch_messages"}"#, Command::GetBranchMessages),
+        (r#"{"type":"get_last_assistant_text"}"#, Command::GetLastAssistantText),
+        (r#"{"type":"set_session_name","name":"x"}"#, Command::SetSessionName { name: text() }),
+        (r#"{"type":"get_messages"}"#, Command::GetMessages),
+    ];
+    for (line, command) in table {
+        assert!(line.contains(&format!(r#""type":"{}""#, command.name())), "{line} is named {}", command.name());
+        let with_id = line.replacen('{', r#"{"id":"a","#, 1);
+        assert_eq!(parse(line), Ok(Incoming::Command { id: None, command: command.clone() }), "{line}");
+        assert_eq!(parse(&with_id), Ok(Incoming::Command { id: Some("a".into()), command }), "{with_id}");
+    }
+}
+
+#[test]
+fn an_id_is_echoed_as_it_came_and_null_is_none() {
+    for (line, want) in [
+        (
+            r#"{"id":"r\u00e9q","type":"abort"}"#,
+            r#"{"id":"r\u00e9q","type":"response","command":"abort","success":true}"#,
+        ),
+        (r#"{"id":7.50,"type":"abort"}"#, r#"{"id":7.50,"type":"response","command":"abort","success":true}"#),
+        (r#"{"id":null,"type":"abort"}"#, r#"{"type":"response","command":"abort","success":true}"#),
+        (r#"{"id":"a","id":"b","type":"abort"}"#, r#"{"id":"b","type":"response","command":"abort","success":true}"#),
+    ] {
+        let Ok(Incoming::Command { id, command }) = parse(line) else { panic!("{line}") };
+        assert_eq!(encode(&Response::ack(id, command.name())), format!("{want}\n"), "{line}");
+    }
+}
+
+#[test]
+fn an_unknown_command_is_answered_by_name_and_without_id() {
+    for (line, want) in [
+        (
+            r#"{"id":"a","type":"nonsense"}"#,
+            r#"{"type":"response","command":"nonsense","success":false,"error":"Unknown command: nonsense"}"#,
+        ),
+        (r#"{"id":"a"}"#, r#"{"type":"response","success":false,"error":"Unknown command: undefined"}"#),
+        (r#"{"type":null}"#, r#"{"type":"response","success":false,"error":"Unknown command: undefined"}"#),
+        (r#"{"type":5}"#, r#"{"type":"response","command":"5","success":false,"error":"Unknown command: 5"}"#),
+    ] {
+        let Ok(Incoming::Unknown { type_name }) = parse(line) else { panic!("{line}") };
+        assert_eq!(encode(&Response::unknown(type_name)), format!("{want}\n"), "{line}");
+    }
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_answered_with_what_is_wrong() {
+    let text = |line: &str| Line::Text(line.to_owned());
+    for (line, want) in [
+        (text("{bad json"), r#""error":"Failed to parse command: key must be a string at line 1 column 2""#),
+        (text("{\"type\":"), r#""error":"Failed to parse command: EOF while parsing a value at line 1 column 8""#),
+        (text("null"), r#""error":"Failed to parse command: a command is an object""#),
+        (text("[1]"), r#""error":"Failed to parse command: a command is an object""#),
+        (Line::NotUtf8, r#""error":"Failed to parse command: the line is not UTF-8""#),
+        (Line::TooLong { limit: 8 }, r#""error":"Failed to parse command: the line is longer than 8 bytes""#),
+        (
+            text(r#"{"type":"extension_ui_response","id":"u"}"#),
+            r#""error":"Failed to parse command: extension_ui_response: needs either `value`, `confirmed` or `cancelled`: true""#,
+        ),
+        (
+            text(r#"{"type":"extension_ui_response","id":"u","value":"Deny","confirmed":true}"#),
+            r#""error":"Failed to parse command: extension_ui_response: needs either `value`, `confirmed` or `cancelled`: true""#,
+        ),
+        (
+            text(r#"{"type":"extension_ui_response","id":"u","value":1}"#),
+            r#""error":"Failed to parse command: extension_ui_response: `value` must be a string""#,
+        ),
+    ] {
+        let answer = encode(&receive(&line).unwrap_err().response());
+        assert_eq!(
+            answer,
+            format!("{{\"type\":\"response\",\"command\":\"parse\",\"success\":false,{want}}}\n"),
+            "{line:?}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_field_is_named_with_the_id_of_its_request() {
+    for (line, want) in [
+        (r#"{"id":"a","type":"prompt"}"#, "prompt: `message` is required"),
+        (r#"{"id":"a","type":"prompt","message":null}"#, "prompt: `message` is required"),
+        (r#"{"id":"a","type":"bash","command":["ls"]}"#, "bash: `command` must be a string"),
+        (r#"{"id":"a","type":"set_auto_retry","enabled":"yes"}"#, "set_auto_retry: `enabled` must be true or false"),
+        (
+            r#"{"id":"a","type":"prompt","message":"x","streamingBehavior":"later"}"#,
+            r#"prompt: `streamingBehavior` must be "steer" or "followUp""#,
+        ),
+        (
+            r#"{"id":"a","type":"steer","message":"x","images":[{"data":1}]}"#,
+            "steer: `images` must be an array of images, each with the strings `data` and `mimeType`",
+        ),
+    ] {
+        let want = Response::failure(Some("a".into()), "parse", format!("Failed to parse command: {want}"));
+        assert_eq!(parse(line).unwrap_err().response(), want, "{line}");
+    }
+}
+
+#[test]
+fn an_answer_to_a_dialog_says_one_thing() {
+    for (rest, want) in [
+        (r#""value":"x""#, UiAnswer::Value("x".to_owned())),
+        (r#""value":"x","confirmed":null,"cancelled":false"#, UiAnswer::Value("x".to_owned())),
+        (r#""confirmed":false"#, UiAnswer::Confirmed(false)),
+        (r#""cancelled":true"#, UiAnswer::Cancelled { timed_out: false }),
+        (r#""cancelled":true,"timedOut":true"#, UiAnswer::Cancelled { timed_out: true }),
+        (r#""cancelled":true,"confirmed":true"#, UiAnswer::Cancelled { timed_out: false }),
+    ] {
+        let line = format!(r#"{{"type":"extension_ui_response","id":"u1",{rest}}}"#);
+        assert_eq!(parse(&line), Ok(Incoming::UiResponse { id: "u1".to_owned(), answer: want }), "{rest}");
+    }
+}
+
+#[test]
+fn a_text_cut_inside_a_character_is_still_a_prompt() {
+    let Ok(Incoming::Command { command: Command::Prompt { message, .. }, .. }) =
+        parse(r#"{"type":"prompt","message":"cut \ud83d"}"#)
+    else {
+        panic!("not read")
+    };
+    assert_eq!(message, "cut \u{fffd}");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_reading_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        countersign_protocol::omp::command::fuzz(&bytes);
+        countersign_protocol::omp::session_file::fuzz(&bytes);
+    }
+
+    #[test]
+    fn no_object_makes_reading_panic(line in r#"\{("(type|id|message|value)":("prompt"|"bash"|null|[0-9.e]{0,4}|\[\]|"\\u[dD8]{1,4}")?,?){0,4}\}?"#) {
+        countersign_protocol::omp::command::fuzz(line.as_bytes());
+    }
+
+    #[test]
+    fn whatever_is_said_arrives(message in any::<String>(), id in any::<String>()) {
+        let line = format!(r#"{{"type":"follow_up","id":{},"message":{}}}"#,
+            serde_json::to_string(&id).unwrap(), serde_json::to_string(&message).unwrap());
+        let command = Command::FollowUp { message, images: Vec::new() };
+        prop_assert_eq!(parse(&line), Ok(Incoming::Command { id: Some(Id::from(id.as_str())), command }));
+    }
+}

@@ -1,0 +1,318 @@
+//! One example of every frame that we write, compared whole with `omp/frames.jsonl`.
+
+use countersign_protocol::omp::event::{CompactionAction, CompactionReason, Todo, TodoStatus};
+use countersign_protocol::omp::message::{ContentBlock, TextContent, ToolCall, ToolOutput};
+use countersign_protocol::omp::state::*;
+use countersign_protocol::omp::ui::{NotifyType, WidgetPlacement};
+use countersign_protocol::omp::{Change, Event, Id, Response, UiMethod, UiRequest};
+use countersign_protocol::{Extra, Json, Number, Wire, encode};
+
+const GOLDEN: &str = include_str!("omp/frames.jsonl");
+
+fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).expect("the test gives JSON")
+}
+
+fn id() -> Option<Id> {
+    Some("req_1".into())
+}
+
+fn message(text: &str) -> Json {
+    json(&format!(r#"{{"role":"assistant","content":[{{"type":"text","text":"{text}"}}]}}"#))
+}
+
+fn call() -> ToolCall {
+    ToolCall {
+        id: "call_1".to_owned(),
+        name: "bash".to_owned(),
+        arguments: json(r#"{"command":"ls","_i":"look"}"#),
+        thought_signature: None,
+        intent: Some("look".to_owned()),
+        extra: Extra::default(),
+    }
+}
+
+fn output(text: &str, details: Option<Json>) -> ToolOutput {
+    ToolOutput { content: vec![ContentBlock::Text(TextContent::from(text.to_owned()))], details }
+}
+
+fn model() -> Model {
+    Model {
+        id: "small-1".to_owned(),
+        name: "Small One".to_owned(),
+        api: "openai-completions".to_owned(),
+        provider: "local".to_owned(),
+        base_url: "http://127.0.0.1:11434/v1".to_owned(),
+        reasoning: true,
+        input: vec![Input::Text, Input::Image],
+        cost: ModelCost { input: Number(1.0), output: Number(2.0), cache_read: Number(0.1), cache_write: Number(0.0) },
+        context_window: 128_000,
+        max_tokens: 8192,
+        ..Model::default()
+    }
+}
+
+fn compaction() -> CompactionResult {
+    CompactionResult {
+        summary: "## Goal".to_owned(),
+        short_summary: Some("goal".to_owned()),
+        first_kept_entry_id: "0000000a".to_owned(),
+        tokens_before: 100_000,
+        details: Some(CompactionDetails { read_files: vec!["a".to_owned()], modified_files: vec!["b".to_owned()] }),
+        preserve_data: None,
+    }
+}
+
+fn state() -> RpcSessionState {
+    RpcSessionState {
+        model: Some(model()),
+        thinking_level: Some("high".to_owned()),
+        is_streaming: false,
+        is_compacting: false,
+        steering_mode: "one-at-a-time".to_owned(),
+        follow_up_mode: "one-at-a-time".to_owned(),
+        interrupt_mode: "immediate".to_owned(),
+        session_file: Some("/s.jsonl".to_owned()),
+        session_id: "0123456789abcdef".to_owned(),
+        session_name: Some("name".to_owned()),
+        auto_compaction_enabled: true,
+        message_count: 2,
+        queued_message_count: 1,
+    }
+}
+
+fn bare_state() -> RpcSessionState {
+    RpcSessionState { model: None, thinking_level: None, session_file: None, session_name: None, ..state() }
+}
+
+fn full_model() -> Model {
+    Model {
+        thinking: Some(ModelThinking {
+            mode: ThinkingMode::AnthropicBudgetEffort,
+            min_level: "minimal".to_owned(),
+            max_level: "xhigh".to_owned(),
+        }),
+        headers: Some([("x-team".to_owned(), "a".to_owned())].into()),
+        premium_multiplier: Some(Number(0.33)),
+        prefer_websockets: Some(false),
+        context_promotion_target: Some("local/large-1".to_owned()),
+        priority: Some(Number(1.0)),
+        compat: Some(json(r#"{"supportsStore":false}"#)),
+        ..model()
+    }
+}
+
+fn bash(exit_code: Option<i32>) -> BashResult {
+    BashResult {
+        exit_code,
+        cancelled: exit_code.is_none(),
+        output: "done\n".to_owned(),
+        truncated: false,
+        total_lines: 2,
+        total_bytes: 5,
+        output_lines: 2,
+        output_bytes: 5,
+        artifact_id: None,
+    }
+}
+
+fn responses() -> Vec<Response> {
+    let stats = SessionStats {
+        session_file: Some("/s.jsonl".to_owned()),
+        session_id: "0123456789abcdef".to_owned(),
+        user_messages: 1,
+        assistant_messages: 1,
+        total_messages: 2,
+        tokens: TokenSums { input: 60, output: 50, cache_read: 40, cache_write: 0, total: 150 },
+        cost: Number(0.000_164),
+        ..SessionStats::default()
+    };
+    let cycled = CycledModel { model: model(), thinking_level: Some("low".to_owned()), is_scoped: false };
+    let branchable = BranchMessage { entry_id: "0000000a".to_owned(), text: "hello".to_owned() };
+    vec![
+        Response::ack(id(), "prompt"),
+        Response::ack(None, "abort"),
+        Response::failure(id(), "set_model", "Model not found: no/such"),
+        Response::parse_failure(id(), "Nothing to compact (session too small)"),
+        Response::parse_failure(None, "a command is an object"),
+        Response::unknown(Some("nonsense".to_owned())),
+        Response::unknown(None),
+        Response::success(id(), "new_session", &Cancelled { cancelled: false }),
+        Response::success(id(), "get_state", &state()),
+        Response::success(id(), "get_state", &bare_state()),
+        Response::success(id(), "set_model", &full_model()),
+        Response::success(id(), "cycle_model", &cycled),
+        Response::success(id(), "cycle_model", &()),
+        Response::success(id(), "get_available_models", &AvailableModels { models: vec![model()] }),
+        Response::success(id(), "cycle_thinking_level", &CycledThinkingLevel { level: "low".to_owned() }),
+        Response::success(id(), "compact", &compaction()),
+        Response::success(id(), "bash", &bash(Some(0))),
+        Response::success(id(), "bash", &bash(None)),
+        Response::success(id(), "get_session_stats", &stats),
+        Response::success(id(), "export_html", &ExportedHtml { path: "omp-session-s.html".to_owned() }),
+        Response::success(id(), "branch", &Branched { text: "hello".to_owned(), cancelled: false }),
+        Response::success(id(), "get_branch_messages", &BranchMessages { messages: vec![branchable] }),
+        Response::success(id(), "get_last_assistant_text", &LastAssistantText { text: Some("hi".to_owned()) }),
+        Response::success(id(), "get_last_assistant_text", &LastAssistantText::default()),
+        Response::success(id(), "get_messages", &Messages { messages: vec![message("hi")] }),
+    ]
+}
+
+fn changes() -> Vec<Change> {
+    let text = || "hi".to_owned();
+    vec![
+        Change::TextStart { content_index: 0 },
+        Change::TextDelta { content_index: 0, delta: text() },
+        Change::TextEnd { content_index: 0, content: text() },
+        Change::ThinkingStart { content_index: 0 },
+        Change::ThinkingDelta { content_index: 0, delta: text() },
+        Change::ThinkingEnd { content_index: 0, content: text() },
+        Change::ToolcallStart { content_index: 1 },
+        Change::ToolcallDelta { content_index: 1, delta: r#"{"comm"#.to_owned() },
+        Change::ToolcallEnd { content_index: 1, tool_call: call() },
+    ]
+}
+
+fn events() -> Vec<Event> {
+    let (call_id, tool) = (|| "call_1".to_owned(), || "bash".to_owned());
+    let args = || json("{\n  \"command\": \"ls\"\n}");
+    let failure = || "overloaded".to_owned();
+    let mut events = vec![
+        Event::Ready,
+        Event::AgentStart,
+        Event::TurnStart,
+        Event::MessageStart { message: message("") },
+        Event::MessageEnd { message: message("hi") },
+        Event::TurnEnd { message: message("hi"), tool_results: Vec::new() },
+        Event::AgentEnd { messages: vec![message("hi"), message("ho")] },
+        Event::AgentSettled,
+        Event::ToolExecutionStart {
+            tool_call_id: call_id(),
+            tool_name: tool(),
+            args: args(),
+            intent: Some("look".to_owned()),
+        },
+        Event::ToolExecutionStart { tool_call_id: call_id(), tool_name: tool(), args: args(), intent: None },
+        Event::ToolExecutionUpdate {
+            tool_call_id: call_id(),
+            tool_name: tool(),
+            args: args(),
+            partial_result: output("a", Some(json("{}"))),
+        },
+        Event::ToolExecutionEnd {
+            tool_call_id: call_id(),
+            tool_name: tool(),
+            result: output("a\n", None),
+            is_error: false,
+        },
+        Event::AutoCompactionStart { reason: CompactionReason::Threshold, action: CompactionAction::ContextFull },
+        Event::AutoCompactionEnd {
+            action: CompactionAction::ContextFull,
+            result: Some(compaction()),
+            aborted: false,
+            will_retry: false,
+            error_message: None,
+            skipped: None,
+        },
+        Event::AutoCompactionEnd {
+            action: CompactionAction::Handoff,
+            result: None,
+            aborted: false,
+            will_retry: false,
+            error_message: Some(failure()),
+            skipped: Some(true),
+        },
+        Event::AutoRetryStart { attempt: 1, max_attempts: 3, delay_ms: 2000, error_message: failure() },
+        Event::AutoRetryEnd { success: true, attempt: 1, final_error: None },
+        Event::AutoRetryEnd { success: false, attempt: 3, final_error: Some(failure()) },
+        Event::RetryFallbackApplied { from: "a/b".to_owned(), to: "a/c".to_owned(), role: "default".to_owned() },
+        Event::RetryFallbackSucceeded { model: "a/c".to_owned(), role: "default".to_owned() },
+        Event::TtsrTriggered { rules: vec![json(r#"{"name":"r"}"#)] },
+        Event::TodoReminder {
+            todos: vec![Todo { id: "t1".to_owned(), content: "test".to_owned(), status: TodoStatus::InProgress }],
+            attempt: 1,
+            max_attempts: 3,
+        },
+        Event::TodoAutoClear,
+        Event::ExtensionError {
+            extension_path: "/e.ts".to_owned(),
+            event: "agent_end".to_owned(),
+            error: "no".to_owned(),
+        },
+    ];
+    events.extend(changes().into_iter().map(|change| Event::message_update(change, message("hi"))));
+    events
+}
+
+fn dialogs() -> Vec<UiRequest> {
+    let (title, text) = (|| "Run it?".to_owned(), || "rm -r target".to_owned());
+    [
+        UiMethod::Select {
+            title: title(),
+            options: vec!["Allow".to_owned(), "Deny".to_owned()],
+            timeout: Some(30_000),
+        },
+        UiMethod::Confirm { title: title(), message: text(), timeout: Some(30_000) },
+        UiMethod::Confirm { title: title(), message: text(), timeout: None },
+        UiMethod::Input { title: title(), placeholder: Some("feature/...".to_owned()), timeout: None },
+        UiMethod::Editor { title: title(), prefill: Some(text()), prompt_style: None },
+        UiMethod::Notify { message: text(), notify_type: Some(NotifyType::Warning) },
+        UiMethod::SetStatus { status_key: "k".to_owned(), status_text: Some(text()) },
+        UiMethod::SetStatus { status_key: "k".to_owned(), status_text: None },
+        UiMethod::SetWidget {
+            widget_key: "k".to_owned(),
+            widget_lines: Some(vec![text()]),
+            widget_placement: Some(WidgetPlacement::BelowEditor),
+        },
+        UiMethod::SetTitle { title: title() },
+        UiMethod::SetEditorText { text: text() },
+        UiMethod::Cancel { target_id: "ui_1".to_owned() },
+    ]
+    .into_iter()
+    .map(|method| UiRequest { id: "ui_1".to_owned(), method })
+    .collect()
+}
+
+fn lines(frames: &[impl Wire]) -> Vec<String> {
+    frames.iter().map(|frame| String::from_utf8(encode(frame).to_vec()).expect("JSON is UTF-8")).collect()
+}
+
+#[test]
+fn every_frame_is_written_as_in_the_golden() {
+    let written = [lines(&responses()), lines(&events()), lines(&dialogs())].concat();
+    let golden: Vec<&str> = GOLDEN.split_inclusive('\n').collect();
+    assert_eq!(written, golden);
+}
+
+/// Breaks the build when an event is added, so that the golden gets one too.
+#[test]
+fn the_golden_has_every_event() {
+    let name = |event: &Event| match event {
+        Event::Ready => "ready",
+        Event::AgentStart => "agent_start",
+        Event::AgentEnd { .. } => "agent_end",
+        Event::AgentSettled => "agent_settled",
+        Event::TurnStart => "turn_start",
+        Event::TurnEnd { .. } => "turn_end",
+        Event::MessageStart { .. } => "message_start",
+        Event::MessageUpdate { .. } => "message_update",
+        Event::MessageEnd { .. } => "message_end",
+        Event::ToolExecutionStart { .. } => "tool_execution_start",
+        Event::ToolExecutionUpdate { .. } => "tool_execution_update",
+        Event::ToolExecutionEnd { .. } => "tool_execution_end",
+        Event::AutoCompactionStart { .. } => "auto_compaction_start",
+        Event::AutoCompactionEnd { .. } => "auto_compaction_end",
+        Event::AutoRetryStart { .. } => "auto_retry_start",
+        Event::AutoRetryEnd { .. } => "auto_retry_end",
+        Event::RetryFallbackApplied { .. } => "retry_fallback_applied",
+        Event::RetryFallbackSucceeded { .. } => "retry_fallback_succeeded",
+        Event::TtsrTriggered { .. } => "ttsr_triggered",
+        Event::TodoReminder { .. } => "todo_reminder",
+        Event::TodoAutoClear => "todo_auto_clear",
+        Event::ExtensionError { .. } => "extension_error",
+    };
+    let mut names: Vec<&str> = events().iter().map(name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 22);
+}

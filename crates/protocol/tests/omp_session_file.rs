@@ -1,0 +1,145 @@
+//! Session files: what is read is written back as it was.
+
+use countersign_protocol::omp::message::{AssistantBlock, Content, ContentBlock};
+use countersign_protocol::omp::session_file::{Body, Entry, Form, NotASession, SessionFile, read};
+use countersign_protocol::omp::{AgentMessage, session_file};
+use countersign_protocol::{Wire, encode};
+use proptest::prelude::*;
+
+const SESSION: &str = include_str!("omp/session.jsonl");
+
+fn no_ids() -> String {
+    unreachable!("nothing needs an id")
+}
+
+fn line(value: &impl Wire) -> String {
+    String::from_utf8(encode(value).to_vec()).expect("JSON is UTF-8")
+}
+
+fn written(file: &SessionFile) -> Vec<String> {
+    std::iter::once(line(&file.header)).chain(file.entries.iter().map(line)).collect()
+}
+
+#[test]
+fn every_entry_is_written_back_as_it_was_read() {
+    let file = read(SESSION, no_ids).unwrap();
+    assert_eq!(written(&file), SESSION.split_inclusive('\n').collect::<Vec<_>>());
+    assert_eq!((file.unreadable, file.form), (0, Form::Current));
+}
+
+#[test]
+fn only_what_we_do_not_know_is_kept_raw() {
+    let kind = |entry: &Entry| match &entry.body {
+        Body::Unknown(_) => Some("entry"),
+        Body::Message(entry) => match &entry.message {
+            AgentMessage::Other(_) => Some("message"),
+            AgentMessage::User(message) => match &message.content {
+                Content::Blocks(blocks) => {
+                    blocks.iter().any(|block| matches!(block, ContentBlock::Other(_))).then_some("block")
+                }
+                Content::Text(_) => None,
+            },
+            AgentMessage::Assistant(message) => {
+                message.content.iter().any(|block| matches!(block, AssistantBlock::Other(_))).then_some("block")
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let file = read(SESSION, no_ids).unwrap();
+    let raw: Vec<_> = file.entries.iter().filter_map(|entry| Some((entry.id.as_str(), kind(entry)?))).collect();
+    assert_eq!(
+        raw,
+        [
+            ("00000004", "block"),
+            ("00000007", "block"),
+            ("0000000f", "message"),
+            ("00000019", "entry"),
+            ("0000001a", "entry")
+        ]
+    );
+}
+
+#[test]
+fn a_file_without_the_header_of_a_session_is_no_session() {
+    for (case, text) in [
+        ("empty", ""),
+        ("blank", "\n \n"),
+        ("text", "hello\n"),
+        ("another object", "{\"type\":\"message\",\"id\":\"a\"}\n"),
+        ("no id", "{\"type\":\"session\",\"version\":3}\n"),
+        ("an array", "[]\n"),
+    ] {
+        assert_eq!(read(text, no_ids), Err(NotASession), "{case}");
+    }
+}
+
+#[test]
+fn lines_that_cannot_be_read_are_counted_and_left_out() {
+    let text = "\n{\"type\":\"session\",\"version\":3,\"id\":\"s\"}\r\nbroken\n{\"type\":\"label\"}\n\
+                {\"type\":\"session_info\",\"id\":\"a\",\"name\":\"cut \\ud83d\"}\n{\"type\":\"message\",\"id\":\"b\",\"mess";
+    let file = read(text, no_ids).unwrap();
+    assert_eq!(file.unreadable, 3);
+    assert_eq!(
+        written(&file)[1],
+        "{\"type\":\"session_info\",\"id\":\"a\",\"parentId\":null,\"timestamp\":\"\",\"name\":\"cut \u{fffd}\"}\n"
+    );
+}
+
+#[test]
+fn an_older_file_is_read_as_the_current_form() {
+    let old = r#"{"type":"session","id":"s","timestamp":"t","cwd":"/w","provider":"p"}
+{"type":"message","timestamp":"t","message":{"role":"hookMessage","customType":"n","content":"x","display":true,"timestamp":1}}
+broken
+{"type":"model_change","timestamp":"t","model":"p/m"}"#;
+    let mut ids = ["header", "a", "b"].into_iter().map(str::to_owned);
+    let file = read(old, || ids.next().unwrap()).unwrap();
+    assert_eq!(
+        written(&file).concat(),
+        r#"{"type":"session","version":3,"id":"s","timestamp":"t","cwd":"/w","provider":"p"}
+{"type":"message","id":"a","parentId":null,"timestamp":"t","message":{"role":"custom","customType":"n","content":"x","display":true,"timestamp":1}}
+{"type":"model_change","id":"b","parentId":"a","timestamp":"t","model":"p/m"}
+"#
+    );
+    assert_eq!((file.unreadable, file.form), (1, Form::Older));
+}
+
+proptest! {
+    #[test]
+    fn a_message_survives_writing_and_reading(
+        text in any::<String>(), command in any::<String>(), code in any::<Option<i32>>(),
+        cost in 0.0..1e6f64, tokens in any::<u64>(), ms in any::<Option<f32>>(), stamp in any::<u64>(),
+    ) {
+        let ms = ms.filter(|ms| ms.is_finite()).map(f64::from);
+        let messages = [
+            serde_json::json!({"role": "user", "content": text, "timestamp": stamp}),
+            serde_json::json!({"role": "bashExecution", "command": command, "output": text, "exitCode": code,
+                "cancelled": false, "truncated": true, "timestamp": stamp}),
+            serde_json::json!({"role": "assistant", "content": [{"type": "text", "text": text},
+                {"type": "toolCall", "id": text, "name": command, "arguments": {"x": text}}], "api": "", "provider": "",
+                "model": command, "usage": {"input": tokens, "output": 0, "cacheRead": 0, "cacheWrite": 0,
+                "totalTokens": tokens, "cost": {"input": cost, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": cost}},
+                "stopReason": "aborted", "timestamp": stamp, "duration": ms, "unknown": [cost]}),
+        ];
+        for json in messages {
+            let read: AgentMessage = serde_json::from_value(json).unwrap();
+            let again: AgentMessage = serde_json::from_str(&line(&read)).unwrap();
+            prop_assert!(!matches!(read, AgentMessage::Other(_)));
+            prop_assert_eq!(again, read);
+        }
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_read_up_to_the_cut(at in 0..SESSION.len()) {
+        let file = session_file::read(&SESSION[..at], no_ids);
+        let whole = SESSION[..at].matches('\n').count();
+        let complete = SESSION.as_bytes()[at] == b'\n';
+        match file {
+            Ok(file) => {
+                prop_assert_eq!(1 + file.entries.len(), whole + usize::from(complete));
+                prop_assert!(file.unreadable <= 1);
+            }
+            Err(NotASession) => prop_assert_eq!(whole + usize::from(complete), 0),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What leaves an owner: committed facts and live frames, in one order, for any number of followers.
+
+mod contents;
+mod live;
+mod ring;
+
+pub use contents::Contents;
+pub use live::{Live, LiveKind, Part};
+pub use ring::{Released, Subscriber};
+
+pub(crate) use ring::Ring;

@@ -1,0 +1,89 @@
+//! Content by position: from a cache of what was recorded lately, else from the log.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use countersign_core::id::Lsn;
+use countersign_store::{AnyLog, Content, Log as _, Partition, ReadError};
+use parking_lot::Mutex;
+
+/// How many bytes the cache holds at most.
+const CACHED: usize = 16 << 20;
+
+/// Reads content outside the owner.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    log: AnyLog,
+    cache: Arc<Mutex<Cache>>,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    texts: BTreeMap<Lsn, Arc<str>>,
+    order: VecDeque<Lsn>,
+    bytes: usize,
+}
+
+impl Cache {
+    fn put(&mut self, lsn: Lsn, text: Arc<str>) {
+        self.bytes += text.len();
+        if let Some(old) = self.texts.insert(lsn, text) {
+            self.bytes -= old.len();
+        } else {
+            self.order.push_back(lsn);
+        }
+        while self.bytes > CACHED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            if let Some(old) = self.texts.remove(&oldest) {
+                self.bytes -= old.len();
+            }
+        }
+    }
+}
+
+impl Contents {
+    pub(crate) fn new(log: AnyLog) -> Self {
+        Self { log, cache: Arc::default() }
+    }
+
+    pub(crate) fn remember(&self, lsn: Lsn, text: &Arc<str>) {
+        self.cache.lock().put(lsn, Arc::clone(text));
+    }
+
+    /// Forgets everything that may not be in the log after all.
+    pub(crate) fn forget_after(&self, head: Lsn) {
+        let mut cache = self.cache.lock();
+        let gone = cache.texts.split_off(&head.next());
+        cache.bytes -= gone.values().map(|text| text.len()).sum::<usize>();
+        cache.order.retain(|lsn| *lsn <= head);
+    }
+
+    /// The contents at `lsns` in their order; `None` where there is none or it was redacted.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub async fn get(&self, lsns: &[Lsn]) -> Result<Vec<Option<Arc<str>>>, ReadError> {
+        let (mut found, missing) = {
+            let cache = self.cache.lock();
+            let found: Vec<Option<Arc<str>>> = lsns.iter().map(|lsn| cache.texts.get(lsn).cloned()).collect();
+            let missing: Vec<usize> = (0..lsns.len()).filter(|&at| found[at].is_none()).collect();
+            (found, missing)
+        };
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let wanted: Vec<Lsn> = missing.iter().map(|&at| lsns[at]).collect();
+        let read = self.log.contents(Partition::ZERO, &wanted).await?;
+        let mut cache = self.cache.lock();
+        for (at, content) in missing.into_iter().zip(read) {
+            if let Some(Content::Text(text)) = content {
+                cache.put(lsns[at], Arc::clone(&text));
+                found[at] = Some(text);
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,83 @@
+//! Frames that skip the log: what a model and tools say while they work. They are lost in a crash by design.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    id::{CallId, RunId, SessionId},
+    message::Block,
+};
+
+/// A frame that is not in the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Live {
+    /// The session that it belongs to.
+    pub session: SessionId,
+    /// What it says.
+    pub kind: LiveKind,
+}
+
+/// A part of a message that begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Text.
+    Text,
+    /// Thinking.
+    Thinking,
+    /// Sealed thinking.
+    Redacted,
+    /// A call, whose arguments come as raw JSON text.
+    ToolCall {
+        /// The model's id of it.
+        id: Arc<str>,
+        /// The tool's name.
+        name: Arc<str>,
+    },
+}
+
+/// What a live frame says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LiveKind {
+    /// The model begins to answer.
+    MessageStarted {
+        /// For which run.
+        run: RunId,
+        /// The attempt.
+        epoch: u32,
+        /// The wire that is spoken.
+        api: Arc<str>,
+        /// The provider.
+        provider: Arc<str>,
+        /// The model.
+        model: Arc<str>,
+    },
+    /// A part begins.
+    PartStarted {
+        /// Its content index.
+        index: usize,
+        /// What it is.
+        part: Part,
+    },
+    /// A part goes on.
+    Delta {
+        /// Its content index.
+        index: usize,
+        /// What is added.
+        text: Arc<str>,
+    },
+    /// A part is whole.
+    PartEnded {
+        /// Its content index.
+        index: usize,
+        /// The whole of it.
+        block: Arc<Block>,
+    },
+    /// A call goes on: all of its output so far.
+    CallProgress {
+        /// Which call.
+        call: CallId,
+        /// Text and image blocks.
+        content: Vec<Block>,
+        /// Facts for a program.
+        details: Option<Arc<serde_json::Value>>,
+    },
+}

@@ -1,0 +1,18 @@
+//! Runs the engine: one owner a log, delivery to surfaces, reconciling of owed work, timers.
+//!
+//! It is mechanism only and knows no provider and no file format by name.
+
+mod clock;
+mod deliver;
+mod owner;
+mod work;
+
+pub use clock::Clock;
+pub use countersign_models as models;
+pub use countersign_store as store;
+pub use countersign_tools as tools;
+pub use deliver::{Contents, Live, LiveKind, Part, Released, Subscriber};
+pub use owner::{
+    Dice, Handle, Lane, NotRecorded, OpenError, Options, Refused, Reply, Source, system_dice,
+};
+pub use work::{Chosen, Host, Summaries};

@@ -1,0 +1,48 @@
+//! The owner: one task that owns the state of one log. Sources bring commands, a batch becomes durable, and only then does anything leave.
+
+mod handle;
+mod inbox;
+mod open;
+mod step;
+
+use std::sync::Arc;
+
+use countersign_core::engine::{Engine, Resume, Rules};
+
+pub use handle::{Handle, NotRecorded, Refused, Reply};
+pub use inbox::{Lane, Source};
+pub use open::OpenError;
+
+use crate::{Clock, work::Host};
+
+/// What an owner is opened with.
+pub struct Options {
+    /// The rules in force.
+    pub rules: Rules,
+    /// Whether work that a restart interrupted goes on by itself.
+    pub resume: Resume,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// Where the dice are: 16 random bytes a call.
+    pub dice: Dice,
+    /// What work needs: models, tools, prompts.
+    pub host: Arc<dyn Host>,
+    /// How long deltas of one block are gathered before they are released; zero releases each at once.
+    pub merge: std::time::Duration,
+}
+
+/// Rolls 16 random bytes.
+pub type Dice = Arc<dyn Fn() -> [u8; 16] + Send + Sync>;
+
+/// The machine's dice.
+pub fn system_dice() -> Dice {
+    Arc::new(|| {
+        let mut seed = [0; 16];
+        // Without randomness two processes could give the same ids; there is no way to go on.
+        getrandom::fill(&mut seed).expect("the operating system has randomness");
+        seed
+    })
+}
+
+/// Reads what a decided engine says of itself, in the order of its source.
+pub(crate) type Read = Box<dyn FnOnce(&Engine) -> Box<dyn FnOnce(u64) + Send> + Send>;

@@ -1,0 +1,186 @@
+//! What waits for the owner: one bounded queue a source. Nothing overtakes within a source.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use countersign_core::engine::Command;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::{Read, handle::Replied};
+use crate::deliver::Live;
+
+/// How much one source may have waiting.
+const DEPTH: usize = 256;
+
+/// What is taken first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Answers, results and time.
+    Result,
+    /// Everything that asks for something.
+    Request,
+}
+
+/// One thing that waits.
+pub(crate) enum Item {
+    /// A command, and who wants to hear of it.
+    Command(Box<Command>, Option<oneshot::Sender<Replied>>),
+    /// A question about the state.
+    Read(Read),
+    /// A frame that skips the log, but not the line.
+    Live(Live),
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Command(command, _) => crate::work::size_of(command),
+            Self::Read(_) | Self::Live(_) => 64,
+        }
+    }
+}
+
+pub(crate) struct Waiting {
+    pub(crate) item: Item,
+    pub(crate) source: u64,
+    pub(crate) lane: Lane,
+    /// Held until the item is settled, which is what bounds the source.
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Default)]
+struct Queues {
+    by_source: BTreeMap<u64, VecDeque<Waiting>>,
+    /// Sources whose head is in that lane, in the order in which they became so.
+    results: VecDeque<u64>,
+    requests: VecDeque<u64>,
+    closed: bool,
+    next_source: u64,
+}
+
+impl Queues {
+    fn line_up(&mut self, source: u64) {
+        match self.by_source.get(&source).and_then(VecDeque::front).map(|waiting| waiting.lane) {
+            Some(Lane::Result) => self.results.push_back(source),
+            Some(Lane::Request) => self.requests.push_back(source),
+            None => {
+                self.by_source.remove(&source);
+            }
+        }
+    }
+}
+
+/// Everything that waits for one owner.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    queues: Mutex<Queues>,
+    arrived: Notify,
+}
+
+impl Inbox {
+    /// A new source. It is gone when it and what it had waiting are gone.
+    pub(crate) fn source(self: &Arc<Self>, lane: Lane) -> Source {
+        let mut queues = self.queues.lock();
+        queues.next_source += 1;
+        Source { inbox: Arc::clone(self), id: queues.next_source, lane, room: Arc::new(Semaphore::new(DEPTH)) }
+    }
+
+    /// Up to `most` items and about `bytes` bytes: results first, but at least a quarter requests where there are any.
+    ///
+    /// With `only`, nothing of the other lane is taken.
+    pub(crate) fn take(&self, most: usize, bytes: usize, only: Option<Lane>) -> Vec<Waiting> {
+        let mut queues = self.queues.lock();
+        let mut taken = Vec::new();
+        let mut size = 0;
+        while taken.len() < most && size < bytes {
+            let owed_to_requests = taken.len() % 4 == 3;
+            let source = match only {
+                Some(Lane::Request) => queues.requests.pop_front(),
+                Some(Lane::Result) => queues.results.pop_front(),
+                None if owed_to_requests => queues.requests.pop_front().or_else(|| queues.results.pop_front()),
+                None => queues.results.pop_front().or_else(|| queues.requests.pop_front()),
+            };
+            let Some(source) = source else { break };
+            if let Some(waiting) = queues.by_source.get_mut(&source).and_then(VecDeque::pop_front) {
+                size += waiting.item.bytes();
+                taken.push(waiting);
+            }
+            queues.line_up(source);
+        }
+        taken
+    }
+
+    /// Puts items back to the heads of their sources, in the order in which they were taken.
+    pub(crate) fn put_back(&self, items: Vec<Waiting>) {
+        let mut queues = self.queues.lock();
+        for waiting in items.into_iter().rev() {
+            let source = waiting.source;
+            queues.results.retain(|id| *id != source);
+            queues.requests.retain(|id| *id != source);
+            queues.by_source.entry(source).or_default().push_front(waiting);
+            queues.line_up(source);
+        }
+    }
+
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let queues = self.queues.lock();
+        queues.results.is_empty() && queues.requests.is_empty()
+    }
+
+    /// Takes nothing more.
+    pub(crate) fn close(&self) {
+        self.queues.lock().closed = true;
+        self.arrived.notify_one();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.queues.lock().closed
+    }
+
+    fn put(&self, waiting: Waiting) -> bool {
+        let source = waiting.source;
+        {
+            let mut queues = self.queues.lock();
+            if queues.closed {
+                return false;
+            }
+            let queue = queues.by_source.entry(source).or_default();
+            queue.push_back(waiting);
+            if queue.len() == 1 {
+                queues.line_up(source);
+            }
+        }
+        self.arrived.notify_one();
+        true
+    }
+}
+
+/// One bounded line of commands to an owner. A clone is another hand on the same line.
+#[derive(Clone)]
+pub struct Source {
+    inbox: Arc<Inbox>,
+    id: u64,
+    lane: Lane,
+    room: Arc<Semaphore>,
+}
+
+impl Source {
+    /// Puts an item into the line, waiting for room. False if the owner has ended.
+    pub(crate) async fn put(&self, item: Item) -> bool {
+        let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return false };
+        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, permit: Some(permit) })
+    }
+
+    /// Puts an item into the line if there is room.
+    pub(crate) fn try_put(&self, item: Item) -> bool {
+        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return false };
+        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, permit: Some(permit) })
+    }
+}

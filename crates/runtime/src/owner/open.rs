@@ -1,0 +1,116 @@
+//! Opening an owner: replay, admit, recover, and only then work.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    engine::{Command, Decode, Engine, Event, Meta, Recorded, Refusal},
+    id::Lsn,
+    time::Millis,
+};
+use countersign_store::{AnyLog, Log as _, Partition, ReadError};
+
+use super::{Handle, Options, inbox::Inbox, step::Owner};
+use crate::deliver::{Contents, Ring};
+
+/// How many records are replayed at a time.
+const PAGE: usize = 4096;
+
+/// Why a log could not be worked with.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It could not be read.
+    #[error("the log cannot be read")]
+    Read(#[from] ReadError),
+    /// It holds what this version does not know. It was left as it is.
+    #[error("record {lsn} cannot be used")]
+    Decode {
+        /// Where.
+        lsn: Lsn,
+        /// Why.
+        #[source]
+        source: Decode,
+    },
+    /// Content that a pending decision needs is gone or broken.
+    #[error("the content of record {lsn} is needed and cannot be used: {problem}")]
+    Content {
+        /// Where.
+        lsn: Lsn,
+        /// Why.
+        problem: String,
+    },
+    /// Recovery was refused.
+    #[error("recovery failed")]
+    Recovery(#[from] Refusal),
+    /// What recovery decided could not be recorded.
+    #[error("what recovery decided could not be recorded: {0}")]
+    NotRecorded(String),
+}
+
+/// Replays a log into an engine.
+pub(super) async fn replay(log: &AnyLog, rules: countersign_core::engine::Rules) -> Result<Engine, OpenError> {
+    let mut engine = Engine::new(rules);
+    let mut after = Lsn(0);
+    loop {
+        let page = log.read(Partition::ZERO, after, PAGE).await?;
+        let last = page.len() < PAGE;
+        for stored in page {
+            let event = Event::decode(&stored.kind, stored.version, &stored.facts)
+                .map_err(|source| OpenError::Decode { lsn: stored.lsn, source })?;
+            let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session };
+            engine.replay(&event, &meta);
+            after = meta.lsn;
+        }
+        if last {
+            return Ok(engine);
+        }
+    }
+}
+
+/// Fetches what settling needs beside the state.
+pub(super) async fn admit(engine: &mut Engine, contents: &Contents) -> Result<(), OpenError> {
+    let mut wanted = engine.wants_admitted();
+    wanted.sort_unstable();
+    wanted.dedup();
+    for (lsn, content) in wanted.iter().zip(contents.get(&wanted).await?) {
+        // A gate that nobody gave a reason for has no content at its end.
+        let Some(content) = content else { continue };
+        engine
+            .admit(*lsn, &content)
+            .map_err(|source| OpenError::Content { lsn: *lsn, problem: source.to_string() })?;
+    }
+    Ok(())
+}
+
+impl Handle {
+    /// Opens a log: replays it, settles what the last process left, and starts what is owed.
+    ///
+    /// # Errors
+    /// [`OpenError`], with the log left as it was.
+    pub async fn open(log: AnyLog, options: Options) -> Result<Self, OpenError> {
+        let contents = Contents::new(log.clone());
+        let mut engine = replay(&log, options.rules.clone()).await?;
+        admit(&mut engine, &contents).await?;
+        let clock = options.clock.clone().not_before(engine.state().at());
+        let durable = engine.state().head();
+        let options = Options { clock, ..options };
+
+        let mut recorded: Vec<Recorded> = Vec::new();
+        for command in [Command::UseRules(Box::new(options.rules.clone())), Command::Recover(options.resume)] {
+            let mut context = options.context();
+            recorded.extend(engine.handle(command, &mut context)?.0);
+        }
+        let inbox = Arc::new(Inbox::default());
+        let ring = Arc::new(Ring::new(log.clone(), contents.clone()));
+        let mut owner = Owner::new(engine, durable, log.clone(), options, &inbox, &ring, &contents);
+        owner.record_recovery(recorded).await?;
+        let task = tokio::spawn(owner.run());
+        Ok(Self { inbox, ring, contents, log, task: Arc::new(tokio::sync::Mutex::new(Some(task))) })
+    }
+}
+
+impl Options {
+    pub(super) fn context(&self) -> countersign_core::engine::Context {
+        let now: Millis = self.clock.now();
+        countersign_core::engine::Context { now, fresh: countersign_core::id::Fresh::new((self.dice)()) }
+    }
+}

@@ -1,0 +1,387 @@
+//! The loop: take a batch, decide, record, release, and then see to what is owed.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::{
+    engine::{self, Command, Engine, Recorded},
+    id::Lsn,
+    time::Millis,
+};
+use countersign_store::{AnyLog, AppendError, Batch, Log as _, Partition, Record};
+use tokio::{sync::oneshot, time::Instant};
+use tracing::{error, warn};
+
+use super::{
+    Options,
+    handle::{NotRecorded, Refused, Replied, Reply},
+    inbox::{Inbox, Item, Lane, Waiting},
+    open::{self, OpenError},
+};
+use crate::{
+    deliver::{Contents, Live, Released, Ring},
+    work::Desk,
+};
+
+/// How much one batch takes up at most.
+const BATCH: usize = 256;
+/// How many bytes of commands one batch takes up, about.
+const BATCH_BYTES: usize = 1 << 20;
+/// How long it waits before it tries a log again that could not be written.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// Deadlines are looked at at least this often, so that a machine that slept notices those that passed.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How long a closing owner waits for what is in flight.
+const GRACE: Duration = Duration::from_secs(4);
+
+/// The task that owns the state of one log.
+pub(super) struct Owner {
+    engine: Engine,
+    /// The head of the log.
+    durable: Lsn,
+    /// What was decided before there was anything worth a file.
+    deferred: Vec<Recorded>,
+    log: AnyLog,
+    options: Options,
+    inbox: Arc<Inbox>,
+    ring: Arc<Ring>,
+    contents: Contents,
+    desk: Desk,
+    /// Why the log cannot be written, and when it is tried again.
+    degraded: Option<(Arc<str>, Instant)>,
+}
+
+/// What leaves once the batch is durable, in order.
+enum Release {
+    Facts(Vec<Recorded>),
+    Live(Live),
+    Reply(oneshot::Sender<Replied>, Replied),
+    Read(Box<dyn FnOnce(u64) + Send>),
+}
+
+/// Whether the owner goes on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Work,
+    End,
+}
+
+impl Owner {
+    pub(super) fn new(
+        engine: Engine,
+        durable: Lsn,
+        log: AnyLog,
+        options: Options,
+        inbox: &Arc<Inbox>,
+        ring: &Arc<Ring>,
+        contents: &Contents,
+    ) -> Self {
+        let desk = Desk::new(Arc::clone(&options.host), inbox.source(Lane::Result), contents.clone(), options.merge);
+        Self {
+            engine,
+            durable,
+            deferred: Vec::new(),
+            log,
+            options,
+            inbox: Arc::clone(inbox),
+            ring: Arc::clone(ring),
+            contents: contents.clone(),
+            desk,
+            degraded: None,
+        }
+    }
+
+    /// Records what recovery decided, before anything else is taken.
+    pub(super) async fn record_recovery(&mut self, recorded: Vec<Recorded>) -> Result<(), OpenError> {
+        self.append(recorded).await.map_err(|failed| OpenError::NotRecorded(failed.to_string()))?;
+        self.desk.reconcile(&self.engine);
+        Ok(())
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut closing: Option<Instant> = None;
+        loop {
+            if self.inbox.is_closed() && closing.is_none() {
+                closing = Some(Instant::now() + GRACE);
+                self.engine.quiesce();
+                self.desk.cancel_all();
+            }
+            if let Some(deadline) = closing
+                && (Instant::now() >= deadline || self.desk.is_idle() && self.inbox.is_empty())
+            {
+                break;
+            }
+            self.wait(closing).await;
+            if self.step().await == Next::End {
+                self.inbox.close();
+                break;
+            }
+        }
+        self.ring.publish();
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&self, closing: Option<Instant>) {
+        if self.degraded.is_none() && (!self.inbox.is_empty() || self.engine.is_unsettled()) {
+            return;
+        }
+        let now = self.options.clock.now();
+        let due = self.engine.state().next_deadline().map_or(LOOK_EVERY, |at| at.since(now).min(LOOK_EVERY));
+        let mut until = Instant::now() + due;
+        if let Some((_, probe)) = &self.degraded {
+            until = *probe;
+        }
+        if closing.is_some() {
+            // Tasks that were cancelled end without a command where nobody waits for one any more.
+            until = until.min(Instant::now() + Duration::from_millis(20));
+        }
+        tokio::select! {
+            () = self.inbox.arrived() => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+    }
+
+    async fn step(&mut self) -> Next {
+        if let Some((_, at)) = &self.degraded
+            && Instant::now() >= *at
+        {
+            match self.log.probe().await {
+                Ok(()) => self.degraded = None,
+                Err(failed) => self.degrade(&failed.to_string()),
+            }
+        }
+        let only = self.degraded.is_some().then_some(Lane::Request);
+        let waiting = self.inbox.take(BATCH, BATCH_BYTES, only);
+        let mut taken = Vec::new();
+        let mut recorded: Vec<Recorded> = Vec::new();
+        let mut releases = Vec::new();
+        if self.degraded.is_none() {
+            self.tick(&mut recorded, &mut releases).await;
+        }
+        for waiting in waiting {
+            self.take_up(waiting, &mut taken, &mut recorded, &mut releases).await;
+        }
+        let next = match self.append(recorded).await {
+            Ok(()) => {
+                self.release(releases);
+                Next::Work
+            }
+            Err(failed) => self.roll_back(failed, taken, releases).await,
+        };
+        self.engine.evict(self.options.clock.now());
+        self.desk.reconcile(&self.engine);
+        next
+    }
+
+    /// Lets deadlines pass, and goes on with what did not fit into the last batch.
+    async fn tick(&mut self, recorded: &mut Vec<Recorded>, releases: &mut Vec<Release>) {
+        let now: Millis = self.options.clock.now();
+        let is_due = self.engine.state().next_deadline().is_some_and(|at| at <= now);
+        if is_due || self.engine.is_unsettled() {
+            if let Ok(Ok((facts, _))) = self.decide(Command::Tick, recorded).await
+                && !facts.is_empty()
+            {
+                recorded.extend(facts.iter().cloned());
+                releases.push(Release::Facts(facts));
+            }
+        }
+    }
+
+    async fn take_up(
+        &mut self,
+        waiting: Waiting,
+        taken: &mut Vec<Waiting>,
+        recorded: &mut Vec<Recorded>,
+        releases: &mut Vec<Release>,
+    ) {
+        let Waiting { item, source, lane, permit } = waiting;
+        match item {
+            Item::Live(live) => releases.push(Release::Live(live)),
+            Item::Read(read) => releases.push(Release::Read(read(&self.engine))),
+            Item::Command(_, reply) if self.degraded.is_some() => {
+                let why = self.degraded.as_ref().map_or_else(|| Arc::from(""), |(why, _)| Arc::clone(why));
+                if let Some(reply) = reply {
+                    releases.push(Release::Reply(reply, Err(NotRecorded(why).into())));
+                }
+            }
+            Item::Command(command, reply) => {
+                // A result that cannot be recorded now must not be lost: it is offered again.
+                if lane == Lane::Result {
+                    let item = Item::Command(command.clone(), None);
+                    taken.push(Waiting { item, source, lane, permit });
+                }
+                let replied = match self.decide(*command, recorded).await {
+                    Ok(Ok((facts, outcome))) => {
+                        recorded.extend(facts.iter().cloned());
+                        if let Some(reply) = reply {
+                            releases.push(Release::Reply(reply, Ok(Reply { outcome, position: 0 })));
+                        }
+                        releases.push(Release::Facts(facts));
+                        return;
+                    }
+                    Ok(Err(refusal)) => Err(Refused::Refusal(refusal)),
+                    Err(refused) => Err(refused),
+                };
+                if let Some(reply) = reply {
+                    releases.push(Release::Reply(reply, replied));
+                }
+            }
+        }
+    }
+
+    /// Decides one command. A panic costs that command only: the state is rebuilt as it was before.
+    async fn decide(
+        &mut self,
+        command: Command,
+        batch: &[Recorded],
+    ) -> Result<Result<(Vec<Recorded>, engine::Reply), engine::Refusal>, Refused> {
+        let mut context = self.options.context();
+        let engine = &mut self.engine;
+        if let Ok(decided) = catch_unwind(AssertUnwindSafe(|| engine.handle(command, &mut context))) {
+            return Ok(decided);
+        }
+        error!("a decision panicked; its command is refused");
+        for recorded in batch {
+            if let Some(content) = &recorded.fact.content {
+                self.contents.remember(recorded.meta.lsn, content);
+            }
+        }
+        if let Err(failed) = self.rebuild(batch).await {
+            error!(error = %failed, "the state could not be rebuilt");
+        }
+        Err(Refused::Panicked)
+    }
+
+    /// Makes the state again from the log and from what is decided but not written.
+    async fn rebuild(&mut self, batch: &[Recorded]) -> Result<(), OpenError> {
+        let mut engine = open::replay(&self.log, self.engine.rules().clone()).await?;
+        for recorded in self.deferred.iter().chain(batch) {
+            engine.replay(&recorded.fact.event, &recorded.meta);
+        }
+        open::admit(&mut engine, &self.contents).await?;
+        self.engine = engine;
+        Ok(())
+    }
+
+    /// Makes a batch durable. What is not worth a file waits until something is.
+    async fn append(&mut self, recorded: Vec<Recorded>) -> Result<(), AppendError> {
+        if recorded.is_empty() {
+            return Ok(());
+        }
+        let is_worth = self.durable > Lsn(0) || recorded.iter().any(|recorded| recorded.fact.is_worth_a_file());
+        if !is_worth {
+            self.deferred.extend(recorded);
+            return Ok(());
+        }
+        let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();
+        let end = Lsn(self.durable.0 + batch.len() as u64);
+        match self.log.append(Partition::ZERO, self.durable, Batch(batch)).await {
+            Ok(head) => {
+                self.durable = head;
+                self.deferred.clear();
+                Ok(())
+            }
+            Err(AppendError::Uncertain(cause)) => {
+                // Nothing is answered before it is known what became of it.
+                loop {
+                    match self.log.head(Partition::ZERO).await {
+                        Ok(head) if head.lsn == end => {
+                            self.durable = end;
+                            self.deferred.clear();
+                            return Ok(());
+                        }
+                        Ok(_) => return Err(AppendError::Io(cause)),
+                        Err(failed) => {
+                            warn!(error = %failed, "it is not known whether the last batch was recorded");
+                            tokio::time::sleep(PROBE_EVERY).await;
+                        }
+                    }
+                }
+            }
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// Takes everything of a batch back that could not be recorded.
+    async fn roll_back(&mut self, failed: AppendError, taken: Vec<Waiting>, releases: Vec<Release>) -> Next {
+        let why: Arc<str> = match std::error::Error::source(&failed) {
+            Some(source) => format!("{failed}: {source}").into(),
+            None => failed.to_string().into(),
+        };
+        error!(error = %why, "a batch was not recorded");
+        let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
+        if let Err(failed) = self.rebuild(&[]).await {
+            error!(error = %failed, "the state could not be rebuilt");
+            return Next::End;
+        }
+        self.contents.forget_after(self.durable);
+        for release in releases {
+            match release {
+                Release::Reply(reply, Ok(_)) => {
+                    let _ = reply.send(Err(NotRecorded(Arc::clone(&why)).into()));
+                }
+                Release::Reply(reply, refused) => {
+                    let _ = reply.send(refused);
+                }
+                Release::Live(live) => self.ring.push(Released::Live(Arc::new(live))),
+                // What was read may show what is gone now: whoever asked hears that the line broke off.
+                Release::Read(_) | Release::Facts(_) => {}
+            }
+        }
+        self.ring.publish();
+        self.inbox.put_back(taken);
+        if fatal {
+            return Next::End;
+        }
+        self.degrade(&why);
+        Next::Work
+    }
+
+    fn degrade(&mut self, why: &str) {
+        self.degraded = Some((why.into(), Instant::now() + PROBE_EVERY));
+    }
+
+    /// Lets everything of a durable batch leave, in order.
+    fn release(&mut self, releases: Vec<Release>) {
+        let mut replies = Vec::new();
+        for release in releases {
+            match release {
+                Release::Facts(facts) => {
+                    for recorded in facts {
+                        if let Some(content) = &recorded.fact.content {
+                            self.contents.remember(recorded.meta.lsn, content);
+                        }
+                        self.ring.push(Released::Fact(Arc::new(recorded)));
+                    }
+                }
+                Release::Live(live) => self.ring.push(Released::Live(Arc::new(live))),
+                Release::Reply(reply, mut replied) => {
+                    if let Ok(replied) = &mut replied {
+                        replied.position = self.ring.pushed();
+                    }
+                    replies.push((reply, replied));
+                }
+                Release::Read(send) => send(self.ring.pushed()),
+            }
+        }
+        self.ring.publish();
+        for (reply, replied) in replies {
+            let _ = reply.send(replied);
+        }
+    }
+}
+
+fn record(recorded: &Recorded) -> Record {
+    let (kind, version, facts) = recorded.fact.event.encode();
+    Record {
+        at: recorded.meta.at,
+        session: recorded.meta.session.clone(),
+        kind: kind.into(),
+        version,
+        facts: facts.into(),
+        content: recorded.fact.content.clone(),
+    }
+}

@@ -1,0 +1,179 @@
+//! Runs one call and says how far it got.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    call::{Command as CallCommand, Content, Executor, Progress, Returned},
+    digest::{Digest, canonical},
+    engine::Command,
+    id::{CallId, Lsn, SessionId},
+    message::{BashExecution, Block, Message, ToolResult},
+};
+use countersign_tools::{self as tools, Failure, Output, Updates};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Host, conversation::said};
+use crate::{
+    deliver::{Contents, Live, LiveKind},
+    owner::Source,
+};
+
+/// Everything that running a call takes.
+pub(super) struct CallWork {
+    pub(super) call: CallId,
+    pub(super) session: SessionId,
+    pub(super) cwd: String,
+    pub(super) executor: Executor,
+    pub(super) content: Lsn,
+    pub(super) arguments: Digest,
+}
+
+impl CallWork {
+    pub(super) async fn work(
+        self,
+        host: &dyn Host,
+        contents: &Contents,
+        results: &Source,
+        cancel: CancellationToken,
+    ) -> Command {
+        let progress = match self.content(contents).await {
+            Err(problem) => Progress::NotBegun(problem),
+            Ok(content) => match self.executor {
+                Executor::Builtin => self.builtin(host, &content, results, cancel).await,
+                Executor::Shell => self.shell(host, &content, cancel).await,
+                Executor::Person => Progress::NotBegun("Not run: this is answered by a person.".into()),
+            },
+        };
+        Command::Call(CallCommand::Ended { call: self.call, progress })
+    }
+
+    /// Fetches what was wanted, and refuses it if it is not what was decided.
+    async fn content(&self, contents: &Contents) -> Result<Content, Arc<str>> {
+        let text = match contents.get(&[self.content]).await {
+            Ok(mut texts) => texts.pop().flatten(),
+            Err(error) => return Err(format!("Not run: what was wanted cannot be read: {error}").into()),
+        };
+        let content: Option<Content> = text.and_then(|text| serde_json::from_str(&text).ok());
+        let content = content.ok_or_else(|| Arc::from("Not run: what was wanted cannot be read."))?;
+        let digest = Digest::of(canonical(&Value::Object(content.arguments.clone())).as_bytes());
+        if digest == self.arguments {
+            Ok(content)
+        } else {
+            Err("Not run: the arguments are not those that were decided.".into())
+        }
+    }
+
+    async fn builtin(
+        &self,
+        host: &dyn Host,
+        content: &Content,
+        results: &Source,
+        cancel: CancellationToken,
+    ) -> Progress {
+        let registry = host.tools(&self.session);
+        let Some(tool) = registry.get(&content.tool) else {
+            return Progress::NotBegun(format!("Tool {} not found", content.tool).into());
+        };
+        let mut cx = host.context(&self.session, &self.cwd);
+        cx.cancel = cancel;
+        let (line, latest) = tokio::sync::watch::channel(None);
+        cx.updates = Updates::new(move |output: Output| {
+            line.send_replace(Some(output));
+        });
+        let work = tool.run(content.arguments.clone(), &cx);
+        let outcome = self.with_progress(work, latest, results).await;
+        let output = match outcome {
+            Ok(output) => output,
+            Err(Failure::Invalid(text) | Failure::Failed(text) | Failure::Cancelled(text)) => {
+                Output { content: vec![Block::text(text)], details: Some(json!({})), is_error: true }
+            }
+        };
+        let open_tasks = (content.tool.as_ref() == "todo_write" && !output.is_error)
+            .then(|| u32::try_from(cx.todos.open_count()).unwrap_or(u32::MAX));
+        let error = output.is_error;
+        let message = Message::ToolResult(ToolResult {
+            tool_call_id: content.tool_call_id.to_string(),
+            tool_name: content.tool.to_string(),
+            content: output.content,
+            details: Some(output.details.unwrap_or_else(|| json!({}))),
+            is_error: error,
+            ..ToolResult::default()
+        });
+        Progress::Returned(Box::new(Returned {
+            said: said(&message),
+            error,
+            open_tasks,
+            prunable: content.tool.as_ref() != "read",
+        }))
+    }
+
+    /// Runs `work` and hands on the latest of what it says meanwhile.
+    async fn with_progress<T>(
+        &self,
+        work: impl Future<Output = T>,
+        mut latest: tokio::sync::watch::Receiver<Option<Output>>,
+        results: &Source,
+    ) -> T {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut work => return outcome,
+                changed = latest.changed() => {
+                    let output = latest.borrow_and_update().clone();
+                    let (Ok(()), Some(output)) = (changed, output) else { return work.await };
+                    let kind = LiveKind::CallProgress {
+                        call: self.call,
+                        content: output.content,
+                        details: output.details.map(Arc::new),
+                    };
+                    results.live(Live { session: self.session.clone(), kind }).await;
+                }
+            }
+        }
+    }
+
+    async fn shell(&self, host: &dyn Host, content: &Content, cancel: CancellationToken) -> Progress {
+        let command = content.arguments.get("command").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut cx = host.context(&self.session, &self.cwd);
+        cx.cancel = cancel;
+        let outcome = match tools::bash::execute(&command, &cx).await {
+            Ok(outcome) => outcome,
+            Err(failure) => return Progress::NotBegun(failure.to_string().into()),
+        };
+        let meta = outcome.truncated.then(|| {
+            json!({ "truncation": {
+                "direction": "tail",
+                "truncatedBy": "bytes",
+                "totalLines": outcome.total_lines,
+                "totalBytes": outcome.total_bytes,
+                "outputLines": outcome.output_lines,
+                "outputBytes": outcome.output_bytes,
+                "artifact": outcome.artifact.as_ref().map(|path| path.display().to_string()),
+            }})
+        });
+        let mut message = BashExecution {
+            command,
+            output: outcome.output,
+            exit_code: outcome.exit_code,
+            cancelled: outcome.cancelled,
+            truncated: outcome.truncated,
+            meta,
+            ..BashExecution::default()
+        };
+        let counts = json!({
+            "totalLines": outcome.total_lines,
+            "totalBytes": outcome.total_bytes,
+            "outputLines": outcome.output_lines,
+            "outputBytes": outcome.output_bytes,
+        });
+        message.extra.insert("counts".to_owned(), counts);
+        Progress::Returned(Box::new(Returned {
+            said: said(&Message::BashExecution(message)),
+            error: false,
+            open_tasks: None,
+            prunable: false,
+        }))
+    }
+}

@@ -1,0 +1,145 @@
+//! Summarises what a compaction cuts off.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    engine::Command,
+    id::{Lsn, SessionId},
+    message::{Message, Summary},
+    session::{Command as SessionCommand, Compacted, ModelRef, Piece, Session},
+};
+use countersign_models::{self as models, Event, Level, Part, Request};
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Chosen, Host,
+    conversation::{self, Outline, said},
+};
+use crate::deliver::Contents;
+
+/// The most that a summary may say, in tokens.
+const LONGEST: u64 = 8192;
+
+/// Everything that a summary takes.
+pub(super) struct CompactWork {
+    session: SessionId,
+    epoch: u32,
+    model: Option<ModelRef>,
+    previous: Option<Lsn>,
+    history: Vec<Outline>,
+    turn: Vec<Outline>,
+    instructions: Lsn,
+    tokens_before: u64,
+}
+
+impl CompactWork {
+    pub(super) fn of(session: &Session, epoch: u32) -> Option<Self> {
+        let compaction = session.compaction().filter(|compaction| compaction.epoch == epoch)?;
+        let context = session.context();
+        let path = session.path();
+        let place = |id| path.iter().position(|entry| entry.id == id);
+        let kept = place(compaction.first_kept.clone())?;
+        let split = compaction.split_from.clone().and_then(place).filter(|split| *split < kept).unwrap_or(kept);
+        let mut previous = None;
+        let (mut history, mut turn) = (Vec::new(), Vec::new());
+        let outline = conversation::outline(session);
+        for (piece, outline) in context.iter().zip(outline) {
+            match piece {
+                Piece::Summary(entry) => previous = Some(entry.content),
+                Piece::Entry(entry) => match place(entry.id.clone()) {
+                    Some(at) if at < split => history.push(outline),
+                    Some(at) if at < kept => turn.push(outline),
+                    _ => {}
+                },
+            }
+        }
+        Some(Self {
+            session: session.id().clone(),
+            epoch,
+            model: session.settings().model.clone(),
+            previous,
+            history,
+            turn,
+            instructions: compaction.instructions,
+            tokens_before: compaction.tokens_before,
+        })
+    }
+
+    pub(super) async fn work(self, host: &dyn Host, contents: &Contents, cancel: CancellationToken) -> Command {
+        let outcome = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Compacted::Aborted,
+            outcome = self.summarise(host, contents) => outcome.unwrap_or_else(|message| Compacted::Failed { message: message.into() }),
+        };
+        Command::Session(self.session.clone(), SessionCommand::Compacted { epoch: self.epoch, outcome })
+    }
+
+    async fn summarise(&self, host: &dyn Host, contents: &Contents) -> Result<Compacted, String> {
+        let model = self.model.as_ref().ok_or_else(|| "No model selected".to_owned())?;
+        let chosen = host.model(model)?;
+        let read = |error: countersign_store::ReadError| format!("the conversation cannot be read: {error}");
+        let history = conversation::read(&self.history, contents).await.map_err(read)?;
+        let turn = conversation::read(&self.turn, contents).await.map_err(read)?;
+        let asked: Vec<Lsn> = self.previous.into_iter().chain([self.instructions]).collect();
+        let mut texts = contents.get(&asked).await.map_err(read)?;
+        let instructions = texts.pop().flatten();
+        let previous = texts.pop().flatten().and_then(|text| match serde_json::from_str(&text) {
+            Ok(Message::CompactionSummary(summary)) => Some(summary),
+            _ => None,
+        });
+        let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
+        let history = match &summaries.history {
+            Some(request) => ask(&chosen, &summaries.system, request, host).await?,
+            None => previous.map(|previous| previous.summary).unwrap_or_default(),
+        };
+        let turn = match &summaries.turn {
+            Some(request) => Some(ask(&chosen, &summaries.system, request, host).await?),
+            None => None,
+        };
+        let summary = host.join_summary(&history, turn.as_deref(), &summaries.details);
+        if summary.trim().is_empty() {
+            return Err("the model gave no summary".to_owned());
+        }
+        let mut message = Summary {
+            short_summary: summary.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).map(short),
+            summary,
+            tokens_before: Some(self.tokens_before),
+            ..Summary::default()
+        };
+        message.extra.insert("details".to_owned(), summaries.details);
+        Ok(Compacted::Done(said(&Message::CompactionSummary(message))))
+    }
+}
+
+fn short(line: &str) -> String {
+    line.chars().take(200).collect()
+}
+
+async fn ask(chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> Result<String, String> {
+    let level = chosen.entry.reasoning.then_some(Level::Low);
+    let mut stream = chosen.model.stream(Request {
+        entry: Arc::clone(&chosen.entry),
+        key: chosen.key.clone(),
+        system: Some(system.to_owned()),
+        messages: vec![models::Message::User(vec![Part::text(request)])],
+        tools: Vec::new(),
+        max_tokens: Some(LONGEST),
+        level,
+        session: None,
+        silence: host.silence(),
+    });
+    let mut text = String::new();
+    while let Some(event) = stream.next().await {
+        match event.map_err(|failure| failure.message)? {
+            Event::PartEnd { part: Part::Text { text: part, .. }, .. } => text.push_str(&part),
+            Event::Stop(_) => return Ok(text.trim().to_owned()),
+            Event::Start { .. }
+            | Event::PartStart { .. }
+            | Event::Delta { .. }
+            | Event::PartEnd { .. }
+            | Event::Usage(_) => {}
+        }
+    }
+    Err("stream ended before its end (terminated)".to_owned())
+}

@@ -1,0 +1,193 @@
+//! From the log's messages to a model's, and back.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    id::Lsn,
+    message::{Assistant, BashExecution, Block, FileMention, Message, StopReason, ToolResult, estimate_tokens},
+    run::{Answer, Failure},
+    session::{Piece, Said, Session, Settings},
+};
+use countersign_models::{self as models, Api, AssistantMessage, Part};
+use countersign_store::ReadError;
+
+use crate::deliver::Contents;
+
+/// What the model is shown of an old result that was cut out.
+const PRUNED: &str = "[Output of an old call, removed to save room. Run the call again if you need it.]";
+
+/// One piece of a context, without its text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outline {
+    content: Lsn,
+    is_pruned: bool,
+}
+
+/// The context of a session, without its text.
+pub(crate) fn outline(session: &Session) -> Vec<Outline> {
+    let pieces = session.context();
+    let outline = pieces.iter().map(|piece| {
+        let entry = piece.entry();
+        let is_pruned = matches!(piece, Piece::Entry(_)) && entry.pruned.is_some();
+        Outline { content: entry.content, is_pruned }
+    });
+    outline.collect()
+}
+
+/// Reads the messages of a context. What cannot be read as a message is passed over.
+pub(crate) async fn read(outline: &[Outline], contents: &Contents) -> Result<Vec<Message>, ReadError> {
+    let lsns: Vec<Lsn> = outline.iter().map(|piece| piece.content).collect();
+    let texts = contents.get(&lsns).await?;
+    let messages = outline.iter().zip(texts).filter_map(|(piece, text)| {
+        let mut message: Message = serde_json::from_str(&text?).ok()?;
+        if let (true, Message::ToolResult(result)) = (piece.is_pruned, &mut message) {
+            result.content = vec![Block::text(PRUNED)];
+        }
+        Some(message)
+    });
+    Ok(messages.collect())
+}
+
+/// Writes messages as a model is shown them.
+pub(crate) fn to_model(messages: &[Message]) -> Vec<models::Message> {
+    messages.iter().filter_map(message_to_model).collect()
+}
+
+fn message_to_model(message: &Message) -> Option<models::Message> {
+    match message {
+        Message::User(said) => Some(models::Message::User(parts(&said.content))),
+        Message::Developer(said) => Some(models::Message::Developer(parts(&said.content))),
+        Message::Assistant(assistant) => assistant_to_model(assistant),
+        Message::ToolResult(ToolResult { tool_call_id, tool_name, content, is_error, .. }) => {
+            Some(models::Message::ToolResult {
+                id: tool_call_id.clone(),
+                name: tool_name.clone(),
+                parts: parts(content),
+                is_error: *is_error,
+            })
+        }
+        Message::BashExecution(bash) if bash.exclude_from_context => None,
+        Message::BashExecution(bash) => Some(user(bash_text(bash))),
+        Message::CompactionSummary(summary) => Some(user(format!(
+            "The conversation before this point was summarised:\n\n<summary>\n{}\n</summary>",
+            summary.summary
+        ))),
+        Message::BranchSummary(summary) => {
+            Some(user(format!("Summary of another branch of this conversation:\n\n{}", summary.summary)))
+        }
+        Message::FileMention(mention) => Some(user(mention_text(mention))),
+        Message::Custom(custom) => Some(models::Message::User(parts(&custom.content))),
+    }
+}
+
+fn user(text: String) -> models::Message {
+    models::Message::User(vec![Part::text(text)])
+}
+
+fn assistant_to_model(assistant: &Assistant) -> Option<models::Message> {
+    // What a provider broke off is not part of what was said, and its calls were never wanted.
+    if assistant.stop_reason == StopReason::Error {
+        return None;
+    }
+    let parts = parts(&assistant.content);
+    if parts.is_empty() {
+        return None;
+    }
+    Some(models::Message::Assistant(AssistantMessage {
+        parts,
+        api: assistant.api.parse().unwrap_or(Api::Demo),
+        provider: assistant.provider.clone(),
+        model: assistant.model.clone(),
+    }))
+}
+
+fn parts(blocks: &[Block]) -> Vec<Part> {
+    let parts = blocks.iter().map(|block| match block {
+        Block::Text(text) => Part::Text { text: text.text.clone(), signature: text.text_signature.clone() },
+        Block::Thinking(thinking) => {
+            Part::Thinking { text: thinking.thinking.clone(), signature: thinking.thinking_signature.clone() }
+        }
+        Block::RedactedThinking { data } => Part::Redacted { data: data.clone() },
+        Block::Image(image) => Part::Image { mime_type: image.mime_type.clone(), data: image.data.clone() },
+        Block::ToolCall(call) => Part::ToolCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: serde_json::Value::Object(call.arguments.clone()).to_string(),
+            signature: call.thought_signature.clone(),
+        },
+    });
+    parts.collect()
+}
+
+fn bash_text(bash: &BashExecution) -> String {
+    let output = if bash.output.trim().is_empty() { "(no output)" } else { bash.output.as_str() };
+    let mut text = format!("Ran `{}`\n```\n{output}\n```", bash.command);
+    if bash.cancelled {
+        text.push_str("\n\n(command cancelled)");
+    } else if let Some(code) = bash.exit_code.filter(|code| *code != 0) {
+        text.push_str(&format!("\n\nCommand exited with code {code}"));
+    }
+    text
+}
+
+fn mention_text(mention: &FileMention) -> String {
+    let mut text = String::new();
+    for file in &mention.files {
+        let part = |key: &str| file.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+        text.push_str(&format!("<file path=\"{}\">\n{}\n</file>\n", part("path"), part("content")));
+    }
+    text
+}
+
+/// A message as content.
+pub(crate) fn said(message: &Message) -> Said {
+    let content: Arc<str> = serde_json::to_string(message).expect("messages are plain data with text keys").into();
+    let tokens = match message {
+        Message::Assistant(assistant) => estimate(&assistant.content),
+        Message::ToolResult(result) => estimate(&result.content),
+        Message::User(said) | Message::Developer(said) => estimate(&said.content),
+        Message::BashExecution(_)
+        | Message::CompactionSummary(_)
+        | Message::BranchSummary(_)
+        | Message::FileMention(_)
+        | Message::Custom(_) => estimate_tokens(content.len()),
+    };
+    Said { content, tokens }
+}
+
+/// An image counts as so many tokens, whatever its bytes.
+const IMAGE_TOKENS: u64 = 1200;
+
+fn estimate(blocks: &[Block]) -> u64 {
+    let tokens = blocks.iter().map(|block| match block {
+        Block::Text(text) => estimate_tokens(text.text.len()),
+        Block::Thinking(thinking) => estimate_tokens(thinking.thinking.len()),
+        Block::RedactedThinking { data } => estimate_tokens(data.len()),
+        Block::Image(_) => IMAGE_TOKENS,
+        Block::ToolCall(call) => {
+            let arguments = serde_json::Value::Object(call.arguments.clone()).to_string();
+            estimate_tokens(call.name.len() + arguments.len())
+        }
+    });
+    tokens.sum()
+}
+
+/// An answer that is nothing but a failure.
+pub(crate) fn failed_answer(settings: &Settings, message: &str, failure: Failure, stop: StopReason) -> Answer {
+    let (provider, model) =
+        settings.model.as_ref().map_or(("", ""), |model| (model.provider.as_str(), model.id.as_str()));
+    let assistant = Assistant {
+        provider: provider.to_owned(),
+        model: model.to_owned(),
+        stop_reason: stop,
+        error_message: Some(message.to_owned()),
+        ..Assistant::default()
+    };
+    Answer {
+        said: said(&Message::Assistant(assistant)),
+        stop,
+        total_tokens: 0,
+        wanted: Vec::new(),
+        failure: Some(failure),
+    }
+}

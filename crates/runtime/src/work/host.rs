@@ -1,0 +1,71 @@
+//! What work needs from the program around it.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    id::SessionId,
+    message::{Message, Summary},
+    session::ModelRef,
+    tool::Spec,
+};
+use countersign_models::{Entry, Model, SecretString};
+use countersign_tools::{Context, Registry};
+
+/// A model that can be asked.
+#[derive(Clone)]
+pub struct Chosen {
+    /// What the catalogue says of it.
+    pub entry: Arc<Entry>,
+    /// The key, where its provider wants one.
+    pub key: Option<SecretString>,
+    /// How it is asked.
+    pub model: Arc<dyn Model>,
+}
+
+/// The texts of a summary.
+#[derive(Clone, Debug)]
+pub struct Summaries {
+    /// The system prompt.
+    pub system: String,
+    /// The request for the summary of everything before the cut, if there is something whole.
+    pub history: Option<String>,
+    /// The request for the summary of the first part of a turn that the cut goes through.
+    pub turn: Option<String>,
+    /// Facts for a program: files that were read and changed.
+    pub details: serde_json::Value,
+}
+
+/// Models, tools and texts for the sessions of one owner. Nothing here may wait: it is asked on the owner's own path to work.
+pub trait Host: Send + Sync + 'static {
+    /// Finds a model, with its key.
+    ///
+    /// # Errors
+    /// Why it cannot be asked, for people.
+    fn model(&self, model: &ModelRef) -> Result<Chosen, String>;
+
+    /// The tools that runs of a session have.
+    fn tools(&self, session: &SessionId) -> Arc<Registry>;
+
+    /// Writes the system prompt for a request that is sent now. It may read files: it is asked outside the owner.
+    fn system_prompt(&self, session: &SessionId, cwd: &str, tools: &[&Spec]) -> String;
+
+    /// Where tools of a session work.
+    fn context(&self, session: &SessionId, cwd: &str) -> Context;
+
+    /// How long a provider may say nothing before it counts as gone.
+    fn silence(&self) -> Duration {
+        Duration::from_secs(120)
+    }
+
+    /// Writes the requests for a summary of `history` and of the first part of a turn, `turn`.
+    fn summaries(
+        &self,
+        history: &[Message],
+        turn: &[Message],
+        previous: Option<&Summary>,
+        instructions: Option<&str>,
+    ) -> Summaries;
+
+    /// Puts a summary together from what the model wrote for [`Host::summaries`].
+    fn join_summary(&self, history: &str, turn: Option<&str>, details: &serde_json::Value) -> String;
+}

@@ -1,0 +1,410 @@
+//! Asks a model and hands on what it says, until it is done, fails, or is stopped.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    call::Executor,
+    engine::Command,
+    id::{RunId, SessionId},
+    message::{self, Assistant, Block, Message, StopReason},
+    run::{Answer, Command as RunCommand, Failure, Wanted},
+    session::Settings,
+    tool::{Effect, Lane, Repeat, Spec},
+};
+use countersign_models::{self as models, Entry, Event, FailureKind, Level, Part, PartKind, Request, Stop};
+use countersign_tools::{Registry, strip_intent, validate, with_intent};
+use futures_util::StreamExt;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Host,
+    conversation::{self, Outline, failed_answer, said},
+};
+use crate::{
+    deliver::{Contents, Live, LiveKind, Part as LivePart},
+    owner::Source,
+};
+
+/// What an aborted message says.
+const ABORTED: &str = "Request was aborted";
+/// The tool that a person answers.
+const ASK: &str = "ask";
+
+/// Everything that asking a model takes.
+pub(super) struct TurnWork {
+    pub(super) run: RunId,
+    pub(super) epoch: u32,
+    pub(super) session: SessionId,
+    pub(super) cwd: String,
+    pub(super) settings: Settings,
+    pub(super) pieces: Vec<Outline>,
+    pub(super) merge: Duration,
+}
+
+impl TurnWork {
+    pub(super) async fn work(
+        self,
+        host: &dyn Host,
+        contents: &Contents,
+        results: &Source,
+        cancel: CancellationToken,
+    ) -> Command {
+        let answer = self.answer(host, contents, results, cancel).await;
+        Command::Run(RunCommand::Answered { run: self.run, epoch: self.epoch, answer: Box::new(answer) })
+    }
+
+    async fn answer(
+        &self,
+        host: &dyn Host,
+        contents: &Contents,
+        results: &Source,
+        cancel: CancellationToken,
+    ) -> Answer {
+        let fail = |message: &str| {
+            let failure = Failure { retryable: false, overflow: false, after: None };
+            failed_answer(&self.settings, message, failure, StopReason::Error)
+        };
+        let Some(model) = &self.settings.model else { return fail("No model selected.") };
+        let chosen = match host.model(model) {
+            Ok(chosen) => chosen,
+            Err(problem) => return fail(&problem),
+        };
+        let messages = match conversation::read(&self.pieces, contents).await {
+            Ok(messages) => messages,
+            Err(error) => return fail(&format!("The conversation cannot be read: {error}")),
+        };
+        let registry = host.tools(&self.session);
+        let specs: Vec<&Spec> = registry.specs().collect();
+        let request = Request {
+            entry: Arc::clone(&chosen.entry),
+            key: chosen.key,
+            system: Some(host.system_prompt(&self.session, &self.cwd, &specs)),
+            messages: conversation::to_model(&messages),
+            tools: specs
+                .iter()
+                .map(|spec| models::Tool {
+                    name: spec.name.clone(),
+                    description: spec.description.clone(),
+                    schema: with_intent(&spec.schema),
+                })
+                .collect(),
+            max_tokens: None,
+            level: self.settings.thinking.as_deref().and_then(Level::parse),
+            session: Some(self.session.to_string()),
+            silence: host.silence(),
+        };
+        let mut hearing = Hearing::new(self, &chosen.entry, results);
+        let mut stream = chosen.model.stream(request);
+        let outcome = loop {
+            let event = tokio::select! {
+                biased;
+                () = cancel.cancelled() => break Outcome::Aborted,
+                () = hearing.window() => {
+                    hearing.flush().await;
+                    continue;
+                }
+                event = stream.next() => event,
+            };
+            match event {
+                Some(Ok(event)) => {
+                    if let Some(stop) = hearing.hear(event).await {
+                        break Outcome::Stopped(stop);
+                    }
+                }
+                Some(Err(failure)) => break Outcome::Failed(failure),
+                None => {
+                    let message = "stream ended before its end (terminated)";
+                    break Outcome::Failed(models::Failure::new(FailureKind::Broken, message));
+                }
+            }
+        };
+        drop(stream);
+        hearing.finish(outcome, &registry).await
+    }
+}
+
+enum Outcome {
+    Stopped(Stop),
+    Failed(models::Failure),
+    Aborted,
+}
+
+/// A part of the message as far as it is known.
+struct Heard {
+    kind: PartKind,
+    text: String,
+    whole: Option<Part>,
+}
+
+/// Puts a message together from what a model says, and hands it on as it comes.
+struct Hearing<'a> {
+    work: &'a TurnWork,
+    entry: &'a Entry,
+    results: &'a Source,
+    parts: Vec<Heard>,
+    usage: models::Usage,
+    response_id: Option<String>,
+    asked: Instant,
+    first: Option<Duration>,
+    pending: Option<(usize, String)>,
+    sent: Option<Instant>,
+    is_started: bool,
+}
+
+impl<'a> Hearing<'a> {
+    fn new(work: &'a TurnWork, entry: &'a Entry, results: &'a Source) -> Self {
+        Self {
+            work,
+            entry,
+            results,
+            parts: Vec::new(),
+            usage: models::Usage::default(),
+            response_id: None,
+            asked: Instant::now(),
+            first: None,
+            pending: None,
+            sent: None,
+            is_started: false,
+        }
+    }
+
+    async fn live(&self, kind: LiveKind) {
+        self.results.live(Live { session: self.work.session.clone(), kind }).await;
+    }
+
+    /// Ready when what is gathered has waited long enough; never, if nothing is.
+    async fn window(&self) {
+        match (&self.pending, self.sent) {
+            (Some(_), Some(sent)) => tokio::time::sleep_until(sent + self.work.merge).await,
+            (Some(_), None) => {}
+            (None, _) => std::future::pending().await,
+        }
+    }
+
+    async fn flush(&mut self) {
+        if let Some((index, text)) = self.pending.take() {
+            self.sent = Some(Instant::now());
+            self.live(LiveKind::Delta { index, text: text.into() }).await;
+        }
+    }
+
+    async fn start(&mut self) {
+        if !self.is_started {
+            self.is_started = true;
+            self.live(LiveKind::MessageStarted {
+                run: self.work.run,
+                epoch: self.work.epoch,
+                api: self.entry.api.as_str().into(),
+                provider: self.entry.provider.as_str().into(),
+                model: self.entry.id.as_str().into(),
+            })
+            .await;
+        }
+    }
+
+    async fn hear(&mut self, event: Event) -> Option<Stop> {
+        self.start().await;
+        match event {
+            Event::Start { response_id } => self.response_id = response_id,
+            Event::PartStart { index, kind } => {
+                self.flush().await;
+                self.live(LiveKind::PartStarted { index, part: live_part(&kind) }).await;
+                self.parts.push(Heard { kind, text: String::new(), whole: None });
+            }
+            Event::Delta { index, text } => {
+                self.first.get_or_insert_with(|| self.asked.elapsed());
+                if let Some(part) = self.parts.get_mut(index) {
+                    part.text.push_str(&text);
+                }
+                match &mut self.pending {
+                    Some((at, gathered)) if *at == index => gathered.push_str(&text),
+                    _ => {
+                        self.flush().await;
+                        self.pending = Some((index, text));
+                    }
+                }
+                if self.sent.is_none_or(|sent| sent.elapsed() >= self.work.merge) {
+                    self.flush().await;
+                }
+            }
+            Event::PartEnd { index, part } => {
+                self.flush().await;
+                let block = Arc::new(block(&part));
+                if let Some(heard) = self.parts.get_mut(index) {
+                    heard.whole = Some(part);
+                }
+                self.live(LiveKind::PartEnded { index, block }).await;
+            }
+            Event::Usage(usage) => self.usage = usage,
+            Event::Stop(stop) => return Some(stop),
+        }
+        None
+    }
+
+    async fn finish(mut self, outcome: Outcome, registry: &Registry) -> Answer {
+        self.flush().await;
+        let raw: Vec<Part> = self.parts.iter().map(Heard::part).collect();
+        let calls: Vec<&Part> = raw.iter().filter(|part| matches!(part, Part::ToolCall { .. })).collect();
+        let (stop, error_message, failure) = match outcome {
+            Outcome::Aborted => (StopReason::Aborted, Some(ABORTED.to_owned()), None),
+            Outcome::Failed(failed) => {
+                let failure = Failure {
+                    retryable: failed.kind.is_retryable(),
+                    overflow: failed.kind == FailureKind::Overflow,
+                    after: failed.retry_after,
+                };
+                (StopReason::Error, Some(failed.message), Some(failure))
+            }
+            Outcome::Stopped(_) if !calls.is_empty() => (StopReason::ToolUse, None, None),
+            Outcome::Stopped(Stop::Length) => (StopReason::Length, None, None),
+            Outcome::Stopped(Stop::Stop | Stop::ToolUse) => (StopReason::Stop, None, None),
+        };
+        let wanted = match stop {
+            // What was broken off is asked again; its calls were never wanted.
+            StopReason::Error => Vec::new(),
+            StopReason::Stop | StopReason::Length | StopReason::ToolUse | StopReason::Aborted => {
+                calls.iter().filter_map(|call| want(call, registry)).collect()
+            }
+        };
+        let usage = usage(self.entry, &self.usage);
+        let assistant = Assistant {
+            content: raw.iter().map(block).collect(),
+            api: self.entry.api.as_str().to_owned(),
+            provider: self.entry.provider.clone(),
+            model: self.entry.id.clone(),
+            response_id: self.response_id.take(),
+            usage,
+            stop_reason: stop,
+            error_message,
+            duration: Some(millis(self.asked.elapsed())),
+            ttft: self.first.map(millis),
+            ..Assistant::default()
+        };
+        Answer { said: said(&Message::Assistant(assistant)), stop, total_tokens: usage.total_tokens, wanted, failure }
+    }
+}
+
+impl Heard {
+    /// The whole part, or as much of it as came.
+    fn part(&self) -> Part {
+        if let Some(whole) = &self.whole {
+            return whole.clone();
+        }
+        let text = self.text.clone();
+        match &self.kind {
+            PartKind::Text => Part::Text { text, signature: None },
+            PartKind::Thinking => Part::Thinking { text, signature: None },
+            PartKind::Redacted => Part::Redacted { data: text },
+            PartKind::ToolCall { id, name } => {
+                Part::ToolCall { id: id.clone(), name: name.clone(), arguments: text, signature: None }
+            }
+        }
+    }
+}
+
+fn live_part(kind: &PartKind) -> LivePart {
+    match kind {
+        PartKind::Text => LivePart::Text,
+        PartKind::Thinking => LivePart::Thinking,
+        PartKind::Redacted => LivePart::Redacted,
+        PartKind::ToolCall { id, name } => {
+            LivePart::ToolCall { id: id.as_str().into(), name: name.as_str().into() }
+        }
+    }
+}
+
+fn block(part: &Part) -> Block {
+    match part {
+        Part::Text { text, signature } => {
+            Block::Text(message::Text { text: text.clone(), text_signature: signature.clone() })
+        }
+        Part::Thinking { text, signature } => {
+            Block::Thinking(message::Thinking { thinking: text.clone(), thinking_signature: signature.clone() })
+        }
+        Part::Redacted { data } => Block::RedactedThinking { data: data.clone() },
+        Part::Image { mime_type, data } => {
+            Block::Image(message::Image { data: data.clone(), mime_type: mime_type.clone() })
+        }
+        Part::ToolCall { id, name, arguments, signature } => {
+            let arguments = object(arguments).unwrap_or_default();
+            let (_, intent) = strip_intent(arguments.clone());
+            Block::ToolCall(message::ToolCall {
+                id: id.clone(),
+                name: name.clone(),
+                arguments,
+                thought_signature: signature.clone(),
+                intent,
+            })
+        }
+    }
+}
+
+/// Reads raw arguments. Nothing at all counts as no arguments.
+fn object(raw: &str) -> Result<Map<String, Value>, String> {
+    if raw.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_str(raw) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(_) => Err("the arguments are no JSON object".to_owned()),
+        Err(error) => Err(format!("the arguments are no JSON: {error}")),
+    }
+}
+
+/// Looks a wanted call up and checks what it brings.
+fn want(call: &Part, registry: &Registry) -> Option<Wanted> {
+    let Part::ToolCall { id, name, arguments, .. } = call else { return None };
+    let spec = registry.get(name).map(|tool| tool.spec());
+    let (arguments, problem) = match object(arguments) {
+        Ok(arguments) => (arguments, None),
+        Err(problem) => (Map::new(), Some(format!("Invalid arguments for tool {name}: {problem}"))),
+    };
+    let (mut arguments, intent) = strip_intent(arguments);
+    let problem = match spec {
+        None => Some(format!("Tool {name} not found")),
+        Some(spec) => problem.or_else(|| match validate(spec, &Value::Object(arguments.clone())) {
+            Ok(valid) => {
+                arguments = valid;
+                None
+            }
+            Err(problem) => Some(format!("Invalid arguments for tool {name}: {problem}")),
+        }),
+    };
+    Some(Wanted {
+        tool_call_id: id.as_str().into(),
+        tool: name.as_str().into(),
+        signature: spec.map_or_else(|| name.clone(), |spec| spec.signature_of(&arguments)),
+        named: spec.map_or_else(Vec::new, |spec| spec.signature.iter().map(|name| (*name).to_owned()).collect()),
+        arguments,
+        intent: intent.map(Into::into),
+        lane: spec.map_or(Lane::Shared, |spec| spec.lane),
+        repeat: spec.map_or(Repeat::Once, |spec| spec.repeat),
+        effect: spec.map_or(Effect::Changes, |spec| spec.effect),
+        executor: if name == ASK { Executor::Person } else { Executor::Builtin },
+        problem: problem.map(Into::into),
+    })
+}
+
+fn usage(entry: &Entry, used: &models::Usage) -> message::Usage {
+    let cost = models::cost(entry, used);
+    message::Usage {
+        input: used.input,
+        output: used.output,
+        cache_read: used.cache_read,
+        cache_write: used.cache_write,
+        total_tokens: used.input + used.output + used.cache_read + used.cache_write,
+        cost: message::Cost {
+            input: cost.input,
+            output: cost.output,
+            cache_read: cost.cache_read,
+            cache_write: cost.cache_write,
+            total: cost.total,
+        },
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,22 @@
+//! Reads the agent directory: where it is, its settings, its models and their keys.
+//!
+//! It must not know any door, the engine or a provider's wire: it turns files and an environment into plain values.
+
+pub mod edit;
+pub mod environment;
+pub mod keys;
+pub mod models_file;
+pub mod persist;
+pub mod place;
+pub mod replace;
+pub mod roster;
+pub mod settings;
+pub mod yaml;
+
+pub use environment::Environment;
+pub use keys::Keys;
+pub use models_file::ModelsFile;
+pub use persist::{Change, persist};
+pub use place::{AgentDir, Product};
+pub use roster::{Choice, Roster};
+pub use settings::Settings;

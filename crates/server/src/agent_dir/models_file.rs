@@ -1,0 +1,368 @@
+//! The user's providers and models: `models.yml`, or `models.json` where there is no `models.yml`.
+//!
+//! It must not know the built-in catalogue or any key. What is wrong is told and left out; the rest counts. Source: specs/omp.md §5, §7.
+
+use std::{collections::BTreeMap, fmt};
+
+use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
+
+use super::{
+    AgentDir,
+    yaml::{Node, Place, WrongType},
+};
+
+/// Everything of the file that can be used.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelsFile {
+    /// By name.
+    pub providers: BTreeMap<String, Provider>,
+    /// What was left out and why, one line each. Never holds a value of the file.
+    pub problems: Vec<String>,
+}
+
+/// One provider. Without models it changes the built-in ones of the same name.
+#[derive(Clone, Default, PartialEq)]
+pub struct Provider {
+    /// `baseUrl`.
+    pub base_url: Option<String>,
+    /// `apiKey`: the name of a variable, else the key itself.
+    pub api_key: Option<String>,
+    /// `auth`.
+    pub auth: Auth,
+    /// `authHeader`: the key also travels as `Authorization: Bearer`.
+    pub auth_header: bool,
+    /// `headers` of every request.
+    pub headers: BTreeMap<String, String>,
+    /// `models`, whole.
+    pub models: Vec<Entry>,
+    /// `modelOverrides` by model id.
+    pub overrides: BTreeMap<String, Override>,
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provider")
+            .field("base_url", &self.base_url)
+            .field("models", &self.models)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a provider wants a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Auth {
+    /// It does.
+    #[default]
+    ApiKey,
+    /// It does not.
+    None,
+}
+
+/// What to change of a model. Absent leaves it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Override {
+    name: Option<String>,
+    reasoning: Option<bool>,
+    thinking: Option<Thinking>,
+    input: Option<Vec<Modality>>,
+    cost: [Option<f64>; 4],
+    context_window: Option<u64>,
+    max_tokens: Option<u64>,
+    headers: BTreeMap<String, String>,
+}
+
+impl Override {
+    /// Changes `entry`.
+    pub fn apply(&self, entry: &mut Entry) {
+        if let Some(name) = &self.name {
+            entry.name.clone_from(name);
+        }
+        entry.reasoning = self.reasoning.unwrap_or(entry.reasoning);
+        entry.thinking = self.thinking.or(entry.thinking);
+        if let Some(input) = &self.input {
+            entry.input.clone_from(input);
+        }
+        let [input, output, cache_read, cache_write] = self.cost;
+        let old = entry.cost;
+        entry.cost = Price {
+            input: input.unwrap_or(old.input),
+            output: output.unwrap_or(old.output),
+            cache_read: cache_read.unwrap_or(old.cache_read),
+            cache_write: cache_write.unwrap_or(old.cache_write),
+        };
+        entry.context_window = self.context_window.unwrap_or(entry.context_window);
+        entry.max_tokens = self.max_tokens.unwrap_or(entry.max_tokens);
+        entry.headers.extend(self.headers.clone());
+    }
+}
+
+impl ModelsFile {
+    /// Reads the file of `folder`; without one there is nothing in it. Never fails: what is wrong is in `problems`.
+    pub fn load(folder: &AgentDir) -> Self {
+        for path in folder.models() {
+            match Node::read(&path) {
+                Ok(None) => {}
+                Ok(Some(node)) => return Self::of(&Place::root(&path, Some(&node))),
+                Err(error) => return Self { problems: vec![error.to_string()], ..Self::default() },
+            }
+        }
+        Self::default()
+    }
+
+    pub(super) fn of(root: &Place<'_>) -> Self {
+        let mut file = Self::default();
+        match root.at("providers").and_then(|providers| providers.members()) {
+            Ok(providers) => {
+                for (name, place) in providers {
+                    match provider(name, &place, &mut file.problems) {
+                        Ok(provider) => drop(file.providers.insert(name.to_owned(), provider)),
+                        Err(error) => file.problems.push(error.to_string()),
+                    }
+                }
+            }
+            Err(error) => file.problems.push(error.to_string()),
+        }
+        file
+    }
+}
+
+fn provider(name: &str, place: &Place<'_>, problems: &mut Vec<String>) -> Result<Provider, WrongType> {
+    let text = |key| Ok::<_, WrongType>(place.at(key)?.text()?.map(str::to_owned));
+    let mut provider = Provider {
+        base_url: text("baseUrl")?.map(|url| url.trim_end_matches('/').to_owned()),
+        api_key: text("apiKey")?,
+        auth: match place.at("auth")?.text()? {
+            None | Some("apiKey") => Auth::ApiKey,
+            Some("none") => Auth::None,
+            // Sign-in with a browser is not there: without another key such a provider is not usable.
+            Some("oauth") => Auth::ApiKey,
+            Some(_) => return Err(place.at("auth")?.wrong("apiKey or none")),
+        },
+        auth_header: place.at("authHeader")?.flag()?.unwrap_or(false),
+        headers: headers(&place.at("headers")?)?,
+        ..Provider::default()
+    };
+    for (id, changed) in place.at("modelOverrides")?.members()? {
+        match changes(&changed) {
+            Ok(changes) => drop(provider.overrides.insert(id.to_owned(), changes)),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    for model in place.at("models")?.items()?.unwrap_or_default() {
+        match entry(name, &provider, place, &model) {
+            Ok(entry) => provider.models.push(entry),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    Ok(provider)
+}
+
+fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_>) -> Result<Entry, WrongType> {
+    let id = model.at("id")?;
+    let id = id.text()?.filter(|id| !id.is_empty()).ok_or_else(|| id.wrong("the id of the model"))?;
+    let own = model.at("api")?;
+    let api = if own.is_absent() { settings.at("api")? } else { own };
+    let api = api
+        .text()?
+        .and_then(|api| api.parse::<Api>().ok())
+        .ok_or_else(|| api.wrong("anthropic-messages, openai-completions, openai-responses or google-generative-ai"))?;
+    let url = settings.at("baseUrl")?;
+    let base_url = match model.at("baseUrl")?.text()? {
+        Some(own) => own.trim_end_matches('/').to_owned(),
+        None => provider.base_url.clone().ok_or_else(|| url.wrong("the address of the provider"))?,
+    };
+    if provider.auth == Auth::ApiKey && provider.api_key.is_none() {
+        return Err(settings.at("apiKey")?.wrong("a key, the name of a variable that holds it, or auth: none"));
+    }
+    let mut entry = Entry {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        api,
+        provider: name.to_owned(),
+        base_url,
+        reasoning: false,
+        input: vec![Modality::Text],
+        cost: Price::default(),
+        context_window: 128_000,
+        max_tokens: 16_384,
+        thinking: None,
+        headers: provider.headers.clone(),
+    };
+    changes(model)?.apply(&mut entry);
+    if let Some(changes) = provider.overrides.get(id) {
+        changes.apply(&mut entry);
+    }
+    Ok(entry)
+}
+
+fn changes(place: &Place<'_>) -> Result<Override, WrongType> {
+    let cost = place.at("cost")?;
+    let price = |key| cost.at(key)?.amount();
+    let window = place.at("contextWindow")?;
+    let limit = place.at("maxTokens")?;
+    let above_zero = |place: &Place<'_>| match place.count()? {
+        Some(0) => Err(place.wrong("a number above zero")),
+        other => Ok(other),
+    };
+    Ok(Override {
+        name: place.at("name")?.text()?.map(str::to_owned),
+        reasoning: place.at("reasoning")?.flag()?,
+        thinking: thinking(&place.at("thinking")?)?,
+        input: modalities(&place.at("input")?)?,
+        cost: [price("input")?, price("output")?, price("cacheRead")?, price("cacheWrite")?],
+        context_window: above_zero(&window)?,
+        max_tokens: above_zero(&limit)?,
+        headers: headers(&place.at("headers")?)?,
+    })
+}
+
+fn headers(place: &Place<'_>) -> Result<BTreeMap<String, String>, WrongType> {
+    let mut headers = BTreeMap::new();
+    for (name, value) in place.members()? {
+        if let Some(value) = value.text()? {
+            headers.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    Ok(headers)
+}
+
+fn modalities(place: &Place<'_>) -> Result<Option<Vec<Modality>>, WrongType> {
+    let Some(items) = place.items()? else { return Ok(None) };
+    let modality = |item: &Place<'_>| match item.text()? {
+        Some("text") => Ok(Modality::Text),
+        Some("image") => Ok(Modality::Image),
+        Some(_) | None => Err(item.wrong("text or image")),
+    };
+    items.iter().map(modality).collect::<Result<Vec<_>, _>>().map(Some)
+}
+
+fn thinking(place: &Place<'_>) -> Result<Option<Thinking>, WrongType> {
+    if place.is_absent() {
+        return Ok(None);
+    }
+    let mode = place.at("mode")?;
+    let mode = match mode.text()? {
+        Some("effort") => ThinkingMode::Effort,
+        Some("budget") => ThinkingMode::Budget,
+        Some("google-level") => ThinkingMode::GoogleLevel,
+        Some("anthropic-adaptive") => ThinkingMode::AnthropicAdaptive,
+        Some("anthropic-budget-effort") => ThinkingMode::AnthropicBudgetEffort,
+        Some(_) | None => {
+            return Err(mode.wrong("effort, budget, google-level, anthropic-adaptive or anthropic-budget-effort"));
+        }
+    };
+    let level = |key, usual| -> Result<Level, WrongType> {
+        let place = place.at(key)?;
+        match place.text()? {
+            None => Ok(usual),
+            Some("max") => Ok(Level::Xhigh),
+            Some(name) => Level::parse(name).ok_or_else(|| place.wrong("minimal, low, medium, high or xhigh")),
+        }
+    };
+    Ok(Some(Thinking {
+        mode,
+        min_level: level("minLevel", Level::Minimal)?,
+        max_level: level("maxLevel", Level::High)?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use countersign_runtime::models::entry::{Api, Entry, Modality, Price};
+
+    use super::{Auth, ModelsFile};
+    use crate::agent_dir::yaml::{Node, Place};
+
+    fn parse(text: &str) -> ModelsFile {
+        let node = Node::parse(text).unwrap();
+        ModelsFile::of(&Place::root(Path::new("models.yml"), node.as_ref()))
+    }
+
+    #[test]
+    fn the_example_of_the_specification_is_read_whole() {
+        let file = parse(
+            "# models.yml
+providers:
+  local:
+    baseUrl: http://127.0.0.1:11434/v1/    # the request goes to {baseUrl}/chat/completions
+    apiKey: LOCAL_KEY
+    api: openai-completions
+    models:
+      - { id: small-1, name: Small One, reasoning: true, input: [text, image], cost: { input: 1, output: 2, cacheRead: 0.1, cacheWrite: 0.2 }, contextWindow: 128000, maxTokens: 8192 }
+  claude:
+    baseUrl: http://127.0.0.1:9000
+    auth: none
+    api: openai-completions
+    headers: { X-One: a }
+    modelOverrides: { claude-1: { maxTokens: 5, headers: { X-Two: b } } }
+    models: [ { id: claude-1, api: anthropic-messages, maxTokens: 64000 } ]
+",
+        );
+        assert_eq!(file.problems, Vec::<String>::new());
+        let small = Entry {
+            id: "small-1".to_owned(),
+            name: "Small One".to_owned(),
+            api: Api::OpenaiCompletions,
+            provider: "local".to_owned(),
+            base_url: "http://127.0.0.1:11434/v1".to_owned(),
+            reasoning: true,
+            input: vec![Modality::Text, Modality::Image],
+            cost: Price { input: 1.0, output: 2.0, cache_read: 0.1, cache_write: 0.2 },
+            context_window: 128_000,
+            max_tokens: 8192,
+            thinking: None,
+            headers: [].into(),
+        };
+        assert_eq!(file.providers["local"].models, std::slice::from_ref(&small));
+        assert_eq!(file.providers["local"].api_key.as_deref(), Some("LOCAL_KEY"));
+        let claude = Entry {
+            id: "claude-1".to_owned(),
+            name: "claude-1".to_owned(),
+            api: Api::AnthropicMessages,
+            provider: "claude".to_owned(),
+            base_url: "http://127.0.0.1:9000".to_owned(),
+            reasoning: false,
+            input: vec![Modality::Text],
+            cost: Price::default(),
+            max_tokens: 5,
+            headers: [("X-One", "a"), ("X-Two", "b")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..small
+        };
+        assert_eq!(file.providers["claude"].models, [claude]);
+        assert_eq!(file.providers["claude"].auth, Auth::None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_the_rest_counts() {
+        let file = parse(
+            "providers:
+  a: { baseUrl: 'http://a', apiKey: secret-key, api: openai-codex-responses, models: [ { id: x }, { id: y, api: openai-responses } ] }
+  b: { apiKey: k, api: openai-responses, models: [ { id: x } ] }
+  c: { baseUrl: 'http://c', api: openai-responses, models: [ { id: x } ] }
+  d: { baseUrl: 7 }
+  e: { baseUrl: 'http://e', auth: none, api: openai-responses, models: [ { name: x }, { id: x, input: [smell] }, { id: z, contextWindow: 0 }, { id: ok } ] }
+",
+        );
+        let usable: Vec<_> = file
+            .providers
+            .values()
+            .flat_map(|provider| &provider.models)
+            .map(|entry| (entry.provider.as_str(), entry.id.as_str()))
+            .collect();
+        assert_eq!(usable, [("a", "y"), ("e", "ok")]);
+        assert_eq!(
+            file.problems,
+            [
+                "models.yml:2: providers.a.api: expected anthropic-messages, openai-completions, openai-responses or google-generative-ai, found other text",
+                "models.yml:3: providers.b.baseUrl: expected the address of the provider, found nothing",
+                "models.yml:4: providers.c.apiKey: expected a key, the name of a variable that holds it, or auth: none, found nothing",
+                "models.yml:5: providers.d.baseUrl: expected text (quote it if it looks like something else), found a number",
+                "models.yml:6: providers.e.models.0.id: expected the id of the model, found nothing",
+                "models.yml:6: providers.e.models.1.input.0: expected text or image, found other text",
+                "models.yml:6: providers.e.models.2.contextWindow: expected a number above zero, found a number",
+            ]
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! Where the agent directory and its parts are.
+//!
+//! It must not know what the files say. Source: specs/omp.md §4, specs/gjc.md §1.
+
+use std::path::{Path, PathBuf};
+
+use super::Environment;
+
+/// Whose agent directory is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// `~/.omp/agent`.
+    Omp,
+    /// `~/.gjc/agent`.
+    Gjc,
+}
+
+impl Product {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Omp => "omp",
+            Self::Gjc => "gjc",
+        }
+    }
+
+    /// The variables that name the whole directory, strongest first.
+    const fn overrides(self) -> &'static [&'static str] {
+        match self {
+            Self::Omp => &["PI_CODING_AGENT_DIR", "OMP_CODING_AGENT_DIR"],
+            Self::Gjc => &["GJC_CODING_AGENT_DIR"],
+        }
+    }
+}
+
+/// Neither `HOME` nor a variable that names the agent directory is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("HOME is not set, so the agent directory is not known")]
+pub struct NoHome;
+
+/// The agent directory and the places in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentDir {
+    root: PathBuf,
+    home: PathBuf,
+    project_folder: String,
+    content: PathBuf,
+}
+
+impl AgentDir {
+    /// Finds the directory for `product`. Relative paths start at `cwd`; `exists` tells whether a folder is there.
+    ///
+    /// Only the environment of the process may be handed in, never that of a `.env` file: a repository must not choose
+    /// where policy and keys are read from.
+    ///
+    /// # Errors
+    /// [`NoHome`] if nothing says where it is.
+    pub fn resolve(
+        product: Product,
+        environment: &Environment,
+        cwd: &Path,
+        exists: impl Fn(&Path) -> bool,
+    ) -> Result<Self, NoHome> {
+        let home = environment.get("HOME").or_else(|| environment.get("USERPROFILE")).map(PathBuf::from);
+        let project_folder = match product {
+            Product::Omp => environment.get("PI_CONFIG_DIR").unwrap_or(".omp").to_owned(),
+            Product::Gjc => ".gjc".to_owned(),
+        };
+        let usual = home.as_ref().map(|home| home.join(&project_folder).join("agent"));
+        let named = product.overrides().iter().find_map(|name| environment.get(name)).map(|path| {
+            let path = match (path.strip_prefix("~/"), &home) {
+                (Some(rest), Some(home)) => home.join(rest),
+                (Some(_) | None, _) => PathBuf::from(path),
+            };
+            cwd.join(path)
+        });
+        let root = named.or_else(|| usual.clone()).ok_or(NoHome)?;
+        // Sessions and blobs move, the settings stay; the folder has no `agent` level there.
+        let moved = (Some(&root) == usual.as_ref())
+            .then(|| environment.get("XDG_DATA_HOME"))
+            .flatten()
+            .map(|data| Path::new(data).join(product.name()))
+            .filter(|folder| exists(folder));
+        let content = moved.unwrap_or_else(|| root.clone());
+        let home = home.unwrap_or_else(|| root.clone());
+        Ok(Self { root, home, project_folder, content })
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The home directory of the user, or the agent directory if there is none.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The name of the folder in a project that holds its own settings, such as `.omp`.
+    pub fn project_folder(&self) -> &str {
+        &self.project_folder
+    }
+
+    /// The user's settings.
+    pub fn config(&self) -> PathBuf {
+        self.root.join("config.yml")
+    }
+
+    /// The settings of the project in `cwd`.
+    pub fn project_config(&self, cwd: &Path) -> PathBuf {
+        cwd.join(&self.project_folder).join("config.yml")
+    }
+
+    /// The user's models, the newer form first.
+    pub fn models(&self) -> [PathBuf; 2] {
+        [self.root.join("models.yml"), self.root.join("models.json")]
+    }
+
+    /// The files that may hold keys, strongest first.
+    pub fn env_files(&self, cwd: &Path) -> [PathBuf; 2] {
+        [cwd.join(".env"), self.home.join(".env")]
+    }
+
+    /// The folder that has one folder of session files a working directory.
+    pub fn sessions(&self) -> PathBuf {
+        self.content.join("sessions")
+    }
+
+    /// The folder of images, each under the digest of its bytes.
+    pub fn blobs(&self) -> PathBuf {
+        self.content.join("blobs")
+    }
+
+    /// The folder of the logs of sessions.
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("countersign")
+    }
+
+    /// The grants that outlive a session.
+    pub fn grants(&self) -> PathBuf {
+        self.root.join("grants.jsonl")
+    }
+
+    /// The user's rules.
+    pub fn permissions(&self) -> PathBuf {
+        self.root.join("permissions.yaml")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{AgentDir, Environment, NoHome, Product};
+
+    fn places(product: Product, variables: &[(&str, &str)]) -> Result<(String, String), NoHome> {
+        let environment: Environment = variables.iter().copied().collect();
+        let folder =
+            AgentDir::resolve(product, &environment, Path::new("/work"), |path| path == Path::new("/data/omp"))?;
+        Ok((folder.config().display().to_string(), folder.sessions().display().to_string()))
+    }
+
+    #[test]
+    fn the_agent_directory_is_where_its_hosts_expect_it() {
+        use Product::{Gjc, Omp};
+        let home = ("HOME", "/home/ana");
+        for (case, product, variables, config, sessions) in [
+            ("usual", Omp, vec![home], "/home/ana/.omp/agent/config.yml", "/home/ana/.omp/agent/sessions"),
+            ("gjc", Gjc, vec![home], "/home/ana/.gjc/agent/config.yml", "/home/ana/.gjc/agent/sessions"),
+            ("named", Omp, vec![home, ("PI_CODING_AGENT_DIR", "/a")], "/a/config.yml", "/a/sessions"),
+            ("older name", Omp, vec![home, ("OMP_CODING_AGENT_DIR", "/b")], "/b/config.yml", "/b/sessions"),
+            ("relative", Omp, vec![("PI_CODING_AGENT_DIR", "c")], "/work/c/config.yml", "/work/c/sessions"),
+            (
+                "tilde",
+                Omp,
+                vec![home, ("PI_CODING_AGENT_DIR", "~/d")],
+                "/home/ana/d/config.yml",
+                "/home/ana/d/sessions",
+            ),
+            ("gjc named", Gjc, vec![home, ("GJC_CODING_AGENT_DIR", "/g")], "/g/config.yml", "/g/sessions"),
+            (
+                "not gjc's",
+                Gjc,
+                vec![home, ("PI_CODING_AGENT_DIR", "/a")],
+                "/home/ana/.gjc/agent/config.yml",
+                "/home/ana/.gjc/agent/sessions",
+            ),
+            (
+                "renamed",
+                Omp,
+                vec![home, ("PI_CONFIG_DIR", ".pi")],
+                "/home/ana/.pi/agent/config.yml",
+                "/home/ana/.pi/agent/sessions",
+            ),
+            (
+                "xdg",
+                Omp,
+                vec![home, ("XDG_DATA_HOME", "/data")],
+                "/home/ana/.omp/agent/config.yml",
+                "/data/omp/sessions",
+            ),
+            (
+                "xdg without the folder",
+                Omp,
+                vec![home, ("XDG_DATA_HOME", "/else")],
+                "/home/ana/.omp/agent/config.yml",
+                "/home/ana/.omp/agent/sessions",
+            ),
+            (
+                "xdg and named",
+                Omp,
+                vec![home, ("XDG_DATA_HOME", "/data"), ("PI_CODING_AGENT_DIR", "/a")],
+                "/a/config.yml",
+                "/a/sessions",
+            ),
+        ] {
+            assert_eq!(places(product, &variables), Ok((config.to_owned(), sessions.to_owned())), "{case}");
+        }
+        assert_eq!(places(Omp, &[]), Err(NoHome));
+    }
+}

@@ -1,0 +1,94 @@
+//! Replaces a file as a whole, so that a reader or a crash sees the old one or the new one.
+//!
+//! It must not know what is in the file.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    path::Path,
+};
+
+/// Who may read a file that is made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Its owner only.
+    Private,
+    /// Whoever the file mode mask allows.
+    Shared,
+}
+
+/// Puts `bytes` in place of the file at `path`; what is there survives a power cut. A file that exists keeps its mode.
+///
+/// A symbolic link stays one: the file that it points to is replaced.
+///
+/// # Errors
+/// Whatever the file system says; the old file is then untouched and the temporary one removed.
+pub fn replace(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut salt = [0; 8];
+    getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    let temporary = folder.join(format!(".{name}.{}.tmp", hex::encode(salt)));
+    let written = write(&temporary, &target, bytes, access).and_then(|()| fs::rename(&temporary, &target));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    sync_folder(folder)
+}
+
+fn write(temporary: &Path, target: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if access == Access::Private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    let mut file = options.open(temporary)?;
+    if let Ok(old) = fs::metadata(target) {
+        file.set_permissions(old.permissions())?;
+    }
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Makes the names in `folder` survive a power cut.
+///
+/// # Errors
+/// Whatever the file system says.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::{Access, replace};
+
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("deep/config.yml");
+        replace(&file, b"one", Access::Private).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        replace(&file, b"two", Access::Private).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        fs::write(&real, "old").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        replace(&link, b"new", Access::Shared).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&real).unwrap(), b"new");
+    }
+}

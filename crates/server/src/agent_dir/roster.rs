@@ -1,0 +1,249 @@
+//! Which models there are, which of them can be used, and which one somebody means.
+//!
+//! It must not know how a model is spoken to. Source: specs/omp.md §5.
+//!
+//! The built-in catalogue is asked for only when the user's own models do not decide.
+
+use std::cell::OnceCell;
+
+use countersign_runtime::models::entry::{Entry, Level};
+
+use super::{Keys, ModelsFile, keys::Credential, models_file::Provider};
+
+mod pattern;
+
+pub use pattern::matches;
+
+/// What a provider that is asked for no model in particular is used with: parts of ids, the first that is there wins.
+const PREFERRED: [(&str, &[&str]); 9] = [
+    ("anthropic", &["claude-sonnet-4-6", "claude-sonnet-4-5", "claude-sonnet-4", "claude"]),
+    ("openai", &["gpt-5.2", "gpt-5.1", "gpt-5", "gpt-4.1"]),
+    ("google", &["gemini-3-pro", "gemini-2.5-pro", "gemini"]),
+    ("openrouter", &["anthropic/claude-sonnet", "openai/gpt-5"]),
+    ("xai", &["grok-4", "grok"]),
+    ("groq", &["gpt-oss-120b", "llama-3.3-70b"]),
+    ("cerebras", &["glm", "gpt-oss-120b"]),
+    ("mistral", &["devstral", "mistral-large"]),
+    ("zai", &["glm-4.7", "glm-4.6", "glm"]),
+];
+
+/// A model that was meant, and how much it is to think if that was said with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The model.
+    pub entry: Entry,
+    /// What followed its name behind a colon.
+    pub level: Option<Level>,
+}
+
+/// Nothing fits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChooseError {
+    /// No model has such a name.
+    #[error("Model not found: {0}")]
+    Unknown(String),
+    /// There is not a single model whose provider has a key.
+    #[error("no usable model: set a provider's key in the environment or add a provider to models.yml")]
+    None,
+}
+
+/// What decides about the first model of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wish<'a> {
+    /// `--provider`.
+    pub provider: Option<&'a str>,
+    /// `--model`.
+    pub model: Option<&'a str>,
+    /// The models that are cycled through.
+    pub scoped: &'a [Choice],
+    /// The model that was chosen last.
+    pub saved: Option<&'a str>,
+}
+
+/// All models and the keys of their providers.
+pub struct Roster {
+    file: ModelsFile,
+    keys: Keys,
+    builtin: fn() -> &'static [Entry],
+    merged: OnceCell<Vec<Entry>>,
+}
+
+impl Roster {
+    /// Puts the models of `file` over those that `builtin` lists.
+    pub const fn new(file: ModelsFile, keys: Keys, builtin: fn() -> &'static [Entry]) -> Self {
+        Self { file, keys, builtin, merged: OnceCell::new() }
+    }
+
+    /// What is wrong with `models.yml`, one line each.
+    pub fn problems(&self) -> &[String] {
+        &self.file.problems
+    }
+
+    /// Takes the value of `--api-key` for `provider`.
+    pub fn give_key(&mut self, provider: &str, key: secrecy::SecretString) {
+        self.keys.give(provider, key);
+    }
+
+    /// What `provider` is asked with; `None` if it wants a key and there is none.
+    pub fn credential(&self, provider: &str) -> Option<Credential> {
+        self.keys.credential(provider, self.file.providers.get(provider))
+    }
+
+    /// Whether the key of `provider` also travels as `Authorization: Bearer`.
+    pub fn sends_bearer(&self, provider: &str) -> bool {
+        self.file.providers.get(provider).is_some_and(|provider| provider.auth_header)
+    }
+
+    /// All models that can be used: those whose provider has a key or needs none. The user's own come first.
+    pub fn available(&self) -> Vec<&Entry> {
+        let entries: Box<dyn Iterator<Item = &Entry>> =
+            if self.needs_builtin() { Box::new(self.all().iter()) } else { Box::new(self.own()) };
+        entries.filter(|entry| self.credential(&entry.provider).is_some()).collect()
+    }
+
+    /// The model with exactly this provider and id.
+    pub fn exact(&self, provider: &str, id: &str) -> Option<&Entry> {
+        let is = |entry: &&Entry| entry.provider == provider && entry.id == id;
+        self.own().find(is).or_else(|| self.all().iter().find(is))
+    }
+
+    /// The model that `--provider` and `--model` mean: `id`, `provider/id`, either with `:level` behind it, or a part of an id or name.
+    ///
+    /// # Errors
+    /// [`ChooseError::Unknown`] if no model fits.
+    pub fn find(&self, provider: Option<&str>, wanted: &str) -> Result<Choice, ChooseError> {
+        let unknown = || {
+            let provider = provider.map(|provider| format!("{provider}/")).unwrap_or_default();
+            ChooseError::Unknown(format!("{provider}{wanted}"))
+        };
+        let exact = |entries: &[&Entry]| pattern::exact(entries, provider, wanted);
+        if let Some(choice) =
+            exact(&self.own().collect::<Vec<_>>()).filter(|_| provider.is_some() || wanted.contains('/'))
+        {
+            return Ok(choice);
+        }
+        let all: Vec<&Entry> = self.all().iter().collect();
+        let available: Vec<&Entry> =
+            all.iter().copied().filter(|entry| self.credential(&entry.provider).is_some()).collect();
+        exact(&available)
+            .or_else(|| exact(&all))
+            .or_else(|| pattern::fuzzy(&available, provider, wanted))
+            .or_else(|| pattern::fuzzy(&all, provider, wanted))
+            .ok_or_else(unknown)
+    }
+
+    /// The models that `patterns` mean (`--models`, `enabledModels`), each once, in the order of the patterns; and the patterns that
+    /// mean none. A pattern may have `*`, `?` and `[…]`.
+    pub fn scope<'p>(&self, patterns: &[&'p str]) -> (Vec<Choice>, Vec<&'p str>) {
+        let (mut choices, mut unmatched): (Vec<Choice>, _) = (Vec::new(), Vec::new());
+        if patterns.is_empty() {
+            return (choices, unmatched);
+        }
+        let available = self.available();
+        for wanted in patterns {
+            let found = pattern::all(&available, wanted);
+            if found.is_empty() {
+                unmatched.push(*wanted);
+            }
+            for choice in found {
+                let known =
+                    |other: &Choice| other.entry.provider == choice.entry.provider && other.entry.id == choice.entry.id;
+                if !choices.iter().any(known) {
+                    choices.push(choice);
+                }
+            }
+        }
+        (choices, unmatched)
+    }
+
+    /// The first model of a session: the command line, the first that is cycled through, the one chosen last, what a provider is
+    /// usually used with, any.
+    ///
+    /// # Errors
+    /// [`ChooseError::Unknown`] if the command line names a model that there is not; [`ChooseError::None`] if there is none to use.
+    pub fn initial(&self, wish: Wish<'_>) -> Result<Choice, ChooseError> {
+        if let Some(model) = wish.model {
+            return self.find(wish.provider, model);
+        }
+        let plain = |entry: &Entry| Choice { entry: entry.clone(), level: None };
+        if let Some(provider) = wish.provider {
+            let entries: Vec<&Entry> = self.all().iter().filter(|entry| entry.provider == provider).collect();
+            return preferred(&entries, provider)
+                .or_else(|| entries.first().copied())
+                .map(plain)
+                .ok_or_else(|| ChooseError::Unknown(format!("{provider}/")));
+        }
+        if let Some(first) = wish.scoped.first() {
+            return Ok(first.clone());
+        }
+        let usable = |choice: &Choice| self.credential(&choice.entry.provider).is_some();
+        if let Some(choice) = wish.saved.and_then(|saved| self.saved(saved)).filter(usable) {
+            return Ok(choice);
+        }
+        let available = self.available();
+        PREFERRED
+            .iter()
+            .find_map(|(provider, _)| preferred(&available, provider))
+            .or_else(|| available.first().copied())
+            .map(plain)
+            .ok_or(ChooseError::None)
+    }
+
+    /// A saved model is never guessed: it is there or it is not.
+    fn saved(&self, saved: &str) -> Option<Choice> {
+        let own: Vec<&Entry> = self.own().collect();
+        pattern::exact(&own, None, saved)
+            .filter(|_| saved.contains('/'))
+            .or_else(|| pattern::exact(&self.all().iter().collect::<Vec<_>>(), None, saved))
+    }
+
+    fn own(&self) -> impl Iterator<Item = &Entry> {
+        self.file.providers.values().flat_map(|provider| &provider.models)
+    }
+
+    /// Whether a built-in model could be usable.
+    fn needs_builtin(&self) -> bool {
+        self.merged.get().is_some()
+            || self.keys.providers().next().is_some()
+            || self.file.providers.iter().any(|(name, provider)| {
+                let changes_builtin = provider.models.is_empty() || !provider.overrides.is_empty();
+                changes_builtin && self.credential(name).is_some()
+            })
+    }
+
+    fn all(&self) -> &[Entry] {
+        self.merged.get_or_init(|| {
+            let mut all: Vec<Entry> = self.own().cloned().collect();
+            let own = all.len();
+            for entry in (self.builtin)() {
+                let replaced = all[..own].iter().any(|mine| mine.provider == entry.provider && mine.id == entry.id);
+                if !replaced {
+                    all.push(changed(entry, self.file.providers.get(&entry.provider)));
+                }
+            }
+            all
+        })
+    }
+}
+
+fn changed(entry: &Entry, provider: Option<&Provider>) -> Entry {
+    let mut entry = entry.clone();
+    if let Some(provider) = provider {
+        if let Some(url) = &provider.base_url {
+            entry.base_url.clone_from(url);
+        }
+        entry.headers.extend(provider.headers.clone());
+        if let Some(changes) = provider.overrides.get(&entry.id) {
+            changes.apply(&mut entry);
+        }
+    }
+    entry
+}
+
+fn preferred<'a>(entries: &[&'a Entry], provider: &str) -> Option<&'a Entry> {
+    let (_, parts) = PREFERRED.iter().find(|(name, _)| *name == provider)?;
+    parts.iter().find_map(|part| pattern::best(entries, Some(provider), part))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+use std::{path::Path, sync::LazyLock};
+
+use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price};
+
+use super::{Choice, ChooseError, Roster, Wish};
+use crate::agent_dir::{
+    Keys, ModelsFile,
+    models_file::ModelsFile as File,
+    yaml::{Node, Place},
+};
+
+static BUILTIN: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    [
+        ("anthropic", "claude-sonnet-4-5-20250929"),
+        ("anthropic", "claude-sonnet-4-5"),
+        ("anthropic", "claude-haiku-4-5"),
+        ("openai", "gpt-5"),
+        ("openrouter", "anthropic/claude-sonnet-4.5"),
+        ("openrouter", "qwen/qwen3:free"),
+    ]
+    .map(|(provider, id)| Entry {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        api: Api::OpenaiCompletions,
+        provider: provider.to_owned(),
+        base_url: "http://builtin".to_owned(),
+        reasoning: false,
+        input: vec![Modality::Text],
+        cost: Price::default(),
+        context_window: 1000,
+        max_tokens: 100,
+        thinking: None,
+        headers: [].into(),
+    })
+    .into()
+});
+
+fn builtin() -> &'static [Entry] {
+    &BUILTIN
+}
+
+fn never() -> &'static [Entry] {
+    panic!("the built-in catalogue is not needed")
+}
+
+const FILE: &str = "providers:
+  local: { baseUrl: 'http://local', auth: none, api: openai-completions, models: [ { id: small-1 }, { id: 'qwen:7b' } ] }
+  openai: { baseUrl: 'http://proxy', apiKey: sk, modelOverrides: { gpt-5: { maxTokens: 7 } } }
+  silent: { baseUrl: 'http://silent', apiKey: '', api: openai-completions, models: [ { id: mute } ] }
+";
+
+fn file(text: &str) -> ModelsFile {
+    let node = Node::parse(text).unwrap();
+    File::of(&Place::root(Path::new("models.yml"), node.as_ref()))
+}
+
+fn roster(variables: &[(&str, &str)]) -> Roster {
+    Roster::new(file(FILE), Keys::new(variables.iter().copied().collect()), builtin)
+}
+
+fn name(choice: &Choice) -> String {
+    let level = choice.level.map(|level| format!(":{}", level.as_str())).unwrap_or_default();
+    format!("{}/{}{level}", choice.entry.provider, choice.entry.id)
+}
+
+#[test]
+fn only_models_with_a_key_or_without_need_of_one_are_available() {
+    let roster = roster(&[]);
+    let ids: Vec<_> = roster.available().iter().map(|entry| entry.id.clone()).collect();
+    assert_eq!(ids, ["small-1", "qwen:7b", "gpt-5"]);
+    let gpt = roster.exact("openai", "gpt-5").unwrap();
+    assert_eq!((gpt.base_url.as_str(), gpt.max_tokens), ("http://proxy", 7));
+}
+
+#[test]
+fn an_own_model_takes_the_place_of_a_builtin_one() {
+    let text =
+        "providers: { openai: { baseUrl: 'http://own', apiKey: k, api: openai-responses, models: [ { id: gpt-5 } ] } }";
+    let roster = Roster::new(file(text), Keys::default(), builtin);
+    let available: Vec<_> = roster.available().iter().map(|entry| entry.base_url.clone()).collect();
+    assert_eq!(available, ["http://own"]);
+    assert_eq!(roster.find(None, "gpt-5").unwrap().entry.api, Api::OpenaiResponses);
+}
+
+#[test]
+fn the_catalogue_is_not_read_where_own_models_decide() {
+    let text =
+        "providers: { local: { baseUrl: 'http://l', auth: none, api: openai-completions, models: [ { id: a } ] } }";
+    let roster = Roster::new(file(text), Keys::default(), never);
+    assert_eq!(name(&roster.find(Some("local"), "a").unwrap()), "local/a");
+    assert_eq!(name(&roster.find(None, "local/a:low").unwrap()), "local/a:low");
+    assert_eq!(name(&roster.initial(Wish { saved: Some("local/a"), ..Wish::default() }).unwrap()), "local/a");
+    assert_eq!(name(&roster.initial(Wish::default()).unwrap()), "local/a");
+}
+
+#[test]
+fn a_model_is_found_by_what_people_write() {
+    let roster = roster(&[("ANTHROPIC_API_KEY", "k")]);
+    for (provider, wanted, want) in [
+        (None, "local/small-1", Ok("local/small-1")),
+        (Some("local"), "small-1", Ok("local/small-1")),
+        (Some("LOCAL"), "small-1", Ok("local/small-1")),
+        (None, "small-1:high", Ok("local/small-1:high")),
+        (None, "qwen:7b", Ok("local/qwen:7b")),
+        (None, "qwen:7b:off", Ok("local/qwen:7b:off")),
+        (None, "openrouter/qwen/qwen3:free", Ok("openrouter/qwen/qwen3:free")),
+        (None, "qwen/qwen3:free:low", Ok("openrouter/qwen/qwen3:free:low")),
+        (None, "sonnet", Ok("anthropic/claude-sonnet-4-5")),
+        (None, "Sonnet:medium", Ok("anthropic/claude-sonnet-4-5:medium")),
+        (None, "claude-sonnet-4-5-20250929", Ok("anthropic/claude-sonnet-4-5-20250929")),
+        (Some("openrouter"), "sonnet", Ok("openrouter/anthropic/claude-sonnet-4.5")),
+        (None, "openrouter/sonnet", Ok("openrouter/anthropic/claude-sonnet-4.5")),
+        (None, "mute", Ok("silent/mute")),
+        (None, "nothing", Err("nothing")),
+        (Some("local"), "sonnet", Err("local/sonnet")),
+    ] {
+        let got = roster.find(provider, wanted);
+        assert_eq!(
+            got.as_ref().map(name),
+            want.map(str::to_owned).map_err(|text| &*Box::leak(Box::new(ChooseError::Unknown(text.to_owned())))),
+            "{wanted}"
+        );
+    }
+}
+
+#[test]
+fn patterns_give_each_model_once_in_their_order() {
+    let roster = roster(&[("ANTHROPIC_API_KEY", "k")]);
+    let (choices, unmatched) = roster.scope(&["anthropic/*:low", "local/small-1", "haiku", "openrouter/*", "silent/*"]);
+    assert_eq!(
+        choices.iter().map(name).collect::<Vec<_>>(),
+        [
+            "anthropic/claude-sonnet-4-5-20250929:low",
+            "anthropic/claude-sonnet-4-5:low",
+            "anthropic/claude-haiku-4-5:low",
+            "local/small-1",
+        ]
+    );
+    assert_eq!(unmatched, ["openrouter/*", "silent/*"]);
+}
+
+#[test]
+fn the_first_model_is_the_strongest_wish() {
+    let roster = roster(&[("ANTHROPIC_API_KEY", "k")]);
+    let scoped = [roster.find(None, "haiku:low").unwrap()];
+    for (case, wish, want) in [
+        (
+            "command line",
+            Wish { provider: Some("local"), model: Some("small-1"), scoped: &scoped, saved: Some("openai/gpt-5") },
+            "local/small-1",
+        ),
+        ("provider alone", Wish { provider: Some("anthropic"), ..Wish::default() }, "anthropic/claude-sonnet-4-5"),
+        (
+            "scoped",
+            Wish { scoped: &scoped, saved: Some("openai/gpt-5"), ..Wish::default() },
+            "anthropic/claude-haiku-4-5:low",
+        ),
+        ("saved", Wish { saved: Some("openai/gpt-5"), ..Wish::default() }, "openai/gpt-5"),
+        ("saved without a key", Wish { saved: Some("silent/mute"), ..Wish::default() }, "anthropic/claude-sonnet-4-5"),
+        ("nothing", Wish::default(), "anthropic/claude-sonnet-4-5"),
+    ] {
+        assert_eq!(roster.initial(wish).as_ref().map(name), Ok(want.to_owned()), "{case}");
+    }
+    let empty = Roster::new(ModelsFile::default(), Keys::default(), builtin);
+    assert_eq!(empty.initial(Wish::default()), Err(ChooseError::None));
+    assert_eq!(
+        roster.initial(Wish { model: Some("no such"), ..Wish::default() }),
+        Err(ChooseError::Unknown("no such".to_owned()))
+    );
+    assert_eq!(Level::parse("low"), scoped[0].level);
+}
+
+#[test]
+fn each_built_in_provider_has_a_usual_model() {
+    let all: Vec<&Entry> = countersign_runtime::models::catalogue::builtin().iter().collect();
+    let usual: std::collections::BTreeMap<&str, &str> = all
+        .iter()
+        .filter_map(|entry| super::preferred(&all, &entry.provider))
+        .map(|entry| (entry.provider.as_str(), entry.id.as_str()))
+        .collect();
+    let listed: std::collections::BTreeSet<&str> = all.iter().map(|entry| entry.provider.as_str()).collect();
+    assert_eq!(usual.keys().copied().collect::<Vec<_>>(), listed.into_iter().collect::<Vec<_>>());
+    assert_eq!(usual["openai"], "gpt-5.2");
+    assert_eq!(usual["xai"], "grok-4");
+}

@@ -1,0 +1,406 @@
+//! The settings of `config.yml`: the user's file, then the project's over it.
+//!
+//! It must not know who uses a setting. Keys it does not know are other programs' and are ignored. Source: specs/omp.md §3 to §5.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use countersign_runtime::models::entry::Level;
+
+use super::{
+    AgentDir,
+    yaml::{Node, Place, ReadError, WrongType},
+};
+
+/// Everything that the stdio doors read from `config.yml`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `retry`.
+    pub retry: Retry,
+    /// `compaction`.
+    pub compaction: Compaction,
+    /// `steeringMode`. Any text is kept and shown, as hosts expect; only `all` empties the queue at once.
+    pub steering_mode: String,
+    /// `followUpMode`, as `steering_mode`.
+    pub follow_up_mode: String,
+    /// `interruptMode`. Only `wait` waits.
+    pub interrupt_mode: String,
+    /// `defaultThinkingLevel`.
+    pub thinking_level: Level,
+    /// `modelRoles` by role; the role `default` is the model that was chosen last, `defaultModel` the older key for it.
+    pub model_roles: BTreeMap<String, String>,
+    /// `enabledModels`: patterns of the models that are cycled through; empty means all.
+    pub enabled_models: Vec<String>,
+    /// `edit.mode`.
+    pub edit_mode: EditMode,
+    /// `todo.reminders`.
+    pub todo_reminders: TodoReminders,
+    /// `images`.
+    pub images: Images,
+    /// `countersign`.
+    pub ours: Ours,
+}
+
+/// How failed model requests are repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// `retry.enabled`.
+    pub enabled: bool,
+    /// `retry.maxRetries`.
+    pub max_retries: u32,
+    /// `retry.baseDelayMs`.
+    pub base_delay: Duration,
+}
+
+/// When the context is made shorter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compaction {
+    /// `compaction.enabled`.
+    pub enabled: bool,
+    /// `compaction.reserveTokens`.
+    pub reserve_tokens: u64,
+    /// `compaction.keepRecentTokens`.
+    pub keep_recent_tokens: u64,
+    /// `compaction.thresholdTokens`, unless it is zero.
+    pub threshold_tokens: Option<u64>,
+    /// `compaction.thresholdPercent`, where it is from 1 to 99.
+    pub threshold_percent: Option<f64>,
+}
+
+/// Which arguments the `edit` tool takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EditMode {
+    /// `{path, old_text, new_text, all?}`.
+    Replace,
+    /// Anchored by line hashes.
+    Hashline,
+    /// A diff.
+    Patch,
+}
+
+/// Whether an agent is reminded of open tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TodoReminders {
+    /// `todo.reminders.enabled`, or `todo.reminders` itself.
+    pub enabled: bool,
+    /// `todo.reminders.max`.
+    pub max: u32,
+}
+
+/// What happens to images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Images {
+    /// `images.autoResize`.
+    pub auto_resize: bool,
+    /// `images.blockImages`: never send any to a model.
+    pub block: bool,
+}
+
+/// What only we know. Read from the user's file alone: a repository must not loosen it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ours {
+    /// `countersign.approval_timeout`, or `approval_timeout`, in seconds.
+    pub approval_timeout: Duration,
+    /// `countersign.clarify_timeout`, or `clarify_timeout`, in seconds.
+    pub clarify_timeout: Duration,
+    /// `countersign.bash_timeout`, in seconds: of commands that name none.
+    pub bash_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            retry: Retry { enabled: true, max_retries: 3, base_delay: Duration::from_secs(2) },
+            compaction: Compaction {
+                enabled: true,
+                reserve_tokens: 16_384,
+                keep_recent_tokens: 20_000,
+                threshold_tokens: None,
+                threshold_percent: None,
+            },
+            steering_mode: "one-at-a-time".to_owned(),
+            follow_up_mode: "one-at-a-time".to_owned(),
+            interrupt_mode: "immediate".to_owned(),
+            thinking_level: Level::High,
+            model_roles: BTreeMap::new(),
+            enabled_models: Vec::new(),
+            edit_mode: EditMode::Replace,
+            todo_reminders: TodoReminders { enabled: true, max: 3 },
+            images: Images { auto_resize: true, block: false },
+            ours: Ours {
+                approval_timeout: Duration::from_secs(900),
+                clarify_timeout: Duration::from_secs(3600),
+                bash_timeout: Duration::from_secs(300),
+            },
+        }
+    }
+}
+
+/// Why there are no settings.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file cannot be read as YAML.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A setting is of another type than it must be.
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+}
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    User,
+    Project,
+}
+
+impl Settings {
+    /// Reads the user's settings and those of the project in `cwd` over them. Files that are not there change nothing.
+    ///
+    /// # Errors
+    /// [`LoadError`] naming the file, the line and the key.
+    pub fn load(folder: &AgentDir, cwd: &Path) -> Result<Self, LoadError> {
+        let mut settings = Self::default();
+        for (file, owner) in [(folder.config(), Owner::User), (folder.project_config(cwd), Owner::Project)] {
+            let node = Node::read(&file)?;
+            settings.take(&Place::root(&file, node.as_ref()), owner)?;
+        }
+        Ok(settings)
+    }
+
+    /// The model that was chosen last, as `provider/id`.
+    pub fn default_model(&self) -> Option<&str> {
+        self.model_roles.get("default").map(String::as_str)
+    }
+
+    fn take(&mut self, root: &Place<'_>, owner: Owner) -> Result<(), WrongType> {
+        let retry = root.at("retry")?;
+        put(&mut self.retry.enabled, retry.at("enabled")?.flag()?);
+        put(&mut self.retry.max_retries, small(&retry.at("maxRetries")?)?);
+        put(&mut self.retry.base_delay, retry.at("baseDelayMs")?.count()?.map(Duration::from_millis));
+        self.compaction.take(&root.at("compaction")?)?;
+        put(&mut self.steering_mode, root.at("steeringMode")?.text()?.map(str::to_owned));
+        put(&mut self.follow_up_mode, root.at("followUpMode")?.text()?.map(str::to_owned));
+        put(&mut self.interrupt_mode, root.at("interruptMode")?.text()?.map(str::to_owned));
+        put(&mut self.thinking_level, root.at("defaultThinkingLevel")?.text()?.and_then(level));
+        self.take_models(root)?;
+        match root.at("edit")?.at("mode")?.text()? {
+            None => {}
+            Some("hashline") => self.edit_mode = EditMode::Hashline,
+            Some("patch") => self.edit_mode = EditMode::Patch,
+            Some(_) => self.edit_mode = EditMode::Replace,
+        }
+        self.todo_reminders.take(&root.at("todo")?.at("reminders")?)?;
+        let images = root.at("images")?;
+        put(&mut self.images.auto_resize, images.at("autoResize")?.flag()?);
+        put(&mut self.images.block, images.at("blockImages")?.flag()?);
+        match owner {
+            Owner::User => self.ours.take(root),
+            Owner::Project => Ok(()),
+        }
+    }
+
+    fn take_models(&mut self, root: &Place<'_>) -> Result<(), WrongType> {
+        if let Some(model) = root.at("defaultModel")?.text()? {
+            self.model_roles.insert("default".to_owned(), model.to_owned());
+        }
+        for (role, model) in root.at("modelRoles")?.members()? {
+            if let Some(model) = model.text()? {
+                self.model_roles.insert(role.to_owned(), model.to_owned());
+            }
+        }
+        if let Some(patterns) = root.at("enabledModels")?.items()? {
+            let patterns: Result<Vec<_>, _> = patterns.iter().map(Place::text).collect();
+            self.enabled_models = patterns?.into_iter().flatten().map(str::to_owned).collect();
+        }
+        Ok(())
+    }
+}
+
+impl Compaction {
+    fn take(&mut self, compaction: &Place<'_>) -> Result<(), WrongType> {
+        put(&mut self.enabled, compaction.at("enabled")?.flag()?);
+        put(&mut self.reserve_tokens, compaction.at("reserveTokens")?.count()?);
+        put(&mut self.keep_recent_tokens, compaction.at("keepRecentTokens")?.count()?);
+        // The original writes -1 for "not set".
+        let set = |key: &str| -> Result<Option<f64>, WrongType> {
+            let place = compaction.at(key)?;
+            if place.is_negative() { Ok(None) } else { place.amount() }
+        };
+        if set("thresholdTokens")?.is_some() {
+            self.threshold_tokens = compaction.at("thresholdTokens")?.count()?.filter(|tokens| *tokens > 0);
+        }
+        if let Some(percent) = set("thresholdPercent")? {
+            self.threshold_percent = Some(percent).filter(|percent| (1.0..=99.0).contains(percent));
+        }
+        Ok(())
+    }
+}
+
+impl TodoReminders {
+    fn take(&mut self, reminders: &Place<'_>) -> Result<(), WrongType> {
+        if let Ok(enabled) = reminders.flag() {
+            put(&mut self.enabled, enabled);
+            return Ok(());
+        }
+        put(&mut self.enabled, reminders.at("enabled")?.flag()?);
+        put(&mut self.max, small(&reminders.at("max")?)?);
+        Ok(())
+    }
+}
+
+impl Ours {
+    fn take(&mut self, root: &Place<'_>) -> Result<(), WrongType> {
+        let ours = root.at("countersign")?;
+        for place in [root, &ours] {
+            put(&mut self.approval_timeout, seconds(&place.at("approval_timeout")?)?);
+            put(&mut self.clarify_timeout, seconds(&place.at("clarify_timeout")?)?);
+        }
+        put(&mut self.bash_timeout, seconds(&ours.at("bash_timeout")?)?);
+        Ok(())
+    }
+}
+
+fn put<T>(setting: &mut T, given: Option<T>) {
+    if let Some(given) = given {
+        *setting = given;
+    }
+}
+
+fn small(place: &Place<'_>) -> Result<Option<u32>, WrongType> {
+    let Some(number) = place.count()? else { return Ok(None) };
+    u32::try_from(number).map(Some).map_err(|_| place.wrong("a smaller number"))
+}
+
+fn seconds(place: &Place<'_>) -> Result<Option<Duration>, WrongType> {
+    match place.amount()? {
+        Some(0.0) => Err(place.wrong("a number of seconds above zero")),
+        Some(seconds) => {
+            Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| place.wrong("a smaller number of seconds"))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Newer versions know `max`; words that no version knows leave the setting alone.
+fn level(name: &str) -> Option<Level> {
+    if name == "max" { Some(Level::Xhigh) } else { Level::parse(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, time::Duration};
+
+    use countersign_runtime::models::entry::Level;
+
+    use super::{AgentDir, EditMode, Settings};
+    use crate::agent_dir::{Environment, Product};
+
+    fn load(user: &str, project: &str) -> Result<Settings, String> {
+        let home = tempfile::tempdir().unwrap();
+        let cwd = home.path().join("work");
+        let environment: Environment = [("HOME", home.path().to_str().unwrap())].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, &cwd, |_| false).unwrap();
+        fs::create_dir_all(folder.root()).unwrap();
+        fs::create_dir_all(cwd.join(".omp")).unwrap();
+        fs::write(folder.config(), user).unwrap();
+        fs::write(folder.project_config(&cwd), project).unwrap();
+        Settings::load(&folder, &cwd).map_err(|error| error.to_string().replace(home.path().to_str().unwrap(), "~"))
+    }
+
+    #[test]
+    fn without_files_the_settings_are_the_originals() {
+        assert_eq!(load("", "# nothing\n"), Ok(Settings::default()));
+    }
+
+    #[test]
+    fn each_key_sets_its_setting() {
+        let user = "
+theme: { dark: anything }          # another program's
+retry: { enabled: false, maxRetries: 5, baseDelayMs: 150 }
+compaction:
+  enabled: false
+  reserveTokens: 1
+  keepRecentTokens: 2
+  thresholdTokens: 3
+  thresholdPercent: 80
+steeringMode: all
+followUpMode: anything
+interruptMode: wait
+defaultThinkingLevel: low
+modelRoles: { default: local/small-1, smol: local/tiny }
+enabledModels: [local/*, claude]
+edit: { mode: hashline }
+todo: { reminders: { enabled: false, max: 9 } }
+images: { autoResize: false, blockImages: true }
+approval_timeout: 60
+countersign: { approval_timeout: 30, clarify_timeout: 40, bash_timeout: 0.5 }
+";
+        let mut want = Settings::default();
+        want.retry.enabled = false;
+        want.retry.max_retries = 5;
+        want.retry.base_delay = Duration::from_millis(150);
+        want.compaction.enabled = false;
+        want.compaction.reserve_tokens = 1;
+        want.compaction.keep_recent_tokens = 2;
+        want.compaction.threshold_tokens = Some(3);
+        want.compaction.threshold_percent = Some(80.0);
+        want.steering_mode = "all".to_owned();
+        want.follow_up_mode = "anything".to_owned();
+        want.interrupt_mode = "wait".to_owned();
+        want.thinking_level = Level::Low;
+        want.model_roles = [("default", "local/small-1"), ("smol", "local/tiny")]
+            .map(|(role, model)| (role.to_owned(), model.to_owned()))
+            .into();
+        want.enabled_models = vec!["local/*".to_owned(), "claude".to_owned()];
+        want.edit_mode = EditMode::Hashline;
+        want.todo_reminders = super::TodoReminders { enabled: false, max: 9 };
+        want.images = super::Images { auto_resize: false, block: true };
+        want.ours.approval_timeout = Duration::from_secs(30);
+        want.ours.clarify_timeout = Duration::from_secs(40);
+        want.ours.bash_timeout = Duration::from_millis(500);
+        assert_eq!(load(user, ""), Ok(want));
+    }
+
+    #[test]
+    fn a_project_overrides_single_keys_but_not_our_own() {
+        let user = "retry: { maxRetries: 5, baseDelayMs: 7 }\ndefaultModel: a/b\ntodo: { reminders: false }\n";
+        let project = "retry: { maxRetries: 1 }\napproval_timeout: 1\ncountersign: { clarify_timeout: 1 }\n\
+                       defaultThinkingLevel: max\ncompaction: { thresholdTokens: -1, thresholdPercent: -1 }\n";
+        let mut want = Settings::default();
+        want.retry.max_retries = 1;
+        want.retry.base_delay = Duration::from_millis(7);
+        want.model_roles.insert("default".to_owned(), "a/b".to_owned());
+        want.todo_reminders.enabled = false;
+        want.thinking_level = Level::Xhigh;
+        assert_eq!(load(user, project), Ok(want));
+    }
+
+    #[test]
+    fn a_wrong_type_names_file_line_and_key() {
+        for (user, project, want) in [
+            (
+                "a: 1\nretry:\n  enabled: sometimes\n",
+                "",
+                "~/.omp/agent/config.yml:3: retry.enabled: expected true or false, found other text",
+            ),
+            ("", "retry: 3\n", "~/work/.omp/config.yml:1: retry: expected a mapping, found a number"),
+            (
+                "",
+                "steeringMode: [all]\n",
+                "~/work/.omp/config.yml:1: steeringMode: expected text (quote it if it looks like something else), found a list",
+            ),
+            (
+                "approval_timeout: 0\n",
+                "",
+                "~/.omp/agent/config.yml:1: approval_timeout: expected a number of seconds above zero, found a number",
+            ),
+            (
+                "todo: { reminders: 3 }\n",
+                "",
+                "~/.omp/agent/config.yml:1: todo.reminders: expected a mapping, found a number",
+            ),
+        ] {
+            assert_eq!(load(user, project), Err(want.to_owned()));
+        }
+    }
+}

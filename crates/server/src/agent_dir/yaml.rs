@@ -1,0 +1,408 @@
+//! A YAML file as a tree that remembers its lines, and typed reading with errors that name file, line and key.
+//!
+//! It must not know any setting. Keys that nobody asks for are never looked at: the files belong to other programs too.
+
+use std::{fmt, fs, io, path::Path, path::PathBuf};
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+use serde_saphyr::Spanned;
+
+/// One value of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Counted from 1; 0 where it is not known.
+    pub line: u64,
+    /// The value itself.
+    pub kind: Kind,
+}
+
+/// What a value is. Maps keep their order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Nothing, which counts as absent.
+    Null,
+    /// `true` or `false`. YAML 1.1's other words (`on`, `yes`) are text.
+    Bool(bool),
+    /// A finite number.
+    Number(Number),
+    /// Text.
+    Text(String),
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping.
+    Map(Vec<(String, Node)>),
+}
+
+/// Why a file could not be read as YAML.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is there, but cannot be read.
+    #[error("{file}: {source}", file = file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is not well-formed.
+    #[error("{file}:{line}: {message}", file = file.display())]
+    Syntax {
+        /// The file.
+        file: PathBuf,
+        /// Counted from 1; 0 where it is not known.
+        line: u64,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// A value is not of the kind that its key needs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {key}: expected {expected}, found {found}", file = file.display())]
+pub struct WrongType {
+    /// The file.
+    pub file: PathBuf,
+    /// Counted from 1; 0 where it is not known.
+    pub line: u64,
+    /// The whole key, its levels joined by dots.
+    pub key: String,
+    /// What is needed.
+    pub expected: &'static str,
+    /// What is there, never its text: it may be secret.
+    pub found: &'static str,
+}
+
+impl Node {
+    /// Reads the file at `path`; a file whose name ends in `.json` as JSON. `None` if it is not there or empty.
+    ///
+    /// # Errors
+    /// [`ReadError`] if it is there and cannot be used.
+    pub fn read(path: &Path) -> Result<Option<Self>, ReadError> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(ReadError::Io { file: path.to_owned(), source }),
+        };
+        if path.extension().is_some_and(|extension| extension == "json") {
+            return serde_json::from_str(&text).map(|value| Some(Self::of_json(value))).map_err(|error| {
+                let (file, line, message) = (path.to_owned(), error.line() as u64, error.to_string());
+                ReadError::Syntax { file, line, message }
+            });
+        }
+        Self::parse(&text).map_err(|(line, message)| ReadError::Syntax { file: path.to_owned(), line, message })
+    }
+
+    /// Reads `text`, or gives the line and what is wrong there. `None` if it holds nothing but comments.
+    ///
+    /// # Errors
+    /// The line, counted from 1, and a message without the text of the file.
+    pub fn parse(text: &str) -> Result<Option<Self>, (u64, String)> {
+        let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+        let node = serde_saphyr::from_str_with_options::<Option<Self>>(text, options).map_err(|error| {
+            let line = error.location().map_or(0, |location| location.line());
+            (line, error.without_snippet().to_string().lines().next().unwrap_or_default().to_owned())
+        })?;
+        Ok(node.filter(|node| node.kind != Kind::Null))
+    }
+
+    fn of_json(value: Value) -> Self {
+        let kind = match value {
+            Value::Null => Kind::Null,
+            Value::Bool(flag) => Kind::Bool(flag),
+            Value::Number(number) => Kind::Number(number),
+            Value::String(text) => Kind::Text(text),
+            Value::Array(items) => Kind::List(items.into_iter().map(Self::of_json).collect()),
+            Value::Object(members) => {
+                Kind::Map(members.into_iter().map(|(key, value)| (key, Self::of_json(value))).collect())
+            }
+        };
+        Self { line: 0, kind }
+    }
+
+    /// The value without its lines.
+    pub fn to_json(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(flag) => Value::Bool(*flag),
+            Kind::Number(number) => Value::Number(number.clone()),
+            Kind::Text(text) => Value::String(text.clone()),
+            Kind::List(items) => items.iter().map(Self::to_json).collect(),
+            Kind::Map(members) => members.iter().map(|(key, value)| (key.clone(), value.to_json())).collect(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Kind>::deserialize(deserializer)?;
+        Ok(Self { line: spanned.referenced.line(), kind: spanned.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Kind;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a YAML value")
+            }
+
+            fn visit_unit<E>(self) -> Result<Kind, E> {
+                Ok(Kind::Null)
+            }
+
+            fn visit_none<E>(self) -> Result<Kind, E> {
+                Ok(Kind::Null)
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+                Kind::deserialize(deserializer)
+            }
+
+            fn visit_bool<E>(self, flag: bool) -> Result<Kind, E> {
+                Ok(Kind::Bool(flag))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Kind, E> {
+                Ok(Kind::Number(number.into()))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Kind, E> {
+                Ok(Kind::Number(number.into()))
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Kind, E> {
+                Ok(Number::from_f64(number).map_or_else(|| Kind::Text(number.to_string()), Kind::Number))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Kind, E> {
+                Ok(Kind::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Kind, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    list.push(item);
+                }
+                Ok(Kind::List(list))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Kind, A::Error> {
+                let mut map = Vec::new();
+                while let Some(member) = members.next_entry()? {
+                    map.push(member);
+                }
+                Ok(Kind::Map(map))
+            }
+        }
+
+        deserializer.deserialize_any(Any)
+    }
+}
+
+/// A place in a file: the value under a key, or its absence.
+#[derive(Clone, Debug)]
+pub struct Place<'a> {
+    file: &'a Path,
+    key: String,
+    line: u64,
+    node: Option<&'a Node>,
+}
+
+impl<'a> Place<'a> {
+    /// The whole of `file`.
+    pub fn root(file: &'a Path, node: Option<&'a Node>) -> Self {
+        Self { file, key: String::new(), line: node.map_or(0, |node| node.line), node }
+    }
+
+    /// The whole key, its levels joined by dots.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// True if there is nothing here.
+    pub fn is_absent(&self) -> bool {
+        self.node.is_none_or(|node| node.kind == Kind::Null)
+    }
+
+    fn under(&self, key: &str, node: Option<&'a Node>) -> Self {
+        let whole = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
+        Self { file: self.file, key: whole, line: node.map_or(self.line, |node| node.line), node }
+    }
+
+    /// Says that something else is needed here.
+    pub fn wrong(&self, expected: &'static str) -> WrongType {
+        let found = match self.node.map(|node| &node.kind) {
+            None | Some(Kind::Null) => "nothing",
+            Some(Kind::Bool(_)) => "true or false",
+            Some(Kind::Number(_)) => "a number",
+            Some(Kind::Text(_)) => "other text",
+            Some(Kind::List(_)) => "a list",
+            Some(Kind::Map(_)) => "a mapping",
+        };
+        WrongType { file: self.file.to_owned(), line: self.line, key: self.key.clone(), expected, found }
+    }
+
+    /// The value under `key`.
+    ///
+    /// # Errors
+    /// [`WrongType`] if what is here is no mapping.
+    pub fn at(&self, key: &str) -> Result<Self, WrongType> {
+        let member = match self.node.map(|node| &node.kind) {
+            None | Some(Kind::Null) => None,
+            Some(Kind::Map(members)) => members.iter().find(|(name, _)| name == key).map(|(_, node)| node),
+            Some(Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_)) => {
+                return Err(self.wrong("a mapping"));
+            }
+        };
+        Ok(self.under(key, member))
+    }
+
+    /// All values of a mapping with their keys, in the order of the file; none if it is absent.
+    ///
+    /// # Errors
+    /// [`WrongType`] if what is here is no mapping.
+    pub fn members(&self) -> Result<Vec<(&'a str, Self)>, WrongType> {
+        match self.node.map(|node| &node.kind) {
+            None | Some(Kind::Null) => Ok(Vec::new()),
+            Some(Kind::Map(members)) => {
+                Ok(members.iter().map(|(key, node)| (key.as_str(), self.under(key, Some(node)))).collect())
+            }
+            Some(Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_)) => Err(self.wrong("a mapping")),
+        }
+    }
+
+    /// All values of a list; `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`WrongType`] if what is here is no list.
+    pub fn items(&self) -> Result<Option<Vec<Self>>, WrongType> {
+        match self.node.map(|node| &node.kind) {
+            None | Some(Kind::Null) => Ok(None),
+            Some(Kind::List(items)) => {
+                Ok(Some(items.iter().enumerate().map(|(at, node)| self.under(&at.to_string(), Some(node))).collect()))
+            }
+            Some(Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_)) => Err(self.wrong("a list")),
+        }
+    }
+
+    /// Text; `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`WrongType`] if what is here is not text.
+    pub fn text(&self) -> Result<Option<&'a str>, WrongType> {
+        match self.node.map(|node| &node.kind) {
+            None | Some(Kind::Null) => Ok(None),
+            Some(Kind::Text(text)) => Ok(Some(text)),
+            Some(Kind::Bool(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_)) => {
+                Err(self.wrong("text (quote it if it looks like something else)"))
+            }
+        }
+    }
+
+    /// `true` or `false`; `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`WrongType`] if what is here is neither.
+    pub fn flag(&self) -> Result<Option<bool>, WrongType> {
+        match self.node.map(|node| &node.kind) {
+            None | Some(Kind::Null) => Ok(None),
+            Some(Kind::Bool(flag)) => Ok(Some(*flag)),
+            Some(Kind::Number(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_)) => Err(self.wrong("true or false")),
+        }
+    }
+
+    /// A number that is not negative; `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`WrongType`] if what is here is none.
+    pub fn amount(&self) -> Result<Option<f64>, WrongType> {
+        match self.node.map(|node| &node.kind) {
+            None | Some(Kind::Null) => Ok(None),
+            Some(Kind::Number(number)) => match number.as_f64() {
+                Some(number) if number >= 0.0 => Ok(Some(number)),
+                Some(_) | None => Err(self.wrong("a number that is not negative")),
+            },
+            Some(Kind::Bool(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_)) => Err(self.wrong("a number")),
+        }
+    }
+
+    /// True for a number below zero.
+    pub fn is_negative(&self) -> bool {
+        matches!(self.node.map(|node| &node.kind), Some(Kind::Number(number)) if number.as_f64() < Some(0.0))
+    }
+
+    /// A whole number that is not negative; `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`WrongType`] if what is here is none.
+    pub fn count(&self) -> Result<Option<u64>, WrongType> {
+        match self.amount()? {
+            None => Ok(None),
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: whole and in range")]
+            Some(number) if number.fract() == 0.0 && number <= 9_007_199_254_740_991.0 => Ok(Some(number as u64)),
+            Some(_) => Err(self.wrong("a whole number")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::{Node, Place};
+
+    #[test]
+    fn a_value_of_another_kind_names_file_line_and_key() {
+        let node = Node::parse("# head\nretry:\n  enabled: on\n  maxRetries: many\nlist: [1]\n").unwrap();
+        let root = Place::root(Path::new("config.yml"), node.as_ref());
+        let retry = root.at("retry").unwrap();
+        for (got, want) in [
+            (
+                retry.at("enabled").unwrap().flag().map(|_| ()),
+                "config.yml:3: retry.enabled: expected true or false, found other text",
+            ),
+            (
+                retry.at("maxRetries").unwrap().count().map(|_| ()),
+                "config.yml:4: retry.maxRetries: expected a number, found other text",
+            ),
+            (root.at("list").unwrap().at("x").map(|_| ()), "config.yml:5: list: expected a mapping, found a list"),
+            (
+                root.at("list").unwrap().items().unwrap().unwrap()[0].text().map(|_| ()),
+                "config.yml:5: list.0: expected text (quote it if it looks like something else), found a number",
+            ),
+        ] {
+            assert_eq!(got.unwrap_err().to_string(), want);
+        }
+        assert_eq!(root.at("absent").unwrap().at("deeper").unwrap().flag(), Ok(None));
+    }
+
+    #[test]
+    fn only_true_and_false_are_flags() {
+        let node = Node::parse("a: yes\nb: on\nc: true\nd: off\ne: ~\nf: 1.5\n").unwrap().unwrap();
+        let want = json!({"a": "yes", "b": "on", "c": true, "d": "off", "e": null, "f": 1.5});
+        assert_eq!(node.to_json(), want);
+    }
+
+    #[test]
+    fn a_file_that_is_not_well_formed_names_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text, line) in
+            [("a.yml", "a: 1\nb: [\n", ":"), ("b.json", "{\n \"a\": }", ":2:"), ("c.yml", "a: 1\na: 2\n", ":2:")]
+        {
+            let file = folder.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            let error = Node::read(&file).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{}{line}", file.display())), "{error}");
+        }
+        assert!(Node::read(&folder.path().join("absent.yml")).unwrap().is_none());
+        assert_eq!(Node::parse("# nothing\n"), Ok(None));
+        assert_eq!(Node::parse(""), Ok(None));
+    }
+}

@@ -1,0 +1,19 @@
+//! The omp door: JSON lines over stdio, for hosts that embed a coding agent. Source: docs/protocol/omp.md.
+//!
+//! It turns lines into commands and what happens into lines; it decides nothing about calls, gates or runs.
+
+mod commands;
+mod dialogs;
+mod door;
+mod entries;
+pub mod flags;
+mod keeper;
+mod models;
+mod rules;
+mod seat;
+mod start;
+mod teller;
+mod workshop;
+
+pub use door::{Input, Output};
+pub use start::{Program, StartError, start};

@@ -1,0 +1,205 @@
+//! What each command of the wire asks of the engine, and how it is answered.
+
+mod conversation;
+mod prompting;
+mod sessions;
+mod settings;
+
+use countersign_core::{
+    call,
+    engine::{Command as EngineCommand, Refusal, Reply},
+    message::BashExecution,
+    run,
+};
+use countersign_protocol::omp::{Command, Id, Response, state::BashResult};
+use countersign_runtime::Refused;
+use serde_json::{Map, Value};
+
+use super::door::{Door, Lane, Then};
+
+pub(super) use sessions::{Switch, switch};
+pub(super) use settings::meaning;
+
+/// Whether a command is answered even while the ordered lane waits for another.
+pub(super) const fn is_fast(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::GetState
+            | Command::GetSessionStats
+            | Command::GetMessages
+            | Command::GetBranchMessages
+            | Command::GetLastAssistantText
+            | Command::GetAvailableModels
+            | Command::Abort
+            | Command::AbortBash
+            | Command::AbortRetry
+    )
+}
+
+pub(super) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
+    let name = command.name();
+    match command {
+        Command::Prompt { message, images, streaming_behavior } => {
+            prompting::prompt(door, id, message, images, streaming_behavior).await;
+        }
+        Command::Steer { message, images } => prompting::steer(door, id, message, images).await,
+        Command::FollowUp { message, images } => prompting::follow_up(door, id, message, images).await,
+        Command::Abort => abort(door, id).await,
+        Command::AbortAndPrompt { message, images } => prompting::abort_and_prompt(door, id, message, images).await,
+        Command::AbortRetry => abort_retry(door, id).await,
+        Command::AbortBash => abort_bash(door, id).await,
+        Command::Bash { command } => bash(door, id, command).await,
+        Command::Compact { custom_instructions } => sessions::compact(door, id, custom_instructions).await,
+        Command::NewSession { parent_session } => sessions::new_session(door, id, parent_session).await,
+        Command::SwitchSession { session_path } => sessions::switch_session(door, id, session_path).await,
+        Command::Branch { entry_id } => sessions::branch(door, id, entry_id).await,
+        Command::SetSessionName { name } => sessions::set_name(door, id, name).await,
+        Command::ExportHtml { output_path } => sessions::export_html(door, id, output_path).await,
+        Command::GetState => conversation::state(door, id).await,
+        Command::GetMessages => conversation::messages(door, id).await,
+        Command::GetBranchMessages => conversation::branch_messages(door, id).await,
+        Command::GetLastAssistantText => conversation::last_text(door, id).await,
+        Command::GetSessionStats => conversation::stats(door, id).await,
+        Command::GetAvailableModels => settings::available_models(door, id),
+        Command::SetModel { provider, model_id } => settings::set_model(door, id, provider, model_id).await,
+        Command::CycleModel => settings::cycle_model(door, id).await,
+        Command::SetThinkingLevel { level } => settings::set_thinking(door, id, level).await,
+        Command::CycleThinkingLevel => settings::cycle_thinking(door, id).await,
+        Command::SetSteeringMode { mode } => settings::set_mode(door, id, name, settings::Mode::Steering, mode).await,
+        Command::SetFollowUpMode { mode } => settings::set_mode(door, id, name, settings::Mode::FollowUp, mode).await,
+        Command::SetInterruptMode { mode } => {
+            settings::set_mode(door, id, name, settings::Mode::Interrupt, mode).await;
+        }
+        Command::SetAutoCompaction { enabled } => settings::set_auto_compaction(door, id, enabled).await,
+        Command::SetAutoRetry { enabled } => settings::set_auto_retry(door, id, enabled).await,
+    }
+}
+
+/// What a host reads of a refusal.
+pub(super) fn problem(refused: &Refused) -> String {
+    match refused {
+        Refused::Refusal(Refusal::EmptyName) => "Session name cannot be empty".to_owned(),
+        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::Busy(_))) => BUSY.to_owned(),
+        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::NoModel(_))) => {
+            "No model selected. Choose one with set_model.".to_owned()
+        }
+        Refused::Refusal(Refusal::Compact(refusal)) => match refusal {
+            countersign_core::session::CompactRefusal::Nothing => "Nothing to compact (session too small)".to_owned(),
+            countersign_core::session::CompactRefusal::Already => "Already compacted".to_owned(),
+            countersign_core::session::CompactRefusal::NoModel => "No model selected".to_owned(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// What a prompt is told while a run works and it says nothing of queueing.
+pub(super) const BUSY: &str =
+    "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
+
+/// Answers with nothing but that it is done, or with why not.
+pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, replied: Result<Reply, Refused>) {
+    match replied {
+        Ok(_) => door.write(&Response::ack(id, name)),
+        Err(refused) => door.write(&Response::failure(id, name, problem(&refused))),
+    }
+}
+
+/// Stops the run; answered when it has stopped. A compaction that somebody asked for is stopped too.
+async fn abort(door: &mut Door, id: Option<Id>) {
+    if matches!(door.lane, Lane::Compaction(_))
+        && let Some(seat) = door.seat()
+    {
+        let session = seat.id.clone();
+        let command = countersign_core::session::Command::AbortCompaction;
+        let stop = EngineCommand::Session(session, command);
+        return door.ask(stop, move |door, replied| acknowledge(door, id, "abort", replied)).await;
+    }
+    stop_run(door, Box::new(move |door| door.write(&Response::ack(id, "abort")))).await;
+}
+
+/// Stops the run of the session, and then does `then`: at once, if there is none.
+pub(super) async fn stop_run(door: &mut Door, then: Then) {
+    let Some(seat) = door.seat() else { return then(door) };
+    let command = EngineCommand::Run(run::Command::Abort { session: seat.id.clone() });
+    door.ask(command, move |door, replied| match replied {
+        Ok(Reply::Stopping(_)) if door.teller.is_running() => {
+            let lane = std::mem::replace(&mut door.lane, Lane::Free);
+            door.lane = match lane {
+                // Somebody waits for the same end already: one after the other.
+                Lane::Run(first) => Lane::Run(Box::new(move |door| {
+                    first(door);
+                    then(door);
+                })),
+                Lane::Free | Lane::Short => Lane::Run(then),
+                // A compaction or a command of a person is not ended by the end of a run.
+                other => {
+                    then(door);
+                    other
+                }
+            };
+        }
+        _ => then(door),
+    })
+    .await;
+}
+
+async fn abort_retry(door: &mut Door, id: Option<Id>) {
+    let Some(seat) = door.seat() else { return };
+    let command = EngineCommand::Run(run::Command::AbortRetry { session: seat.id.clone() });
+    door.ask(command, move |door, replied| acknowledge(door, id, "abort_retry", replied)).await;
+}
+
+async fn abort_bash(door: &mut Door, id: Option<Id>) {
+    let Some(seat) = door.seat() else { return };
+    let command = EngineCommand::Call(call::Command::Abort { session: seat.id.clone() });
+    door.ask(command, move |door, replied| acknowledge(door, id, "abort_bash", replied)).await;
+}
+
+async fn bash(door: &mut Door, id: Option<Id>, command: String) {
+    let Some(seat) = door.seat() else { return };
+    let mut arguments = Map::new();
+    arguments.insert("command".to_owned(), Value::String(command.clone()));
+    let run = call::Command::Run {
+        session: seat.id.clone(),
+        tool: "bash".into(),
+        arguments,
+        signature: format!("bash({command})"),
+        executor: call::Executor::Shell,
+    };
+    door.lane = Lane::Short;
+    door.ask(EngineCommand::Call(run), move |door, replied| match replied {
+        Ok(Reply::Running(call)) => door.lane = Lane::Command(call, id),
+        Ok(_) => {
+            door.lane = Lane::Free;
+            door.write(&Response::failure(id, "bash", "the command was not started"));
+        }
+        Err(refused) => {
+            door.lane = Lane::Free;
+            door.write(&Response::failure(id, "bash", problem(&refused)));
+        }
+    })
+    .await;
+}
+
+/// The answer to a person's command, from its message.
+pub(super) fn bash_result(bash: &BashExecution) -> BashResult {
+    let counts = bash.extra.get("counts");
+    let count = |key: &str| {
+        let count = counts.and_then(|counts| counts.get(key)).and_then(Value::as_u64);
+        count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+    };
+    let lines = if bash.output.is_empty() { 0 } else { bash.output.matches('\n').count() + 1 };
+    let known = counts.is_some();
+    BashResult {
+        exit_code: bash.exit_code,
+        cancelled: bash.cancelled,
+        output: bash.output.clone(),
+        truncated: bash.truncated,
+        total_lines: if known { count("totalLines") } else { lines },
+        total_bytes: if known { count("totalBytes") } else { bash.output.len() },
+        output_lines: if known { count("outputLines") } else { lines },
+        output_bytes: if known { count("outputBytes") } else { bash.output.len() },
+        artifact_id: None,
+    }
+}

@@ -1,0 +1,131 @@
+//! The flags that hosts start the door with. Source: docs/protocol/omp.md, Starting.
+
+use std::path::PathBuf;
+
+/// What the command line says. Flags that mean nothing here are accepted and ignored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `--mode`.
+    pub mode: Option<String>,
+    /// `--provider`.
+    pub provider: Option<String>,
+    /// `--model`, with or without its provider.
+    pub model: Option<String>,
+    /// `--models a,b`: what `cycle_model` goes through.
+    pub models: Vec<String>,
+    /// `--api-key`.
+    pub api_key: Option<String>,
+    /// `--thinking`.
+    pub thinking: Option<String>,
+    /// `--session-dir`.
+    pub session_dir: Option<PathBuf>,
+    /// `--no-session`.
+    pub no_session: bool,
+    /// `--continue`.
+    pub continues: bool,
+    /// `--resume` or `--session`: a path or the beginning of an id.
+    pub resume: Option<String>,
+    /// `--fork`: a path or the beginning of an id.
+    pub fork: Option<String>,
+    /// `--tools a,b`.
+    pub tools: Option<Vec<String>>,
+    /// `--no-tools`.
+    pub no_tools: bool,
+    /// `--system-prompt`.
+    pub system_prompt: Option<String>,
+    /// `--append-system-prompt`.
+    pub append_system_prompt: Option<String>,
+    /// `--permissions`: the file of rules (ours).
+    pub permissions: Option<PathBuf>,
+    /// `--allow-home`.
+    pub allow_home: bool,
+    /// `--cwd`.
+    pub cwd: Option<PathBuf>,
+    /// `--no-merge-deltas` (ours): one update for each piece that a provider sends.
+    pub no_merge: bool,
+    /// Flags that load code which is not run here.
+    pub not_run: Vec<String>,
+    /// `@file` arguments, which this mode refuses.
+    pub files: Vec<String>,
+}
+
+/// Flags that take a value which means nothing here.
+const IGNORED_WITH_VALUE: [&str; 9] = [
+    "--skills", "--plugin-dir", "--provider-session-id", "--smol", "--slow", "--plan", "--export", "--agent", "--config",
+];
+
+/// Reads the arguments behind `omp`.
+///
+/// # Errors
+/// The flag that lacks its value.
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
+    let mut flags = Flags::default();
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let (name, inline) = match argument.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.to_owned())),
+            _ => (argument, None),
+        };
+        let mut value = || inline.clone().or_else(|| arguments.next()).ok_or_else(|| format!("{name} needs a value"));
+        match name.as_str() {
+            "--mode" => flags.mode = Some(value()?),
+            "--provider" => flags.provider = Some(value()?),
+            "--model" => flags.model = Some(value()?),
+            "--models" => flags.models = list(&value()?),
+            "--api-key" => flags.api_key = Some(value()?),
+            "--thinking" => flags.thinking = Some(value()?),
+            "--session-dir" => flags.session_dir = Some(value()?.into()),
+            "--no-session" => flags.no_session = true,
+            "--continue" | "-c" => flags.continues = true,
+            "--resume" | "-r" | "--session" => flags.resume = Some(value()?),
+            "--fork" => flags.fork = Some(value()?),
+            "--tools" => flags.tools = Some(list(&value()?)),
+            "--no-tools" => flags.no_tools = true,
+            "--system-prompt" => flags.system_prompt = Some(value()?),
+            "--append-system-prompt" => flags.append_system_prompt = Some(value()?),
+            "--permissions" => flags.permissions = Some(value()?.into()),
+            "--allow-home" => flags.allow_home = true,
+            "--cwd" => flags.cwd = Some(value()?.into()),
+            "--no-merge-deltas" => flags.no_merge = true,
+            "-e" | "--extension" | "--hook" => {
+                let file = value()?;
+                flags.not_run.push(format!("{name} {file}"));
+            }
+            ignored if IGNORED_WITH_VALUE.contains(&ignored) => drop(value()?),
+            other if other.starts_with('@') => flags.files.push(other.to_owned()),
+            _ => {}
+        }
+    }
+    Ok(flags)
+}
+
+fn list(value: &str) -> Vec<String> {
+    value.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Flags, parse};
+
+    fn read(line: &str) -> Result<Flags, String> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn flags_are_read_and_unknown_ones_ignored() {
+        for (line, want) in [
+            ("--mode rpc --model p/m", Flags { mode: Some("rpc".into()), model: Some("p/m".into()), ..Flags::default() }),
+            ("--models=a,b --no-lsp --what", Flags { models: vec!["a".into(), "b".into()], ..Flags::default() }),
+            ("--skills x --continue hello", Flags { continues: true, ..Flags::default() }),
+            ("@file.txt", Flags { files: vec!["@file.txt".into()], ..Flags::default() }),
+            ("-e x.ts", Flags { not_run: vec!["-e x.ts".into()], ..Flags::default() }),
+        ] {
+            assert_eq!(read(line), Ok(want), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_flag_without_its_value_is_named() {
+        assert_eq!(read("--mode rpc --model"), Err("--model needs a value".to_owned()));
+    }
+}

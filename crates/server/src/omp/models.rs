@@ -1,0 +1,74 @@
+//! Models and thinking levels as the door speaks of them.
+
+use countersign_core::session::ModelRef;
+use countersign_protocol::{
+    Number,
+    omp::state::{Input, Model, ModelCost, ModelThinking, ThinkingMode as WireMode},
+};
+use countersign_runtime::models::{Entry, Level, Modality, ThinkingMode};
+
+/// A model as a host sees it. Headers stay here: they may be keys.
+pub(crate) fn wire(entry: &Entry) -> Model {
+    Model {
+        id: entry.id.clone(),
+        name: entry.name.clone(),
+        api: entry.api.as_str().to_owned(),
+        provider: entry.provider.clone(),
+        base_url: entry.base_url.clone(),
+        reasoning: entry.reasoning,
+        input: entry
+            .input
+            .iter()
+            .map(|modality| match modality {
+                Modality::Text => Input::Text,
+                Modality::Image => Input::Image,
+            })
+            .collect(),
+        cost: ModelCost {
+            input: Number(entry.cost.input),
+            output: Number(entry.cost.output),
+            cache_read: Number(entry.cost.cache_read),
+            cache_write: Number(entry.cost.cache_write),
+        },
+        context_window: entry.context_window,
+        max_tokens: entry.max_tokens,
+        thinking: entry.thinking.map(|thinking| ModelThinking {
+            mode: match thinking.mode {
+                ThinkingMode::Effort => WireMode::Effort,
+                ThinkingMode::Budget => WireMode::Budget,
+                ThinkingMode::GoogleLevel => WireMode::GoogleLevel,
+                ThinkingMode::AnthropicAdaptive => WireMode::AnthropicAdaptive,
+                ThinkingMode::AnthropicBudgetEffort => WireMode::AnthropicBudgetEffort,
+            },
+            min_level: thinking.min_level.as_str().to_owned(),
+            max_level: thinking.max_level.as_str().to_owned(),
+        }),
+        ..Model::default()
+    }
+}
+
+/// What the engine needs to know of a model.
+pub(crate) fn reference(entry: &Entry) -> ModelRef {
+    ModelRef {
+        provider: entry.provider.clone(),
+        id: entry.id.clone(),
+        context_window: entry.context_window,
+        max_tokens: entry.max_tokens,
+    }
+}
+
+/// The level that a model gets for `wanted`: within its limits, none where it cannot think or the word is no level.
+pub(crate) fn level(entry: &Entry, wanted: Option<&str>) -> Option<Level> {
+    let level = wanted.and_then(Level::parse).filter(|_| entry.reasoning)?;
+    Some(match entry.thinking {
+        Some(thinking) if level != Level::Off => level.min(thinking.max_level).max(thinking.min_level),
+        Some(_) | None => level,
+    })
+}
+
+/// The levels that a model goes through, off first.
+pub(crate) fn levels(entry: &Entry) -> Vec<Level> {
+    let all = [Level::Minimal, Level::Low, Level::Medium, Level::High, Level::Xhigh];
+    let (least, most) = entry.thinking.map_or((Level::Minimal, Level::High), |thinking| (thinking.min_level, thinking.max_level));
+    std::iter::once(Level::Off).chain(all.into_iter().filter(|level| (least..=most).contains(level))).collect()
+}

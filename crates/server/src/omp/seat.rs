@@ -1,0 +1,329 @@
+//! A session that is open: its owner, its file, its tools.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use countersign_core::{
+    engine::{Command, Resume, Rules},
+    id::{EntryId, SessionId},
+    session::{self, Entry, Imported, Kind, Said, Setting, Settings},
+};
+use countersign_protocol::omp::session_file::{Entry as FileEntry, Header};
+use countersign_runtime::{
+    Handle, Lane, OpenError as OwnerError, Options, Source, Subscriber, system_dice,
+    store::{self, AnyLog, MemoryLog, SqliteLog},
+    tools::{Todos, todo},
+};
+
+use super::{
+    entries,
+    keeper::Keeper,
+    workshop::{Common, Workshop},
+};
+use crate::session_file::{self, Blobs, Writer, find, name};
+
+/// Where sessions of a process are kept.
+#[derive(Clone)]
+pub(crate) struct Shelf {
+    pub(crate) common: Arc<Common>,
+    pub(crate) rules: Rules,
+    /// Absent: sessions leave nothing on disk.
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) merge: std::time::Duration,
+    /// How often a run is reminded of open tasks.
+    pub(crate) reminders: u32,
+}
+
+/// What a session begins with.
+pub(crate) struct Beginning {
+    /// Where its file is to be; absent means by the usual rule.
+    pub(crate) path: Option<PathBuf>,
+    /// The session that it came from.
+    pub(crate) parent: Option<String>,
+    /// What is set.
+    pub(crate) settings: Settings,
+    /// Entries that it begins with, in order.
+    pub(crate) entries: Vec<Imported>,
+}
+
+/// Why a session was not opened. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SeatError {
+    #[error(transparent)]
+    File(#[from] session_file::OpenError),
+    #[error(transparent)]
+    Write(#[from] session_file::WriteError),
+    #[error("{path}: {source}", path = .path.display())]
+    Log { path: PathBuf, source: store::OpenError },
+    #[error("{0}")]
+    Owner(String),
+    #[error(transparent)]
+    Refused(#[from] countersign_runtime::Refused),
+    #[error("the session's log is closed")]
+    Closed,
+}
+
+impl From<OwnerError> for SeatError {
+    fn from(error: OwnerError) -> Self {
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            text.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
+        Self::Owner(text)
+    }
+}
+
+/// A session that is open.
+pub(crate) struct Seat {
+    pub(crate) id: SessionId,
+    pub(crate) handle: Handle,
+    pub(crate) requests: Source,
+    pub(crate) answers: Source,
+    pub(crate) subscriber: Subscriber,
+    pub(crate) workshop: Arc<Workshop>,
+    pub(crate) keeper: Option<Keeper>,
+}
+
+impl Seat {
+    /// Begins a session. Nothing is on disk before there is something worth it.
+    pub(crate) async fn begin(shelf: &Shelf, beginning: Beginning) -> Result<Self, SeatError> {
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).map_err(|error| SeatError::Owner(error.to_string()))?;
+        let id = SessionId::new(hex::encode(seed));
+        let log = shelf.log(&id)?;
+        let workshop = Arc::new(shelf.workshop(&id, Todos::default()));
+        let handle = Handle::open(log, shelf.options(&workshop)).await?;
+        let requests = handle.source(Lane::Request);
+        let parent = beginning.parent.clone();
+        let open = session::Command::Open {
+            cwd: shelf.cwd.display().to_string(),
+            name: None,
+            parent: parent.clone(),
+            settings: Box::new(beginning.settings),
+        };
+        requests.ask(Command::Session(id.clone(), open)).await?;
+        let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
+        let keeper = match &shelf.folder {
+            None => None,
+            Some(folder) => {
+                let now = shelf.common.clock.now();
+                let path = beginning.path.unwrap_or_else(|| name::file(folder, now, &id));
+                let header = session_file::open::header(&id, now, &shelf.cwd, parent);
+                let writer = Writer::new(path, header, shelf.blobs());
+                Some(follow(&handle, &id, writer).await?)
+            }
+        };
+        if !beginning.entries.is_empty() {
+            let leaf = beginning.entries.last().map(|entry| entry.id.clone());
+            let import = session::Command::Import { entries: beginning.entries, leaf };
+            requests.ask(Command::Session(id.clone(), import)).await?;
+        }
+        let answers = handle.source(Lane::Result);
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, keeper })
+    }
+
+    /// Opens the session of the file at `path`, which must be one. `settings` may change what is set once the entries are known.
+    pub(crate) async fn reopen(
+        shelf: &Shelf,
+        path: &Path,
+        settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
+    ) -> Result<Option<Self>, SeatError> {
+        let mut fresh = || {
+            let mut seed = [0; 4];
+            // A weak id is still an id; the entries of one file are few.
+            let _ = getrandom::fill(&mut seed);
+            hex::encode(seed)
+        };
+        let Some(opened) = session_file::open(path, &mut fresh)? else { return Ok(None) };
+        let header = opened.file.header.clone();
+        let id = SessionId::new(header.id.as_str());
+        let log = shelf.log(&id)?;
+        let workshop = Arc::new(shelf.workshop(&id, todos(&opened.file.entries)));
+        let handle = Handle::open(log, shelf.options(&workshop)).await?;
+        let seat = Self::take_up(shelf, handle.clone(), id, workshop, opened, header, settings).await;
+        if seat.is_err() {
+            handle.close().await;
+        }
+        seat.map(Some)
+    }
+
+    async fn take_up(
+        shelf: &Shelf,
+        handle: Handle,
+        id: SessionId,
+        workshop: Arc<Workshop>,
+        opened: session_file::Opened,
+        header: Header,
+        settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
+    ) -> Result<Self, SeatError> {
+        let requests = handle.source(Lane::Request);
+        let known = entries_of(&requests, &id).await.ok_or(SeatError::Closed)?;
+        if known.is_none() {
+            let open = session::Command::Open {
+                cwd: if header.cwd.is_empty() { shelf.cwd.display().to_string() } else { header.cwd.clone() },
+                name: header.title.clone(),
+                parent: header.parent_session.clone(),
+                settings: Box::default(),
+            };
+            requests.ask(Command::Session(id.clone(), open)).await?;
+        }
+        let known = known.unwrap_or_default();
+        let ids: BTreeSet<&str> = known.iter().map(|entry| entry.id.as_str()).collect();
+        let in_file: BTreeSet<&str> = opened.file.entries.iter().map(|entry| entry.id.as_str()).collect();
+        // What the file has and the log has not was written by somebody else: the conversation follows the file.
+        let foreign: Vec<Imported> = opened
+            .file
+            .entries
+            .iter()
+            .filter(|entry| !ids.contains(entry.id.as_str()))
+            .map(entries::from_file)
+            .collect();
+        let missing: Vec<Entry> = known.iter().filter(|entry| !in_file.contains(entry.id.as_str())).cloned().collect();
+        if !foreign.is_empty() {
+            let leaf = opened.file.entries.last().map(|entry| EntryId::new(entry.id.as_str()));
+            let import = session::Command::Import { entries: foreign, leaf };
+            requests.ask(Command::Session(id.clone(), import)).await?;
+        }
+        let mut writer = match opened.file.form {
+            countersign_protocol::omp::session_file::Form::Current => {
+                Writer::resume(opened.path.clone(), header, shelf.blobs(), opened.mark.length)?
+            }
+            _ => {
+                let mut writer = Writer::new(opened.path.clone(), header, shelf.blobs());
+                writer.rewrite(&opened.file.entries)?;
+                writer
+            }
+        };
+        let lsns: Vec<_> = missing.iter().map(|entry| entry.content).collect();
+        let contents = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
+        for (entry, content) in missing.iter().zip(contents) {
+            if let Some(line) = content.and_then(|content| entries::to_file(entry, &content)) {
+                writer.push(&line)?;
+            }
+        }
+        writer.flush()?;
+        let keeper = follow(&handle, &id, writer).await?;
+        let all = entries_of(&requests, &id).await.flatten().unwrap_or_default();
+        let notes: Vec<&Entry> =
+            all.iter().filter(|entry| matches!(entry.kind, Kind::ModelChange | Kind::ThinkingChange)).collect();
+        let lsns: Vec<_> = notes.iter().map(|entry| entry.content).collect();
+        let texts = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
+        let notes: Vec<(EntryId, String)> = notes
+            .iter()
+            .zip(texts)
+            .filter_map(|(entry, text)| Some((entry.id.clone(), text?.to_string())))
+            .collect();
+        let all_settings = settings(&all, &notes);
+        let set = session::Command::Set { setting: Setting::All(Box::new(all_settings)), entry: None };
+        requests.ask(Command::Session(id.clone(), set)).await?;
+        let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
+        let answers = handle.source(Lane::Result);
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, keeper: Some(keeper) })
+    }
+
+    /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log.
+    pub(crate) async fn close(self) {
+        self.handle.close().await;
+        self.workshop.close().await;
+        let Self { keeper, handle, requests, answers, subscriber, .. } = self;
+        drop((handle, requests, answers, subscriber));
+        if let Some(keeper) = keeper {
+            keeper.finish().await;
+        }
+    }
+
+    /// The session's file, where it has one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.keeper.as_ref().map(Keeper::path)
+    }
+}
+
+async fn entries_of(requests: &Source, id: &SessionId) -> Option<Option<Vec<Entry>>> {
+    let id = id.clone();
+    let read = requests.read(move |engine| engine.state().session(&id).map(|session| session.entries().to_vec()));
+    read.await.map(|(entries, _)| entries)
+}
+
+async fn follow(handle: &Handle, id: &SessionId, writer: Writer) -> Result<Keeper, SeatError> {
+    let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
+    let source = handle.source(Lane::Request);
+    Ok(Keeper::start(id.clone(), writer, subscriber, handle.contents().clone(), source))
+}
+
+/// The model's list of tasks as the last result of the file has it.
+fn todos(entries: &[FileEntry]) -> Todos {
+    let todos = Todos::default();
+    let results = entries.iter().rev().filter_map(|entry| session_file::convert::of_entry(entry));
+    let phases = results.into_iter().find_map(|(message, _)| match message {
+        countersign_core::message::Message::ToolResult(result) if result.tool_name == "todo_write" => {
+            todo::Todos::phases_of(&result.details?)
+        }
+        _ => None,
+    });
+    if let Some(phases) = phases {
+        todos.set(phases);
+    }
+    todos
+}
+
+impl Shelf {
+    fn log(&self, id: &SessionId) -> Result<AnyLog, SeatError> {
+        if self.folder.is_none() {
+            return Ok(MemoryLog::new().into());
+        }
+        let folder = self.common.folder.root().join("countersign");
+        let path = folder.join(format!("{id}.db"));
+        let options = store::Options::default();
+        SqliteLog::open(&path, options).map(AnyLog::from).map_err(|source| SeatError::Log { path, source })
+    }
+
+    fn options(&self, workshop: &Arc<Workshop>) -> Options {
+        Options {
+            rules: self.rules.clone(),
+            resume: Resume::Wait,
+            clock: self.common.clock.clone(),
+            dice: system_dice(),
+            host: Arc::clone(workshop) as Arc<dyn countersign_runtime::Host>,
+            merge: self.merge,
+        }
+    }
+
+    fn workshop(&self, id: &SessionId, todos: Todos) -> Workshop {
+        let artifacts = std::env::temp_dir().join(format!("countersign-{id}"));
+        Workshop::new(Arc::clone(&self.common), todos, Some(artifacts))
+    }
+
+    pub(crate) fn blobs(&self) -> Blobs {
+        Blobs::new(self.common.folder.blobs())
+    }
+
+    /// The newest session of the working folder.
+    pub(crate) fn newest(&self) -> Option<PathBuf> {
+        let folder = self.folder.as_ref()?;
+        find::newest(folder).map(|found| found.path)
+    }
+}
+
+/// The first entries of a new session: which model, and how much it thinks.
+pub(crate) fn first_entries(settings: &Settings) -> Vec<Imported> {
+    let mut parent = None;
+    let mut entries = Vec::new();
+    let mut add = |kind, said: Said| {
+        let mut seed = [0; 4];
+        let _ = getrandom::fill(&mut seed);
+        let id = EntryId::new(hex::encode(seed));
+        entries.push(Imported { id: id.clone(), parent: parent.replace(id), kind, said, made_at: None });
+    };
+    if let Some(model) = &settings.model {
+        add(Kind::ModelChange, entries::model_change(&model.provider, &model.id));
+    }
+    add(Kind::ThinkingChange, entries::thinking_change(settings.thinking.as_deref()));
+    entries
+}
+

@@ -1,0 +1,322 @@
+//! Starting the door: from flags, files and the environment to a session that is open.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::{
+    engine::Command as EngineCommand,
+    id::EntryId,
+    session::{Retry, Settings, Thresholds},
+};
+use countersign_runtime::{
+    Clock,
+    models::{Api, Entry, Providers, catalogue, demo},
+    tools::{self, EditMode, Registry, Roots},
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::{
+    commands,
+    door::{Door, Input, Output},
+    flags::Flags,
+    models, rules,
+    seat::{Beginning, Seat, Shelf, first_entries},
+    workshop::Common,
+};
+use crate::{
+    agent_dir::{
+        self, AgentDir, Choice, Environment, Keys, ModelsFile, Product, Roster,
+        keys::variables,
+        roster::{ChooseError, Wish},
+    },
+    session_file::{find, name},
+};
+
+/// How the program around the door is started again, for the children that run commands.
+pub struct Program {
+    /// The binary.
+    pub path: PathBuf,
+}
+
+/// Why the door did not open. The text is for a person.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StartError(String);
+
+impl StartError {
+    fn new(problem: impl ToString) -> Self {
+        Self(problem.to_string())
+    }
+}
+
+/// How long deltas are gathered.
+const MERGE: Duration = Duration::from_millis(50);
+
+/// Opens the door and runs it until the host has gone or `stop` is ready. Notices for a person go to `notice`, one line each.
+///
+/// # Errors
+/// [`StartError`], before anything was read or written.
+pub async fn start(
+    flags: Flags,
+    program: Program,
+    input: Input,
+    output: Output,
+    notice: impl Fn(&str),
+    stop: impl Future<Output = ()>,
+) -> Result<(), StartError> {
+    if let Some(file) = flags.files.first() {
+        return Err(StartError(format!("{file}: files cannot be given on the command line in rpc mode")));
+    }
+    for not_run in &flags.not_run {
+        notice(&format!("{not_run}: JavaScript extensions and hooks are not run"));
+    }
+    let cwd = working_folder(&flags).map_err(StartError::new)?;
+    let mut environment = Environment::of_process();
+    let folder = AgentDir::resolve(Product::Omp, &environment, &cwd, Path::exists).map_err(StartError::new)?;
+    for file in folder.env_files(&cwd) {
+        environment.add_file(&file);
+    }
+    let settings = agent_dir::Settings::load(&folder, &cwd).map_err(StartError::new)?;
+    let loaded = rules::load(&folder, &cwd, flags.permissions.as_deref(), &std::env::temp_dir()).map_err(StartError::new)?;
+    for warning in &loaded.warnings {
+        notice(warning);
+    }
+    let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin);
+    for problem in roster.problems() {
+        notice(problem);
+    }
+    let scoped = scope(&flags, &settings, &roster, &notice);
+    let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
+
+    let common = Arc::new(common(&flags, &settings, folder, roster, &program, &cwd));
+    let sessions = flags.session_dir.as_ref().map_or_else(
+        || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &std::env::temp_dir())),
+        |dir| cwd.join(dir),
+    );
+    let shelf = Shelf {
+        common,
+        rules: loaded.rules,
+        folder: (!flags.no_session).then_some(sessions),
+        cwd,
+        merge: if flags.no_merge { Duration::ZERO } else { MERGE },
+        reminders: if settings.todo_reminders.enabled { settings.todo_reminders.max } else { 0 },
+    };
+    let modes = [settings.steering_mode.clone(), settings.follow_up_mode.clone(), settings.interrupt_mode.clone()];
+    let wanted = flags
+        .thinking
+        .clone()
+        .or_else(|| choice.level.map(|level| level.as_str().to_owned()))
+        .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
+    let session = session_settings(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
+    let seat = open_seat(&flags, &shelf, session, &choice).await.map_err(StartError::new)?;
+    let grants = rules::grants(&shelf.common.folder.grants());
+    if !grants.is_empty() && shelf.folder.is_some() {
+        seat.requests.tell(EngineCommand::Adopt(grants)).await;
+    }
+    let mut door = Door::new(shelf, seat, output);
+    door.modes = modes;
+    door.scoped = scoped;
+    door.wanted_level = Some(wanted);
+    door.run(input, stop).await;
+    Ok(())
+}
+
+fn working_folder(flags: &Flags) -> std::io::Result<PathBuf> {
+    let cwd = std::env::current_dir()?;
+    let cwd = flags.cwd.as_ref().map_or_else(|| cwd.clone(), |named| cwd.join(named));
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    if home.is_some_and(|home| home == cwd) && !flags.allow_home {
+        let scratch = std::env::temp_dir().join("countersign-home");
+        std::fs::create_dir_all(&scratch)?;
+        return Ok(scratch);
+    }
+    Ok(cwd)
+}
+
+fn scope(flags: &Flags, settings: &agent_dir::Settings, roster: &Roster, notice: &impl Fn(&str)) -> Vec<Choice> {
+    let named = if flags.models.is_empty() { &settings.enabled_models } else { &flags.models };
+    let patterns: Vec<&str> = named.iter().map(String::as_str).collect();
+    let (scoped, unmatched) = roster.scope(&patterns);
+    for pattern in unmatched {
+        notice(&format!("no usable model fits {pattern}"));
+    }
+    scoped
+}
+
+/// The model to begin with. A key from the command line is for its provider.
+fn initial(
+    flags: &Flags,
+    settings: &agent_dir::Settings,
+    roster: &mut Roster,
+    scoped: &[Choice],
+) -> Result<Choice, ChooseError> {
+    let is_demo = flags.provider.as_deref() == Some(demo::PROVIDER)
+        || flags.model.as_deref().is_some_and(|model| model.split('/').next() == Some(demo::PROVIDER));
+    if is_demo {
+        return Ok(Choice { entry: demo::entry(), level: None });
+    }
+    let wish = Wish {
+        provider: flags.provider.as_deref(),
+        model: flags.model.as_deref(),
+        scoped,
+        saved: settings.default_model(),
+    };
+    let choice = roster.initial(wish)?;
+    if let Some(key) = &flags.api_key {
+        roster.give_key(&choice.entry.provider, secrecy::SecretString::from(key.clone()));
+    }
+    if roster.credential(&choice.entry.provider).is_none() && choice.entry.api != Api::Demo {
+        return Err(ChooseError::None);
+    }
+    Ok(choice)
+}
+
+fn common(
+    flags: &Flags,
+    settings: &agent_dir::Settings,
+    folder: AgentDir,
+    roster: Roster,
+    program: &Program,
+    cwd: &Path,
+) -> Common {
+    let mode = match settings.edit_mode {
+        agent_dir::settings::EditMode::Replace => EditMode::Replace,
+        agent_dir::settings::EditMode::Hashline => EditMode::Hashline,
+        agent_dir::settings::EditMode::Patch => EditMode::Patch,
+    };
+    let registry = Registry::with_edit(mode);
+    let registry = match (&flags.tools, flags.no_tools) {
+        (_, true) => registry.only(&[]),
+        (Some(names), false) => registry.only(&names.iter().map(String::as_str).collect::<Vec<_>>()),
+        (None, false) => registry,
+    };
+    let withheld: Vec<&str> = variables().collect();
+    let denied = rules::protected(&folder, cwd, flags.permissions.as_deref());
+    Common {
+        roster: Mutex::new(roster),
+        providers: Arc::new(Providers::default()),
+        registry: Arc::new(registry),
+        environment: tools::Environment::inherit_less(move |name| withheld.contains(&name)),
+        roots: Roots::whole(denied),
+        launcher: tools::exec::Launcher::new(&program.path),
+        system_prompt: flags.system_prompt.clone(),
+        append_system_prompt: flags.append_system_prompt.clone(),
+        clock: Clock::system(),
+        folder,
+    }
+}
+
+fn session_settings(
+    settings: &agent_dir::Settings,
+    modes: &[String; 3],
+    entry: &Entry,
+    wanted: &str,
+    reminders: u32,
+) -> Settings {
+    let compaction = &settings.compaction;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 99")]
+    let at_percent = compaction.threshold_percent.map(|percent| percent.clamp(1.0, 99.0) as u8);
+    Settings {
+        model: Some(models::reference(entry)),
+        thinking: models::level(entry, Some(wanted)).map(|level| level.as_str().to_owned()),
+        modes: commands::meaning(modes),
+        retry: Retry {
+            enabled: settings.retry.enabled,
+            max: settings.retry.max_retries,
+            base: settings.retry.base_delay,
+        },
+        thresholds: Thresholds {
+            auto: compaction.enabled,
+            reserve: compaction.reserve_tokens,
+            keep_recent: compaction.keep_recent_tokens,
+            at_tokens: compaction.threshold_tokens,
+            at_percent,
+        },
+        approval_timeout: settings.ours.approval_timeout,
+        clarify_timeout: settings.ours.clarify_timeout,
+        todo_reminders: reminders,
+    }
+}
+
+/// Opens the session that the flags name, or begins one.
+async fn open_seat(flags: &Flags, shelf: &Shelf, settings: Settings, choice: &Choice) -> Result<Seat, String> {
+    let Some(folder) = &shelf.folder else { return begin(shelf, settings).await };
+    let sessions = shelf.common.folder.sessions();
+    let named = |wanted: &str| find::named(wanted, &shelf.cwd, folder, Some(&sessions)).map(|found| found.path);
+    if let Some(wanted) = &flags.fork {
+        let path = named(wanted).ok_or_else(|| format!("{wanted}: there is no such session"))?;
+        return fork(shelf, &path, settings).await;
+    }
+    let path = match &flags.resume {
+        Some(wanted) => match named(wanted) {
+            Some(path) => Some(path),
+            None if find::is_path(wanted) => Some(shelf.cwd.join(wanted)),
+            None => return Err(format!("{wanted}: there is no such session")),
+        },
+        None if flags.continues => shelf.newest(),
+        None => None,
+    };
+    let Some(path) = path else { return begin(shelf, settings).await };
+    // A model that the command line names is stronger than the one that the session had.
+    let is_named = flags.model.is_some() || flags.provider.is_some();
+    let restore = |settings: Settings, notes: &[(EntryId, String)]| {
+        let restored = restored(shelf, settings.clone(), notes);
+        if is_named { with_model(restored, &choice.entry, settings.thinking.as_deref()) } else { restored }
+    };
+    let fallback = settings.clone();
+    let opened = Seat::reopen(shelf, &path, move |_, notes| restore(settings, notes)).await;
+    match opened.map_err(|error| error.to_string())? {
+        Some(seat) => Ok(seat),
+        None => {
+            let entries = first_entries(&fallback);
+            let beginning = Beginning { path: Some(path), parent: None, settings: fallback, entries };
+            Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())
+        }
+    }
+}
+
+fn with_model(mut settings: Settings, entry: &Entry, thinking: Option<&str>) -> Settings {
+    settings.model = Some(models::reference(entry));
+    settings.thinking = models::level(entry, thinking).map(|level| level.as_str().to_owned());
+    settings
+}
+
+async fn begin(shelf: &Shelf, settings: Settings) -> Result<Seat, String> {
+    let entries = first_entries(&settings);
+    let beginning = Beginning { path: None, parent: None, settings, entries };
+    Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())
+}
+
+/// A new session with the conversation of another, without its decisions.
+async fn fork(shelf: &Shelf, path: &Path, settings: Settings) -> Result<Seat, String> {
+    let fresh = || {
+        let mut seed = [0; 4];
+        let _ = getrandom::fill(&mut seed);
+        hex::encode(seed)
+    };
+    let opened = crate::session_file::open(path, fresh).map_err(|error| error.to_string())?;
+    let opened = opened.ok_or_else(|| format!("{}: there is no such session", path.display()))?;
+    let entries = opened.file.entries.iter().map(super::entries::from_file).collect();
+    let parent = Some(path.display().to_string());
+    let beginning = Beginning { path: None, parent, settings, entries };
+    Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())
+}
+
+/// The settings of a session that is opened again: the model and the level that it had last, where they can still be had.
+pub(crate) fn restored(shelf: &Shelf, mut settings: Settings, notes: &[(EntryId, String)]) -> Settings {
+    let values: Vec<Value> = notes.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect();
+    let last = |key: &str| values.iter().rev().find_map(|value| value.get(key)).and_then(Value::as_str);
+    let model = last("model").and_then(|model| model.split_once('/'));
+    let entry = model.and_then(|(provider, id)| shelf.common.entry(provider, id)).filter(|entry| {
+        entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some()
+    });
+    let level = last("thinkingLevel").map(str::to_owned).or_else(|| settings.thinking.clone());
+    if let Some(entry) = entry {
+        settings = with_model(settings, &entry, level.as_deref());
+    }
+    settings
+}

@@ -1,0 +1,481 @@
+//! Tells a host what happens: facts and live frames in, frames of the wire out, in the order of docs/protocol/omp.md, Events.
+//!
+//! It does no input or output and decides nothing.
+
+use std::collections::BTreeMap;
+
+use countersign_core::{
+    call::{self, Executor},
+    engine::{Event as Happened, Recorded},
+    id::CallId,
+    message::{Assistant, Block, Message, StopReason, ToolCall},
+    run::{self, End},
+    session::{self, Kind, Reason, Then},
+    time::Millis,
+};
+use countersign_protocol::{
+    Json,
+    omp::{
+        Change, Event,
+        event::{CompactionAction, CompactionReason, Todo},
+        message::{ToolCall as WireCall, ToolOutput},
+        state::CompactionResult,
+    },
+};
+use countersign_runtime::{Live, LiveKind, Part};
+use serde_json::{Value, json};
+
+use super::entries;
+use crate::session_file::convert;
+
+/// A call as its frames need it.
+struct Shown {
+    tool_call_id: String,
+    tool: String,
+    arguments: Json,
+    intent: Option<String>,
+    is_started: bool,
+}
+
+/// What was said of a session, as far as later frames need it.
+#[derive(Default)]
+pub(crate) struct Teller {
+    /// Whether a run works: between `agent_start` and the end of it, waits included.
+    is_running: bool,
+    is_compacting: bool,
+    /// Whether it waits before another attempt.
+    is_waiting: bool,
+    /// Whether a run that ends is not told of any more.
+    is_detached: bool,
+    /// Whether something has ended and nobody was told that all is quiet.
+    owes_settled: bool,
+    added: Vec<Json>,
+    partial: Option<(Assistant, Millis)>,
+    turn_message: Option<Json>,
+    turn_results: Vec<Json>,
+    calls: BTreeMap<CallId, Shown>,
+    result: Option<(Value, Json)>,
+    attempt: u32,
+    error: String,
+    compacted: Option<CompactionResult>,
+    reason: Option<Reason>,
+}
+
+/// Something that whoever waits for an end wants to know, beside the frames.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ended {
+    /// The run is over, and its last frame was told.
+    Run,
+    /// A compaction that somebody asked for is over.
+    Compaction(Result<CompactionResult, String>),
+    /// A person's command is over. Its message is the content of the entry before.
+    Command(CallId, Option<String>),
+}
+
+impl Teller {
+    /// Whether a run works or waits for another attempt.
+    pub(crate) fn is_running(&self) -> bool {
+        self.is_running
+    }
+
+    /// Tells of nothing more of the run that is being stopped.
+    pub(crate) fn detach(&mut self) {
+        self.is_detached = self.is_running;
+    }
+
+    /// Takes up a run that another process began and that waits for somebody.
+    pub(crate) fn resume(&mut self, calls: impl IntoIterator<Item = (CallId, call::Content)>) {
+        self.is_running = true;
+        for (call, content) in calls {
+            self.calls.insert(call, shown(&content));
+        }
+    }
+
+    /// Says once that nothing will happen any more by itself, if that is so.
+    pub(crate) fn settled(&mut self) -> Option<Event> {
+        (self.is_settling()).then(|| {
+            self.owes_settled = false;
+            Event::AgentSettled
+        })
+    }
+
+    /// Whether it is to be said that all is quiet, as soon as it has been for a while.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.owes_settled && !self.is_running && !self.is_compacting
+    }
+
+    /// What a committed fact looks like. `content` is that of the fact, or what its entry points to.
+    pub(crate) fn fact(&mut self, recorded: &Recorded, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
+        match &recorded.fact.event {
+            Happened::Session(event) => self.session(event, recorded, content, frames),
+            Happened::Run(event) => self.run(event, frames),
+            Happened::Call(event) => self.call(event, content, frames),
+            Happened::Booted | Happened::Gate(_) | Happened::Policy(_) => None,
+        }
+    }
+
+    fn session(
+        &mut self,
+        event: &session::Event,
+        recorded: &Recorded,
+        content: Option<&str>,
+        frames: &mut Vec<Event>,
+    ) -> Option<Ended> {
+        match event {
+            session::Event::Entry { id: _, kind, made_at, .. } => {
+                let at = made_at.unwrap_or(recorded.meta.at);
+                self.entry(kind, at, content.unwrap_or_default(), frames);
+                None
+            }
+            session::Event::CompactionStarted { reason, .. } => {
+                self.is_compacting = true;
+                self.reason = Some(*reason);
+                self.compacted = None;
+                let reason = match reason {
+                    Reason::Manual => return None,
+                    Reason::Threshold => CompactionReason::Threshold,
+                    Reason::Overflow => CompactionReason::Overflow,
+                };
+                frames.push(Event::AutoCompactionStart { reason, action: CompactionAction::ContextFull });
+                None
+            }
+            session::Event::CompactionEnded { ok, aborted, then, .. } => {
+                self.is_compacting = false;
+                self.owes_settled = true;
+                let result = self.compacted.take().filter(|_| *ok);
+                let problem = content.map(str::to_owned);
+                if self.reason.take() == Some(Reason::Manual) {
+                    let failed = || if *aborted { "Compaction cancelled".to_owned() } else { problem.unwrap_or_default() };
+                    return Some(Ended::Compaction(result.ok_or_else(failed)));
+                }
+                frames.push(Event::AutoCompactionEnd {
+                    action: CompactionAction::ContextFull,
+                    result,
+                    aborted: *aborted,
+                    will_retry: *then == Then::Again,
+                    error_message: problem,
+                    skipped: None,
+                });
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn entry(&mut self, kind: &Kind, at: Millis, content: &str, frames: &mut Vec<Event>) {
+        match kind {
+            Kind::Assistant { stop, .. } => self.answered(*stop, at, content, frames),
+            Kind::ToolResult { .. } => {
+                let wire = entries::wire(content, at);
+                let value: Option<Value> = serde_json::from_str(content).ok();
+                self.result = value.zip(wire);
+            }
+            Kind::Compaction { first_kept, tokens_before } => {
+                if let Ok(Message::CompactionSummary(summary)) = serde_json::from_str(content) {
+                    let details = summary.extra.get("details").cloned();
+                    self.compacted = Some(CompactionResult {
+                        summary: summary.summary,
+                        short_summary: summary.short_summary,
+                        first_kept_entry_id: first_kept.to_string(),
+                        tokens_before: *tokens_before,
+                        details: details.and_then(|details| serde_json::from_value(details).ok()),
+                        preserve_data: None,
+                    });
+                }
+            }
+            Kind::User | Kind::Developer | Kind::Custom if self.is_running => {
+                if let Some(message) = entries::wire(content, at) {
+                    frames.push(Event::MessageStart { message: message.clone() });
+                    frames.push(Event::MessageEnd { message: message.clone() });
+                    self.added.push(message);
+                }
+            }
+            Kind::User
+            | Kind::Developer
+            | Kind::Custom
+            | Kind::Bash { .. }
+            | Kind::BranchSummary
+            | Kind::ModelChange
+            | Kind::ThinkingChange
+            | Kind::Other => {}
+        }
+    }
+
+    fn answered(&mut self, stop: StopReason, at: Millis, content: &str, frames: &mut Vec<Event>) {
+        let Ok(Message::Assistant(assistant)) = serde_json::from_str(content) else { return };
+        if !self.is_running {
+            return;
+        }
+        if self.partial.take().is_none() && !self.is_detached {
+            let empty = Assistant {
+                api: assistant.api.clone(),
+                provider: assistant.provider.clone(),
+                model: assistant.model.clone(),
+                ..Assistant::default()
+            };
+            frames.push(Event::MessageStart { message: wire_of(&empty, at) });
+        }
+        self.error = assistant.error_message.clone().unwrap_or_default();
+        let message = wire_of(&assistant, at);
+        self.added.push(message.clone());
+        self.turn_message = Some(message.clone());
+        if self.is_detached {
+            return;
+        }
+        frames.push(Event::MessageEnd { message });
+        if self.attempt > 0 && stop != StopReason::Error {
+            let attempt = std::mem::take(&mut self.attempt);
+            frames.push(Event::AutoRetryEnd { success: true, attempt, final_error: None });
+        }
+    }
+
+    fn run(&mut self, event: &run::Event, frames: &mut Vec<Event>) -> Option<Ended> {
+        let mark = frames.len();
+        let mut ended = None;
+        match event {
+            run::Event::Started { .. } => {
+                self.is_running = true;
+                self.owes_settled = false;
+                self.attempt = 0;
+                self.begin(frames);
+            }
+            run::Event::Resumed { .. } => {
+                self.is_waiting = false;
+                self.begin(frames);
+            }
+            run::Event::TurnOpened { .. } => {
+                self.turn_message = None;
+                self.turn_results.clear();
+                frames.push(Event::TurnStart);
+            }
+            run::Event::TurnClosed { .. } => {
+                if let Some(message) = self.turn_message.take() {
+                    let tool_results = std::mem::take(&mut self.turn_results);
+                    frames.push(Event::TurnEnd { message, tool_results });
+                }
+            }
+            run::Event::BackedOff { attempt, max, delay, .. } => {
+                self.is_waiting = true;
+                self.attempt = *attempt;
+                frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
+                frames.push(Event::AutoRetryStart {
+                    attempt: *attempt,
+                    max_attempts: *max,
+                    delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                    error_message: self.error.clone(),
+                });
+            }
+            run::Event::Ended { end, attempts, .. } => {
+                self.end(*end, *attempts, frames);
+                ended = Some(Ended::Run);
+            }
+            run::Event::Asked { .. }
+            | run::Event::Answered { .. }
+            | run::Event::Interrupted { .. }
+            | run::Event::Denied { .. }
+            | run::Event::DenialsForgiven { .. }
+            | run::Event::Aborting { .. }
+            | run::Event::ResultDropped { .. } => {}
+        }
+        if self.is_detached {
+            frames.truncate(mark);
+            self.is_detached = self.is_running;
+        }
+        ended
+    }
+
+    fn begin(&mut self, frames: &mut Vec<Event>) {
+        self.added.clear();
+        self.partial = None;
+        frames.push(Event::AgentStart);
+    }
+
+    fn end(&mut self, end: End, attempts: u32, frames: &mut Vec<Event>) {
+        if std::mem::take(&mut self.is_waiting) {
+            let final_error = Some("Retry cancelled".to_owned());
+            frames.push(Event::AutoRetryEnd { success: false, attempt: self.attempt, final_error });
+        } else {
+            frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
+            if end == End::Failed && attempts > 0 {
+                let final_error = Some(self.error.clone());
+                frames.push(Event::AutoRetryEnd { success: false, attempt: attempts, final_error });
+            }
+        }
+        self.attempt = 0;
+        self.is_running = false;
+        self.owes_settled = true;
+        self.partial = None;
+        self.calls.clear();
+    }
+
+    fn call(&mut self, event: &call::Event, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
+        match event {
+            call::Event::Wanted { call, run, executor, .. } => {
+                if run.is_some() && *executor != Executor::Shell {
+                    let content = content.and_then(|content| serde_json::from_str(content).ok());
+                    if let Some(content) = content {
+                        self.calls.insert(*call, shown(&content));
+                    }
+                }
+            }
+            call::Event::Started { call, .. } => self.started(*call, frames),
+            call::Event::Ended { call, .. } => {
+                if !self.calls.contains_key(call) {
+                    return Some(Ended::Command(*call, None));
+                }
+                self.started(*call, frames);
+                self.ended(*call, frames);
+            }
+            call::Event::Allowed { .. }
+            | call::Event::Gated { .. }
+            | call::Event::Aborting { .. }
+            | call::Event::InDoubt { .. }
+            | call::Event::Again { .. }
+            | call::Event::ResultDropped { .. } => {}
+        }
+        None
+    }
+
+    fn started(&mut self, call: CallId, frames: &mut Vec<Event>) {
+        let Some(shown) = self.calls.get_mut(&call) else { return };
+        if !std::mem::replace(&mut shown.is_started, true) && !self.is_detached {
+            frames.push(Event::ToolExecutionStart {
+                tool_call_id: shown.tool_call_id.clone(),
+                tool_name: shown.tool.clone(),
+                args: shown.arguments.clone(),
+                intent: shown.intent.clone(),
+            });
+        }
+    }
+
+    fn ended(&mut self, call: CallId, frames: &mut Vec<Event>) {
+        let Some((shown, (result, message))) = self.calls.remove(&call).zip(self.result.take()) else { return };
+        self.turn_results.push(message.clone());
+        self.added.push(message.clone());
+        if self.is_detached {
+            return;
+        }
+        let output = json!({ "content": result.get("content"), "details": result.get("details") });
+        let empty = || ToolOutput { content: Vec::new(), details: None };
+        frames.push(Event::ToolExecutionEnd {
+            tool_call_id: shown.tool_call_id,
+            tool_name: shown.tool,
+            result: serde_json::from_value(output).unwrap_or_else(|_| empty()),
+            is_error: result.get("isError") == Some(&Value::Bool(true)),
+        });
+        frames.push(Event::MessageStart { message: message.clone() });
+        frames.push(Event::MessageEnd { message });
+    }
+
+    /// What a live frame looks like.
+    pub(crate) fn live(&mut self, live: &Live, now: Millis, frames: &mut Vec<Event>) {
+        if !self.is_running || self.is_detached {
+            return;
+        }
+        match &live.kind {
+            LiveKind::MessageStarted { api, provider, model, .. } => {
+                let partial = Assistant {
+                    api: api.to_string(),
+                    provider: provider.to_string(),
+                    model: model.to_string(),
+                    ..Assistant::default()
+                };
+                frames.push(Event::MessageStart { message: wire_of(&partial, now) });
+                self.partial = Some((partial, now));
+            }
+            LiveKind::CallProgress { call, content, details } => {
+                let Some(shown) = self.calls.get(call).filter(|shown| shown.is_started) else { return };
+                let output = json!({ "content": content, "details": details.as_deref().unwrap_or(&json!({})) });
+                let Ok(partial_result) = serde_json::from_value(output) else { return };
+                frames.push(Event::ToolExecutionUpdate {
+                    tool_call_id: shown.tool_call_id.clone(),
+                    tool_name: shown.tool.clone(),
+                    args: shown.arguments.clone(),
+                    partial_result,
+                });
+            }
+            LiveKind::PartStarted { .. } | LiveKind::Delta { .. } | LiveKind::PartEnded { .. } => {
+                let Some((partial, at)) = &mut self.partial else { return };
+                if let Some(change) = change(partial, &live.kind) {
+                    frames.push(Event::message_update(change, wire_of(partial, *at)));
+                }
+            }
+        }
+    }
+
+    /// Tells of a reminder of open tasks.
+    pub(crate) fn reminder(todos: Vec<Todo>, attempt: u32, max_attempts: u32) -> Event {
+        Event::TodoReminder { todos, attempt, max_attempts }
+    }
+}
+
+fn shown(content: &call::Content) -> Shown {
+    Shown {
+        tool_call_id: content.tool_call_id.to_string(),
+        tool: content.tool.to_string(),
+        arguments: Value::Object(content.arguments.clone()).into(),
+        intent: content.intent.as_deref().map(str::to_owned),
+        is_started: false,
+    }
+}
+
+fn wire_of(assistant: &Assistant, at: Millis) -> Json {
+    Json::of(&convert::to_wire(&Message::Assistant(assistant.clone()), at))
+}
+
+/// Folds a frame of the stream into the message, and says what changed. Sealed thinking is not told of.
+fn change(partial: &mut Assistant, kind: &LiveKind) -> Option<Change> {
+    match kind {
+        LiveKind::PartStarted { index, part } => {
+            let content_index = *index;
+            let (block, change) = match part {
+                Part::Text => (Block::text(""), Some(Change::TextStart { content_index })),
+                Part::Thinking => (Block::Thinking(Default::default()), Some(Change::ThinkingStart { content_index })),
+                Part::Redacted => (Block::RedactedThinking { data: String::new() }, None),
+                Part::ToolCall { id, name } => {
+                    let call = ToolCall { id: id.to_string(), name: name.to_string(), ..ToolCall::default() };
+                    (Block::ToolCall(call), Some(Change::ToolcallStart { content_index }))
+                }
+            };
+            partial.content.truncate(*index);
+            partial.content.push(block);
+            change
+        }
+        LiveKind::Delta { index, text } => {
+            let (content_index, delta) = (*index, text.to_string());
+            match partial.content.get_mut(*index)? {
+                Block::Text(block) => {
+                    block.text.push_str(text);
+                    Some(Change::TextDelta { content_index, delta })
+                }
+                Block::Thinking(block) => {
+                    block.thinking.push_str(text);
+                    Some(Change::ThinkingDelta { content_index, delta })
+                }
+                Block::ToolCall(_) => Some(Change::ToolcallDelta { content_index, delta }),
+                Block::RedactedThinking { .. } | Block::Image(_) => None,
+            }
+        }
+        LiveKind::PartEnded { index, block } => {
+            let content_index = *index;
+            *partial.content.get_mut(*index)? = (**block).clone();
+            match &**block {
+                Block::Text(block) => Some(Change::TextEnd { content_index, content: block.text.clone() }),
+                Block::Thinking(block) => Some(Change::ThinkingEnd { content_index, content: block.thinking.clone() }),
+                Block::ToolCall(call) => Some(Change::ToolcallEnd {
+                    content_index,
+                    tool_call: WireCall {
+                        id: call.id.clone(),
+                        name: call.name.clone(),
+                        arguments: Value::Object(call.arguments.clone()).into(),
+                        thought_signature: call.thought_signature.clone(),
+                        intent: call.intent.clone(),
+                        extra: Default::default(),
+                    },
+                }),
+                Block::RedactedThinking { .. } | Block::Image(_) => None,
+            }
+        }
+        LiveKind::MessageStarted { .. } | LiveKind::CallProgress { .. } => None,
+    }
+}

@@ -1,0 +1,154 @@
+//! What runs of a session work with: models, tools, prompts.
+
+use std::{path::PathBuf, sync::Arc};
+
+use countersign_core::{
+    id::SessionId,
+    message::{Message, Summary},
+    session::ModelRef,
+    tool::Spec,
+};
+use countersign_runtime::{
+    Chosen, Clock, Host, Summaries,
+    models::{Api, Entry, Model, Providers, demo},
+    tools::{self, Context, Environment, Registry, Roots, Shells, Todos},
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::{
+    agent_dir::{AgentDir, Roster, keys::Credential},
+    prompt::{self, compaction},
+};
+
+/// What all sessions of one process share.
+pub(crate) struct Common {
+    pub(crate) folder: AgentDir,
+    pub(crate) roster: Mutex<Roster>,
+    pub(crate) providers: Arc<Providers>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) environment: Environment,
+    pub(crate) roots: Roots,
+    pub(crate) launcher: tools::exec::Launcher,
+    pub(crate) system_prompt: Option<String>,
+    pub(crate) append_system_prompt: Option<String>,
+    pub(crate) clock: Clock,
+}
+
+/// What one session works with.
+pub(crate) struct Workshop {
+    common: Arc<Common>,
+    shells: Shells,
+    todos: Todos,
+    artifacts: Option<PathBuf>,
+}
+
+impl Workshop {
+    pub(crate) fn new(common: Arc<Common>, todos: Todos, artifacts: Option<PathBuf>) -> Self {
+        let shells = Shells::new(common.launcher.clone());
+        Self { common, shells, todos, artifacts }
+    }
+
+    pub(crate) fn todos(&self) -> &Todos {
+        &self.todos
+    }
+
+    /// Ends the session's shell, with everything that it started.
+    pub(crate) async fn close(&self) {
+        self.shells.close().await;
+    }
+}
+
+impl Common {
+    /// A model of the catalogue that can be asked.
+    pub(crate) fn entry(&self, provider: &str, id: &str) -> Option<Entry> {
+        if provider == demo::PROVIDER && id == demo::MODEL {
+            return Some(demo::entry());
+        }
+        self.roster.lock().exact(provider, id).cloned()
+    }
+}
+
+impl Host for Workshop {
+    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+        let entry = self
+            .common
+            .entry(&model.provider, &model.id)
+            .ok_or_else(|| format!("Model not found: {}/{}", model.provider, model.id))?;
+        if entry.api == Api::Demo {
+            return Ok(Chosen { entry: Arc::new(entry), key: None, model: Arc::new(demo::Demo) });
+        }
+        let key = match self.common.roster.lock().credential(&model.provider) {
+            Some(Credential::Key(key)) => Some(key),
+            Some(Credential::Keyless) => None,
+            None => return Err(format!("No API key found for {}", model.provider)),
+        };
+        let providers: Arc<dyn Model> = Arc::clone(&self.common.providers) as Arc<dyn Model>;
+        Ok(Chosen { entry: Arc::new(entry), key, model: providers })
+    }
+
+    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+        Arc::clone(&self.common.registry)
+    }
+
+    fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&Spec]) -> String {
+        let tools: Vec<Spec> = tools.iter().map(|spec| (*spec).clone()).collect();
+        let facts = prompt::Facts {
+            folder: &self.common.folder,
+            cwd: cwd.as_ref(),
+            now: self.common.clock.now(),
+            tools: &tools,
+            replace: self.common.system_prompt.as_deref(),
+            append: self.common.append_system_prompt.as_deref(),
+        };
+        let prompt = prompt::build(&facts, &prompt::Disk);
+        for notice in &prompt.notices {
+            tracing::warn!("{notice}");
+        }
+        prompt.text
+    }
+
+    fn context(&self, _: &SessionId, cwd: &str) -> Context {
+        let mut context = Context::new(
+            PathBuf::from(cwd),
+            self.common.roots.clone(),
+            self.common.environment.clone(),
+            self.shells.clone(),
+        );
+        context.todos = self.todos.clone();
+        context.artifacts.clone_from(&self.artifacts);
+        context
+    }
+
+    fn summaries(
+        &self,
+        history: &[Message],
+        turn: &[Message],
+        previous: Option<&Summary>,
+        instructions: Option<&str>,
+    ) -> Summaries {
+        let mut files = compaction::FileLists::default();
+        if let Some(details) = previous.and_then(|previous| previous.extra.get("details")) {
+            files.add_details(details);
+        }
+        files.add(history);
+        files.add(turn);
+        let input = compaction::Input {
+            messages: history,
+            previous: previous.map(|previous| previous.summary.as_str()),
+            instructions,
+        };
+        Summaries {
+            system: compaction::SYSTEM.to_owned(),
+            history: (!history.is_empty()).then(|| compaction::request(input)),
+            turn: (!turn.is_empty()).then(|| compaction::turn_request(turn)),
+            details: files.details(),
+        }
+    }
+
+    fn join_summary(&self, history: &str, turn: Option<&str>, details: &Value) -> String {
+        let mut files = compaction::FileLists::default();
+        files.add_details(details);
+        compaction::join(history, turn, &files)
+    }
+}

@@ -1,0 +1,86 @@
+//! The little that the prompt needs of a file system.
+//!
+//! It must not know which files matter.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+/// The beginning of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// At most as many bytes as were asked for.
+    pub text: String,
+    /// True if there is more.
+    pub cut: bool,
+}
+
+/// Files as they are at one moment.
+pub trait Files {
+    /// At most `limit` bytes of an ordinary file. `None` if there is none or it cannot be read.
+    fn read(&self, path: &Path, limit: usize) -> Option<Found>;
+
+    /// Whether something is there.
+    fn exists(&self, path: &Path) -> bool;
+}
+
+/// The real file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+impl Files for Disk {
+    fn read(&self, path: &Path, limit: usize) -> Option<Found> {
+        // Opening a pipe would wait for its other end.
+        if !std::fs::metadata(path).ok()?.is_file() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        File::open(path).ok()?.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
+        Some(found(&bytes, limit))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+}
+
+fn found(bytes: &[u8], limit: usize) -> Found {
+    let cut = bytes.len() > limit;
+    let mut end = bytes.len().min(limit);
+    // Never inside a character.
+    while cut && end > 0 && (bytes[end] & 0b1100_0000) == 0b1000_0000 {
+        end -= 1;
+    }
+    Found { text: String::from_utf8_lossy(&bytes[..end]).into_owned(), cut }
+}
+
+/// Files that only exist in a table.
+impl Files for std::collections::BTreeMap<PathBuf, String> {
+    fn read(&self, path: &Path, limit: usize) -> Option<Found> {
+        self.get(path).map(|text| found(text.as_bytes(), limit))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.keys().any(|file| file.starts_with(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Disk, Files as _, Found};
+
+    #[test]
+    fn only_ordinary_files_are_read_and_never_more_than_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "aßb").unwrap();
+        for (limit, text, cut) in [(9, "aßb", false), (4, "aßb", false), (3, "aß", true), (2, "a", true), (0, "", true)]
+        {
+            assert_eq!(Disk.read(&file, limit), Some(Found { text: text.to_owned(), cut }), "{limit}");
+        }
+        assert_eq!(Disk.read(folder.path(), 9), None);
+        assert_eq!(Disk.read(&folder.path().join("absent"), 9), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! Images beside session files: each in a file named by the digest of its bytes, and a reference in its place.
+//!
+//! It must not know messages beyond where images are in them. Source: specs/omp.md §4.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_core::{
+    digest::Digest,
+    message::{Block, Message},
+};
+use serde_json::Value;
+
+use crate::agent_dir::replace::{Access, replace};
+
+/// From so many base64 characters on an image is put beside.
+const LEAST: usize = 1024;
+/// The longest text that a session file holds, in characters.
+const LONGEST: usize = 500_000;
+const PREFIX: &str = "blob:sha256:";
+const NOTICE: &str = "\n\n[The rest of this text was too long for the session file]";
+
+/// The folder of blobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blobs(PathBuf);
+
+impl Blobs {
+    /// Uses `folder`, which is made when the first blob is.
+    pub const fn new(folder: PathBuf) -> Self {
+        Self(folder)
+    }
+
+    /// The base64 behind a reference. `None` if `data` is none, or the blob is not there or not what its name says.
+    pub fn resolve(&self, data: &str) -> Option<String> {
+        let digest: Digest = data.strip_prefix(PREFIX)?.parse().ok()?;
+        let bytes = fs::read(self.0.join(digest.to_string())).ok()?;
+        (Digest::of(&bytes) == digest).then(|| STANDARD.encode(bytes))
+    }
+
+    /// Puts the images of `message` back in place of their references. One that is lost becomes a text that says so.
+    pub fn inline(&self, message: &mut Message) {
+        let content = match message {
+            Message::User(said) | Message::Developer(said) => &mut said.content,
+            Message::Assistant(assistant) => &mut assistant.content,
+            Message::ToolResult(result) => &mut result.content,
+            Message::Custom(custom) => &mut custom.content,
+            Message::FileMention(mention) => {
+                mention.files.iter_mut().for_each(|file| self.inline_json(file));
+                return;
+            }
+            Message::BashExecution(_) | Message::CompactionSummary(_) | Message::BranchSummary(_) => return,
+        };
+        for block in content {
+            if let Block::Image(image) = block
+                && image.data.starts_with(PREFIX)
+            {
+                match self.resolve(&image.data) {
+                    Some(data) => image.data = data,
+                    None => *block = Block::text("[An image that is no longer there]"),
+                }
+            }
+        }
+    }
+
+    fn inline_json(&self, value: &mut Value) {
+        walk(value, &mut |object| {
+            if let Some(data) = object.get("data").and_then(Value::as_str).and_then(|data| self.resolve(data)) {
+                object.insert("data".to_owned(), data.into());
+            }
+        });
+    }
+
+    /// Makes `line`, an entry as JSON, fit for a session file: long images go into blobs, which are there when this returns, and texts
+    /// that are too long are cut with a notice.
+    ///
+    /// # Errors
+    /// Whatever the file system says; `line` is then not to be written.
+    pub fn externalise(&self, line: &mut Value) -> io::Result<()> {
+        let mut failed = Ok(());
+        walk(line, &mut |object| {
+            let bytes = object
+                .get("data")
+                .and_then(Value::as_str)
+                .filter(|data| data.len() >= LEAST && !data.starts_with(PREFIX))
+                .and_then(|data| STANDARD.decode(data).ok());
+            if let Some(bytes) = bytes.filter(|_| failed.is_ok()) {
+                match self.put(&bytes) {
+                    Ok(digest) => drop(object.insert("data".to_owned(), format!("{PREFIX}{digest}").into())),
+                    Err(error) => failed = Err(error),
+                }
+            }
+        });
+        cut(line);
+        failed
+    }
+
+    fn put(&self, bytes: &[u8]) -> io::Result<Digest> {
+        let digest = Digest::of(bytes);
+        let path = self.0.join(digest.to_string());
+        if !is_whole(&path, bytes.len()) {
+            replace(&path, bytes, Access::Private)?;
+        }
+        Ok(digest)
+    }
+}
+
+/// Whether a line of so many bytes could hold something for [`Blobs::externalise`].
+pub(super) fn concerns(line: &[u8]) -> bool {
+    line.len() > LONGEST || (line.len() >= LEAST && line.windows(7).any(|window| window == b"\"image\""))
+}
+
+fn is_whole(path: &Path, length: usize) -> bool {
+    fs::metadata(path).is_ok_and(|blob| blob.is_file() && blob.len() == length as u64)
+}
+
+/// Calls `visit` with every image object in `value`.
+fn walk(value: &mut Value, visit: &mut dyn FnMut(&mut serde_json::Map<String, Value>)) {
+    match value {
+        Value::Object(members) => {
+            if members.get("type").is_some_and(|kind| kind == "image")
+                && members.get("data").is_some_and(Value::is_string)
+            {
+                visit(members);
+            }
+            members.values_mut().for_each(|member| walk(member, visit));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, visit)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn cut(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            // Characters are at most as many as bytes.
+            if text.len() > LONGEST
+                && let Some((end, _)) = text.char_indices().nth(LONGEST)
+            {
+                text.truncate(end);
+                text.push_str(NOTICE);
+            }
+        }
+        Value::Object(members) => {
+            // A provider's proof of its own text is useless if it is cut; an image has its own rule.
+            members
+                .iter_mut()
+                .filter(|(name, _)| !name.ends_with("Signature") && name.as_str() != "data")
+                .for_each(|(_, member)| cut(member));
+        }
+        Value::Array(items) => items.iter_mut().for_each(cut),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use countersign_core::{
+        digest::Digest,
+        message::{Block, Image, Message, Said},
+    };
+    use serde_json::json;
+
+    use super::{Blobs, LONGEST, NOTICE};
+
+    #[test]
+    fn long_images_go_into_blobs_and_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::new(folder.path().join("blobs"));
+        let bytes = vec![7; 800];
+        let long = STANDARD.encode(&bytes);
+        let reference = format!("blob:sha256:{}", Digest::of(&bytes));
+        let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
+        let mut line = json!({"message": {"content": [image(&long), image("aGk="), {"type": "other", "data": long}], "details": {"deep": [image(&long)]}}});
+        blobs.externalise(&mut line).unwrap();
+        let want = json!({"message": {"content": [image(&reference), image("aGk="), {"type": "other", "data": long}], "details": {"deep": [image(&reference)]}}});
+        assert_eq!(line, want);
+        assert_eq!(std::fs::read(folder.path().join("blobs").join(&reference[12..])).unwrap(), bytes);
+
+        let image = |data: &str| Block::Image(Image { data: data.to_owned(), mime_type: "image/png".to_owned() });
+        let lost = format!("blob:sha256:{}", "0".repeat(64));
+        let mut message = Message::User(Said { content: vec![image(&reference), image(&lost)], ..Said::default() });
+        blobs.inline(&mut message);
+        let want = vec![image(&long), Block::text("[An image that is no longer there]")];
+        assert_eq!(message, Message::User(Said { content: want, ..Said::default() }));
+    }
+
+    #[test]
+    fn a_reference_never_leads_elsewhere_and_a_changed_blob_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::new(folder.path().to_owned());
+        let name = Digest::of(b"right").to_string();
+        std::fs::write(folder.path().join(&name), "wrong").unwrap();
+        std::fs::write(folder.path().join("secret"), "x").unwrap();
+        for data in [
+            format!("blob:sha256:{name}"),
+            "blob:sha256:secret".to_owned(),
+            "blob:sha256:../x".to_owned(),
+            "aGk=".to_owned(),
+        ] {
+            assert_eq!(blobs.resolve(&data), None, "{data}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_too_long_are_cut_with_a_notice() {
+        let blobs = Blobs::new("/nowhere".into());
+        let mut line =
+            json!({"a": "ß".repeat(LONGEST + 1), "b": "ß".repeat(LONGEST), "xSignature": "s".repeat(LONGEST + 9)});
+        blobs.externalise(&mut line).unwrap();
+        let want =
+            json!({"a": "ß".repeat(LONGEST) + NOTICE, "b": "ß".repeat(LONGEST), "xSignature": "s".repeat(LONGEST + 9)});
+        assert!(line == want);
+    }
+}

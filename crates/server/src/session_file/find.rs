@@ -1,0 +1,134 @@
+//! Which file somebody means with `--continue`, `--resume`, `--session` or `--fork`.
+//!
+//! It must not read more of a file than its first line.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use countersign_protocol::omp::session_file::Header;
+
+/// The longest first line that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// A session file and its first line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What its first line says.
+    pub header: Header,
+}
+
+/// Reads the first line of the file at `path`. `None` if it is no session's.
+pub fn header(path: &Path) -> Option<Header> {
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut lines = BufReader::new(File::open(path).ok()?.take(LONGEST)).lines();
+    let first = lines.find(|line| line.as_ref().map_or(true, |line| !line.trim().is_empty()))?.ok()?;
+    let is_session = serde_json::from_str::<serde_json::Value>(&first).ok()?.get("type")? == "session";
+    serde_json::from_str(&first).ok().filter(|_| is_session)
+}
+
+/// The session in `folder` that was written to last.
+pub fn newest(folder: &Path) -> Option<Found> {
+    by_age(folder).into_iter().find_map(|path| header(&path).map(|header| Found { path, header }))
+}
+
+/// The session that `wanted` names: a path, or the beginning of an id, looked for in `folder` first and then in the other folders of
+/// `sessions`. Where several fit, the one that was written to last.
+///
+/// A path that leads nowhere gives `None`: the caller decides whether a session may begin there.
+pub fn named(wanted: &str, cwd: &Path, folder: &Path, sessions: Option<&Path>) -> Option<Found> {
+    if is_path(wanted) {
+        let path = cwd.join(wanted);
+        return header(&path).map(|header| Found { path, header });
+    }
+    if wanted.is_empty() {
+        return None;
+    }
+    let mut folders = vec![folder.to_owned()];
+    let others = sessions.and_then(|sessions| fs::read_dir(sessions).ok()).into_iter().flatten().flatten();
+    let mut others: Vec<PathBuf> = others.map(|entry| entry.path()).filter(|other| other != folder).collect();
+    others.sort_unstable();
+    folders.append(&mut others);
+    folders.iter().flat_map(|folder| by_age(folder)).find_map(|path| {
+        // The name tells the id nearly always; the first line is read only where it may fit.
+        let id = path.file_stem()?.to_string_lossy().split_once('_').map(|(_, id)| id.to_owned())?;
+        let header = id.to_lowercase().starts_with(&wanted.to_lowercase()).then(|| header(&path)).flatten()?;
+        Some(Found { path, header })
+    })
+}
+
+/// Whether `wanted` names a file rather than an id.
+pub fn is_path(wanted: &str) -> bool {
+    wanted.contains(['/', '\\']) || Path::new(wanted).extension().is_some_and(|extension| extension == "jsonl")
+}
+
+/// The session files of `folder`, the one written to last first.
+pub fn by_age(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<(SystemTime, PathBuf)> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+        .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
+        .collect();
+    // Names begin with the time, which parts files of the same moment.
+    files.sort_unstable_by(|left, right| right.cmp(left));
+    files.into_iter().map(|(_, path)| path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File},
+        path::Path,
+        time::{Duration, SystemTime},
+    };
+
+    use super::{named, newest};
+
+    fn put(path: &Path, id: &str, minutes_old: u64) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("\n{{\"type\":\"session\",\"id\":\"{id}\"}}\n")).unwrap();
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 - minutes_old * 60);
+        File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
+    }
+
+    #[test]
+    fn a_session_is_found_by_age_path_or_beginning_of_its_id() {
+        let root = tempfile::tempdir().unwrap();
+        let (sessions, cwd) = (root.path().join("sessions"), root.path().join("work"));
+        let here = sessions.join("-work");
+        put(&here.join("2026-01-01T00-00-00-000Z_aa11.jsonl"), "aa11", 5);
+        put(&here.join("2026-01-02T00-00-00-000Z_aa22.jsonl"), "aa22", 9);
+        put(&sessions.join("-else/2026-01-03T00-00-00-000Z_bb33.jsonl"), "bb33", 1);
+        put(&cwd.join("copy.jsonl"), "cc44", 1);
+        fs::write(here.join("2026-01-04T00-00-00-000Z_dd55.jsonl"), "nothing\n").unwrap();
+        fs::write(here.join("notes.txt"), "{\"type\":\"session\",\"id\":\"x\"}\n").unwrap();
+
+        assert_eq!(newest(&here).unwrap().header.id, "aa11");
+        assert_eq!(newest(&sessions.join("absent")), None);
+        for (wanted, want) in [
+            ("aa", Some("aa11")),
+            ("AA2", Some("aa22")),
+            ("bb33", Some("bb33")),
+            ("copy.jsonl", Some("cc44")),
+            ("./copy.jsonl", Some("cc44")),
+            ("dd55", None),
+            ("zz", None),
+            ("", None),
+            ("absent.jsonl", None),
+        ] {
+            let found = named(wanted, &cwd, &here, Some(&sessions)).map(|found| found.header.id);
+            assert_eq!(found.as_deref(), want, "{wanted}");
+        }
+        assert_eq!(named("bb33", &cwd, &here, None), None);
+    }
+}

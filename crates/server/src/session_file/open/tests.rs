@@ -1,0 +1,165 @@
+use std::{fs, path::PathBuf};
+
+use countersign_core::{
+    message::{Block, Message},
+    time::Millis,
+};
+use countersign_protocol::omp::session_file::{Body, Form};
+
+use super::{OpenError, Opened, open};
+use crate::session_file::{Blobs, Mark, Writer, convert};
+
+const V1: &str = include_str!("fixtures/v1.jsonl");
+const V2: &str = include_str!("fixtures/v2.jsonl");
+const V3: &str = include_str!("fixtures/v3.jsonl");
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn with(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("s.jsonl"), text).unwrap();
+        fs::create_dir(folder.path().join("blobs")).unwrap();
+        Self(folder)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("s.jsonl")
+    }
+
+    fn blobs(&self) -> Blobs {
+        Blobs::new(self.0.path().join("blobs"))
+    }
+
+    fn open(&self) -> Opened {
+        let mut count = 0;
+        let fresh = || {
+            count += 1;
+            format!("f{count:07}")
+        };
+        open(&self.file(), fresh).unwrap().unwrap()
+    }
+}
+
+fn tree(opened: &Opened) -> Vec<(String, String)> {
+    let entries = opened.file.entries.iter();
+    entries.map(|entry| (entry.id.clone(), entry.parent_id.clone().unwrap_or_default())).collect()
+}
+
+fn kinds(opened: &Opened) -> Vec<&'static str> {
+    opened
+        .file
+        .entries
+        .iter()
+        .map(|entry| match convert::of_entry(entry) {
+            None => "-",
+            Some((message, _)) => match message {
+                Message::User(_) => "user",
+                Message::Developer(_) => "developer",
+                Message::Assistant(_) => "assistant",
+                Message::ToolResult(_) => "result",
+                Message::BashExecution(_) => "bash",
+                Message::CompactionSummary(_) => "compaction",
+                Message::BranchSummary(_) => "branch",
+                Message::FileMention(_) => "files",
+                Message::Custom(_) => "custom",
+            },
+        })
+        .collect()
+}
+
+#[test]
+fn version_1_becomes_a_tree_of_one_branch() {
+    let opened = Place::with(V1).open();
+    assert_eq!((opened.file.form, opened.file.header.version, opened.file.unreadable), (Form::Older, 3, 0));
+    assert_eq!(kinds(&opened), ["user", "assistant", "result", "custom", "compaction", "user"]);
+    let tree = tree(&opened);
+    assert!(tree.windows(2).all(|pair| pair[1].1 == pair[0].0) && tree[0].1.is_empty());
+    let Body::Compaction(compaction) = &opened.file.entries[4].body else { panic!("a compaction") };
+    assert_eq!(compaction.first_kept_entry_id, tree[2].0);
+}
+
+#[test]
+fn version_2_keeps_its_ids() {
+    let opened = Place::with(V2).open();
+    assert_eq!(opened.file.form, Form::Older);
+    assert_eq!(kinds(&opened), ["-", "custom", "user"]);
+    assert_eq!(tree(&opened)[2], ("aa000003".to_owned(), "aa000002".to_owned()));
+}
+
+#[test]
+fn version_3_is_read_with_its_branches_and_in_spite_of_bad_lines() {
+    let place = Place::with(V3);
+    let opened = place.open();
+    assert_eq!((opened.file.form, opened.file.unreadable), (Form::Current, 3));
+    assert_eq!(opened.mark, Mark::of(V3.as_bytes()));
+    assert_eq!(
+        kinds(&opened),
+        [
+            "-",
+            "-",
+            "user",
+            "assistant",
+            "bash",
+            "user",
+            "branch",
+            "user",
+            "-",
+            "-",
+            "custom",
+            "-",
+            "compaction",
+            "custom"
+        ]
+    );
+    assert_eq!(tree(&opened)[6], ("00000007".to_owned(), "00000005".to_owned()));
+
+    fs::write(place.0.path().join("blobs/").join(&image(&opened)["blob:sha256:".len()..]), "an image").unwrap();
+    let (mut message, at) = convert::of_entry(&opened.file.entries[2]).unwrap();
+    place.blobs().inline(&mut message);
+    assert_eq!(at, Some(Millis(1_770_091_507_000)));
+    let Message::User(said) = message else { panic!("a user's message") };
+    assert!(matches!(&said.content[1], Block::Image(image) if image.data == "YW4gaW1hZ2U="));
+}
+
+fn image(opened: &Opened) -> String {
+    match convert::of_entry(&opened.file.entries[2]) {
+        Some((Message::User(said), _)) => match &said.content[1] {
+            Block::Image(image) => image.data.clone(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_older_file_that_is_written_again_reads_the_same() {
+    for text in [V1, V2, V3] {
+        let place = Place::with(text);
+        let opened = place.open();
+        let header = opened.file.header.clone();
+        let mut writer = Writer::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
+        let marks = writer.rewrite(&opened.file.entries).unwrap();
+        let again = place.open();
+        assert_eq!((again.file.form, again.file.unreadable), (Form::Current, 0));
+        assert_eq!(Some(&again.mark), marks.last());
+        assert_eq!(again.file.header, opened.file.header);
+        assert_eq!(again.file.entries, opened.file.entries);
+    }
+}
+
+#[test]
+fn what_is_no_session_is_refused_untouched_and_an_empty_file_is_free() {
+    for (text, free) in
+        [("", true), ("\n \n", true), ("hello\n", false), ("{\"type\":\"label\"}\n", false), ("\u{0}", false)]
+    {
+        let place = Place::with(text);
+        match open(&place.file(), String::new) {
+            Ok(None) => assert!(free, "{text:?}"),
+            Err(OpenError::NotASession(path)) => assert!(!free && path == place.file(), "{text:?}"),
+            other => panic!("{text:?}: {other:?}"),
+        }
+        assert_eq!(fs::read_to_string(place.file()).unwrap(), text);
+    }
+    assert!(open(&Place::with("").0.path().join("absent"), String::new).unwrap().is_none());
+}

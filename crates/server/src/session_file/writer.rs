@@ -1,0 +1,256 @@
+//! Writes a session file: nothing before the first answer of a model, then only at its end.
+//!
+//! It must not know the engine; it is told what to write and tells what the file has become.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use countersign_core::digest::Digest;
+use countersign_protocol::{
+    encode,
+    omp::{
+        AgentMessage,
+        session_file::{Body, Entry, Header},
+    },
+};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::{Blobs, Mark, blobs::concerns};
+use crate::agent_dir::replace::{Access, replace};
+
+/// Why nothing was written. What was to be written is kept and can be tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The file is not as we left it: compare it and import what is new.
+    #[error("{path} was changed by somebody else", path = .0.display())]
+    Changed(PathBuf),
+    /// There is a file already where a session begins.
+    #[error("{path} exists already", path = .0.display())]
+    Exists(PathBuf),
+    /// The system refused.
+    #[error("{path}: {source}", path = .path.display())]
+    Io {
+        /// The file or the blob's folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The one who writes a session file.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    blobs: Blobs,
+    header: Header,
+    /// Lines that are not in the file yet, the header's not among them.
+    waiting: Vec<Vec<u8>>,
+    file: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// No model has answered: there is no file.
+    Held,
+    /// The next flush makes the file.
+    Due,
+    /// The file is there; the length and the running digest of what it holds.
+    There { length: u64, hash: Sha256 },
+}
+
+impl Writer {
+    /// Begins a session at `path`. Nothing is on disk before a model has answered and [`Self::flush`] is called.
+    pub const fn new(path: PathBuf, header: Header, blobs: Blobs) -> Self {
+        Self { path, blobs, header, waiting: Vec::new(), file: State::Held }
+    }
+
+    /// Goes on with the file at `path`, of which the first `keep` bytes count; what is behind them (a torn line) is cut off. A line end
+    /// that is missing is added.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`]; [`WriteError::Changed`] if the file is shorter.
+    pub fn resume(path: PathBuf, header: Header, blobs: Blobs, keep: u64) -> Result<Self, WriteError> {
+        let failed = |source| WriteError::Io { path: path.clone(), source };
+        let mut bytes = std::fs::read(&path).map_err(failed)?;
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+        if bytes.len() < keep {
+            return Err(WriteError::Changed(path));
+        }
+        if bytes.len() > keep {
+            bytes.truncate(keep);
+            let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
+            file.set_len(keep as u64).and_then(|()| file.sync_all()).map_err(failed)?;
+        }
+        if bytes.last().is_some_and(|last| *last != b'\n') {
+            bytes.push(b'\n');
+            let mut file = OpenOptions::new().append(true).open(&path).map_err(failed)?;
+            file.write_all(b"\n").map_err(failed)?;
+        }
+        let file = State::There { length: bytes.len() as u64, hash: Sha256::new_with_prefix(&bytes) };
+        Ok(Self { path, blobs, header, waiting: Vec::new(), file })
+    }
+
+    /// The file, whether or not it is there.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The first line.
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What the file is now; `None` while there is none.
+    pub fn mark(&self) -> Option<Mark> {
+        match &self.file {
+            State::Held | State::Due => None,
+            State::There { length, hash } => {
+                Some(Mark { length: *length, digest: Digest::from_bytes(hash.clone().finalize().into()) })
+            }
+        }
+    }
+
+    /// Adds an entry. It is in the file after the next [`Self::flush`] that finds an answer of a model among all that was added.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`] if an image of it cannot be put beside; it is then not added.
+    pub fn push(&mut self, entry: &Entry) -> Result<(), WriteError> {
+        let line = self.line(entry)?;
+        self.waiting.push(line);
+        if matches!(self.file, State::Held) && is_answer(entry) {
+            self.file = State::Due;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits, in one piece. Gives what the file was after each line of it; nothing where nothing was written.
+    ///
+    /// It does not wait for the disk: a power cut may take the end, which [`super::compare`] then finds. The first lines come all or not
+    /// at all.
+    ///
+    /// # Errors
+    /// [`WriteError`]; what waits still waits.
+    pub fn flush(&mut self) -> Result<Vec<Mark>, WriteError> {
+        let failed = |source| WriteError::Io { path: self.path.clone(), source };
+        match &self.file {
+            State::Held => return Ok(Vec::new()),
+            State::Due => {
+                if std::fs::metadata(&self.path).is_ok_and(|file| file.len() > 0) {
+                    return Err(WriteError::Exists(self.path.clone()));
+                }
+                let mut all = vec![encode(&self.header).to_vec()];
+                all.extend(self.waiting.iter().cloned());
+                replace(&self.path, &all.concat(), Access::Private).map_err(failed)?;
+                let (marks, file) = marked(0, Sha256::new(), &all);
+                self.file = file;
+                self.waiting.clear();
+                return Ok(marks);
+            }
+            State::There { .. } if self.waiting.is_empty() => return Ok(Vec::new()),
+            State::There { .. } => {}
+        }
+        let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
+        let mut file = OpenOptions::new().append(true).open(&self.path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => WriteError::Changed(self.path.clone()),
+            _ => failed(source),
+        })?;
+        if file.metadata().map_err(failed)?.len() != *length {
+            return Err(WriteError::Changed(self.path.clone()));
+        }
+        if let Err(source) = file.write_all(&self.waiting.concat()) {
+            // Half a line must not stay before the next try.
+            let _ = file.set_len(*length);
+            return Err(failed(source));
+        }
+        let (marks, file) = marked(*length, hash.clone(), &self.waiting);
+        self.file = file;
+        self.waiting.clear();
+        Ok(marks)
+    }
+
+    /// Names the session. A file that is there is replaced as a whole; gives what it was after each line, as after a rewrite all earlier
+    /// marks are void.
+    ///
+    /// # Errors
+    /// [`WriteError`]; the file then has its old name, and the writer too.
+    pub fn set_title(&mut self, title: Option<String>) -> Result<Vec<Mark>, WriteError> {
+        let old = std::mem::replace(&mut self.header.title, title);
+        let written = self.rewrite_header();
+        if written.is_err() {
+            self.header.title = old;
+        }
+        written
+    }
+
+    fn rewrite_header(&mut self) -> Result<Vec<Mark>, WriteError> {
+        let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
+        let failed = |source| WriteError::Io { path: self.path.clone(), source };
+        let bytes = std::fs::read(&self.path).map_err(failed)?;
+        let ours = bytes.len() as u64 == *length && Digest::of(&bytes).as_bytes()[..] == hash.clone().finalize()[..];
+        if !ours {
+            return Err(WriteError::Changed(self.path.clone()));
+        }
+        let mut lines: Vec<Vec<u8>> = bytes
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter(|line| !line.trim_ascii().is_empty())
+            .map(<[u8]>::to_vec)
+            .collect();
+        match lines.first_mut() {
+            Some(first) => *first = encode(&self.header).to_vec(),
+            None => lines.push(encode(&self.header).to_vec()),
+        }
+        replace(&self.path, &lines.concat(), Access::Private).map_err(failed)?;
+        let (marks, file) = marked(0, Sha256::new(), &lines);
+        self.file = file;
+        Ok(marks)
+    }
+
+    /// Puts a whole new content in place of the file, as after a migration or a redaction; what waits is dropped.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`]; the file is then as it was.
+    pub fn rewrite(&mut self, entries: &[Entry]) -> Result<Vec<Mark>, WriteError> {
+        let mut lines = vec![encode(&self.header).to_vec()];
+        for entry in entries {
+            lines.push(self.line(entry)?);
+        }
+        let failed = |source| WriteError::Io { path: self.path.clone(), source };
+        replace(&self.path, &lines.concat(), Access::Private).map_err(failed)?;
+        self.waiting.clear();
+        let (marks, file) = marked(0, Sha256::new(), &lines);
+        self.file = file;
+        Ok(marks)
+    }
+
+    fn line(&self, entry: &Entry) -> Result<Vec<u8>, WriteError> {
+        let line = encode(entry).to_vec();
+        if !concerns(&line) {
+            return Ok(line);
+        }
+        let Ok(mut value) = serde_json::from_slice::<Value>(&line) else { return Ok(line) };
+        let failed = |source| WriteError::Io { path: self.path.clone(), source };
+        self.blobs.externalise(&mut value).map_err(failed)?;
+        Ok(encode(&value).to_vec())
+    }
+}
+
+fn is_answer(entry: &Entry) -> bool {
+    matches!(&entry.body, Body::Message(message) if matches!(message.message, AgentMessage::Assistant(_)))
+}
+
+fn marked(mut length: u64, mut hash: Sha256, lines: &[Vec<u8>]) -> (Vec<Mark>, State) {
+    let mut marks = Vec::with_capacity(lines.len());
+    for line in lines {
+        length += line.len() as u64;
+        hash.update(line);
+        marks.push(Mark { length, digest: Digest::from_bytes(hash.clone().finalize().into()) });
+    }
+    (marks, State::There { length, hash })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+use std::{fs, path::PathBuf};
+
+use countersign_core::{id::SessionId, time::Millis};
+use countersign_protocol::omp::session_file::Entry;
+use serde_json::json;
+
+use super::{Blobs, Mark, WriteError, Writer};
+use crate::session_file::{Comparison, compare, open};
+
+fn entry(id: &str, role: &str, text: &str) -> Entry {
+    let usage = json!({"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,
+                       "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}});
+    let message = match role {
+        "assistant" => {
+            json!({"role": role, "content": [{"type": "text", "text": text}], "api": "a", "provider": "p", "model": "m",
+                              "usage": usage, "stopReason": "stop", "timestamp": 1})
+        }
+        _ => json!({"role": role, "content": [{"type": "text", "text": text}], "timestamp": 1}),
+    };
+    Entry::parse(
+        &json!({"type": "message", "id": id, "parentId": null, "timestamp": "", "message": message}).to_string(),
+    )
+    .unwrap()
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("sessions/s.jsonl")
+    }
+
+    fn blobs(&self) -> Blobs {
+        Blobs::new(self.0.path().join("blobs"))
+    }
+
+    fn writer(&self) -> Writer {
+        let header = open::header(&SessionId::new("s"), Millis(0), self.0.path(), None);
+        Writer::new(self.file(), header, self.blobs())
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.file()).unwrap()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        open::open(&self.file(), String::new).unwrap().unwrap().file.entries.into_iter().map(|entry| entry.id).collect()
+    }
+}
+
+fn answered(place: &Place) -> (Writer, Vec<Mark>) {
+    let mut writer = place.writer();
+    writer.push(&entry("1", "user", "hi")).unwrap();
+    writer.push(&entry("2", "assistant", "ho")).unwrap();
+    let marks = writer.flush().unwrap();
+    (writer, marks)
+}
+
+#[test]
+fn a_file_appears_with_the_first_answer_and_holds_all_that_was_before() {
+    let place = Place::new();
+    let mut writer = place.writer();
+    writer.push(&entry("1", "user", "hi")).unwrap();
+    assert_eq!(writer.flush().unwrap(), []);
+    assert!(!place.file().exists());
+    writer.push(&entry("2", "assistant", "ho")).unwrap();
+    assert!(!place.file().exists());
+    let mut marks = writer.flush().unwrap();
+    assert_eq!(marks.len(), 3);
+    writer.push(&entry("3", "user", "again")).unwrap();
+    marks.extend(writer.flush().unwrap());
+    assert_eq!(place.ids(), ["1", "2", "3"]);
+    assert_eq!(marks.last(), Some(&Mark::of(place.text().as_bytes())));
+    assert_eq!(compare(place.text().as_bytes(), &marks), Comparison::Same);
+    assert_eq!(writer.flush().unwrap(), []);
+}
+
+#[test]
+fn after_a_crash_the_rest_is_written_again() {
+    let place = Place::new();
+    let (mut writer, mut marks) = answered(&place);
+    writer.push(&entry("3", "user", "x")).unwrap();
+    writer.push(&entry("4", "assistant", "y")).unwrap();
+    marks.extend(writer.flush().unwrap());
+    let whole = place.text();
+    for cut in usize::try_from(marks[2].length).unwrap()..whole.len() {
+        fs::write(place.file(), &whole[..cut]).unwrap();
+        let Comparison::Prefix { keep, marks: fitting } = compare(&whole.as_bytes()[..cut], &marks) else {
+            panic!("cut at {cut}")
+        };
+        let mut writer = Writer::resume(place.file(), writer.header().clone(), place.blobs(), keep).unwrap();
+        for (id, role, text) in &[("3", "user", "x"), ("4", "assistant", "y")][fitting - 3..] {
+            writer.push(&entry(id, role, text)).unwrap();
+        }
+        let again = writer.flush().unwrap();
+        assert_eq!(place.text(), whole, "cut at {cut}");
+        assert_eq!(again, marks[fitting..]);
+    }
+}
+
+#[test]
+fn nothing_is_written_into_what_somebody_else_changed() {
+    let place = Place::new();
+    let (mut writer, _) = answered(&place);
+    let mut text = place.text();
+    text.push_str("{\"type\":\"label\",\"id\":\"x\",\"targetId\":\"1\"}\n");
+    fs::write(place.file(), &text).unwrap();
+    writer.push(&entry("3", "user", "x")).unwrap();
+    assert!(matches!(writer.flush(), Err(WriteError::Changed(_))));
+    assert!(matches!(writer.set_title(Some("t".to_owned())), Err(WriteError::Changed(_))));
+    assert_eq!((place.text(), writer.header().title.clone()), (text, None));
+    fs::remove_file(place.file()).unwrap();
+    assert!(matches!(writer.flush(), Err(WriteError::Changed(_))));
+
+    fs::write(place.file(), "mine\n").unwrap();
+    let mut second = place.writer();
+    second.push(&entry("2", "assistant", "ho")).unwrap();
+    assert!(matches!(second.flush(), Err(WriteError::Exists(_))));
+    assert_eq!(place.text(), "mine\n");
+}
+
+#[test]
+fn a_new_name_replaces_the_first_line_alone() {
+    let place = Place::new();
+    let mut early = place.writer();
+    assert_eq!(early.set_title(Some("early".to_owned())).unwrap(), []);
+    assert!(!place.file().exists());
+
+    let (mut writer, _) = answered(&place);
+    let before = place.text();
+    let mut marks = writer.set_title(Some("new \"name\"".to_owned())).unwrap();
+    let after = place.text();
+    assert_eq!(after.split_once('\n').unwrap().1, before.split_once('\n').unwrap().1);
+    assert_eq!(
+        open::open(&place.file(), String::new).unwrap().unwrap().file.header.title.as_deref(),
+        Some("new \"name\"")
+    );
+    writer.push(&entry("3", "user", "x")).unwrap();
+    marks.extend(writer.flush().unwrap());
+    assert_eq!(compare(place.text().as_bytes(), &marks), Comparison::Same);
+}
+
+#[test]
+fn a_rewrite_holds_only_what_it_was_given() {
+    let place = Place::new();
+    let (mut writer, _) = answered(&place);
+    writer.push(&entry("3", "user", "dropped")).unwrap();
+    let marks = writer.rewrite(&[entry("2", "assistant", "ho")]).unwrap();
+    assert_eq!(writer.flush().unwrap(), []);
+    assert_eq!(place.ids(), ["2"]);
+    assert_eq!(compare(place.text().as_bytes(), &marks), Comparison::Same);
+}
+
+#[test]
+fn a_long_image_is_a_reference_in_the_file() {
+    let place = Place::new();
+    let mut writer = place.writer();
+    let image = json!({"type": "image", "data": "QUFB".repeat(400), "mimeType": "image/png"});
+    let line = json!({"type": "message", "id": "1", "parentId": null, "timestamp": "", "message": {"role": "user", "content": [image], "timestamp": 1}});
+    writer.push(&Entry::parse(&line.to_string()).unwrap()).unwrap();
+    writer.push(&entry("2", "assistant", "ho")).unwrap();
+    writer.flush().unwrap();
+    assert!(place.text().contains("\"data\":\"blob:sha256:") && !place.text().contains("QUFB"));
+    assert_eq!(fs::read_dir(place.0.path().join("blobs")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_without_its_last_line_end_is_continued_on_a_new_line() {
+    let place = Place::new();
+    let (writer, _) = answered(&place);
+    let text = place.text().trim_end().to_owned();
+    fs::write(place.file(), &text).unwrap();
+    let mut resumed = Writer::resume(place.file(), writer.header().clone(), place.blobs(), text.len() as u64).unwrap();
+    assert_eq!(resumed.mark(), Some(Mark::of(place.text().as_bytes())));
+    resumed.push(&entry("3", "user", "x")).unwrap();
+    resumed.flush().unwrap();
+    assert_eq!(resumed.mark(), Some(Mark::of(place.text().as_bytes())));
+    assert_eq!(place.ids(), ["1", "2", "3"]);
+}

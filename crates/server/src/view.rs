@@ -1,0 +1,10 @@
+//! What people are shown, the same for every door: escaped once, cut nowhere in silence.
+//!
+//! It must not know any wire: a door takes what is here and puts it into its own frames.
+
+pub mod escape;
+pub mod export;
+pub mod gate_card;
+
+pub use escape::{Lines, escape};
+pub use gate_card::GateCard;

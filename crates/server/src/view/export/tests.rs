@@ -1,0 +1,136 @@
+use countersign_core::{
+    message::{
+        Assistant, BashExecution, Block, Custom, FileMention, Image, Message, Said, Summary, Thinking, ToolCall,
+        ToolResult,
+    },
+    time::Millis,
+};
+use serde_json::json;
+
+use super::{Header, export_html};
+
+const EVIL: &str = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"' \u{202e}&amp; javascript:";
+
+fn every_kind(text: &str) -> Vec<(Message, Millis)> {
+    let said = || Said { content: vec![Block::text(text)], ..Said::default() };
+    let summary = || Summary { summary: text.to_owned(), short_summary: Some(text.to_owned()), ..Summary::default() };
+    let image = |kind: &str, data: &str| Block::Image(Image { data: data.to_owned(), mime_type: kind.to_owned() });
+    let messages = [
+        Message::User(Said {
+            content: vec![
+                Block::text(text),
+                image("image/png", "aGVsbG8="),
+                image(text, "aGVsbG8="),
+                image("image/png", text),
+            ],
+            ..Said::default()
+        }),
+        Message::Developer(said()),
+        Message::Assistant(Assistant {
+            content: vec![
+                Block::Thinking(Thinking { thinking: text.to_owned(), thinking_signature: None }),
+                Block::RedactedThinking { data: text.to_owned() },
+                Block::text(text),
+                Block::ToolCall(ToolCall {
+                    name: text.to_owned(),
+                    arguments: json!({text: text, "deep": {text: [text]}}).as_object().unwrap().clone(),
+                    intent: Some(text.to_owned()),
+                    ..ToolCall::default()
+                }),
+            ],
+            provider: text.to_owned(),
+            model: text.to_owned(),
+            error_message: Some(text.to_owned()),
+            ..Assistant::default()
+        }),
+        Message::ToolResult(ToolResult {
+            tool_name: text.to_owned(),
+            content: vec![Block::text(text)],
+            is_error: true,
+            ..ToolResult::default()
+        }),
+        Message::BashExecution(BashExecution {
+            command: text.to_owned(),
+            output: text.to_owned(),
+            exit_code: Some(1),
+            ..BashExecution::default()
+        }),
+        Message::CompactionSummary(summary()),
+        Message::BranchSummary(summary()),
+        Message::FileMention(FileMention {
+            files: vec![json!({"path": text, "content": text})],
+            ..FileMention::default()
+        }),
+        Message::Custom(Custom { custom_type: text.to_owned(), content: vec![Block::text(text)], ..Custom::default() }),
+    ];
+    messages.into_iter().map(|message| (message, Millis(1_700_000_000_000))).collect()
+}
+
+fn header(text: &str) -> Header {
+    Header {
+        name: Some(text.to_owned()),
+        session: text.to_owned(),
+        cwd: text.to_owned(),
+        model: Some(text.to_owned()),
+        started: Some(Millis(0)),
+        exported: Millis(u64::MAX),
+    }
+}
+
+#[test]
+fn hostile_content_stays_text_everywhere() {
+    let page = export_html(&header(EVIL), &every_kind(EVIL));
+    for danger in [
+        "<script",
+        "onerror=alert(2)>",
+        "\u{202e}",
+        "</pre><",
+        "src=x",
+        "src=\"http",
+        "url(",
+        "@import",
+        "<svg",
+        "<link",
+        "<iframe",
+    ] {
+        let harmless = page.replace("&lt;img src=x onerror=alert(2)&gt;", "");
+        assert!(!harmless.contains(danger), "{danger}");
+    }
+    // Every tag of the page is one that we wrote.
+    let tags: std::collections::BTreeSet<&str> = page
+        .split('<')
+        .skip(1)
+        .map(|tag| tag.split(['>', ' ', '\n']).next().unwrap().trim_start_matches('/'))
+        .collect();
+    let known = [
+        "!doctype", "article", "body", "dd", "details", "dl", "dt", "h1", "head", "header", "html", "img", "main",
+        "meta", "p", "pre", "style", "summary", "time", "title",
+    ];
+    assert_eq!(tags.into_iter().collect::<Vec<_>>(), known);
+}
+
+#[test]
+fn a_page_is_the_same_but_for_its_text_whatever_the_text() {
+    let tags = |text: &str| {
+        let page = export_html(&header(text), &every_kind(text));
+        page.split('<').skip(1).map(|tag| tag.split('>').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(tags(EVIL), tags("harmless text"));
+}
+
+#[test]
+fn a_page_shows_what_was_said_and_its_images() {
+    let page = export_html(&header("My session"), &every_kind("hello"));
+    for part in [
+        "<title>My session</title>",
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'",
+        "<time>2023-11-14 22:13:20 UTC</time>",
+        "<img alt=\"image\" src=\"data:image/png;base64,aGVsbG8=\">",
+        "<summary class=\"fold\">Thinking</summary>",
+        "exit code 1",
+        "prefers-color-scheme: dark",
+        "@media print",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}

@@ -1,0 +1,237 @@
+//! What a person must know to decide about a call, the same at every door.
+//!
+//! It must not know any wire, nor what is allowed: it shows what would run, all of it, or says how much is missing.
+
+use countersign_core::digest::Digest;
+use serde_json::{Map, Value};
+
+use super::{Lines, escape};
+
+/// What waits for a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// The arguments that would be used, all of them.
+    pub arguments: &'a Map<String, Value>,
+    /// What rules were matched against.
+    pub signature: &'a str,
+    /// Who wants it.
+    pub asker: &'a str,
+    /// Why it is asked, such as the rule that says so.
+    pub reason: &'a str,
+    /// The folder in which it would run.
+    pub cwd: Option<&'a str>,
+    /// What can be answered, in the order in which it is offered.
+    pub choices: &'a [&'a str],
+}
+
+/// One named piece of what would run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The argument's name.
+    pub label: String,
+    /// Its whole value, escaped. May have more than one line.
+    pub text: String,
+}
+
+/// A pending approval as it is shown. Every text in it is escaped; none is cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateCard {
+    /// One line: the tool and who wants it.
+    pub title: String,
+    /// One line: who wants it.
+    pub asker: String,
+    /// Why it is asked.
+    pub reason: String,
+    /// What rules were matched against, in one line.
+    pub signature: String,
+    /// What would run: the arguments in the order in which they matter.
+    pub sections: Vec<Section>,
+    /// What can be answered.
+    pub choices: Vec<String>,
+    /// Of the canonical arguments: what is approved is what has this digest.
+    pub digest: Digest,
+}
+
+/// How much of a card a door can show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// All of it: the text may be approved.
+    Whole(String),
+    /// Its beginning and end, its length and its digest: it may only be denied until it was shown whole elsewhere.
+    Cut(String),
+}
+
+impl GateCard {
+    /// Makes the card of `asked`.
+    pub fn new(asked: &Asked<'_>) -> Self {
+        let line = |text: &str| escape(text, Lines::One).into_owned();
+        let mut sections = sections(asked.tool, asked.arguments);
+        if let Some(cwd) = asked.cwd {
+            sections.push(Section { label: "in folder".to_owned(), text: line(cwd) });
+        }
+        Self {
+            title: format!("{} wants to use {}", line(asked.asker), line(asked.tool)),
+            asker: line(asked.asker),
+            reason: escape(asked.reason, Lines::Many).into_owned(),
+            signature: line(asked.signature),
+            sections,
+            choices: asked.choices.iter().map(|choice| line(choice)).collect(),
+            digest: Digest::of(countersign_core::digest::canonical(&Value::Object(asked.arguments.clone())).as_bytes()),
+        }
+    }
+
+    /// What would run, and why it is asked, as plain text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for Section { label, text: value } in &self.sections {
+            // A value of several lines is set off, so that it cannot pretend to be the next label.
+            if value.contains('\n') {
+                text.push_str(&format!("{label}:\n"));
+                for line in value.split('\n') {
+                    text.push_str(&format!("  | {line}\n"));
+                }
+            } else {
+                text.push_str(&format!("{label}: {value}\n"));
+            }
+        }
+        if !self.reason.is_empty() {
+            text.push_str(&format!("asked because: {}\n", self.reason.replace('\n', "\n  | ")));
+        }
+        text
+    }
+
+    /// The number of characters of [`Self::text`].
+    pub fn length(&self) -> usize {
+        self.text().chars().count()
+    }
+
+    /// The text for a door that can show `limit` characters.
+    pub fn fit(&self, limit: usize) -> Fit {
+        let text = self.text();
+        let length = text.chars().count();
+        if length <= limit {
+            return Fit::Whole(text);
+        }
+        let notice = format!(
+            "\n[… not shown whole: {length} characters, sha256 {}. View it whole before you allow it. …]\n",
+            self.digest
+        );
+        let left = limit.saturating_sub(notice.chars().count());
+        let (head, tail) = (left - left / 3, left / 3);
+        let head: String = text.chars().take(head).collect();
+        let tail: String = text.chars().skip(length - tail).collect();
+        Fit::Cut(format!("{head}{notice}{tail}"))
+    }
+}
+
+/// The arguments that matter most of the tools that we know; the rest follows by name.
+fn order(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "bash" => &["command", "cwd", "env", "timeout"],
+        "write" => &["path", "content"],
+        "edit" => &["path", "old_text", "new_text", "all", "edits", "diff", "op", "rename", "move", "delete"],
+        _ => &["path", "command", "url"],
+    }
+}
+
+fn sections(tool: &str, arguments: &Map<String, Value>) -> Vec<Section> {
+    let first = order(tool);
+    let mut rest: Vec<&String> = arguments.keys().filter(|key| !first.contains(&key.as_str())).collect();
+    rest.sort_unstable();
+    first
+        .iter()
+        .copied()
+        .filter(|key| arguments.contains_key(*key))
+        .chain(rest.into_iter().map(String::as_str))
+        .map(|key| Section { label: label(key), text: shown(&arguments[key]) })
+        .collect()
+}
+
+/// A name that is not plain is quoted, so that it cannot look like a name and a value.
+fn label(key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter));
+    if plain { key.to_owned() } else { escape(&Value::from(key).to_string(), Lines::One).into_owned() }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => escape(text, Lines::Many).into_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(_) | Value::Object(_) => {
+            let text = serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string());
+            escape(&text, Lines::Many).into_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::{Asked, Fit, GateCard, Section};
+
+    fn card(tool: &str, arguments: Value) -> GateCard {
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        GateCard::new(&Asked {
+            tool,
+            arguments: &arguments,
+            signature: "bash(ls)",
+            asker: "main",
+            reason: "rule ask: bash(*)",
+            cwd: Some("/work"),
+            choices: &["Allow once", "Deny"],
+        })
+    }
+
+    #[test]
+    fn a_card_shows_all_that_would_run() {
+        let card = card(
+            "bash",
+            json!({"timeout": 5, "env": {"A": "1"}, "command": "ls \u{202e}x\r\n\trm -rf /tmp/y", "zz": null}),
+        );
+        assert_eq!(card.title, "main wants to use bash");
+        assert_eq!(
+            card.text(),
+            "command:\n  | ls \\u{202e}x\\u{d}\n  | \trm -rf /tmp/y\nenv:\n  | {\n  |   \"A\": \"1\"\n  | }\ntimeout: 5\nzz: null\n\
+             in folder: /work\nasked because: rule ask: bash(*)\n"
+        );
+        assert_eq!(card.choices, ["Allow once", "Deny"]);
+    }
+
+    #[test]
+    fn a_value_cannot_pretend_to_be_another_argument() {
+        let text = card("write", json!({"path": "a\npath: b", "content": "x\nin folder: /safe"})).text();
+        assert_eq!(text.lines().filter(|line| line.starts_with("in folder:")).count(), 1);
+        assert_eq!(text.lines().filter(|line| line.starts_with("path: ")).count(), 0);
+        let text = card("write", json!({"path: /safe": "x"})).text();
+        assert!(text.starts_with("\"path: /safe\": x\n"), "{text}");
+    }
+
+    #[test]
+    fn the_order_is_that_of_what_matters() {
+        let card =
+            card("edit", json!({"all": true, "zeta": 1, "new_text": "n", "old_text": "o", "path": "p", "alpha": 2}));
+        let labels: Vec<&str> = card.sections.iter().map(|Section { label, .. }| label.as_str()).collect();
+        assert_eq!(labels, ["path", "old_text", "new_text", "all", "alpha", "zeta", "in folder"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_says_so_with_length_and_digest() {
+        let card = card("bash", json!({"command": "x".repeat(5000)}));
+        assert_eq!(card.fit(card.length()), Fit::Whole(card.text()));
+        let Fit::Cut(text) = card.fit(1000) else { panic!("too long") };
+        assert_eq!(text.chars().count(), 1000);
+        assert!(text.starts_with("command: xxx") && text.ends_with("bash(*)\n"));
+        assert!(text.contains(&format!("{} characters, sha256 {}", card.length(), card.digest)));
+    }
+
+    #[test]
+    fn equal_arguments_have_one_digest() {
+        let left = card("bash", json!({"a": 1, "b": 2}));
+        let right = card("bash", json!({"b": 2, "a": 1}));
+        assert_eq!(left.digest, right.digest);
+        assert_ne!(left.digest, card("bash", Value::Object(Map::new())).digest);
+    }
+}

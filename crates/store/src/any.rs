@@ -1,0 +1,85 @@
+//! A log of either kind behind one type, for who decides at start where the log is kept.
+//!
+//! It adds nothing of its own.
+
+use countersign_core::id::Lsn;
+
+use crate::{
+    error::{AppendError, ReadError, WriteError},
+    log::{Batch, Content, Head, Log, Partition, Snapshot, Stored},
+    memory::MemoryLog,
+    sqlite::SqliteLog,
+    verify::Report,
+};
+
+/// A log on disk or in memory. A clone is another handle to the same log.
+#[derive(Clone, Debug)]
+pub enum AnyLog {
+    /// In a SQLite file.
+    Sqlite(SqliteLog),
+    /// In memory.
+    Memory(MemoryLog),
+}
+
+impl From<SqliteLog> for AnyLog {
+    fn from(log: SqliteLog) -> Self {
+        Self::Sqlite(log)
+    }
+}
+
+impl From<MemoryLog> for AnyLog {
+    fn from(log: MemoryLog) -> Self {
+        Self::Memory(log)
+    }
+}
+
+macro_rules! delegate {
+    ($self:ident, $log:ident => $call:expr) => {
+        match $self {
+            AnyLog::Sqlite($log) => $call.await,
+            AnyLog::Memory($log) => $call.await,
+        }
+    };
+}
+
+impl Log for AnyLog {
+    async fn append(&self, partition: Partition, expected: Lsn, batch: Batch) -> Result<Lsn, AppendError> {
+        delegate!(self, log => log.append(partition, expected, batch))
+    }
+
+    async fn head(&self, partition: Partition) -> Result<Head, ReadError> {
+        delegate!(self, log => log.head(partition))
+    }
+
+    async fn read(&self, partition: Partition, after: Lsn, limit: usize) -> Result<Vec<Stored>, ReadError> {
+        delegate!(self, log => log.read(partition, after, limit))
+    }
+
+    async fn contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<Vec<Option<Content>>, ReadError> {
+        delegate!(self, log => log.contents(partition, lsns))
+    }
+
+    async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, ReadError> {
+        delegate!(self, log => log.load_snapshot(partition, version))
+    }
+
+    async fn save_snapshot(&self, partition: Partition, snapshot: Snapshot) -> Result<(), WriteError> {
+        delegate!(self, log => log.save_snapshot(partition, snapshot))
+    }
+
+    async fn redact(&self, partition: Partition, lsns: &[Lsn]) -> Result<usize, WriteError> {
+        delegate!(self, log => log.redact(partition, lsns))
+    }
+
+    async fn probe(&self) -> Result<(), WriteError> {
+        delegate!(self, log => log.probe())
+    }
+
+    async fn verify(&self, partition: Partition, expected_head: Option<Head>) -> Result<Report, ReadError> {
+        delegate!(self, log => log.verify(partition, expected_head))
+    }
+
+    async fn close(&self) {
+        delegate!(self, log => log.close());
+    }
+}

@@ -1,0 +1,215 @@
+//! Why a log could not be opened, written or read.
+//!
+//! No error here knows which wire it will be told on.
+
+use std::{
+    error::Error,
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use countersign_core::id::Lsn;
+
+use crate::log::{FACTS_LIMIT, Partition};
+
+/// What the machine said, and about which file. Cheap to clone, since one failed commit may answer several appends.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    path: Option<Arc<Path>>,
+    error: Arc<dyn Error + Send + Sync>,
+}
+
+impl Cause {
+    /// Wraps an error that is about no file.
+    pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
+        Self { path: None, error: Arc::new(error) }
+    }
+
+    /// Wraps an error about the file at `path`.
+    pub fn at(path: &Path, error: impl Error + Send + Sync + 'static) -> Self {
+        Self { path: Some(path.into()), error: Arc::new(error) }
+    }
+
+    /// Whether the disk, the quota or the file's own limit is used up.
+    pub(crate) fn is_full(&self) -> bool {
+        let mut next: Option<&(dyn Error + 'static)> = Some(&*self.error);
+        while let Some(error) = next {
+            if let Some(error) = error.downcast_ref::<rusqlite::Error>()
+                && error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+            {
+                return true;
+            }
+            if let Some(error) = error.downcast_ref::<io::Error>()
+                && matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            {
+                return true;
+            }
+            next = error.source();
+        }
+        false
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{}: {}", path.display(), self.error),
+            None => self.error.fmt(f),
+        }
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Why a log was not opened. Nothing in its file was changed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
+pub enum OpenError {
+    /// Somebody else holds it open for writing. The pid is absent in the instant in which its owner has not written it yet.
+    #[error("{} is owned by {}", .path.display(), owner(*.pid))]
+    Owned { path: PathBuf, pid: Option<u32> },
+    /// A later version of the program laid out its tables.
+    #[error("{} has schema version {found}, this program knows {known} and older", .path.display())]
+    NewerSchema { path: PathBuf, found: i64, known: i64 },
+    /// A later version of the program wrote its events.
+    #[error("{} has event format {found}, this program knows {known} and older", .path.display())]
+    NewerEvents { path: PathBuf, found: i64, known: u32 },
+    /// A SQLite database that some other program made.
+    #[error("{} is a database, but not a log", .path.display())]
+    Foreign { path: PathBuf },
+    /// Not a SQLite database, or a damaged one.
+    #[error("{} is damaged or not a log", .path.display())]
+    Corrupt {
+        path: PathBuf,
+        #[source]
+        cause: Cause,
+    },
+    /// There is nothing to read.
+    #[error("{} does not exist", .path.display())]
+    Missing { path: PathBuf },
+    /// The machine refused.
+    #[error("{} could not be opened", .path.display())]
+    Io {
+        path: PathBuf,
+        #[source]
+        cause: Cause,
+    },
+}
+
+fn owner(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+impl OpenError {
+    /// Whether it is only space that was missing.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::Corrupt { cause, .. } | Self::Io { cause, .. } => cause.is_full(),
+            Self::Owned { .. }
+            | Self::NewerSchema { .. }
+            | Self::NewerEvents { .. }
+            | Self::Foreign { .. }
+            | Self::Missing { .. } => false,
+        }
+    }
+}
+
+/// Why a batch was not recorded, or may not have been.
+#[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
+pub enum AppendError {
+    /// Somebody else wrote behind `expected`, or `expected` was never reached. Nothing was written.
+    #[error("expected the log to end at {expected}, it ends at {found}")]
+    Fenced { expected: Lsn, found: Lsn },
+    /// The disk is full. Nothing was written.
+    #[error("the disk of the log is full")]
+    Full,
+    /// It may or may not be there, now or after a restart. Reading settles it, or says that it still cannot be told.
+    #[error("it is not known whether the batch was recorded")]
+    Uncertain(#[source] Cause),
+    /// The machine refused before anything could be recorded. Nothing was written.
+    #[error("the log could not be written")]
+    Io(#[source] Cause),
+    /// The facts of a record are too large. Nothing was written.
+    #[error("facts of record {index} in the batch have {size} bytes, {FACTS_LIMIT} is the limit")]
+    TooLarge { index: usize, size: usize },
+    /// The log is made by its first append, and that could not be done. Nothing was written.
+    #[error(transparent)]
+    Open(OpenError),
+    /// It was opened for reading only.
+    #[error("the log is open for reading only")]
+    ReadOnly,
+    /// It was closed.
+    #[error("the log is closed")]
+    Closed,
+    /// There is no such partition.
+    #[error("{0} does not exist")]
+    NoPartition(Partition),
+}
+
+/// Why something that is no record was not written.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The disk is full.
+    #[error("the disk of the log is full")]
+    Full,
+    /// The machine refused.
+    #[error("the log could not be written")]
+    Io(#[source] Cause),
+    /// Redacted contents can no longer be read from the log, but their bytes are still somewhere in its files.
+    #[error("redacted, but traces are left on disk")]
+    Lingers(#[source] Cause),
+    /// The log had to be made first, and that could not be done.
+    #[error(transparent)]
+    Open(OpenError),
+    /// It was opened for reading only.
+    #[error("the log is open for reading only")]
+    ReadOnly,
+    /// It was closed.
+    #[error("the log is closed")]
+    Closed,
+    /// There is no such partition.
+    #[error("{0} does not exist")]
+    NoPartition(Partition),
+}
+
+/// Why nothing could be read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// What is stored cannot be read as a log.
+    #[error("the log is damaged")]
+    Corrupt(#[source] Cause),
+    /// The content of one record is gone without a redaction, or does not fit its digest.
+    #[error("the content of record {0} does not fit its digest")]
+    Content(Lsn),
+    /// The machine refused.
+    #[error("the log could not be read")]
+    Io(#[source] Cause),
+    /// An append ended uncertain, and what became of it still cannot be told.
+    #[error("it is not known where the log ends")]
+    Unsettled(#[source] Cause),
+    /// It was closed.
+    #[error("the log is closed")]
+    Closed,
+    /// There is no such partition.
+    #[error("{0} does not exist")]
+    NoPartition(Partition),
+}
+
+impl From<Cause> for WriteError {
+    fn from(cause: Cause) -> Self {
+        if cause.is_full() { Self::Full } else { Self::Io(cause) }
+    }
+}
+
+impl From<Cause> for AppendError {
+    /// For a failure before the commit: nothing was written.
+    fn from(cause: Cause) -> Self {
+        if cause.is_full() { Self::Full } else { Self::Io(cause) }
+    }
+}

@@ -1,0 +1,25 @@
+//! Keeps the log: the append-only, hash-chained record of everything that an agent gateway decided.
+//!
+//! It must not know what a record means: facts are opaque JSON text to it, and no decision is made here.
+//!
+//! [`Log`] is the contract, [`SqliteLog`] and [`MemoryLog`] keep it, and [`suite`] is what each of them has to pass. [`chain`] says byte by byte how records are chained, so that
+//! anyone can check a log without this crate.
+
+#![warn(missing_docs)]
+
+pub mod chain;
+pub mod suite;
+
+mod any;
+mod error;
+mod log;
+mod memory;
+mod sqlite;
+mod verify;
+
+pub use any::AnyLog;
+pub use error::{AppendError, Cause, OpenError, ReadError, WriteError};
+pub use log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Snapshot, Stored};
+pub use memory::{Disk, Fault, MemoryLog, Outcome};
+pub use sqlite::{BALLAST_SIZE, Options, SqliteLog};
+pub use verify::{Flaw, Report};

@@ -1,0 +1,245 @@
+//! A log in memory: for sessions that must leave nothing on disk, and for simulations.
+//!
+//! It must not know the time, the dice or the disk: salts are drawn from positions, so that the same run gives the same log, and every failure is one that was asked for.
+//!
+//! A simulation plants a [`Fault`] with [`MemoryLog::fail_next`] or [`MemoryLog::fail_after`], or changes the [`Disk`] for good. A crash is a fault too: from then on no call on this
+//! handle or its clones ever comes back, as in a process that is gone; [`MemoryLog::crashed`] tells the simulation, which drops its owner and goes on with [`MemoryLog::restart`].
+
+mod storage;
+
+use std::{
+    fmt,
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use countersign_core::id::Lsn;
+use tokio::sync::watch;
+
+use self::storage::{Ending, Storage};
+use crate::{
+    error::{AppendError, ReadError, WriteError},
+    log::{Batch, Content, Head, Log, Partition, Snapshot, Stored},
+    verify::Report,
+};
+
+/// What became of a batch whose append ends uncertain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is there.
+    Written,
+    /// It is not.
+    Lost,
+}
+
+/// What goes wrong with one append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// [`AppendError::Full`], nothing written.
+    Full,
+    /// [`AppendError::Io`], nothing written.
+    Io,
+    /// [`AppendError::Fenced`] although nobody else wrote: `found` is one behind `expected`.
+    Fenced,
+    /// [`AppendError::Uncertain`].
+    Uncertain(Outcome),
+    /// The process dies, and the batch is not there afterwards.
+    CrashBefore,
+    /// The process dies, and the batch is there afterwards.
+    CrashAfter,
+}
+
+/// In what state the pretended disk is, until it is changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disk {
+    /// Everything works.
+    #[default]
+    Works,
+    /// Every write ends as [`AppendError::Full`].
+    Full,
+    /// Every write ends as [`AppendError::Io`], and what was uncertain cannot be settled.
+    Broken,
+}
+
+/// A log that is gone with its last handle. A clone is another handle to the same log in the same process.
+#[derive(Clone)]
+pub struct MemoryLog {
+    storage: Arc<Mutex<Storage>>,
+    life: Arc<watch::Sender<Life>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Open,
+    Closed,
+    Crashed,
+}
+
+impl Default for MemoryLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryLog").field("head", &self.storage().head()).finish_non_exhaustive()
+    }
+}
+
+impl MemoryLog {
+    /// An empty log.
+    pub fn new() -> Self {
+        Self { storage: Arc::default(), life: Arc::new(watch::Sender::new(Life::Open)) }
+    }
+
+    /// An empty log whose first appends go wrong in this order, one fault each.
+    pub fn with_faults(faults: impl IntoIterator<Item = Fault>) -> Self {
+        let log = Self::new();
+        for (appends, fault) in faults.into_iter().enumerate() {
+            log.fail_after(appends, fault);
+        }
+        log
+    }
+
+    /// Lets the next append go wrong.
+    pub fn fail_next(&self, fault: Fault) {
+        self.fail_after(0, fault);
+    }
+
+    /// Lets an append go wrong after `appends` others, in place of a fault already planted there.
+    pub fn fail_after(&self, appends: usize, fault: Fault) {
+        self.storage().plant(appends, fault);
+    }
+
+    /// Changes the state of the pretended disk.
+    pub fn set_disk(&self, disk: Disk) {
+        self.storage().set_disk(disk);
+    }
+
+    /// Ready once a crash happened to this handle.
+    pub async fn crashed(&self) {
+        let mut life = self.life.subscribe();
+        // The sender is held by `self`: waiting cannot end early.
+        let _ = life.wait_for(|life| *life == Life::Crashed).await;
+    }
+
+    /// Crashes now, between two calls.
+    pub fn crash(&self) {
+        self.life.send_replace(Life::Crashed);
+    }
+
+    /// Opens the same log as a new process would: with all that was written, planted faults not yet met and the same disk.
+    ///
+    /// The old handles are left as they are: one that did not crash is an old owner that lives on, and is fenced.
+    #[must_use]
+    pub fn restart(&self) -> Self {
+        self.storage().settle_by_restart();
+        Self { storage: Arc::clone(&self.storage), life: Arc::new(watch::Sender::new(Life::Open)) }
+    }
+
+    fn storage(&self) -> MutexGuard<'_, Storage> {
+        self.storage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if open, false if closed; not ready at all after a crash.
+    async fn is_open(&self) -> bool {
+        let life = *self.life.borrow();
+        match life {
+            Life::Open => true,
+            Life::Closed => false,
+            Life::Crashed => pending().await,
+        }
+    }
+
+    async fn readable(&self, partition: Partition) -> Result<(), ReadError> {
+        if partition != Partition::ZERO {
+            return Err(ReadError::NoPartition(partition));
+        }
+        if self.is_open().await { Ok(()) } else { Err(ReadError::Closed) }
+    }
+
+    async fn writable(&self, partition: Partition) -> Result<(), WriteError> {
+        if partition != Partition::ZERO {
+            return Err(WriteError::NoPartition(partition));
+        }
+        if self.is_open().await { Ok(()) } else { Err(WriteError::Closed) }
+    }
+}
+
+impl Log for MemoryLog {
+    async fn append(&self, partition: Partition, expected: Lsn, batch: Batch) -> Result<Lsn, AppendError> {
+        if partition != Partition::ZERO {
+            return Err(AppendError::NoPartition(partition));
+        }
+        if !self.is_open().await {
+            return Err(AppendError::Closed);
+        }
+        let ending = self.storage().append(expected, &batch);
+        match ending {
+            Ending::Told(told) => told,
+            Ending::Crash => {
+                self.crash();
+                pending().await
+            }
+        }
+    }
+
+    async fn head(&self, partition: Partition) -> Result<Head, ReadError> {
+        self.readable(partition).await?;
+        let mut storage = self.storage();
+        storage.settle()?;
+        Ok(storage.head())
+    }
+
+    async fn read(&self, partition: Partition, after: Lsn, limit: usize) -> Result<Vec<Stored>, ReadError> {
+        self.readable(partition).await?;
+        let mut storage = self.storage();
+        storage.settle()?;
+        Ok(storage.page(after, limit))
+    }
+
+    async fn contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<Vec<Option<Content>>, ReadError> {
+        self.readable(partition).await?;
+        let storage = self.storage();
+        lsns.iter().map(|lsn| storage.content(*lsn)).collect()
+    }
+
+    async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, ReadError> {
+        self.readable(partition).await?;
+        let mut storage = self.storage();
+        storage.settle()?;
+        Ok(storage.snapshot(version))
+    }
+
+    async fn save_snapshot(&self, partition: Partition, snapshot: Snapshot) -> Result<(), WriteError> {
+        self.writable(partition).await?;
+        self.storage().save(snapshot)
+    }
+
+    async fn redact(&self, partition: Partition, lsns: &[Lsn]) -> Result<usize, WriteError> {
+        self.writable(partition).await?;
+        self.storage().redact(lsns)
+    }
+
+    async fn probe(&self) -> Result<(), WriteError> {
+        self.writable(Partition::ZERO).await?;
+        self.storage().probe()
+    }
+
+    async fn verify(&self, partition: Partition, expected_head: Option<Head>) -> Result<Report, ReadError> {
+        self.readable(partition).await?;
+        let mut storage = self.storage();
+        storage.settle()?;
+        Ok(storage.verify(expected_head))
+    }
+
+    async fn close(&self) {
+        if self.is_open().await {
+            self.life.send_replace(Life::Closed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use countersign_core::{id::Lsn, time::Millis};
+
+use super::{Disk, Fault, MemoryLog, Outcome};
+use crate::{
+    error::{AppendError, ReadError, WriteError},
+    log::{Log, Partition},
+    suite::{Damage, Subject, batch},
+};
+
+const ZERO: Partition = Partition::ZERO;
+
+mod behaviour {
+    crate::behaviour_suite!(crate::memory::MemoryLog::new());
+}
+
+impl Subject for MemoryLog {
+    type Log = Self;
+
+    async fn open(&self) -> Self {
+        self.restart()
+    }
+
+    async fn damage(&self, damage: Damage) {
+        let mut storage = self.storage();
+        match damage {
+            Damage::Facts(lsn) => storage.records_mut()[lsn.0 as usize - 1].facts = "{}".into(),
+            Damage::At(lsn) => storage.records_mut()[lsn.0 as usize - 1].at = Millis(1),
+            Damage::Content(lsn) => storage.overwrite_content(lsn, "other"),
+            Damage::LoseContent(lsn) => storage.lose_content(lsn),
+            Damage::Remove(lsn) => storage.records_mut().retain(|stored| stored.lsn != lsn),
+            Damage::CutBehind(lsn) => storage.records_mut().retain(|stored| stored.lsn <= lsn),
+        }
+    }
+}
+
+/// Is the future ready if it is asked once?
+async fn is_ready(future: impl Future) -> bool {
+    tokio::select! {
+        biased;
+        _ = future => true,
+        () = std::future::ready(()) => false,
+    }
+}
+
+#[tokio::test]
+async fn each_planted_fault_ends_one_append_and_the_log_is_as_it_says() {
+    for (fault, want, head) in [
+        (Fault::Full, "Full", 0),
+        (Fault::Io, "Io", 0),
+        (Fault::Fenced, "Fenced", 0),
+        (Fault::Uncertain(Outcome::Lost), "Uncertain", 0),
+        (Fault::Uncertain(Outcome::Written), "Uncertain", 1),
+    ] {
+        let log = MemoryLog::with_faults([fault]);
+        let told = log.append(ZERO, Lsn(0), batch(&["one"])).await;
+        let got = match told {
+            Err(AppendError::Full) => "Full",
+            Err(AppendError::Io(_)) => "Io",
+            Err(AppendError::Fenced { .. }) => "Fenced",
+            Err(AppendError::Uncertain(_)) => "Uncertain",
+            other => panic!("{fault:?}: {other:?}"),
+        };
+        assert_eq!((got, log.head(ZERO).await.unwrap().lsn), (want, Lsn(head)), "{fault:?}");
+        assert_eq!(log.append(ZERO, Lsn(head), batch(&["two"])).await.unwrap(), Lsn(head + 1), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_fault_is_met_after_as_many_appends_as_were_said() {
+    let log = MemoryLog::new();
+    log.fail_after(1, Fault::Full);
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    assert!(matches!(told, Err(AppendError::Full)), "{told:?}");
+    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+}
+
+#[tokio::test]
+async fn after_a_crash_nothing_comes_back_and_a_restart_finds_what_was_written() {
+    for (fault, head) in [(Fault::CrashBefore, 0), (Fault::CrashAfter, 1)] {
+        let log = MemoryLog::with_faults([fault]);
+        assert!(!is_ready(log.append(ZERO, Lsn(0), batch(&["one"]))).await);
+        assert!(is_ready(log.crashed()).await);
+        assert!(!is_ready(log.head(ZERO)).await);
+        assert_eq!(log.restart().head(ZERO).await.unwrap().lsn, Lsn(head), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_lives_on_after_a_restart_is_fenced() {
+    let old = MemoryLog::new();
+    let new = old.restart();
+    new.append(ZERO, Lsn(0), batch(&["new"])).await.unwrap();
+    let told = old.append(ZERO, Lsn(0), batch(&["old"])).await;
+    assert!(matches!(told, Err(AppendError::Fenced { found: Lsn(1), .. })), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_disk_fails_until_it_is_mended_and_reads_go_on() {
+    let log = MemoryLog::new();
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    log.set_disk(Disk::Full);
+    assert!(matches!(log.append(ZERO, Lsn(1), batch(&["two"])).await, Err(AppendError::Full)));
+    assert!(matches!(log.probe().await, Err(WriteError::Full)));
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+    log.set_disk(Disk::Works);
+    log.probe().await.unwrap();
+    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_uncertain_stays_so_while_the_disk_is_broken() {
+    let log = MemoryLog::with_faults([Fault::Uncertain(Outcome::Written)]);
+    assert!(matches!(log.append(ZERO, Lsn(0), batch(&["one"])).await, Err(AppendError::Uncertain(_))));
+    log.set_disk(Disk::Broken);
+    assert!(matches!(log.head(ZERO).await, Err(ReadError::Unsettled(_))));
+    log.set_disk(Disk::Works);
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+}
+
+#[tokio::test]
+async fn the_same_appends_give_the_same_log() {
+    let (left, right) = (MemoryLog::new(), MemoryLog::new());
+    for log in [&left, &right] {
+        log.append(ZERO, Lsn(0), batch(&["content one", "two"])).await.unwrap();
+    }
+    assert_eq!(left.head(ZERO).await.unwrap(), right.head(ZERO).await.unwrap());
+}

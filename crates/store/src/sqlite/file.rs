@@ -1,0 +1,166 @@
+//! Finds out whether a file is a log that can be opened, opens it, or makes it.
+//!
+//! It must not know records. A file that is refused is left as it was.
+
+use std::{
+    ffi::OsString,
+    fs::{DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
+
+use super::{
+    Options,
+    lock::Lock,
+    schema::{self, Identity},
+};
+use crate::error::{Cause, OpenError};
+
+/// How long a statement waits for a lock of somebody else's, such as a backup.
+pub(super) const BUSY: Duration = Duration::from_secs(5);
+
+/// A log that this process owns and may write.
+///
+/// The lock is given back last: fields are dropped in this order.
+pub(super) struct LogFile {
+    pub(super) connection: Connection,
+    place: (u64, u64),
+    _lock: Lock,
+}
+
+impl LogFile {
+    /// Opens the log at `path`, which exists.
+    pub(super) fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        let lock = Lock::take(path)?;
+        Self::own(path, options, lock)
+    }
+
+    /// Makes the log at `path`, and the folders that lead to it, for the eyes of this user only.
+    ///
+    /// If somebody made it meanwhile and is gone, it is opened.
+    pub(super) fn make(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        let refused = |error: io::Error| io_error(path, error);
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)?;
+        }
+        let lock = Lock::take(path)?;
+        // Never opened if it exists: closing it would give up the locks that SQLite holds on it elsewhere in this process.
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(refused(error)),
+        }
+        Self::own(path, options, lock)
+    }
+
+    /// What is new, and what a killed owner had written but perhaps not synced, is synced first: whoever reads it will act on it.
+    fn own(path: &Path, options: &Options, lock: Lock) -> Result<Self, OpenError> {
+        let refused = |error| open_error(path, error);
+        let refused_io = |error| io_error(path, error);
+        let wal = beside(path, "-wal");
+        let left_open = wal.metadata().is_ok_and(|left| left.len() > 0);
+        if left_open {
+            sync(&wal).map_err(refused_io)?;
+        }
+        let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(refused)?;
+        // Until it is known that this is a log of ours, closing must not tidy it up.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(refused)?;
+        let identity = schema::identify(&connection, path, options.event_format)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(refused)?;
+        schema::prepare(&mut connection, identity, options).map_err(refused)?;
+        if left_open || identity == Identity::Blank {
+            sync_folders(path).map_err(refused_io)?;
+        }
+        let place = place(path).map_err(refused_io)?;
+        Ok(Self { connection, place, _lock: lock })
+    }
+
+    /// Fails if the file was removed or replaced: what is written would be gone with this process.
+    pub(super) fn check(&self, path: &Path) -> io::Result<()> {
+        if place(path)? == self.place {
+            Ok(())
+        } else {
+            Err(io::Error::other("the file was replaced while it was in use"))
+        }
+    }
+}
+
+/// Opens the log at `path` for reading. `None` if it holds nothing yet.
+pub(super) fn open_to_read(path: &Path, event_format: u32) -> Result<Option<Connection>, OpenError> {
+    let connection = connect_to_read(path).map_err(|error| open_error(path, error))?;
+    match schema::identify(&connection, path, event_format)? {
+        Identity::Blank => Ok(None),
+        Identity::Log { .. } => Ok(Some(connection)),
+    }
+}
+
+/// One more connection that only reads, to a log that was opened before.
+pub(super) fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.set_prepared_statement_cache_capacity(8);
+    Ok(connection)
+}
+
+fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY)?;
+    Ok(connection)
+}
+
+/// The path of a file that belongs to the log and whose name ends in `suffix`.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// What tells a file from another one at the same path.
+fn place(path: &Path) -> io::Result<(u64, u64)> {
+    path.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// Makes sure that the way to a new file survives a power cut. A folder that may not be read was not made by us.
+fn sync_folders(path: &Path) -> io::Result<()> {
+    for folder in path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
+        match sync(folder) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn io_error(path: &Path, error: io::Error) -> OpenError {
+    OpenError::Io { path: path.to_owned(), cause: Cause::at(path, error) }
+}
+
+/// Tells damage from a machine that refuses.
+pub(super) fn open_error(path: &Path, error: rusqlite::Error) -> OpenError {
+    let damaged = is_damage(&error);
+    let (path, cause) = (path.to_owned(), Cause::at(path, error));
+    if damaged { OpenError::Corrupt { path, cause } } else { OpenError::Io { path, cause } }
+}
+
+/// Whether `error` says that what is stored is not what a log consists of.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::Utf8Error(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::SqlInputError { .. } => true,
+        error => matches!(
+            error.sqlite_error_code(),
+            // The last is "no such table" and the like.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown)
+        ),
+    }
+}

@@ -1,0 +1,62 @@
+//! Makes sure that a log has one owner, by a lock that ends with the process and a pid that says whose it is.
+//!
+//! It must not know what is in the log.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    process,
+};
+
+use super::file::beside;
+use crate::error::{Cause, OpenError};
+
+/// The right to write one log. Given back when dropped, or when the process dies.
+///
+/// The file stays: removing it would let a third process lock a file that a second one is about to lose.
+#[derive(Debug)]
+pub(super) struct Lock(File);
+
+impl Lock {
+    /// Takes the lock beside the log at `path`.
+    ///
+    /// # Errors
+    /// [`OpenError::Owned`] if somebody has it, in this process or another.
+    pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
+        let lock = beside(path, ".lock");
+        let refused = |error: io::Error| OpenError::Io { path: path.to_owned(), cause: Cause::at(&lock, error) };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock)
+            .map_err(refused)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::Owned { path: path.to_owned(), pid: read_pid(&mut file) });
+            }
+            Err(TryLockError::Error(error)) => return Err(refused(error)),
+        }
+        file.set_len(0).and_then(|()| writeln!(file, "{}", process::id())).map_err(refused)?;
+        Ok(Self(file))
+    }
+}
+
+fn read_pid(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A pid that is left behind misleads nobody: only the lock counts.
+        let _ = self.0.set_len(0);
+        let _ = self.0.unlock();
+    }
+}

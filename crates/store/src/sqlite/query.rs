@@ -1,0 +1,147 @@
+//! What is read from a log, and how a row becomes a record.
+//!
+//! It must not write, and must not know which connection it is on.
+
+use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
+
+use bytes::Bytes;
+use countersign_core::{
+    digest::Digest,
+    id::{Lsn, SessionId},
+    time::Millis,
+};
+use rusqlite::{Connection, OptionalExtension, Row, types::Type};
+
+use crate::{
+    log::{Content, Head, Snapshot, Stored},
+    verify::{Kept, Walk},
+};
+
+/// A position as SQLite counts. Those that it cannot count lie behind every record.
+pub(super) fn position(lsn: Lsn) -> i64 {
+    i64::try_from(lsn.0).unwrap_or(i64::MAX)
+}
+
+fn lsn(row: &Row<'_>, column: usize) -> rusqlite::Result<Lsn> {
+    Ok(Lsn(row.get::<_, i64>(column)?.cast_unsigned()))
+}
+
+fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Digest> {
+    Ok(Digest::from_bytes(row.get(column)?))
+}
+
+/// Reads the columns of `events` in the order of the table.
+fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    Ok(Stored {
+        lsn: lsn(row, 0)?,
+        at: Millis(row.get::<_, i64>(1)?.cast_unsigned()),
+        session: row.get::<_, Option<Arc<str>>>(2)?.map(SessionId::new),
+        kind: Cow::Owned(row.get(3)?),
+        version: row.get(4)?,
+        facts: row.get(5)?,
+        content_digest: row.get::<_, Option<[u8; 32]>>(6)?.map(Digest::from_bytes),
+        chain: digest(row, 7)?,
+    })
+}
+
+/// Reads `lsn`, `salt` and `bytes` of `contents` from `column` on, of a row that may not be there.
+fn kept<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Kept<'a>> {
+    if row.get::<_, Option<i64>>(column)?.is_none() {
+        return Ok(Kept::Nothing);
+    }
+    let blob = |column| {
+        let value = row.get_ref(column)?;
+        let conversion = |error| rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), Box::new(error));
+        value.as_blob_or_null().map_err(conversion)
+    };
+    Ok(match (blob(column + 1)?, blob(column + 2)?) {
+        (Some(salt), Some(bytes)) => Kept::Bytes { salt, bytes },
+        _ => Kept::Redacted,
+    })
+}
+
+/// The last record.
+pub(super) fn head(connection: &Connection) -> rusqlite::Result<Head> {
+    connection
+        .prepare_cached("SELECT lsn, chain FROM events ORDER BY lsn DESC LIMIT 1")?
+        .query_row([], |row| Ok(Head { lsn: lsn(row, 0)?, chain: digest(row, 1)? }))
+        .optional()
+        .map(|head| head.unwrap_or(Head::EMPTY))
+}
+
+/// Up to `limit` records behind `after`.
+pub(super) fn page(connection: &Connection, after: Lsn, limit: usize) -> rusqlite::Result<Vec<Stored>> {
+    connection
+        .prepare_cached(
+            "SELECT lsn, at, session, kind, version, facts, content_digest, chain FROM events
+             WHERE lsn > ?1 ORDER BY lsn LIMIT ?2",
+        )?
+        .query_map([position(after), i64::try_from(limit).unwrap_or(i64::MAX)], stored)?
+        .collect()
+}
+
+/// The contents of `lsns`, or the first of them whose content does not fit its digest.
+pub(super) fn contents(connection: &Connection, lsns: &[Lsn]) -> rusqlite::Result<Result<Vec<Option<Content>>, Lsn>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT e.content_digest, c.lsn, c.salt, c.bytes FROM events AS e LEFT JOIN contents AS c ON c.lsn = e.lsn
+         WHERE e.lsn = ?1",
+    )?;
+    let mut contents = Vec::with_capacity(lsns.len());
+    for lsn in lsns {
+        let mut rows = statement.query([position(*lsn)])?;
+        let Some(row) = rows.next()? else {
+            contents.push(None);
+            continue;
+        };
+        let digest = row.get::<_, Option<[u8; 32]>>(0)?.map(Digest::from_bytes);
+        let kept = kept(row, 1)?;
+        if !kept.fits(digest) {
+            return Ok(Err(*lsn));
+        }
+        contents.push(match kept {
+            Kept::Nothing => None,
+            Kept::Redacted => Some(Content::Redacted),
+            Kept::Bytes { bytes, .. } => match std::str::from_utf8(bytes) {
+                Ok(text) => Some(Content::Text(text.into())),
+                Err(error) => {
+                    return Err(rusqlite::Error::FromSqlConversionFailure(3, Type::Blob, Box::new(error)));
+                }
+            },
+        });
+    }
+    Ok(Ok(contents))
+}
+
+/// The saved snapshot, if it is of `version`, undamaged and of this history.
+pub(super) fn snapshot(connection: &Connection, version: u32) -> rusqlite::Result<Option<Snapshot>> {
+    let found = connection
+        .prepare_cached(
+            "SELECT s.lsn, s.chain, s.digest, s.bytes FROM snapshots AS s JOIN events AS e ON e.lsn = s.lsn AND e.chain = s.chain
+             WHERE s.version = ?1",
+        )?
+        .query_row([version], |row| {
+            let snapshot =
+                Snapshot { lsn: lsn(row, 0)?, chain: digest(row, 1)?, version, bytes: Bytes::from(row.get::<_, Vec<u8>>(3)?) };
+            Ok((digest(row, 2)? == Digest::of(&snapshot.bytes)).then_some(snapshot))
+        })
+        .optional()?;
+    Ok(found.flatten())
+}
+
+/// Takes `walk` over the next `limit` records. Breaks when there are no more, or no need of more.
+pub(super) fn walk(connection: &Connection, mut walk: Walk, limit: usize) -> rusqlite::Result<ControlFlow<Walk, Walk>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT e.lsn, at, session, kind, version, facts, content_digest, chain, c.lsn, salt, bytes
+         FROM events AS e LEFT JOIN contents AS c ON c.lsn = e.lsn WHERE e.lsn > ?1 ORDER BY e.lsn LIMIT ?2",
+    )?;
+    let mut rows = statement.query([position(walk.at()), i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut taken = 0;
+    while let Some(row) = rows.next()? {
+        walk.take(&stored(row)?, &kept(row, 8)?);
+        taken += 1;
+        if !walk.goes_on() {
+            return Ok(ControlFlow::Break(walk));
+        }
+    }
+    Ok(if taken < limit { ControlFlow::Break(walk) } else { ControlFlow::Continue(walk) })
+}

@@ -1,0 +1,101 @@
+//! A few connections that only read, used on threads that may block.
+//!
+//! It must not know what is asked. Each query is one short transaction, so that the writer can always tidy up behind it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::Connection;
+use tokio::{sync::Semaphore, task};
+
+use super::{Shared, file};
+use crate::error::ReadError;
+
+/// Connections at rest, and how many may be at work.
+pub(super) struct Readers {
+    permits: Arc<Semaphore>,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    connections: Vec<Connection>,
+    closed: bool,
+}
+
+impl Readers {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { permits: Arc::new(Semaphore::new(limit.max(1))), idle: Mutex::default() }
+    }
+
+    /// Runs `query` in a transaction of its own.
+    ///
+    /// A future that is dropped leaves the query running to its end; nobody hears the answer.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        shared: &Arc<Shared>,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| ReadError::Closed)?;
+        let shared = Arc::clone(shared);
+        let work = task::spawn_blocking(move || {
+            let answer = shared.readers.query(&shared, query);
+            drop(permit);
+            answer
+        });
+        match work.await {
+            Ok(answer) => answer,
+            // Only a runtime that shuts down cancels it; a panic in a query goes on in who asked.
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(ReadError::Closed),
+            },
+        }
+    }
+
+    fn query<T>(
+        &self,
+        shared: &Shared,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, ReadError> {
+        let failed = |error: rusqlite::Error| {
+            if file::is_damage(&error) {
+                ReadError::Corrupt(shared.cause(error))
+            } else {
+                ReadError::Io(shared.cause(error))
+            }
+        };
+        let mut connection = match self.take()? {
+            Some(connection) => connection,
+            None => file::connect_to_read(&shared.path).map_err(failed)?,
+        };
+        let transaction = connection.transaction().map_err(failed)?;
+        let answer = query(&transaction).map_err(failed)?;
+        drop(transaction);
+        self.put_back(connection);
+        Ok(answer)
+    }
+
+    fn take(&self) -> Result<Option<Connection>, ReadError> {
+        let mut idle = self.idle();
+        if idle.closed { Err(ReadError::Closed) } else { Ok(idle.connections.pop()) }
+    }
+
+    /// Keeps `connection` for the next query.
+    pub(super) fn put_back(&self, connection: Connection) {
+        let mut idle = self.idle();
+        if !idle.closed {
+            idle.connections.push(connection);
+        }
+    }
+
+    /// Lets go of every connection, those at work when they are done.
+    pub(super) fn close(&self) {
+        let mut idle = self.idle();
+        idle.closed = true;
+        idle.connections.clear();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

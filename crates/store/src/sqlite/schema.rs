@@ -1,0 +1,100 @@
+//! The tables of a log, and how to tell whose and of what age a file is.
+//!
+//! It must not know what is written into the tables.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::{Options, file::open_error};
+use crate::error::OpenError;
+
+/// Marks a SQLite file as one of ours: "CSGN".
+const APPLICATION: i64 = 0x4353_474e;
+
+/// What brings a file from each version to the next.
+const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+
+/// The version that this program reads and writes.
+const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Bytes that the file beside the log keeps when it is empty.
+const WAL_LIMIT: i64 = 64 * 1024 * 1024;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// A file in which nothing was made yet.
+    Blank,
+    /// A log, of a version that this program knows.
+    Log { version: i64, event_format: u32 },
+}
+
+/// Tells what the file behind `connection` is, without changing it.
+///
+/// # Errors
+/// [`OpenError`] for whatever is not a log that this program knows.
+pub(super) fn identify(connection: &Connection, path: &Path, event_format: u32) -> Result<Identity, OpenError> {
+    let refused = |error| open_error(path, error);
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let application = number("PRAGMA application_id").map_err(refused)?;
+    let version = number("PRAGMA user_version").map_err(refused)?;
+    let tables = number("SELECT count(*) FROM sqlite_schema").map_err(refused)?;
+    match (application, version, tables) {
+        (0, 0, 0) => return Ok(Identity::Blank),
+        (APPLICATION, 1.., 1..) => {}
+        _ => return Err(OpenError::Foreign { path: path.to_owned() }),
+    }
+    if version > VERSION {
+        return Err(OpenError::NewerSchema { path: path.to_owned(), found: version, known: VERSION });
+    }
+    let found = number("SELECT value FROM meta WHERE key = 'event_format'").map_err(refused)?;
+    match u32::try_from(found) {
+        Ok(found) if found <= event_format => Ok(Identity::Log { version, event_format: found }),
+        Ok(_) | Err(_) => Err(OpenError::NewerEvents { path: path.to_owned(), found, known: event_format }),
+    }
+}
+
+/// Makes the file behind `connection` ready to be written: durable commits, the tables of today.
+pub(super) fn prepare(connection: &mut Connection, identity: Identity, options: &Options) -> rusqlite::Result<()> {
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode != "wal" {
+        let reason = format!("the file system offers no write-ahead log, only {mode}");
+        return Err(rusqlite::Error::ToSqlConversionFailure(reason.into()));
+    }
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "secure_delete", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update_and_check(None, "journal_size_limit", WAL_LIMIT, |_| Ok(()))?;
+    if let Some(pages) = options.max_pages {
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+    }
+    match identity {
+        // The first record's commit syncs the tables with it. Without that record, losing them loses nothing.
+        Identity::Blank => {
+            connection.pragma_update(None, "synchronous", "normal")?;
+            migrate(connection, 0, options.event_format)?;
+        }
+        Identity::Log { version, event_format } => {
+            connection.pragma_update(None, "synchronous", "full")?;
+            if version < VERSION || event_format < options.event_format {
+                migrate(connection, version, options.event_format)?;
+            }
+        }
+    }
+    connection.pragma_update(None, "synchronous", "full")
+}
+
+/// Brings the tables from `version` to today's and marks them with the format of the events to come.
+fn migrate(connection: &mut Connection, version: i64, event_format: u32) -> rusqlite::Result<()> {
+    let due = usize::try_from(version).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, version))?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for migration in &MIGRATIONS[due..] {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('event_format', ?1)", [event_format])?;
+    transaction.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('probes', 0)", [])?;
+    transaction.commit()
+}

@@ -1,0 +1,74 @@
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use countersign_core::id::Lsn;
+
+use super::{LogFile, Options, Phase, Shared, SqliteLog};
+use crate::{
+    error::{AppendError, ReadError, WriteError},
+    log::{Log, Partition},
+    suite::batch,
+};
+
+const ZERO: Partition = Partition::ZERO;
+
+/// A log with one record, whose next commits fail half-way as often as the number says.
+fn failing(path: &Path) -> (SqliteLog, Arc<AtomicUsize>) {
+    let options = Options::default();
+    let mut file = LogFile::make(path, &options).unwrap();
+    super::write::append(&file.connection, [(Lsn(0), &batch(&["one"]))]).unwrap();
+    let failures = Arc::new(AtomicUsize::new(0));
+    let left = Arc::clone(&failures);
+    let fail = move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+    file.connection.commit_hook(Some(fail)).unwrap();
+    let shared = Shared::new(path.to_owned(), options, true);
+    let phase = Phase::run(&shared, Some(file)).unwrap();
+    (SqliteLog::with(shared, phase), failures)
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_is_undone_and_told_as_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, failures) = failing(&folder.path().join("log.db"));
+    failures.store(1, Ordering::Relaxed);
+    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+    assert_eq!(log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+}
+
+#[tokio::test]
+async fn a_commit_that_cannot_be_undone_is_uncertain_until_a_write_succeeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, failures) = failing(&folder.path().join("log.db"));
+    failures.store(usize::MAX, Ordering::Relaxed);
+    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    assert!(matches!(told, Err(AppendError::Uncertain(_))), "{told:?}");
+    let told = log.head(ZERO).await;
+    assert!(matches!(told, Err(ReadError::Unsettled(_))), "{told:?}");
+    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
+    let told = log.probe().await;
+    assert!(matches!(told, Err(WriteError::Io(_))), "{told:?}");
+
+    failures.store(0, Ordering::Relaxed);
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+    assert_eq!(log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+}
+
+#[tokio::test]
+async fn appends_that_shared_a_failed_commit_are_each_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, failures) = failing(&folder.path().join("log.db"));
+    failures.store(usize::MAX, Ordering::Relaxed);
+    let told = tokio::join!(log.append(ZERO, Lsn(1), batch(&["two"])), log.append(ZERO, Lsn(2), batch(&["three"])));
+    assert!(matches!(told.0, Err(AppendError::Uncertain(_))), "{told:?}");
+    assert!(told.1.is_err(), "{told:?}");
+    failures.store(0, Ordering::Relaxed);
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+}

@@ -1,0 +1,183 @@
+//! What is written to a log, statement by statement, and what a failed commit means.
+//!
+//! It must not know threads, queues or who waits.
+
+use std::time::Duration;
+
+use countersign_core::{
+    digest::Digest,
+    id::{Lsn, SessionId},
+};
+use rusqlite::{Connection, ErrorCode, params};
+
+use super::{file::BUSY, query};
+use crate::{
+    chain::{self, Link, SALT_SIZE},
+    log::{Batch, Head, Record, Snapshot},
+};
+
+/// How long a redaction waits for readers. Every append waits behind it, and who redacts can try again.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How far a write came.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Not to the commit, or the commit itself was refused: nothing was written.
+    Before(rusqlite::Error),
+    /// Into the commit: nothing can be seen of it, but a restart might find it until something else is written in its place.
+    Commit(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Before(error)
+    }
+}
+
+/// Why a batch was not written while others of its transaction were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fenced {
+    pub(super) found: Lsn,
+}
+
+/// Writes those of `batches` whose expected position is the head when their turn comes, in one transaction.
+pub(super) fn append<'a>(
+    connection: &Connection,
+    batches: impl IntoIterator<Item = (Lsn, &'a Batch)>,
+) -> Result<Vec<Result<Lsn, Fenced>>, Failure> {
+    transact(connection, |connection| {
+        let mut head = query::head(connection)?;
+        let mut told = Vec::new();
+        for (expected, batch) in batches {
+            if expected == head.lsn {
+                head = insert(connection, head, batch)?;
+                told.push(Ok(head.lsn));
+            } else {
+                told.push(Err(Fenced { found: head.lsn }));
+            }
+        }
+        Ok(told)
+    })
+}
+
+fn insert(connection: &Connection, mut head: Head, batch: &Batch) -> rusqlite::Result<Head> {
+    for record in &batch.0 {
+        let lsn = head.lsn.next();
+        let salted = record.content.as_deref().map(salted).transpose()?;
+        let content_digest = salted.map(|(_, digest)| digest);
+        let chain = chain::chain(&head.chain, &Link::of_record(record, lsn, content_digest));
+        insert_record(connection, record, lsn, content_digest, chain)?;
+        if let (Some(text), Some((salt, _))) = (record.content.as_deref(), salted) {
+            connection
+                .prepare_cached("INSERT INTO contents (lsn, salt, bytes) VALUES (?1, ?2, ?3)")?
+                .execute(params![query::position(lsn), salt, text.as_bytes()])?;
+        }
+        head = Head { lsn, chain };
+    }
+    Ok(head)
+}
+
+fn insert_record(
+    connection: &Connection,
+    record: &Record,
+    lsn: Lsn,
+    content_digest: Option<Digest>,
+    chain: Digest,
+) -> rusqlite::Result<usize> {
+    connection
+        .prepare_cached(
+            "INSERT INTO events (lsn, at, session, kind, version, facts, content_digest, chain)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            query::position(lsn),
+            // SQLite's numbers are signed; the bits are the same and come back as they were.
+            record.at.0.cast_signed(),
+            record.session.as_ref().map(SessionId::as_str),
+            record.kind,
+            record.version,
+            &*record.facts,
+            content_digest.as_ref().map(Digest::as_bytes),
+            chain.as_bytes(),
+        ])
+}
+
+fn salted(text: &str) -> rusqlite::Result<([u8; SALT_SIZE], Digest)> {
+    let mut salt = [0; SALT_SIZE];
+    getrandom::fill(&mut salt).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.to_string().into()))?;
+    Ok((salt, chain::content_digest(&salt, text.as_bytes())))
+}
+
+/// Keeps `snapshot` in place of the one before.
+pub(super) fn save(connection: &Connection, snapshot: &Snapshot) -> Result<(), Failure> {
+    transact(connection, |connection| {
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO snapshots (slot, lsn, chain, version, digest, bytes) VALUES (0, ?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                query::position(snapshot.lsn),
+                snapshot.chain.as_bytes(),
+                snapshot.version,
+                Digest::of(&snapshot.bytes).as_bytes(),
+                &*snapshot.bytes,
+            ])?;
+        Ok(())
+    })
+}
+
+/// Empties the contents of `lsns` and says how many there were.
+pub(super) fn redact(connection: &Connection, lsns: &[Lsn]) -> Result<usize, Failure> {
+    transact(connection, |connection| {
+        let mut statement = connection
+            .prepare_cached("UPDATE contents SET salt = NULL, bytes = NULL WHERE lsn = ?1 AND bytes IS NOT NULL")?;
+        lsns.iter().map(|lsn| statement.execute([query::position(*lsn)])).sum()
+    })
+}
+
+/// Writes what no record is. Whatever an unsettled commit left behind is overwritten by it.
+pub(super) fn probe(connection: &Connection) -> Result<(), Failure> {
+    transact(connection, |connection| {
+        connection.prepare_cached("UPDATE meta SET value = value + 1 WHERE key = 'probes'")?.execute([])?;
+        Ok(())
+    })
+}
+
+/// Moves everything from the write-ahead file into the log and empties it. False if a reader was in the way for longer than [`PATIENCE`].
+pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.busy_timeout(PATIENCE)?;
+    let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    connection.busy_timeout(BUSY)?;
+    busy.map(|busy| busy == 0)
+}
+
+fn transact<T>(connection: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {
+    roll_back(connection)?;
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    let done = match work(connection) {
+        Ok(done) => done,
+        Err(error) => {
+            // The first error is the one to tell; what is left open is rolled back before the next write.
+            let _ = roll_back(connection);
+            return Err(Failure::Before(error));
+        }
+    };
+    match connection.prepare_cached("COMMIT")?.execute([]) {
+        Ok(_) => Ok(done),
+        Err(error) => Err(judge(connection, error)),
+    }
+}
+
+/// A commit that SQLite refused is still open. One that found no space stopped before its last page, without which none of it counts. Of any other nothing is known.
+fn judge(connection: &Connection, error: rusqlite::Error) -> Failure {
+    let open = !connection.is_autocommit();
+    let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+    if open {
+        let _ = roll_back(connection);
+    }
+    if open || full { Failure::Before(error) } else { Failure::Commit(error) }
+}
+
+fn roll_back(connection: &Connection) -> rusqlite::Result<()> {
+    if connection.is_autocommit() { Ok(()) } else { connection.execute_batch("ROLLBACK") }
+}

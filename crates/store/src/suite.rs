@@ -1,0 +1,353 @@
+//! The behaviour that every log has to show: one rule a function, each on a log of its own.
+//!
+//! It must not know how a log is kept: a [`Subject`] makes logs, opens them again and damages them. [`behaviour_suite!`](crate::behaviour_suite) turns all rules into tests.
+
+mod damage;
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use countersign_core::{
+    digest::Digest,
+    id::{Lsn, SessionId},
+    time::Millis,
+};
+
+use crate::{
+    chain::{self, Link},
+    error::{AppendError, ReadError, WriteError},
+    log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Snapshot, Stored},
+};
+
+pub use self::damage::*;
+
+/// A place for one log, which the rules open, close, damage and open again.
+pub trait Subject: Send + Sync {
+    /// The kind of log that is tried.
+    type Log: Log;
+
+    /// Opens the log, or makes an empty one the first time. The one opened before was closed.
+    fn open(&self) -> impl Future<Output = Self::Log> + Send;
+
+    /// Damages the log behind its back, while it is closed.
+    fn damage(&self, damage: Damage) -> impl Future<Output = ()> + Send;
+}
+
+/// What somebody with access to the storage does to a log.
+#[derive(Clone, Debug)]
+pub enum Damage {
+    /// Changes the facts of a record.
+    Facts(Lsn),
+    /// Changes when a record was decided.
+    At(Lsn),
+    /// Changes the content of a record.
+    Content(Lsn),
+    /// Removes the content of a record without a mark.
+    LoseContent(Lsn),
+    /// Removes a record.
+    Remove(Lsn),
+    /// Removes every record behind this one.
+    CutBehind(Lsn),
+}
+
+const ZERO: Partition = Partition::ZERO;
+
+/// A record that `text` tells apart from others. It has content if `text` begins with `content`.
+pub fn record(text: &str) -> Record {
+    Record {
+        at: Millis(1_700_000_000_000),
+        session: Some(SessionId::new("s1")),
+        kind: Cow::Borrowed("suite.said"),
+        version: 1,
+        facts: format!("{{\"text\":\"{text}\"}}").into(),
+        content: text.starts_with("content").then(|| Arc::from(text)),
+    }
+}
+
+/// A batch with one [`record`] a text.
+pub fn batch(texts: &[&str]) -> Batch {
+    Batch(texts.iter().map(|text| record(text)).collect())
+}
+
+async fn append(log: &impl Log, expected: u64, texts: &[&str]) -> Lsn {
+    log.append(ZERO, Lsn(expected), batch(texts)).await.expect("the append is in order")
+}
+
+async fn all(log: &impl Log) -> Vec<Stored> {
+    log.read(ZERO, Lsn(0), usize::MAX).await.expect("the log can be read")
+}
+
+async fn head(log: &impl Log) -> Head {
+    log.head(ZERO).await.expect("the log can be read")
+}
+
+fn facts(page: &[Stored]) -> Vec<(u64, &str)> {
+    page.iter().map(|stored| (stored.lsn.0, &*stored.facts)).collect()
+}
+
+/// A new log has no records, no contents and no snapshot, and is sound.
+pub async fn a_new_log_is_empty(subject: &impl Subject) {
+    let log = subject.open().await;
+    assert_eq!(head(&log).await, Head::EMPTY);
+    assert_eq!(all(&log).await, []);
+    assert_eq!(log.contents(ZERO, &[Lsn(1)]).await.expect("readable"), [None]);
+    assert_eq!(log.load_snapshot(ZERO, 1).await.expect("readable"), None);
+    assert_eq!(log.redact(ZERO, &[Lsn(1)]).await.expect("nothing to do"), 0);
+    let report = log.verify(ZERO, Some(Head::EMPTY)).await.expect("readable");
+    assert_eq!((report.head, report.records, report.flaw), (Head::EMPTY, 0, None));
+}
+
+/// Records come back in the order in which they were appended, field by field, chained as documented.
+pub async fn records_come_back_as_they_were_appended(subject: &impl Subject) {
+    let log = subject.open().await;
+    let bare = Record {
+        at: Millis(5),
+        session: None,
+        kind: Cow::Borrowed("ä"),
+        version: u16::MAX,
+        facts: "{\"nul\":\"\\u0000\"}".into(),
+        content: None,
+    };
+    let sent = [record("one"), record("content two"), bare, Record { content: Some("".into()), ..record("four") }];
+    let last = log.append(ZERO, Lsn(0), Batch(sent.to_vec())).await.expect("the append is in order");
+    assert_eq!(last, Lsn(4));
+
+    let mut previous = chain::GENESIS;
+    let stored = all(&log).await;
+    assert_eq!(stored.len(), sent.len());
+    for (index, (sent, stored)) in sent.iter().zip(&stored).enumerate() {
+        assert_eq!(stored.lsn, Lsn(index as u64 + 1));
+        assert_eq!(stored.content_digest.is_some(), sent.content.is_some());
+        assert_eq!(stored.chain, chain::chain(&previous, &Link::of_record(sent, stored.lsn, stored.content_digest)));
+        previous = stored.chain;
+    }
+    assert_eq!(head(&log).await, Head { lsn: last, chain: previous });
+}
+
+/// An append is refused unless it expects the head, and then nothing of it is there.
+pub async fn only_the_expected_position_is_written_to(subject: &impl Subject) {
+    let log = subject.open().await;
+    append(&log, 0, &["one", "two"]).await;
+    for expected in [0, 1, 3, 99] {
+        match log.append(ZERO, Lsn(expected), batch(&["late"])).await {
+            Err(AppendError::Fenced { expected: told, found: Lsn(2) }) => assert_eq!(told, Lsn(expected)),
+            other => panic!("expected {expected}: {other:?}"),
+        }
+    }
+    assert_eq!(append(&log, 2, &["three"]).await, Lsn(3));
+    assert_eq!(facts(&all(&log).await).len(), 3);
+}
+
+/// A batch with one record too large is refused whole; the limit itself is allowed.
+pub async fn a_batch_is_written_whole_or_not_at_all(subject: &impl Subject) {
+    let log = subject.open().await;
+    let large = |size| Record { facts: "1".repeat(size).into(), ..record("large") };
+    let refused = Batch(vec![record("one"), large(FACTS_LIMIT + 1), record("three")]);
+    match log.append(ZERO, Lsn(0), refused).await {
+        Err(AppendError::TooLarge { index: 1, size }) => assert_eq!(size, FACTS_LIMIT + 1),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(head(&log).await, Head::EMPTY);
+    let last = log.append(ZERO, Lsn(0), Batch(vec![record("one"), large(FACTS_LIMIT)])).await;
+    assert_eq!(last.expect("the append is in order"), Lsn(2));
+}
+
+/// An empty batch writes nothing, and is still fenced.
+pub async fn an_empty_batch_only_checks_the_position(subject: &impl Subject) {
+    let log = subject.open().await;
+    append(&log, 0, &["one"]).await;
+    assert_eq!(append(&log, 1, &[]).await, Lsn(1));
+    let fenced = log.append(ZERO, Lsn(0), Batch::default()).await;
+    assert!(matches!(fenced, Err(AppendError::Fenced { .. })), "{fenced:?}");
+    assert_eq!(head(&log).await.lsn, Lsn(1));
+}
+
+/// Of many who append behind the same position at once, exactly one is recorded.
+pub async fn one_of_many_writers_wins(subject: &impl Subject) {
+    let log = subject.open().await;
+    append(&log, 0, &["start"]).await;
+    let rivals = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let [a, b, c, d, e, f, g, h] = rivals.map(|rival| log.append(ZERO, Lsn(1), batch(&[rival])));
+    let told = tokio::join!(a, b, c, d, e, f, g, h);
+    let told = [told.0, told.1, told.2, told.3, told.4, told.5, told.6, told.7];
+    let won: Vec<_> = rivals.iter().zip(&told).filter(|(_, told)| told.is_ok()).map(|(rival, _)| *rival).collect();
+    assert_eq!(won.len(), 1, "{told:?}");
+    assert_eq!(*all(&log).await[1].facts, *record(won[0]).facts);
+}
+
+/// Appends that are queued one behind the other are all recorded, in their order.
+pub async fn queued_appends_keep_their_order(subject: &impl Subject) {
+    let log = subject.open().await;
+    let queued = ["a", "b", "c", "d"];
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| log.append(ZERO, Lsn(at), batch(&[queued[at as usize]])));
+    let told = tokio::join!(a, b, c, d);
+    let told = [told.0, told.1, told.2, told.3].map(|told| told.expect("each follows the one before"));
+    assert_eq!(told, [Lsn(1), Lsn(2), Lsn(3), Lsn(4)]);
+    let want: Vec<_> = queued.iter().map(|text| record(text).facts).collect();
+    assert_eq!(all(&log).await.into_iter().map(|stored| stored.facts).collect::<Vec<_>>(), want);
+}
+
+/// Pages join without gap or repetition, and a short one is the last.
+pub async fn pages_join_without_a_gap(subject: &impl Subject) {
+    let log = subject.open().await;
+    append(&log, 0, &["1", "2", "3", "4", "5"]).await;
+    let whole = all(&log).await;
+    let mut joined = Vec::new();
+    loop {
+        let after = joined.last().map_or(Lsn(0), |stored: &Stored| stored.lsn);
+        let page = log.read(ZERO, after, 2).await.expect("readable");
+        let short = page.len() < 2;
+        joined.extend(page);
+        if short {
+            break;
+        }
+    }
+    assert_eq!(joined, whole);
+    assert_eq!(log.read(ZERO, Lsn(5), 2).await.expect("readable"), []);
+    assert_eq!(log.read(ZERO, Lsn(u64::MAX), 2).await.expect("readable"), []);
+    assert_eq!(log.read(ZERO, Lsn(0), 0).await.expect("readable"), []);
+}
+
+/// Contents come back in the order asked for, and what has none says so.
+pub async fn contents_come_back_in_the_order_asked_for(subject: &impl Subject) {
+    let log = subject.open().await;
+    append(&log, 0, &["content ä", "none", "content c"]).await;
+    let text = |text: &str| Some(Content::Text(text.into()));
+    let asked = [Lsn(3), Lsn(2), Lsn(1), Lsn(3), Lsn(99), Lsn(0)];
+    let got = log.contents(ZERO, &asked).await.expect("readable");
+    assert_eq!(got, [text("content c"), None, text("content ä"), text("content c"), None, None]);
+}
+
+/// A redaction removes the content for good and leaves records, digests and chain as they were.
+pub async fn a_redaction_keeps_the_record_and_its_digest(subject: &impl Subject) {
+    let log = subject.open().await;
+    append(&log, 0, &["content a", "none", "content c"]).await;
+    let before = all(&log).await;
+    assert_eq!(log.redact(ZERO, &[Lsn(1), Lsn(2), Lsn(99)]).await.expect("writable"), 1);
+    assert_eq!(log.redact(ZERO, &[Lsn(1)]).await.expect("writable"), 0);
+    log.close().await;
+
+    let log = subject.open().await;
+    assert_eq!(all(&log).await, before);
+    let got = log.contents(ZERO, &[Lsn(1), Lsn(3)]).await.expect("readable");
+    assert_eq!(got, [Some(Content::Redacted), Some(Content::Text("content c".into()))]);
+    let report = log.verify(ZERO, Some(head(&log).await)).await.expect("readable");
+    assert_eq!((report.records, report.redacted, report.flaw), (3, 1, None));
+    assert_eq!(append(&log, 3, &["four"]).await, Lsn(4));
+}
+
+/// What was acknowledged is there after the log is closed and opened again.
+pub async fn everything_is_there_after_reopening(subject: &impl Subject) {
+    let log = subject.open().await;
+    append(&log, 0, &["one", "content two"]).await;
+    let before = (head(&log).await, all(&log).await);
+    log.close().await;
+
+    let log = subject.open().await;
+    assert_eq!((head(&log).await, all(&log).await), before);
+    assert_eq!(append(&log, 2, &["three"]).await, Lsn(3));
+}
+
+/// A closed log says so to every call.
+pub async fn a_closed_log_says_so(subject: &impl Subject) {
+    let log = subject.open().await;
+    append(&log, 0, &["one"]).await;
+    log.close().await;
+    log.close().await;
+    let told = log.append(ZERO, Lsn(1), batch(&["late"])).await;
+    assert!(matches!(told, Err(AppendError::Closed)), "{told:?}");
+    let told = log.read(ZERO, Lsn(0), 1).await;
+    assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
+    let told = log.probe().await;
+    assert!(matches!(told, Err(WriteError::Closed)), "{told:?}");
+}
+
+/// A partition that does not exist is refused.
+pub async fn only_partition_zero_exists(subject: &impl Subject) {
+    let log = subject.open().await;
+    let other = Partition(1);
+    let told = log.append(other, Lsn(0), batch(&["one"])).await;
+    assert!(matches!(told, Err(AppendError::NoPartition(Partition(1)))), "{told:?}");
+    let told = log.head(other).await;
+    assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
+    let told = log.redact(other, &[]).await;
+    assert!(matches!(told, Err(WriteError::NoPartition(Partition(1)))), "{told:?}");
+}
+
+/// A probe adds no record.
+pub async fn a_probe_adds_no_record(subject: &impl Subject) {
+    let log = subject.open().await;
+    append(&log, 0, &["one"]).await;
+    let before = head(&log).await;
+    log.probe().await.expect("writable");
+    log.probe().await.expect("writable");
+    assert_eq!(head(&log).await, before);
+}
+
+/// A snapshot comes back if it is of the version asked for and of this history, also after reopening.
+pub async fn a_snapshot_comes_back_only_if_it_fits(subject: &impl Subject) {
+    let log = subject.open().await;
+    let of =
+        |head: Head| Snapshot { lsn: head.lsn, chain: head.chain, version: 3, bytes: Bytes::from_static(b"state") };
+    log.save_snapshot(ZERO, of(Head::EMPTY)).await.expect("nothing to do");
+    append(&log, 0, &["one", "two"]).await;
+    let good = of(head(&log).await);
+    append(&log, 2, &["three"]).await;
+
+    log.save_snapshot(ZERO, good.clone()).await.expect("writable");
+    assert_eq!(log.load_snapshot(ZERO, 3).await.expect("readable"), Some(good.clone()));
+    assert_eq!(log.load_snapshot(ZERO, 2).await.expect("readable"), None, "version");
+    log.close().await;
+    let log = subject.open().await;
+    assert_eq!(log.load_snapshot(ZERO, 3).await.expect("readable"), Some(good.clone()));
+
+    for (case, snapshot) in [
+        ("other history", Snapshot { chain: Digest::of(b"other"), ..good.clone() }),
+        ("beyond the head", Snapshot { lsn: Lsn(4), ..good.clone() }),
+        ("before the first", of(Head::EMPTY)),
+    ] {
+        log.save_snapshot(ZERO, snapshot).await.expect("writable");
+        assert_eq!(log.load_snapshot(ZERO, 3).await.expect("readable"), None, "{case}");
+    }
+    let newer = of(head(&log).await);
+    log.save_snapshot(ZERO, newer.clone()).await.expect("writable");
+    assert_eq!(log.load_snapshot(ZERO, 3).await.expect("readable"), Some(newer), "the last one counts");
+}
+
+/// Turns every rule of the suite into a test on the subject that the expression makes.
+#[macro_export]
+macro_rules! behaviour_suite {
+    ($subject:expr) => {
+        $crate::behaviour_suite! { $subject;
+            a_new_log_is_empty
+            records_come_back_as_they_were_appended
+            only_the_expected_position_is_written_to
+            a_batch_is_written_whole_or_not_at_all
+            an_empty_batch_only_checks_the_position
+            one_of_many_writers_wins
+            queued_appends_keep_their_order
+            pages_join_without_a_gap
+            contents_come_back_in_the_order_asked_for
+            a_redaction_keeps_the_record_and_its_digest
+            everything_is_there_after_reopening
+            a_closed_log_says_so
+            only_partition_zero_exists
+            a_probe_adds_no_record
+            a_snapshot_comes_back_only_if_it_fits
+            a_snapshot_of_a_cut_tail_is_not_used
+            a_sound_log_is_found_sound
+            a_changed_record_is_named
+            a_removed_record_is_named
+            changed_content_is_named_and_not_handed_out
+            a_cut_tail_shows_against_a_known_head
+        }
+    };
+    ($subject:expr; $($rule:ident)*) => {
+        $(
+            #[tokio::test]
+            async fn $rule() {
+                $crate::suite::$rule(&$subject).await;
+            }
+        )*
+    };
+}

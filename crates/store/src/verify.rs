@@ -1,0 +1,133 @@
+//! Checks a chain record by record, and says what does not fit.
+//!
+//! It must not know where records come from: a store hands them in, in order.
+
+use countersign_core::{digest::Digest, id::Lsn};
+
+use crate::{
+    chain::{self, Link},
+    log::{Head, Stored},
+};
+
+/// What a walk along the chain found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The last record that fits. Keep it, to be able to tell a cut tail later.
+    pub head: Head,
+    /// How many records fit.
+    pub records: u64,
+    /// How many of them had their content redacted.
+    pub redacted: u64,
+    /// The first thing that does not fit; the walk ends there.
+    pub flaw: Option<Flaw>,
+}
+
+/// Something in a log that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message names its fields")]
+pub enum Flaw {
+    /// Later records are there, this one is not.
+    #[error("record {0} is missing")]
+    Missing(Lsn),
+    /// The record, or one before it, is not what was once recorded.
+    #[error("record {0} does not fit the chain")]
+    Chain(Lsn),
+    /// The content is gone without a redaction, is not what was once recorded, or was put where there was none.
+    #[error("the content of record {0} does not fit its digest")]
+    Content(Lsn),
+    /// The log once went further.
+    #[error("the log once ended at {}, now it ends at {}", .expected.lsn, .found.lsn)]
+    CutTail { expected: Head, found: Head },
+    /// The chain fits in itself, but is not the one that was once seen.
+    #[error("the log was rewritten at or before {}", .expected.lsn)]
+    Rewritten { expected: Head, found: Digest },
+}
+
+/// What a store has in the place of a record's content.
+pub(crate) enum Kept<'a> {
+    /// Nothing at all.
+    Nothing,
+    /// A mark that there was something.
+    Redacted,
+    /// The content.
+    Bytes { salt: &'a [u8], bytes: &'a [u8] },
+}
+
+impl Kept<'_> {
+    /// Whether this is what a record with `content_digest` may have.
+    pub(crate) fn fits(&self, content_digest: Option<Digest>) -> bool {
+        match (self, content_digest) {
+            (Self::Nothing, None) | (Self::Redacted, Some(_)) => true,
+            (Self::Bytes { salt, bytes }, Some(digest)) => chain::content_digest(salt, bytes) == digest,
+            (Self::Nothing, Some(_)) | (Self::Redacted | Self::Bytes { .. }, None) => false,
+        }
+    }
+}
+
+/// A walk along the chain that is under way.
+pub(crate) struct Walk {
+    expected: Option<Head>,
+    report: Report,
+}
+
+impl Walk {
+    pub(crate) fn new(expected: Option<Head>) -> Self {
+        let report = Report { head: Head::EMPTY, records: 0, redacted: 0, flaw: None };
+        Self { expected, report }
+    }
+
+    /// The position behind which the walk goes on.
+    pub(crate) fn at(&self) -> Lsn {
+        self.report.head.lsn
+    }
+
+    /// Whether the next record is still of interest.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.report.flaw.is_none()
+    }
+
+    /// Takes the next record that the store has. Does nothing once something did not fit.
+    pub(crate) fn take(&mut self, stored: &Stored, kept: &Kept<'_>) {
+        if self.report.flaw.is_some() {
+            return;
+        }
+        self.report.flaw = self.judge(stored, kept);
+        if self.report.flaw.is_none() {
+            self.report.head = Head { lsn: stored.lsn, chain: stored.chain };
+            self.report.records += 1;
+            self.report.redacted += u64::from(matches!(kept, Kept::Redacted));
+        }
+    }
+
+    fn judge(&self, stored: &Stored, kept: &Kept<'_>) -> Option<Flaw> {
+        let due = self.report.head.lsn.next();
+        if stored.lsn != due {
+            return Some(Flaw::Missing(due));
+        }
+        if chain::chain(&self.report.head.chain, &Link::of_stored(stored)) != stored.chain {
+            return Some(Flaw::Chain(stored.lsn));
+        }
+        if !kept.fits(stored.content_digest) {
+            return Some(Flaw::Content(stored.lsn));
+        }
+        match self.expected {
+            Some(expected) if expected.lsn == stored.lsn && expected.chain != stored.chain => {
+                Some(Flaw::Rewritten { expected, found: stored.chain })
+            }
+            Some(_) | None => None,
+        }
+    }
+
+    /// Ends the walk: the store has no more records.
+    pub(crate) fn finish(mut self) -> Report {
+        let found = self.report.head;
+        if let (None, Some(expected)) = (&self.report.flaw, self.expected) {
+            if expected.lsn > found.lsn {
+                self.report.flaw = Some(Flaw::CutTail { expected, found });
+            } else if expected.lsn == Lsn(0) && expected.chain != chain::GENESIS {
+                self.report.flaw = Some(Flaw::Rewritten { expected, found: chain::GENESIS });
+            }
+        }
+        self.report
+    }
+}

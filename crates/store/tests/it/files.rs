@@ -1,0 +1,226 @@
+//! What is on disk, and what is refused.
+
+use std::{fs, io::Read, os::unix::fs::PermissionsExt, path::Path};
+
+use countersign_core::id::Lsn;
+use countersign_store::{
+    AppendError, Batch, Head, Log, OpenError, Options, Partition, ReadError, Record, SqliteLog, WriteError,
+    suite::{batch, record},
+};
+
+use crate::place::Place;
+
+const ZERO: Partition = Partition::ZERO;
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn bytes_under(folder: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        fs::File::open(entry.unwrap().path()).unwrap().read_to_end(&mut bytes).unwrap();
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn a_log_that_records_nothing_leaves_nothing_on_disk() {
+    let place = Place::new();
+    let log = place.open();
+    assert_eq!(log.head(ZERO).await.unwrap(), Head::EMPTY);
+    assert_eq!(log.read(ZERO, Lsn(0), 10).await.unwrap(), []);
+    log.verify(ZERO, None).await.unwrap();
+    log.close().await;
+    assert_eq!(fs::read_dir(place.folder()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn the_first_append_makes_a_log_that_nobody_else_may_read() {
+    let place = Place::new();
+    let log = place.open();
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    assert_eq!(mode(place.log().parent().unwrap()), 0o700);
+    for suffix in ["", "-wal", "-shm", ".lock"] {
+        assert_eq!(mode(Path::new(&format!("{}{suffix}", place.log().display()))), 0o600, "{suffix}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_was_never_filled_is_no_log_yet() {
+    let place = Place::new();
+    fs::create_dir(place.log().parent().unwrap()).unwrap();
+    fs::write(place.log(), b"").unwrap();
+    let log = place.open();
+    assert_eq!(log.head(ZERO).await.unwrap(), Head::EMPTY);
+    assert_eq!(log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap(), Lsn(1));
+}
+
+#[tokio::test]
+async fn a_link_to_a_log_is_the_same_log() {
+    let place = Place::new();
+    let log = place.open();
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    let link = place.folder().join("link.db");
+    std::os::unix::fs::symlink(place.log(), &link).unwrap();
+    let told = SqliteLog::open(&link, Options::default());
+    assert!(matches!(told, Err(OpenError::Owned { .. })), "{told:?}");
+    log.close().await;
+    let log = SqliteLog::open(&link, Options::default()).unwrap();
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+}
+
+#[tokio::test]
+async fn what_this_program_does_not_know_is_refused_and_left_as_it_was() {
+    type Check = fn(&OpenError) -> bool;
+    let newer_schema: Check = |error| matches!(error, OpenError::NewerSchema { found: 99, known: 1, .. });
+    let newer_events: Check = |error| matches!(error, OpenError::NewerEvents { found: 7, known: 1, .. });
+    let foreign: Check = |error| matches!(error, OpenError::Foreign { .. });
+    for (sql, check) in [
+        ("PRAGMA user_version = 99", newer_schema),
+        ("UPDATE meta SET value = 7 WHERE key = 'event_format'", newer_events),
+        ("PRAGMA application_id = 5", foreign),
+    ] {
+        let place = Place::new();
+        let log = place.open();
+        log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+        log.close().await;
+        place.raw().execute_batch(sql).unwrap();
+        let before = fs::read(place.log()).unwrap();
+
+        let told = SqliteLog::open(place.log(), Options::default()).unwrap_err();
+        assert!(check(&told), "{sql}: {told:?}");
+        assert!(told.to_string().starts_with(&*place.log().canonicalize().unwrap().to_string_lossy()), "{told}");
+        let told = SqliteLog::open_read_only(place.log(), 1).unwrap_err();
+        assert!(check(&told), "{sql}: {told:?}");
+        assert_eq!(fs::read(place.log()).unwrap(), before, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_newer_program_marks_the_log_as_its_own() {
+    let place = Place::new();
+    let log = place.open();
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    log.close().await;
+    let newer = SqliteLog::open(place.log(), Options { event_format: 2, ..Options::default() }).unwrap();
+    newer.close().await;
+    let told = SqliteLog::open(place.log(), Options::default());
+    assert!(matches!(told, Err(OpenError::NewerEvents { found: 2, known: 1, .. })), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_not_taken_over() {
+    let place = Place::new();
+    fs::create_dir(place.log().parent().unwrap()).unwrap();
+    place.raw().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let before = fs::read(place.log()).unwrap();
+    let told = SqliteLog::open(place.log(), Options::default());
+    assert!(matches!(told, Err(OpenError::Foreign { .. })), "{told:?}");
+    assert_eq!(fs::read(place.log()).unwrap(), before);
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_refused_and_left_as_it_was() {
+    let place = Place::new();
+    fs::create_dir(place.log().parent().unwrap()).unwrap();
+    let text = b"shopping list: milk, bread, a new hard disk\n".repeat(40);
+    fs::write(place.log(), &text).unwrap();
+    let told = SqliteLog::open(place.log(), Options::default());
+    assert!(matches!(told, Err(OpenError::Corrupt { .. })), "{told:?}");
+    assert_eq!(fs::read(place.log()).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_damaged_log_says_so_when_it_is_opened_or_read() {
+    let place = Place::new();
+    let log = place.open();
+    let texts = vec!["x"; 2000];
+    log.append(ZERO, Lsn(0), batch(&texts)).await.unwrap();
+    log.close().await;
+    let mut bytes = fs::read(place.log()).unwrap();
+    let middle = 2 * 4096;
+    bytes[middle..].fill(0x5a);
+    fs::write(place.log(), &bytes).unwrap();
+
+    match SqliteLog::open(place.log(), Options::default()) {
+        Err(OpenError::Corrupt { .. }) => {}
+        Err(other) => panic!("{other:?}"),
+        Ok(log) => {
+            let told = log.read(ZERO, Lsn(0), usize::MAX).await;
+            assert!(matches!(told, Err(ReadError::Corrupt(_))), "{told:?}");
+            let told = log.verify(ZERO, None).await;
+            assert!(matches!(told, Err(ReadError::Corrupt(_))), "{told:?}");
+        }
+    }
+    assert_eq!(fs::read(place.log()).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn redacted_text_is_nowhere_on_disk() {
+    let place = Place::new();
+    let secret = "the code of the safe is 4815162342 ";
+    let with = |content: &str| Record { content: Some(content.into()), ..record("facts") };
+    let log = place.open();
+    let sent = Batch(vec![with(secret), with(&secret.repeat(400)), with("content kept")]);
+    log.append(ZERO, Lsn(0), sent).await.unwrap();
+    let folder = place.log().parent().unwrap().to_owned();
+    let holds = |needle: &[u8]| bytes_under(&folder).windows(needle.len()).any(|window| window == needle);
+    assert!(holds(b"4815162342"));
+    assert_eq!(log.redact(ZERO, &[Lsn(1), Lsn(2)]).await.unwrap(), 2);
+    assert!(!holds(b"4815162342"));
+    assert!(holds(b"content kept"));
+}
+
+#[tokio::test]
+async fn a_redaction_that_a_reader_hinders_says_that_traces_are_left() {
+    let place = Place::new();
+    let log = place.open();
+    log.append(ZERO, Lsn(0), batch(&["content one"])).await.unwrap();
+    let other = place.raw();
+    other.execute_batch("BEGIN").unwrap();
+    other.query_row("SELECT count(*) FROM events", [], |row| row.get::<_, i64>(0)).unwrap();
+    let told = log.redact(ZERO, &[Lsn(1)]).await;
+    assert!(matches!(told, Err(WriteError::Lingers(_))), "{told:?}");
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(log.redact(ZERO, &[Lsn(1)]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn reading_only_needs_a_log_and_refuses_to_write() {
+    let place = Place::new();
+    let told = SqliteLog::open_read_only(place.log(), 1);
+    assert!(matches!(told, Err(OpenError::Missing { .. })), "{told:?}");
+
+    let log = place.open();
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    let reader = SqliteLog::open_read_only(place.log(), 1).unwrap();
+    assert_eq!(reader.head(ZERO).await.unwrap(), log.head(ZERO).await.unwrap());
+    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    log.close().await;
+    let report = reader.verify(ZERO, None).await.unwrap();
+    assert_eq!((report.records, report.flaw), (2, None));
+    let told = reader.append(ZERO, Lsn(2), batch(&["three"])).await;
+    assert!(matches!(told, Err(AppendError::ReadOnly)), "{told:?}");
+    let told = reader.probe().await;
+    assert!(matches!(told, Err(WriteError::ReadOnly)), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_chain_is_verified_across_many_pages() {
+    let place = Place::new();
+    let log = place.open();
+    log.append(ZERO, Lsn(0), batch(&vec!["x"; 1300])).await.unwrap();
+    let report = log.verify(ZERO, None).await.unwrap();
+    assert_eq!((report.records, report.flaw), (1300, None));
+}
+
+#[tokio::test]
+async fn nothing_is_written_into_a_file_that_was_removed() {
+    let place = Place::new();
+    let log = place.open();
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    fs::remove_file(place.log()).unwrap();
+    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
+}

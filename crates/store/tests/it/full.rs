@@ -1,0 +1,133 @@
+//! A disk without space.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use countersign_core::id::Lsn;
+use countersign_store::{
+    AppendError, BALLAST_SIZE, Batch, Log, Options, Partition, Record, SqliteLog,
+    suite::{batch, record},
+};
+
+use crate::place::Place;
+
+const ZERO: Partition = Partition::ZERO;
+
+fn with_ballast(place: &Place, max_pages: Option<u32>) -> (SqliteLog, PathBuf) {
+    let ballast = place.folder().join("ballast");
+    let options = Options { ballast: Some(ballast.clone()), max_pages, ..Options::default() };
+    (SqliteLog::open(place.log(), options).unwrap(), ballast)
+}
+
+/// Appends until the log is full and returns where it ended.
+async fn fill(log: &SqliteLog) -> Lsn {
+    let large = "content ".repeat(2000);
+    let mut head = log.head(ZERO).await.unwrap().lsn;
+    loop {
+        match log.append(ZERO, head, batch(&["small", &large])).await {
+            Ok(last) => head = last,
+            Err(AppendError::Full) => return head,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_finds_no_space_leaves_nothing_behind() {
+    let place = Place::new();
+    let log = SqliteLog::open(place.log(), Options { max_pages: Some(64), ..Options::default() }).unwrap();
+    let head = fill(&log).await;
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, head);
+    log.probe().await.unwrap();
+    assert_eq!(log.append(ZERO, head, batch(&["small"])).await.unwrap(), head.next());
+    assert_eq!(log.verify(ZERO, None).await.unwrap().flaw, None);
+}
+
+#[tokio::test]
+async fn one_batch_that_is_too_large_does_not_take_those_before_it_with_it() {
+    let place = Place::new();
+    let log = SqliteLog::open(place.log(), Options { max_pages: Some(64), ..Options::default() }).unwrap();
+    log.append(ZERO, Lsn(0), batch(&["start"])).await.unwrap();
+    let large = Record { content: Some("x".repeat(512 * 1024).into()), ..record("large") };
+    let told = tokio::join!(
+        log.append(ZERO, Lsn(1), batch(&["small"])),
+        log.append(ZERO, Lsn(2), Batch(vec![record("begin"), large])),
+        log.append(ZERO, Lsn(2), batch(&["small too"])),
+    );
+    assert!(matches!(told.1, Err(AppendError::Full)), "{:?}", told.1);
+    assert_eq!((told.0.unwrap(), told.2.unwrap()), (Lsn(2), Lsn(3)));
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(3));
+}
+
+#[tokio::test]
+async fn the_ballast_is_made_behind_the_first_append_given_up_when_full_and_remade_after_a_probe() {
+    let place = Place::new();
+    let (log, ballast) = with_ballast(&place, Some(64));
+    assert!(!ballast.exists());
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    // The writer answers first: the next answer is behind what it did then.
+    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    assert_eq!(fs::metadata(&ballast).unwrap().len(), BALLAST_SIZE);
+    fill(&log).await;
+    assert!(!ballast.exists());
+    log.probe().await.unwrap();
+    assert_eq!(fs::metadata(&ballast).unwrap().len(), BALLAST_SIZE);
+}
+
+/// Takes what is left of `disk`, whether the log wants it or not.
+fn use_up(disk: &Path) {
+    let mut filler = fs::File::create(disk.join("filler")).unwrap();
+    for size in [1 << 20, 4096, 1] {
+        while filler.write_all(&vec![1; size]).is_ok() {}
+    }
+}
+
+fn small_disk() -> PathBuf {
+    tempfile::tempdir_in(std::env::var_os("COUNTERSIGN_SMALL_DISK").unwrap()).unwrap().keep()
+}
+
+/// Run these two one after the other with `COUNTERSIGN_SMALL_DISK` naming an empty file system of 100 MiB each time.
+#[tokio::test]
+#[ignore = "needs a small file system of its own"]
+async fn when_a_real_disk_is_full_the_ballast_lets_small_appends_through() {
+    let disk = small_disk();
+    let ballast = disk.join("ballast");
+    let options = Options { ballast: Some(ballast.clone()), ..Options::default() };
+    let log = SqliteLog::open(disk.join("log.db"), options).unwrap();
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    assert!(ballast.exists());
+
+    let head = fill(&log).await;
+    assert!(!ballast.exists());
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, head);
+    log.probe().await.unwrap();
+    assert!(!ballast.exists(), "the space is not taken at once again");
+    assert_eq!(log.append(ZERO, head, batch(&["the end of a call"])).await.unwrap(), head.next());
+
+    use_up(&disk);
+    let head = fill(&log).await;
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, head);
+    assert_eq!(log.verify(ZERO, None).await.unwrap().flaw, None);
+}
+
+#[tokio::test]
+#[ignore = "needs a small file system of its own"]
+async fn a_log_on_a_full_disk_is_opened_by_giving_the_ballast_up() {
+    let disk = small_disk();
+    let ballast = disk.join("ballast");
+    let open = || {
+        SqliteLog::open(disk.join("log.db"), Options { ballast: Some(ballast.clone()), ..Options::default() }).unwrap()
+    };
+    let log = open();
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    log.close().await;
+    assert!(ballast.exists());
+    use_up(&disk);
+    let log = open();
+    assert!(!ballast.exists());
+    assert_eq!(log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+}

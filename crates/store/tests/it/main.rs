@@ -1,0 +1,11 @@
+//! What a log does on a real disk, between real processes.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests, and children that speak to tests")]
+
+mod chain;
+mod files;
+mod full;
+mod owner;
+mod place;
+mod process;
+mod suites;

@@ -1,0 +1,185 @@
+//! Children of this test binary, and what a log looks like after they died.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+};
+
+use countersign_core::id::Lsn;
+use countersign_store::{AppendError, Log, Options, Partition, ReadError, SqliteLog, suite::batch};
+
+use crate::place::Place;
+
+const ZERO: Partition = Partition::ZERO;
+const DEED: &str = "COUNTERSIGN_STORE_DEED";
+const LOG: &str = "COUNTERSIGN_STORE_LOG";
+
+/// This test binary once more, doing one thing to one log and saying on its output how far it is.
+pub(crate) struct Child {
+    process: process::Child,
+    lines: BufReader<process::ChildStdout>,
+}
+
+impl Child {
+    pub(crate) fn spawn(deed: &str, log: &Path) -> Self {
+        Self::run(Command::new(std::env::current_exe().unwrap()), deed, log)
+    }
+
+    /// With files limited to 512 or 256 KiB, depending on the shell.
+    fn spawn_limited(deed: &str, log: &Path) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; ulimit -f 512; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+        Self::run(command, deed, log)
+    }
+
+    fn run(mut command: Command, deed: &str, log: &Path) -> Self {
+        command.args(["--exact", "process::child", "--ignored", "--nocapture", "--test-threads=1"]);
+        command.env(DEED, deed).env(LOG, log).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        Self { process, lines }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The next line of ours; `None` once the child is gone.
+    fn line(&mut self) -> Option<String> {
+        loop {
+            let mut line = String::new();
+            if self.lines.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            // The test harness writes the name of the test in front, without a line break.
+            if let Some((_, said)) = line.trim_end().split_once("say: ") {
+                return Some(said.to_owned());
+            }
+        }
+    }
+
+    pub(crate) fn wait_for(&mut self, said: &str) {
+        while self.line().expect("the child is still there") != said {}
+    }
+
+    pub(crate) fn let_go(&mut self) {
+        drop(self.process.stdin.take());
+        assert!(self.process.wait().unwrap().success());
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+fn say(said: &str) {
+    println!("say: {said}");
+}
+
+/// What the child does. Started by the other tests only.
+#[tokio::test]
+#[ignore = "started by other tests"]
+async fn child() {
+    let deed = std::env::var(DEED).unwrap();
+    let log = SqliteLog::open(PathBuf::from(std::env::var_os(LOG).unwrap()), Options::default()).unwrap();
+    match deed.as_str() {
+        "hold" => {
+            log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+            say("held");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
+        "append" => append_for_ever(&log).await,
+        "append until it fails" => append_until_it_fails(&log).await,
+        other => panic!("{other}"),
+    }
+}
+
+async fn append_for_ever(log: &SqliteLog) {
+    let mut head = log.head(ZERO).await.unwrap().lsn;
+    loop {
+        let large = "content ".repeat(1000);
+        let batches = [batch(&["a", &large, "c"]), batch(&["d", "e", "f"])];
+        let [first, second] = batches;
+        let told = tokio::join!(log.append(ZERO, head, first), log.append(ZERO, Lsn(head.0 + 3), second));
+        head = told.0.and(told.1).unwrap();
+        say(&format!("acknowledged {head}"));
+    }
+}
+
+async fn append_until_it_fails(log: &SqliteLog) {
+    let text = "content ".repeat(500);
+    let mut head = Lsn(0);
+    let told = loop {
+        match log.append(ZERO, head, batch(&[&text])).await {
+            Ok(last) => head = last,
+            Err(error) => break error,
+        }
+    };
+    say(&format!("acknowledged {head}"));
+    say(match told {
+        AppendError::Uncertain(_) => "uncertain",
+        AppendError::Io(_) => "not written",
+        other => panic!("{other:?}"),
+    });
+    match log.head(ZERO).await {
+        Ok(found) => assert_eq!(found.lsn, head),
+        Err(error) => assert!(matches!(error, ReadError::Unsettled(_)), "{error:?}"),
+    }
+}
+
+fn acknowledged(line: &str) -> u64 {
+    line.strip_prefix("acknowledged ").unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn after_a_kill_every_acknowledged_batch_is_there_and_whole() {
+    let place = Place::new();
+    let mut before = 0;
+    for acknowledgements in [1, 7, 40] {
+        let mut child = Child::spawn("append", &place.log());
+        let mut last = 0;
+        for _ in 0..acknowledgements {
+            last = acknowledged(&child.line().unwrap());
+        }
+        child.kill();
+        while let Some(line) = child.line() {
+            last = acknowledged(&line);
+        }
+        let log = place.open();
+        let head = log.head(ZERO).await.unwrap();
+        assert!(head.lsn.0 >= last && last > before, "{} {last} {before}", head.lsn);
+        assert_eq!(head.lsn.0 % 3, 0, "a batch has three records");
+        let report = log.verify(ZERO, Some(head)).await.unwrap();
+        assert_eq!((report.records, report.flaw), (head.lsn.0, None));
+        before = head.lsn.0;
+        log.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_in_a_commit_loses_nothing_that_was_acknowledged() {
+    let place = Place::new();
+    let mut child = Child::spawn_limited("append until it fails", &place.log());
+    let last = acknowledged(&child.line().unwrap());
+    let told = child.line().unwrap();
+    child.let_go();
+
+    let log = place.open();
+    let head = log.head(ZERO).await.unwrap();
+    match told.as_str() {
+        "not written" => assert_eq!(head.lsn.0, last),
+        "uncertain" => assert!((last..=last + 1).contains(&head.lsn.0), "{} {last}", head.lsn),
+        other => panic!("{other}"),
+    }
+    assert_eq!(log.verify(ZERO, Some(head)).await.unwrap().flaw, None);
+    log.append(ZERO, head.lsn, batch(&["goes on"])).await.unwrap();
+}

@@ -1,0 +1,71 @@
+//! From the arguments of a call to a struct of a tool's own, and from a path argument to a place.
+//!
+//! It must not know any tool.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::{
+    roots::Place,
+    tool::{Context, Failure},
+};
+
+/// Reads checked arguments; the intent is passed over.
+pub(crate) fn parse<T: DeserializeOwned>(tool: &str, arguments: Map<String, Value>) -> Result<T, Failure> {
+    serde_json::from_value(Value::Object(arguments))
+        .map_err(|error| Failure::Invalid(format!("Invalid arguments for {tool}:\n- {error}")))
+}
+
+/// The path that an argument means: `~` is the home folder of the environment, the rest is relative to the working folder.
+pub(crate) fn expand(given: &str, cx: &Context) -> PathBuf {
+    let home = || cx.environment.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let expanded = match given.strip_prefix('~') {
+        Some("") => home(),
+        Some(rest) if rest.starts_with('/') => home().map(|home| home.join(rest.trim_start_matches('/'))),
+        Some(_) | None => None,
+    };
+    expanded.unwrap_or_else(|| PathBuf::from(given))
+}
+
+/// Decides whether a path argument may be used, and where it leads.
+pub(crate) fn locate(given: &str, cx: &Context) -> Result<Place, Failure> {
+    cx.roots.resolve(&cx.cwd, &expand(given, cx)).map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// The path as results show it: relative where it lies in the working folder.
+pub(crate) fn shown(path: &Path, cx: &Context) -> String {
+    let real = std::fs::canonicalize(&cx.cwd);
+    let cwd = real.as_deref().unwrap_or(&cx.cwd);
+    match path.strip_prefix(cwd) {
+        Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
+        Ok(rest) => rest.display().to_string(),
+        Err(_) => path.display().to_string(),
+    }
+}
+
+/// Runs `work` where it may block, until it is done or the call is cancelled; `work` sees the token and should end soon after.
+pub(crate) async fn blocking<T: Send + 'static>(
+    cx: &Context,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let working = tokio::task::spawn_blocking(work);
+    tokio::select! {
+        biased;
+        done = working => done.unwrap_or_else(|error| Err(Failure::Failed(format!("the tool broke off: {error}")))),
+        () = cx.cancel.cancelled() => Err(Failure::Cancelled("Tool execution was aborted".to_owned())),
+    }
+}
+
+/// Does `work` on the disk where it may block. It is not broken off: a change is made or not, and that is told.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    cx: &Context,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    if cx.cancel.is_cancelled() {
+        return Err(Failure::Cancelled("Tool execution was aborted".to_owned()));
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Failure::Failed(format!("the tool broke off: {error}"))))
+}

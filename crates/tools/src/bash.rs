@@ -1,0 +1,312 @@
+//! `bash`: commands in the session's shell, of a run or of a person.
+//!
+//! It must not judge a command. Of a long output the end is shown and the whole kept in a file.
+
+pub(crate) mod output;
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    arguments,
+    shell::{Event, Job, Lost, ShellError},
+    text,
+    tool::{Context, Failure, Output, Tool},
+};
+use output::{Collector, Shown, Window};
+
+/// How long a command may take where nothing is said.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// The shortest time between two updates.
+const PACE: Duration = Duration::from_millis(50);
+
+/// Variables that decide which code runs, whatever the command says: they belong into the command, where policy and people see them.
+const REFUSED: &[&str] = &[
+    "BASH_ENV",
+    "ENV",
+    "PATH",
+    "IFS",
+    "PS4",
+    "PROMPT_COMMAND",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "CDPATH",
+    "PAGER",
+    "MANPAGER",
+    "EDITOR",
+    "VISUAL",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "NODE_OPTIONS",
+    "PERL5OPT",
+    "PERL5LIB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "PYTHONSTARTUP",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "JAVA_TOOL_OPTIONS",
+    "SSH_ASKPASS",
+];
+/// The same, by what a name begins with.
+const REFUSED_PREFIXES: &[&str] = &["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "GLIBC_"];
+
+/// The tool `bash`.
+pub struct Bash {
+    spec: Spec,
+}
+
+impl Default for Bash {
+    fn default() -> Self {
+        let description = "Runs a command in the session's shell. The working folder, variables and functions are kept between commands; \
+            the command has no input. Output and error output are shown together; of a long output the last 50 KiB are shown and the rest is kept \
+            in a file that the result names. A non-zero exit code is an error result. At the time-out the command is ended with everything that it \
+            started, and the next command gets a new shell in the same folder. Prefer read, grep, find and ls to commands that do the same.";
+        Self {
+            spec: Spec {
+                name: "bash".to_owned(),
+                description: description.to_owned(),
+                schema: json!({"type": "object", "required": ["command"], "properties": {
+                    "command": {"type": "string", "description": "Shell command to run"},
+                    "timeout": {"type": "integer", "minimum": 1, "maximum": 3600, "description": "Seconds (default 300)"},
+                    "cwd": {"type": "string", "description": "Folder for this command alone (default: where the shell is)"},
+                    "head": {"type": "integer", "minimum": 1, "description": "Show the first N lines of the output only"},
+                    "tail": {"type": "integer", "minimum": 1, "description": "Show the last N lines of the output only"},
+                    "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Variables for this command alone"},
+                    "pty": {"type": "boolean", "description": "Ignored: commands have no terminal"},
+                }}),
+                lane: Lane::Exclusive,
+                repeat: Repeat::Once,
+                effect: Effect::Changes,
+                signature: &["command"],
+            },
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    command: String,
+    timeout: Option<u64>,
+    cwd: Option<String>,
+    head: Option<usize>,
+    tail: Option<usize>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    pty: Option<bool>,
+}
+
+impl Tool for Bash {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        Box::pin(async move {
+            let arguments: Arguments = arguments::parse(&self.spec.name, arguments)?;
+            for name in arguments.env.keys() {
+                check_variable(name)?;
+            }
+            let cwd = arguments.cwd.as_deref().map(|cwd| folder(cwd, cx)).transpose()?;
+            let timeout = arguments.timeout.map_or(TIMEOUT, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
+            let job = Job { command: arguments.command, cwd, env: arguments.env.into_iter().collect() };
+            let window = Window { head: arguments.head, tail: arguments.tail };
+            let mut done = follow(job, timeout, window, cx).await?;
+            if arguments.pty == Some(true) {
+                done.notes.insert(0, "[pty was ignored: the command had no terminal]".to_owned());
+            }
+            done.into_result(timeout)
+        })
+    }
+}
+
+/// How a command of a person ended, as hosts are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BashOutcome {
+    /// Absent if it was stopped.
+    pub exit_code: Option<i32>,
+    /// True if somebody stopped it; a time-out is not that.
+    pub cancelled: bool,
+    /// True if it was stopped because it took too long.
+    pub timed_out: bool,
+    /// Output and error output, interleaved; the last 50 KiB of them.
+    pub output: String,
+    /// True if the beginning is missing in `output`.
+    pub truncated: bool,
+    /// Lines of the whole output; a trailing line end counts one more, and an empty output has none.
+    pub total_lines: usize,
+    /// Bytes of the whole output.
+    pub total_bytes: u64,
+    /// Lines of `output`, counted the same way.
+    pub output_lines: usize,
+    /// Bytes of `output`.
+    pub output_bytes: usize,
+    /// The file that holds the whole output, where it was too long and there is a folder for it.
+    pub artifact: Option<PathBuf>,
+}
+
+/// Runs a command of a person in the session's shell, behind what a run has it do.
+///
+/// *Cancellation*: `cx.cancel` stops it, which is an outcome; dropping the future kills it.
+///
+/// # Errors
+/// [`Failure::Failed`] if no shell could be started, or if it broke off.
+pub async fn execute(command: &str, cx: &Context) -> Result<BashOutcome, Failure> {
+    let job = Job { command: command.to_owned(), ..Job::default() };
+    let done = follow(job, TIMEOUT, Window::default(), cx).await?;
+    let Shown { text, truncated, total_lines, total_bytes, artifact, .. } = done.shown;
+    Ok(BashOutcome {
+        exit_code: match done.end {
+            End::Exited(code) => Some(code),
+            End::Cancelled | End::TimedOut => None,
+        },
+        cancelled: done.end == End::Cancelled,
+        timed_out: done.end == End::TimedOut,
+        truncated,
+        total_lines,
+        total_bytes,
+        output_lines: text::lines(&text),
+        output_bytes: text.len(),
+        output: text,
+        artifact,
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Exited(i32),
+    Cancelled,
+    TimedOut,
+}
+
+/// A command that ended one way or another.
+struct Done {
+    end: End,
+    shown: Shown,
+    notes: Vec<String>,
+}
+
+impl Done {
+    fn into_result(self, timeout: Duration) -> Result<Output, Failure> {
+        let mut text = self.shown.text.clone();
+        if text.trim().is_empty() {
+            "(no output)".clone_into(&mut text);
+        }
+        let mut paragraphs = self.notes;
+        paragraphs.splice(0..0, self.shown.note());
+        let is_error = self.end != End::Exited(0);
+        match self.end {
+            End::Exited(0) => {}
+            End::Exited(code) => paragraphs.push(format!("Command exited with code {code}")),
+            End::Cancelled => paragraphs.push("Command aborted".to_owned()),
+            End::TimedOut => paragraphs.push(format!("Command timed out after {} seconds", timeout.as_secs())),
+        }
+        for paragraph in paragraphs {
+            let gap = if text.ends_with('\n') { "\n" } else { "\n\n" };
+            text.push_str(gap);
+            text.push_str(&paragraph);
+        }
+        if self.end == End::Cancelled {
+            return Err(Failure::Cancelled(text));
+        }
+        Ok(Output { is_error, ..Output::text(text).with_details(self.shown.details()) })
+    }
+}
+
+/// Runs `job` and follows it to its end, with updates on the way.
+async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Result<Done, Failure> {
+    let mut collector = Collector::new(window, cx.artifacts.clone());
+    let broken = |error: ShellError| match std::error::Error::source(&error) {
+        Some(source) => Failure::Failed(format!("{error}: {source}; it is not known how the command ended")),
+        None => Failure::Failed(error.to_string()),
+    };
+    let mut running = tokio::select! {
+        biased;
+        () = cx.cancel.cancelled() => {
+            return Ok(Done { end: End::Cancelled, shown: collector.finish().await, notes: Vec::new() });
+        }
+        running = cx.shells.run(job, &cx.cwd, &cx.environment) => running.map_err(broken)?,
+    };
+    let mut notes: Vec<String> = running.lost().map(fresh_note).into_iter().collect();
+    let deadline = sleep(timeout);
+    tokio::pin!(deadline);
+    let mut stopped = None;
+    let mut last_update: Option<Instant> = None;
+    let mut owed = false;
+    let end = loop {
+        let due = last_update.map_or_else(Instant::now, |last| last + PACE);
+        tokio::select! {
+            biased;
+            () = cx.cancel.cancelled(), if stopped.is_none() => {
+                stopped = Some(End::Cancelled);
+                running.stop().await;
+            }
+            () = &mut deadline, if stopped.is_none() => {
+                stopped = Some(End::TimedOut);
+                running.stop().await;
+            }
+            () = sleep_until(due), if owed => {
+                cx.updates.send(|| collector.partial());
+                last_update = Some(Instant::now());
+                owed = false;
+            }
+            event = running.next() => match event.map_err(broken)? {
+                Event::Output(bytes) => {
+                    collector.push(&bytes).await;
+                    owed = cx.updates.heard();
+                }
+                Event::Exited(code) => break End::Exited(code),
+                Event::Stopped => break stopped.unwrap_or(End::Cancelled),
+            },
+        }
+    };
+    if running.shell_is_gone() {
+        let place = running.cwd().unwrap_or(&cx.cwd).display().to_string();
+        notes.push(format!(
+            "[The shell ended with this command: the next one starts in a new shell in {place}, without the variables and functions of this one]"
+        ));
+    }
+    Ok(Done { end, shown: collector.finish().await, notes })
+}
+
+fn fresh_note(lost: Lost) -> String {
+    let why = match lost {
+        Lost::Stopped => "the command before was stopped",
+        Lost::Exited => "the shell of the command before ended",
+    };
+    format!("[This ran in a new shell, because {why}: earlier variables and functions are lost]")
+}
+
+fn folder(given: &str, cx: &Context) -> Result<PathBuf, Failure> {
+    let place = arguments::locate(given, cx)?;
+    if place.path().is_dir() {
+        Ok(place.path().to_owned())
+    } else {
+        Err(Failure::Failed(format!("cwd: {given} is not a folder")))
+    }
+}
+
+fn check_variable(name: &str) -> Result<(), Failure> {
+    let mut bytes = name.bytes();
+    let valid = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !valid {
+        return Err(Failure::Invalid(format!("env: {name:?} is not a variable's name")));
+    }
+    let refused = REFUSED.contains(&name)
+        || name.ends_with("_PAGER")
+        || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || name.starts_with("__countersign");
+    if refused {
+        return Err(Failure::Invalid(format!("env: {name} may not be set here; set it in the command itself")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! The output of a command: the end of it, or the part that was asked for, and the whole in a file where it is long.
+//!
+//! It must not know how a command ended.
+
+use std::{borrow::Cow, path::PathBuf};
+
+use serde_json::{Value, json};
+use tokio::{
+    fs::{self, File, OpenOptions},
+    io::AsyncWriteExt as _,
+};
+
+use crate::{
+    text::{self, SHOWN_BYTES},
+    tool::Output,
+};
+
+/// How much is held before the front is let go.
+const HELD: usize = 4 * SHOWN_BYTES;
+/// The most that the file of one output takes.
+const KEPT: u64 = 64 << 20;
+
+/// Which lines of an output are asked for; the first of them, then the last of those.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) head: Option<usize>,
+    pub(crate) tail: Option<usize>,
+}
+
+/// Takes an output in.
+pub(crate) struct Collector {
+    window: Window,
+    folder: Option<PathBuf>,
+    file: Option<(File, PathBuf)>,
+    /// The end, or with `head` the beginning.
+    held: Vec<u8>,
+    bytes: u64,
+    line_ends: usize,
+}
+
+/// What there is to show of an output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) text: String,
+    /// True if `text` is not all.
+    pub(crate) truncated: bool,
+    pub(crate) total_lines: usize,
+    pub(crate) total_bytes: u64,
+    pub(crate) artifact: Option<PathBuf>,
+    window: Window,
+}
+
+impl Collector {
+    pub(crate) fn new(window: Window, folder: Option<PathBuf>) -> Self {
+        Self { window, folder, file: None, held: Vec::new(), bytes: 0, line_ends: 0 }
+    }
+
+    pub(crate) async fn push(&mut self, chunk: &[u8]) {
+        let before = self.bytes;
+        self.bytes += chunk.len() as u64;
+        self.line_ends += chunk.iter().filter(|byte| **byte == b'\n').count();
+        if self.window.head.is_some() {
+            let room = (2 * SHOWN_BYTES).saturating_sub(self.held.len());
+            self.held.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        } else {
+            self.held.extend_from_slice(chunk);
+        }
+        if self.bytes > SHOWN_BYTES as u64 {
+            self.keep(chunk, before).await;
+        }
+        if self.window.head.is_none() && self.held.len() > HELD {
+            self.held.drain(..self.held.len() - SHOWN_BYTES);
+        }
+    }
+
+    /// Writes to the file, which begins when the output is longer than what can be shown. Without it the output is only cut.
+    async fn keep(&mut self, chunk: &[u8], before: u64) {
+        if self.file.is_none()
+            && let Some(folder) = self.folder.take()
+        {
+            match create(&folder).await {
+                Ok(made) => self.file = Some(made),
+                Err(error) => tracing::warn!(%error, "a long output is not kept"),
+            }
+            // All that came before is still held.
+            let all = usize::try_from(before).unwrap_or(usize::MAX).min(self.held.len());
+            let earlier = self.held[..all].to_vec();
+            self.write(&earlier, 0).await;
+        }
+        self.write(chunk, before).await;
+    }
+
+    async fn write(&mut self, bytes: &[u8], at: u64) {
+        let Some((file, path)) = &mut self.file else { return };
+        let room = usize::try_from(KEPT.saturating_sub(at)).unwrap_or(usize::MAX);
+        if let Err(error) = file.write_all(&bytes[..bytes.len().min(room)]).await {
+            tracing::warn!(%error, path = %path.display(), "a long output is not kept whole");
+            self.file = None;
+        }
+    }
+
+    /// What there is so far, as an update.
+    pub(crate) fn partial(&self) -> Output {
+        let whole = match std::str::from_utf8(&self.held) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Ok(_) | Err(_) => self.held.len(),
+        };
+        let shown = self.shown(&self.held[..whole]);
+        Output::text(shown.text.clone()).with_details(shown.details())
+    }
+
+    pub(crate) async fn finish(mut self) -> Shown {
+        if let Some((file, path)) = &mut self.file
+            && let Err(error) = file.flush().await
+        {
+            tracing::warn!(%error, path = %path.display(), "a long output is not kept whole");
+        }
+        self.shown(&self.held)
+    }
+
+    fn shown(&self, held: &[u8]) -> Shown {
+        let total_lines = if self.bytes == 0 { 0 } else { self.line_ends + 1 };
+        let text = match self.window {
+            Window { head: None, tail } => last_lines(&end(held), tail).to_owned(),
+            Window { head: Some(head), tail } => {
+                let all = String::from_utf8_lossy(held);
+                let first = first_lines(&all, head);
+                last_lines(text::start_of(first, SHOWN_BYTES), tail).to_owned()
+            }
+        };
+        // Text is never shorter than the bytes that it stands for.
+        let truncated = text::lines(&text) < total_lines || self.bytes > text.len() as u64;
+        let artifact = self.file.as_ref().map(|(_, path)| path.clone());
+        Shown { text, truncated, total_lines, total_bytes: self.bytes, artifact, window: self.window }
+    }
+}
+
+impl Shown {
+    /// Says what is not shown, if anything.
+    pub(crate) fn note(&self) -> Option<String> {
+        if !self.truncated {
+            return None;
+        }
+        let shown = text::lines(&self.text);
+        let what = if self.window.head.is_none() { "last" } else { "first" };
+        let mut note = format!(
+            "[Showing the {what} {shown} of {} lines ({} of {})",
+            self.total_lines,
+            text::size(self.text.len() as u64),
+            text::size(self.total_bytes)
+        );
+        if let Some(path) = &self.artifact {
+            let whole = if self.total_bytes > KEPT { "First 64 MiB of the output" } else { "Full output" };
+            note.push_str(&format!(". {whole}: {}", path.display()));
+        }
+        note.push(']');
+        Some(note)
+    }
+
+    /// `{}` or `{"meta":{"truncation":…}}`.
+    pub(crate) fn details(&self) -> Value {
+        if !self.truncated {
+            return json!({});
+        }
+        let shown = text::lines(&self.text);
+        let (direction, start) = match self.window {
+            Window { head: None, .. } => ("tail", self.total_lines.saturating_sub(shown) + 1),
+            Window { head: Some(head), tail: Some(_) } => {
+                ("head", head.min(self.total_lines).saturating_sub(shown) + 1)
+            }
+            Window { head: Some(_), tail: None } => ("head", 1),
+        };
+        let asked = self.window != Window::default() && self.total_bytes <= SHOWN_BYTES as u64;
+        let mut truncation = json!({
+            "direction": direction,
+            "truncatedBy": if asked { "lines" } else { "bytes" },
+            "totalLines": self.total_lines,
+            "totalBytes": self.total_bytes,
+            "outputLines": shown,
+            "outputBytes": self.text.len(),
+            "shownRange": {"start": start, "end": (start + shown).saturating_sub(1)},
+        });
+        if let Some(path) = &self.artifact {
+            truncation["artifactId"] = path.file_name().map(|name| name.to_string_lossy().into_owned()).into();
+        }
+        json!({"meta": {"truncation": truncation}})
+    }
+}
+
+/// The end of `bytes` as text, from a whole character on.
+fn end(bytes: &[u8]) -> Cow<'_, str> {
+    let from = bytes.len().saturating_sub(SHOWN_BYTES);
+    // The rest of a character that began before; what is no character at all is shown as such.
+    let rest =
+        if from == 0 { 0 } else { bytes[from..].iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count() };
+    match String::from_utf8_lossy(&bytes[from + rest..]) {
+        Cow::Owned(text) if text.len() > SHOWN_BYTES => Cow::Owned(text::end_of(&text, SHOWN_BYTES).to_owned()),
+        text => text,
+    }
+}
+
+fn first_lines(text: &str, count: usize) -> &str {
+    match text.match_indices('\n').nth(count.saturating_sub(1)) {
+        Some((at, _)) if count > 0 => &text[..=at],
+        Some(_) | None => text,
+    }
+}
+
+/// A line end at the very end ends the last line; it does not begin another.
+fn last_lines(text: &str, count: Option<usize>) -> &str {
+    let Some(count) = count else { return text };
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    match body.rmatch_indices('\n').nth(count.saturating_sub(1)) {
+        Some((at, _)) => &text[at + 1..],
+        None => text,
+    }
+}
+
+async fn create(folder: &std::path::Path) -> std::io::Result<(File, PathBuf)> {
+    fs::create_dir_all(folder).await?;
+    let mut random = [0; 6];
+    getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
+    let path = folder.join(format!("bash-{}.log", hex::encode(random)));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).await?;
+    Ok((file, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Collector, Shown, Window};
+
+    async fn collected(window: Window, chunks: &[&[u8]]) -> Shown {
+        let mut collector = Collector::new(window, None);
+        for chunk in chunks {
+            collector.push(chunk).await;
+        }
+        collector.finish().await
+    }
+
+    #[tokio::test]
+    async fn a_window_shows_the_first_lines_and_then_the_last_of_them() {
+        let of = |head, tail| Window { head, tail };
+        for (window, want) in [
+            (of(None, None), "1\n2\n3\n4\n"),
+            (of(Some(2), None), "1\n2\n"),
+            (of(None, Some(2)), "3\n4\n"),
+            (of(Some(3), Some(1)), "3\n"),
+            (of(Some(9), Some(9)), "1\n2\n3\n4\n"),
+        ] {
+            let shown = collected(window, &[b"1\n2", b"\n3\n4\n"]).await;
+            assert_eq!((shown.text.as_str(), shown.total_lines, shown.total_bytes), (want, 5, 8), "{window:?}");
+            assert_eq!(shown.truncated, want.len() < 8, "{window:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_50_kib_are_shown_from_a_whole_character_on() {
+        let text = "ä".repeat(60_000);
+        let chunks: Vec<&[u8]> = text.as_bytes().chunks(1001).collect();
+        let shown = collected(Window::default(), &chunks).await;
+        assert_eq!(shown.text, "ä".repeat(25_600));
+        assert!(shown.truncated);
+        let odd = format!("{text}x");
+        assert_eq!(collected(Window::default(), &[odd.as_bytes()]).await.text, format!("{}x", "ä".repeat(25_599)));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_text_is_marked_and_never_longer_than_the_limit() {
+        assert_eq!(collected(Window::default(), &[b"a\xFFb"]).await.text, "a\u{FFFD}b");
+        let shown = collected(Window::default(), &[&[0xFF; 51_200]]).await;
+        assert!(shown.text.len() <= 51_200 && shown.text.chars().all(|letter| letter == '\u{FFFD}'));
+    }
+
+    #[tokio::test]
+    async fn an_update_waits_for_the_rest_of_a_character() {
+        let mut collector = Collector::new(Window::default(), None);
+        collector.push(b"a\xC3").await;
+        assert_eq!(collector.partial().content[0].as_text(), Some("a"));
+    }
+
+    #[tokio::test]
+    async fn a_long_output_is_kept_whole_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for window in [Window::default(), Window { head: Some(1), tail: None }] {
+            let mut collector = Collector::new(window, Some(folder.path().join("made")));
+            let mut all = Vec::new();
+            for at in 0..9000 {
+                let line = format!("line {at} of many\n");
+                all.extend_from_slice(line.as_bytes());
+                collector.push(line.as_bytes()).await;
+            }
+            let shown = collector.finish().await;
+            assert!(fs::read(shown.artifact.as_ref().unwrap()).unwrap() == all);
+            assert!(shown.note().unwrap().contains("Full output: "));
+        }
+    }
+}

@@ -1,0 +1,349 @@
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use super::{Bash, BashOutcome, End, Window, execute, follow};
+use crate::{
+    shell::Job,
+    tool::{
+        Failure, Updates,
+        testing::{Case, failure, text},
+    },
+};
+
+async fn said(case: &Case, command: &str) -> String {
+    text(&case.run(&Bash::default(), json!({"command": command})).await).to_owned()
+}
+
+/// Whether a process is there and not just a zombie.
+fn lives(pid: &str) -> bool {
+    fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Waits for something that another process does.
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn folder_variables_and_functions_survive_between_commands() {
+    let case = Case::new();
+    assert_eq!(said(&case, "mkdir sub; cd sub; x='a  b'; f() { echo \"f $1\"; }").await, "(no output)");
+    assert_eq!(
+        said(&case, "pwd; echo \"$x\"; f 1").await,
+        format!("{}\na  b\nf 1\n", case.cx.cwd.join("sub").display())
+    );
+}
+
+#[tokio::test]
+async fn a_command_is_taken_as_it_is_written() {
+    let case = Case::new();
+    for (command, want) in [
+        ("echo out; echo err >&2; echo out", "out\nerr\nout\n"),
+        ("echo 'it'\\''s' \"$((1 + 1))\" # comment", "it's 2\n"),
+        ("cat <<E\na $HOME_IS_NOT_SET b\nE", "a  b\n"),
+        ("if true\nthen\n  echo multi\nfi\n", "multi\n"),
+        ("cat; echo the input is empty", "the input is empty\n"),
+        ("printf 'no line end'", "no line end"),
+        ("echo ä €", "ä €\n"),
+        ("printf 'a\\377b'", "a\u{FFFD}b"),
+        ("false; true", "(no output)"),
+        ("echo $TERM $PAGER $CI $GIT_TERMINAL_PROMPT", "dumb cat 1 0\n"),
+        ("exec 3>&1; echo three >&3", "three\n"),
+    ] {
+        assert_eq!(said(&case, command).await, want, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_code_other_than_zero_is_an_error_result_that_names_it() {
+    let case = Case::new();
+    for (command, want) in [
+        ("echo a; false", "a\n\nCommand exited with code 1"),
+        ("(exit 42)", "(no output)\n\nCommand exited with code 42"),
+        ("sh -c 'kill -9 $$'", "Command exited with code 137"),
+    ] {
+        let got = case.run(&Bash::default(), json!({"command": command})).await;
+        assert!(text(&got).ends_with(want), "{command}: {got:?}");
+        assert!(got.unwrap().is_error, "{command}");
+    }
+    let got = case.run(&Bash::default(), json!({"command": "if"})).await;
+    assert!(text(&got).contains("syntax error"), "{got:?}");
+    assert_eq!(said(&case, "echo goes on").await, "goes on\n");
+}
+
+#[tokio::test]
+async fn a_shell_that_ends_is_replaced_in_its_folder_and_that_is_said() {
+    let case = Case::new();
+    fs::create_dir(case.path("sub")).unwrap();
+    let got = case.run(&Bash::default(), json!({"command": "x=1; cd sub; echo bye; exit 3"})).await;
+    let place = case.cx.cwd.join("sub");
+    let want = format!(
+        "bye\n\n[The shell ended with this command: the next one starts in a new shell in {}, without the variables and functions of this one]\n\nCommand exited with code 3",
+        place.display()
+    );
+    assert_eq!(text(&got), want);
+    let want = format!(
+        "{} -\n\n[This ran in a new shell, because the shell of the command before ended: earlier variables and functions are lost]",
+        place.display()
+    );
+    assert_eq!(said(&case, "echo \"$PWD\" ${x:--}").await, want);
+    assert_eq!(said(&case, "echo again").await, "again\n");
+}
+
+#[tokio::test]
+async fn options_hold_for_one_command() {
+    let case = Case::new();
+    fs::create_dir(case.path("sub")).unwrap();
+    said(&case, "A=kept; export B=outer").await;
+    for (arguments, want) in [
+        (
+            json!({"command": "pwd; echo $A $B $C", "cwd": "sub", "env": {"B": "it's", "C": "$x"}}),
+            format!("{}\nkept it's $x\n", case.cx.cwd.join("sub").display()),
+        ),
+        (json!({"command": "pwd; echo $A $B ${C-unset}"}), format!("{}\nkept outer unset\n", case.cx.cwd.display())),
+        (json!({"command": "seq 5", "head": 2}), "1\n2\n\n[Showing the first 3 of 6 lines (4 B of 10 B)]".to_owned()),
+        (json!({"command": "seq 5", "tail": 1}), "5\n\n[Showing the last 2 of 6 lines (2 B of 10 B)]".to_owned()),
+        (
+            json!({"command": "echo", "pty": true}),
+            "(no output)\n\n[pty was ignored: the command had no terminal]".to_owned(),
+        ),
+    ] {
+        let got = case.run(&Bash::default(), arguments.clone()).await;
+        assert_eq!(text(&got), want, "{arguments}");
+    }
+    let got = case.run(&Bash::default(), json!({"command": "false", "env": {"C": "1"}})).await;
+    assert!(text(&got).ends_with("code 1"), "{got:?}");
+}
+
+#[tokio::test]
+async fn what_would_run_other_code_is_refused() {
+    let case = Case::new();
+    case.write("file", "");
+    for (arguments, want) in [
+        (
+            json!({"command": "x", "env": {"LD_PRELOAD": "x"}}),
+            "env: LD_PRELOAD may not be set here; set it in the command itself",
+        ),
+        (json!({"command": "x", "env": {"PATH": "x"}}), "env: PATH may not be set here; set it in the command itself"),
+        (
+            json!({"command": "x", "env": {"GIT_SSH_COMMAND": "x"}}),
+            "env: GIT_SSH_COMMAND may not be set here; set it in the command itself",
+        ),
+        (
+            json!({"command": "x", "env": {"BAT_PAGER": "x"}}),
+            "env: BAT_PAGER may not be set here; set it in the command itself",
+        ),
+        (json!({"command": "x", "env": {"A;rm": "x"}}), "env: \"A;rm\" is not a variable's name"),
+        (json!({"command": "x", "cwd": "/etc"}), "/etc is outside of the allowed folder"),
+        (json!({"command": "x", "cwd": "file"}), "cwd: file is not a folder"),
+        (json!({"command": "a\0b"}), "cannot start a shell: the command holds a NUL character"),
+        (json!({"command": "x", "timeout": 0}), "Invalid arguments for bash:\n- timeout must be at least 1, not 0"),
+    ] {
+        let got = case.run(&Bash::default(), arguments.clone()).await;
+        assert!(failure(&got).starts_with(want), "{arguments}: {got:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_time_out_ends_everything_and_the_next_command_gets_a_new_shell_in_the_folder() {
+    let case = Case::new();
+    fs::create_dir(case.path("sub")).unwrap();
+    said(&case, "cd sub; x=1").await;
+    // The second one ignores the polite signal, the third has left the group.
+    let command = "sleep 1000 & echo $!; (trap '' TERM; echo $BASHPID; sleep 1000) & setsid sleep 1000 & echo $!; wait";
+    let job = Job { command: command.to_owned(), ..Job::default() };
+    let done = follow(job, Duration::from_millis(300), Window::default(), &case.cx).await.unwrap();
+    assert_eq!(done.end, End::TimedOut);
+    assert_eq!(done.shown.text.lines().count(), 3);
+    assert_eq!(done.shown.text.lines().filter(|pid| lives(pid)).count(), 0);
+    let result = done.into_result(Duration::from_secs(2)).unwrap();
+    assert!(result.is_error);
+    assert!(result.content[0].as_text().unwrap().ends_with("Command timed out after 2 seconds"));
+    let next = said(&case, "pwd; echo ${x:-lost}").await;
+    let want = format!(
+        "{}\nlost\n\n[This ran in a new shell, because the command before was stopped",
+        case.cx.cwd.join("sub").display()
+    );
+    assert!(next.starts_with(&want), "{next}");
+}
+
+#[tokio::test]
+async fn a_cancelled_command_says_what_was_there_so_far() {
+    let mut case = Case::new();
+    let cancel = case.cx.cancel.clone();
+    case.cx.updates = Updates::new(move |_| cancel.cancel());
+    let got = case.run(&Bash::default(), json!({"command": "echo $$; sleep 1000"})).await;
+    let Err(Failure::Cancelled(text)) = got else { panic!("{got:?}") };
+    assert!(text.ends_with("Command aborted"), "{text}");
+    assert!(!lives(text.lines().next().unwrap()));
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_the_shell_can_be_cancelled() {
+    let case = Case::new();
+    let (begun, began) = tokio::sync::oneshot::channel();
+    let begun = std::sync::Mutex::new(Some(begun));
+    let mut first = case.cx.clone();
+    first.updates = Updates::new(move |_| {
+        if let Some(begun) = begun.lock().unwrap().take() {
+            begun.send(()).unwrap();
+        }
+    });
+    let running = tokio::spawn(async move { execute("echo; sleep 1000", &first).await });
+    began.await.unwrap();
+    let mut second = case.cx.clone();
+    second.cancel = second.cancel.child_token();
+    second.cancel.cancel();
+    let outcome = execute("echo never", &second).await.unwrap();
+    assert_eq!(outcome, BashOutcome { cancelled: true, ..BashOutcome::default() });
+    case.cx.cancel.cancel();
+    assert!(running.await.unwrap().unwrap().cancelled);
+}
+
+#[tokio::test]
+async fn commands_of_a_session_run_one_after_the_other() {
+    let case = Case::new();
+    case.write("n", "0");
+    let add = || said(&case, "n=$(cat n); echo $((n + 1)) >n; cat n");
+    let mut got: [String; 4] = tokio::join!(add(), add(), add(), add()).into();
+    got.sort();
+    assert_eq!(got, ["1\n", "2\n", "3\n", "4\n"]);
+}
+
+#[tokio::test]
+async fn lines_and_bytes_are_counted_as_hosts_do() {
+    let case = Case::new();
+    for (command, output, lines) in [("echo done", "done\n", 2), ("true", "", 0), ("printf x", "x", 1)] {
+        let want = BashOutcome {
+            exit_code: Some(0),
+            output: output.to_owned(),
+            total_lines: lines,
+            total_bytes: output.len() as u64,
+            output_lines: lines,
+            output_bytes: output.len(),
+            ..BashOutcome::default()
+        };
+        assert_eq!(execute(command, &case.cx).await.unwrap(), want, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn of_a_huge_output_the_end_is_shown_and_the_whole_is_kept() {
+    let mut case = Case::new();
+    case.cx.artifacts = Some(case.path("artifacts"));
+    let outcome = execute("seq 100000", &case.cx).await.unwrap();
+    let whole: String = (1..=100_000).map(|line| format!("{line}\n")).collect();
+    assert!(outcome.truncated && whole.ends_with(&outcome.output));
+    assert_eq!((outcome.total_lines, outcome.total_bytes), (100_001, whole.len() as u64));
+    assert_eq!(outcome.output_bytes, 51_200);
+    assert_eq!(fs::read_to_string(outcome.artifact.unwrap()).unwrap(), whole);
+
+    let got = case.run(&Bash::default(), json!({"command": "seq 100000"})).await;
+    assert!(text(&got).contains("Full output: "));
+    let details = got.unwrap().details.unwrap();
+    assert_eq!(details["meta"]["truncation"]["direction"], "tail");
+    assert_eq!(details["meta"]["truncation"]["shownRange"]["end"], 100_001);
+}
+
+#[tokio::test]
+async fn a_background_process_goes_on_until_the_shell_is_closed() {
+    let case = Case::new();
+    let pids = said(
+        &case,
+        "sleep 1000 & echo $!; (setsid sh -c 'echo $$ >far; exec sleep 1000' &); until [ -s far ]; do :; done; cat far",
+    )
+    .await;
+    assert_eq!(pids.lines().filter(|pid| lives(pid)).count(), 2, "{pids}");
+    // It survives the end of the shell that started it, too.
+    case.run(&Bash::default(), json!({"command": "exit 1"})).await.unwrap();
+    assert_eq!(pids.lines().filter(|pid| lives(pid)).count(), 2, "{pids}");
+    case.cx.shells.close().await;
+    assert_eq!(pids.lines().filter(|pid| lives(pid)).count(), 0, "{pids}");
+    assert!(said(&case, "echo new").await.starts_with("new\n"));
+}
+
+#[tokio::test]
+async fn what_a_background_process_writes_later_is_not_mixed_in() {
+    let case = Case::new();
+    let command = "mkfifo go; (read x <go; echo late; echo x >done) & echo started";
+    assert_eq!(said(&case, command).await, "started\n");
+    let next = said(&case, "echo >go; until [ -e done ]; do :; done; echo mine").await;
+    assert_eq!(next, "mine\n");
+}
+
+#[tokio::test]
+async fn a_command_cannot_forge_its_end() {
+    let case = Case::new();
+    let command =
+        "for fd in /proc/$PPID/fd/*; do [ -p $fd ] && (echo 'abc 0' >$fd) 2>/dev/null; done; echo real; (exit 7)";
+    let got = case.run(&Bash::default(), json!({"command": command})).await;
+    assert!(text(&got).ends_with("Command exited with code 7"), "{got:?}");
+}
+
+#[tokio::test]
+async fn a_dropped_call_leaves_nothing_behind() {
+    let mut case = Case::new();
+    let (begun, mut began) = tokio::sync::mpsc::unbounded_channel();
+    case.cx.updates = Updates::new(move |output| drop(begun.send(output.content[0].as_text().unwrap().to_owned())));
+    let pid = tokio::select! {
+        _ = execute("echo $$; sleep 1000", &case.cx) => panic!("it ended"),
+        pid = began.recv() => pid.unwrap(),
+    };
+    wait_until("the command ends", || !lives(&pid));
+    case.cx.updates = Updates::default();
+    assert!(said(&case, "echo new").await.starts_with("new\n"));
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_explained() {
+    let mut case = Case::new();
+    let launcher = crate::exec::Launcher { program: "/no/such/program".into(), leading_args: Vec::new() };
+    case.cx.shells = crate::Shells::new(launcher);
+    let got = case.run(&Bash::default(), json!({"command": "true"})).await;
+    assert_eq!(failure(&got), "cannot start a shell: No such file or directory (os error 2)");
+}
+
+const FOLDER: &str = "COUNTERSIGN_TEST_GATEWAY";
+
+/// A gateway that is going to be killed.
+#[tokio::test]
+#[ignore = "is the gateway of another test"]
+async fn gateway() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let mut case = Case::new();
+    case.cx.roots = crate::Roots::whole([]);
+    case.cx.cwd = folder.into();
+    let command = "sleep 1000 & echo $! >one; (setsid sh -c 'trap \"\" TERM HUP; echo $$ >two; sleep 1000; sleep 1000' &); echo $$ >three; echo $PPID >four; sleep 1000";
+    drop(execute(command, &case.cx).await);
+}
+
+#[test]
+fn nothing_outlives_a_gateway_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "bash::tests::gateway"])
+        .env(FOLDER, folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let names = ["one", "two", "three", "four"];
+    let pid = |name: &str| fs::read_to_string(Path::new(folder.path()).join(name)).unwrap_or_default();
+    wait_until("the command begins", || names.iter().all(|name| pid(name).ends_with('\n')));
+    let pids = names.map(pid);
+    assert!(pids.iter().all(|pid| lives(pid)));
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    for pid in pids {
+        wait_until("everything ends", || !lives(&pid));
+    }
+}

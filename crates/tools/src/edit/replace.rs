@@ -1,0 +1,89 @@
+//! The form of `edit` that puts one exact text in the place of another.
+//!
+//! It must not interpret either text.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Plan,
+    content::{Content, normalised},
+    nearest,
+};
+use crate::tool::{Context, Failure};
+
+pub(super) const DESCRIPTION: &str = "Replaces exact text in a file. old_text must occur exactly once, unless all is set; include lines around it to \
+    make it unique. Line ends of the file are kept and need not be matched. The file is left as it was if anything does not fit.";
+
+/// As many line numbers are named.
+const NAMED: usize = 20;
+
+#[derive(Deserialize)]
+pub(super) struct Arguments {
+    path: String,
+    old_text: String,
+    new_text: String,
+    #[serde(default)]
+    all: bool,
+}
+
+pub(super) fn schema() -> Value {
+    json!({"type": "object", "required": ["path", "old_text", "new_text"], "properties": {
+        "path": {"type": "string", "description": "File, absolute or relative to the working folder"},
+        "old_text": {"type": "string", "description": "Text to replace, exactly as in the file"},
+        "new_text": {"type": "string", "description": "Text to put in its place, taken literally"},
+        "all": {"type": "boolean", "description": "Replace every occurrence (default false)"},
+    }})
+}
+
+pub(super) fn plan(arguments: &Arguments, cx: &Context) -> Result<Plan, Failure> {
+    let Arguments { path, old_text, new_text, all } = arguments;
+    let content = Content::read_existing(path, cx)?;
+    let (old, new) = (normalised(old_text), normalised(new_text));
+    if old.is_empty() {
+        return Err(Failure::Failed(
+            "old_text is empty: it must be text of the file; use write to replace a whole file".to_owned(),
+        ));
+    }
+    if old == new {
+        return Err(Failure::Failed("old_text and new_text are the same: nothing to change".to_owned()));
+    }
+    let found: Vec<usize> = content.text().match_indices(&old).map(|(at, _)| at).collect();
+    match found.len() {
+        0 => return Err(Failure::Failed(not_found(path, &content, &old))),
+        1 => {}
+        _ if *all => {}
+        _ => return Err(Failure::Failed(several(path, content.text(), &found))),
+    }
+    let edits: Vec<_> = found.into_iter().map(|at| (at..at + old.len(), new.clone())).collect();
+    let made = content.splice(&edits);
+    Ok(Plan { path: path.clone(), old: Some(content), new: Some(made), rename: None })
+}
+
+fn not_found(path: &str, content: &Content, old: &str) -> String {
+    let mut text = format!("old_text was not found in {path}: it must match exactly, white space too.");
+    match nearest::describe(content.text(), old) {
+        Some(lines) => {
+            text.push('\n');
+            text.push_str(&lines);
+        }
+        None => text.push_str(" No line is like it; read the file again."),
+    }
+    text
+}
+
+fn several(path: &str, text: &str, found: &[usize]) -> String {
+    let mut lines = Vec::new();
+    let (mut line, mut from) = (1, 0);
+    for at in found.iter().take(NAMED) {
+        line += text[from..*at].bytes().filter(|byte| *byte == b'\n').count();
+        from = *at;
+        lines.push(line.to_string());
+    }
+    let more = if found.len() > NAMED { ", …" } else { "" };
+    format!(
+        "old_text occurs {} times in {path}, on lines {}{more}: add lines around it to make it unique, or set all",
+        found.len(),
+        lines.join(", ")
+    )
+}

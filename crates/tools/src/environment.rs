@@ -1,0 +1,160 @@
+//! The variables that commands of tools start with.
+//!
+//! It must not know which keys a provider uses: they are handed in.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fmt,
+};
+
+/// What keeps programs from waiting for a person, a pager or an editor, and from colouring.
+const QUIET: &[(&str, &str)] = &[
+    ("CI", "1"),
+    ("TERM", "dumb"),
+    ("NO_COLOR", "1"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("GH_PAGER", "cat"),
+    ("MANPAGER", "cat"),
+    ("SYSTEMD_PAGER", "cat"),
+    ("BAT_PAGER", "cat"),
+    ("DELTA_PAGER", "cat"),
+    ("AWS_PAGER", ""),
+    ("LESS", "FRX"),
+    ("EDITOR", "true"),
+    ("VISUAL", "true"),
+    ("GIT_EDITOR", "true"),
+    ("GIT_SEQUENCE_EDITOR", "true"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GCM_INTERACTIVE", "never"),
+    ("SSH_ASKPASS", "/bin/false"),
+    ("GIT_ASKPASS", "/bin/false"),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("PIP_NO_INPUT", "1"),
+    ("NPM_CONFIG_YES", "true"),
+    ("PYTHONUNBUFFERED", "1"),
+];
+
+/// What [`Environment::clean`] takes over from the gateway, and every `LC_*`.
+const PLAIN: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
+
+/// Variables that decide what code a shell runs at its start, which no shell of ours gets.
+const NEVER: &[&str] = &["BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "PS4"];
+
+/// The variables that commands start with. Printing it shows the names only.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Environment(BTreeMap<OsString, OsString>);
+
+impl Environment {
+    /// The gateway's own variables less those that `withheld` names, made quiet: for doors whose host starts us.
+    pub fn inherit_less(withheld: impl Fn(&str) -> bool) -> Self {
+        Self::inherit_from(std::env::vars_os(), withheld)
+    }
+
+    /// The same, from `variables`. A name that is not UTF-8 is judged by its readable part.
+    pub fn inherit_from(
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        withheld: impl Fn(&str) -> bool,
+    ) -> Self {
+        let kept = variables.into_iter().filter(|(name, _)| !withheld(&name.to_string_lossy()));
+        Self::quiet(kept.collect())
+    }
+
+    /// `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `TMPDIR`, `USER` and `SHELL`, and what `extra` adds: for the server.
+    pub fn clean(extra: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self::clean_from(std::env::vars_os(), extra)
+    }
+
+    /// The same, from `variables`.
+    pub fn clean_from(
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        extra: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let plain = |name: &OsStr| name.to_str().is_some_and(|name| PLAIN.contains(&name) || name.starts_with("LC_"));
+        let mut made = Self::quiet(variables.into_iter().filter(|(name, _)| plain(name)).collect());
+        made.0.extend(extra.into_iter().map(|(name, value)| (name.into(), value.into())));
+        made
+    }
+
+    fn quiet(mut variables: BTreeMap<OsString, OsString>) -> Self {
+        variables.retain(|name, _| !NEVER.iter().any(|never| name == never));
+        variables.extend(QUIET.iter().map(|(name, value)| (name.into(), value.into())));
+        Self(variables)
+    }
+
+    /// The value of one variable.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// All variables, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::Environment;
+
+    fn given() -> Vec<(OsString, OsString)> {
+        [
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("MODEL_KEY", "secret"),
+            ("EDITOR", "vi"),
+            ("BASH_ENV", "/evil"),
+            ("X", "1"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()))
+        .to_vec()
+    }
+
+    #[test]
+    fn a_host_hands_on_everything_but_the_withheld_keys() {
+        let made = Environment::inherit_from(given(), |name| name.ends_with("_KEY"));
+        let seen = |name| made.get(name).and_then(std::ffi::OsStr::to_str);
+        for (name, want) in [
+            ("PATH", Some("/bin")),
+            ("X", Some("1")),
+            ("MODEL_KEY", None),
+            ("BASH_ENV", None),
+            ("EDITOR", Some("true")),
+            ("CI", Some("1")),
+            ("GIT_TERMINAL_PROMPT", Some("0")),
+        ] {
+            assert_eq!(seen(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_server_hands_on_the_named_variables_only() {
+        let made = Environment::clean_from(given(), [("MINE".to_owned(), "2".to_owned())]);
+        let seen = |name| made.get(name).and_then(std::ffi::OsStr::to_str);
+        for (name, want) in [
+            ("PATH", Some("/bin")),
+            ("LC_ALL", Some("C")),
+            ("X", None),
+            ("MODEL_KEY", None),
+            ("MINE", Some("2")),
+            ("PAGER", Some("cat")),
+        ] {
+            assert_eq!(seen(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn printing_an_environment_shows_no_value() {
+        let made = Environment::inherit_from(given(), |_| false);
+        assert!(!format!("{made:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,382 @@
+//! The loop of the exec child: orders in, output and ends out, one shell at a time.
+//!
+//! It must not know more of a command than its text.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::PathBuf,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::OFlag,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        prctl,
+        signal::{SigSet, Signal},
+        wait::{WaitStatus, waitpid},
+    },
+    unistd::{Pid, pipe2, setsid},
+};
+
+use super::{
+    descendants,
+    frame::{Ended, Order, Report, Run},
+    script::{self, Ends},
+    starting::Shell,
+};
+
+/// What a command that was told to end has before it is killed.
+const GRACE: Duration = Duration::from_millis(500);
+/// How often it is looked for whether all ended within it.
+const LOOK: Duration = Duration::from_millis(10);
+/// How much a command may have written before its end that was not read yet: more than a pipe holds.
+const DRAIN: usize = 2 << 20;
+
+/// Serves the gateway until it is gone.
+pub(super) fn serve() -> io::Result<()> {
+    // Fails only for a process that leads a group already, which is as good.
+    let _ = setsid();
+    prctl::set_child_subreaper(true)?;
+    // The shell opens our pipes through /proc, which a program that its user may not read would refuse.
+    prctl::set_dumpable(true)?;
+    let mut deaf = SigSet::empty();
+    deaf.extend([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP]);
+    // Only the gateway's end ends us; what we start begins with an empty mask.
+    deaf.thread_block()?;
+
+    let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    control.peer_addr()?;
+    let served = Child::new(control).and_then(|mut child| child.run());
+    descendants::kill_all();
+    served
+}
+
+struct Child {
+    control: UnixStream,
+    orders: Vec<u8>,
+    reaped: UnixStream,
+    spawned: mpsc::Sender<()>,
+    status: File,
+    status_end: OwnedFd,
+    status_text: Vec<u8>,
+    shell: Option<Shell>,
+    cwd: Option<PathBuf>,
+    running: Option<Running>,
+    leftover: Vec<File>,
+    kill_at: Option<Instant>,
+}
+
+struct Running {
+    nonce: String,
+    output: File,
+    /// Held so that the shell can open the pipe by its path.
+    _end: OwnedFd,
+}
+
+/// What there is to do.
+#[derive(Clone, Copy)]
+enum Ready {
+    Orders,
+    Reaped,
+    Status,
+    Input,
+    Output,
+    Leftover(usize),
+}
+
+impl Child {
+    fn new(control: UnixStream) -> io::Result<Self> {
+        let (reaped, reports) = UnixStream::pair()?;
+        let (spawned, spawns) = mpsc::channel();
+        thread::spawn(move || reap(&reports, &spawns));
+        let (status, status_end) = pipe()?;
+        Ok(Self {
+            control,
+            orders: Vec::new(),
+            reaped,
+            spawned,
+            status,
+            status_end,
+            status_text: Vec::new(),
+            shell: None,
+            cwd: None,
+            running: None,
+            leftover: Vec::new(),
+            kill_at: None,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            for ready in self.wait()? {
+                match ready {
+                    Ready::Orders => {
+                        if !self.take_orders()? {
+                            return Ok(());
+                        }
+                    }
+                    Ready::Reaped => self.take_reaped()?,
+                    Ready::Status => self.take_status()?,
+                    Ready::Input => self.feed(),
+                    Ready::Output => self.take_output()?,
+                    Ready::Leftover(at) => self.drop_leftover(at),
+                }
+            }
+            if let Some(kill_at) = self.kill_at
+                && (Instant::now() >= kill_at || !descendants::any_living())
+            {
+                self.end_stop()?;
+            }
+        }
+    }
+
+    /// Waits for something to do. Leftovers come last and in falling order, so that one can be taken out.
+    fn wait(&self) -> io::Result<Vec<Ready>> {
+        let mut asked: Vec<(Ready, BorrowedFd<'_>, PollFlags)> = vec![
+            (Ready::Orders, self.control.as_fd(), PollFlags::POLLIN),
+            (Ready::Output, self.status.as_fd(), PollFlags::empty()),
+            (Ready::Status, self.status.as_fd(), PollFlags::POLLIN),
+            (Ready::Reaped, self.reaped.as_fd(), PollFlags::POLLIN),
+        ];
+        if let Some(running) = &self.running {
+            asked[1] = (Ready::Output, running.output.as_fd(), PollFlags::POLLIN);
+        }
+        if let Some(shell) = &self.shell
+            && !shell.pending.is_empty()
+        {
+            asked.push((Ready::Input, shell.input.as_fd(), PollFlags::POLLOUT));
+        }
+        for (at, file) in self.leftover.iter().enumerate().rev() {
+            asked.push((Ready::Leftover(at), file.as_fd(), PollFlags::POLLIN));
+        }
+        let mut polled: Vec<PollFd<'_>> = asked.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
+        let patience = match self.kill_at {
+            None => PollTimeout::NONE,
+            Some(_) => PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO),
+        };
+        match poll(&mut polled, patience) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = polled.iter().map(|fd| fd.any().unwrap_or(false));
+        Ok(asked.iter().zip(ready).filter(|(_, ready)| *ready).map(|((what, ..), _)| *what).collect())
+    }
+
+    /// False if the gateway is gone.
+    fn take_orders(&mut self) -> io::Result<bool> {
+        let mut chunk = [0; 64 << 10];
+        match self.control.read(&mut chunk) {
+            Ok(0) => return Ok(false),
+            Ok(count) => self.orders.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A reset says that the gateway died before it read all.
+            Err(_) => return Ok(false),
+        }
+        while let Some((order, length)) = Order::decode(&self.orders).map_err(io::Error::other)? {
+            self.orders.drain(..length);
+            match order {
+                Order::Run(run) => self.begin(&run)?,
+                Order::Stop if self.running.is_some() && self.kill_at.is_none() => {
+                    descendants::signal_all(Signal::SIGTERM);
+                    // A stopped process would sit out its grace.
+                    descendants::signal_all(Signal::SIGCONT);
+                    self.kill_at = Some(Instant::now() + GRACE);
+                }
+                // It ended before the order came.
+                Order::Stop => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn begin(&mut self, run: &Run) -> io::Result<()> {
+        match self.prepare(run) {
+            Ok(running) => {
+                self.running = Some(running);
+                self.feed();
+                Ok(())
+            }
+            Err(error) => self.report(&Report::Failed(error.to_string())),
+        }
+    }
+
+    fn prepare(&mut self, run: &Run) -> io::Result<Running> {
+        let status = path_of(self.status_end.as_fd());
+        let shell = match &mut self.shell {
+            Some(shell) => shell,
+            absent => {
+                let mut shell = Shell::start(self.cwd.as_deref())?;
+                // The reaper is gone only if this process is ending.
+                let _ = self.spawned.send(());
+                shell.pending.extend_from_slice(script::prologue(&status).as_bytes());
+                absent.insert(shell)
+            }
+        };
+        let (output, end) = pipe()?;
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+        let nonce = hex::encode(random);
+        let ends = Ends { output: &path_of(end.as_fd()), status: &status, nonce: &nonce };
+        shell.pending.extend_from_slice(script::command(run, &ends).as_bytes());
+        Ok(Running { nonce, output, _end: end })
+    }
+
+    /// Gives the shell as much of its text as it takes.
+    fn feed(&mut self) {
+        let Some(shell) = &mut self.shell else { return };
+        while !shell.pending.is_empty() {
+            match shell.input.write(&shell.pending) {
+                Ok(count) => drop(shell.pending.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The shell is gone, which the reaper tells.
+                Err(_) => shell.pending.clear(),
+            }
+        }
+    }
+
+    fn take_output(&mut self) -> io::Result<()> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let mut chunk = [0; 64 << 10];
+        match running.output.read(&mut chunk) {
+            Ok(count) if count > 0 => self.report(&Report::Output(chunk[..count].to_vec())),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Reads what the shell says: `<nonce> <code>` at the end of a command, its folder at its own end.
+    fn take_status(&mut self) -> io::Result<()> {
+        drain(&mut self.status, DRAIN, |bytes| {
+            self.status_text.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        while let Some(end) = self.status_text.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.status_text.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line[..end]).into_owned();
+            if line.starts_with('/') {
+                self.cwd = Some(PathBuf::from(line));
+                continue;
+            }
+            let code = self.running.as_ref().and_then(|running| line.strip_prefix(&running.nonce)?.trim().parse().ok());
+            // While it is being stopped the end waits for all that was started.
+            if let (Some(code), None) = (code, self.kill_at) {
+                self.cwd = self.shell.as_ref().and_then(|shell| cwd_of(shell.pid)).or_else(|| self.cwd.take());
+                self.finish(code)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_reaped(&mut self) -> io::Result<()> {
+        let mut record = [0; 8];
+        self.reaped.read_exact(&mut record)?;
+        let [a, b, c, d, e, f, g, h] = record;
+        let (pid, code) = (i32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h]));
+        if self.shell.as_ref().is_none_or(|shell| shell.pid.as_raw() != pid) {
+            return Ok(());
+        }
+        // Its last words: the end of the command, or its folder.
+        self.take_status()?;
+        self.shell = None;
+        if self.kill_at.is_none() && self.running.is_some() {
+            self.finish(code)?;
+        }
+        Ok(())
+    }
+
+    fn end_stop(&mut self) -> io::Result<()> {
+        if let Some(shell) = &self.shell {
+            self.cwd = cwd_of(shell.pid).or_else(|| self.cwd.take());
+        }
+        descendants::kill_all();
+        self.take_status()?;
+        self.shell = None;
+        self.kill_at = None;
+        self.finish(128 + Signal::SIGKILL as i32)
+    }
+
+    /// Reports the rest of the output and the end. What a background process writes from now on is read and dropped, lest it blocks.
+    fn finish(&mut self, code: i32) -> io::Result<()> {
+        let Some(mut running) = self.running.take() else { return Ok(()) };
+        drain(&mut running.output, DRAIN, |bytes| self.control.write_all(&Report::Output(bytes.to_vec()).encode()))?;
+        self.leftover.push(running.output);
+        let cwd = self.cwd.as_ref().and_then(|cwd| cwd.to_str()).map(str::to_owned);
+        self.report(&Report::Ended(Ended { code, cwd, alive: self.shell.is_some() }))
+    }
+
+    fn drop_leftover(&mut self, at: usize) {
+        let Some(file) = self.leftover.get_mut(at) else { return };
+        let mut chunk = [0; 64 << 10];
+        if matches!(file.read(&mut chunk), Ok(0)) {
+            self.leftover.remove(at);
+        }
+    }
+
+    fn report(&mut self, report: &Report) -> io::Result<()> {
+        self.control.write_all(&report.encode())
+    }
+}
+
+/// Waits for children for ever, adopted ones too, and tells which ended how.
+fn reap(mut reports: &UnixStream, spawns: &mpsc::Receiver<()>) {
+    loop {
+        let (pid, code) = match waitpid(None, None) {
+            Ok(WaitStatus::Exited(pid, code)) => (pid, code),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, 128 + signal as i32),
+            Ok(_) | Err(Errno::EINTR) => continue,
+            // No child: the next one is announced.
+            Err(_) => match spawns.recv() {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+        };
+        let mut record = [0; 8];
+        record[..4].copy_from_slice(&pid.as_raw().to_le_bytes());
+        record[4..].copy_from_slice(&code.to_le_bytes());
+        if reports.write_all(&record).is_err() {
+            return;
+        }
+    }
+}
+
+/// A pipe that does not block the reader and that nobody inherits.
+fn pipe() -> io::Result<(File, OwnedFd)> {
+    let (output, input) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    Ok((File::from(output), input))
+}
+
+/// The path by which a child of ours can open `fd`, as often as it likes.
+fn path_of(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd())
+}
+
+fn cwd_of(pid: Pid) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
+/// Reads what is there, at most about `most` bytes.
+fn drain(file: &mut File, most: usize, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let mut chunk = [0; 64 << 10];
+    let mut total = 0;
+    while total < most {
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                take(&chunk[..count])?;
+                total += count;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Ok(()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Everything that this process started, directly or not, found in `/proc` and killed.
+//!
+//! It must not know why. The process has to be a subreaper: then an orphan of a descendant is its child, and the set is complete.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// How long a killed process may take to go before it is left to the kernel.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Sends `signal` to every living descendant and says whether there was one.
+pub(super) fn signal_all(signal: Signal) -> bool {
+    let found = living();
+    for pid in &found {
+        // It may have ended meanwhile.
+        let _ = kill(*pid, signal);
+    }
+    !found.is_empty()
+}
+
+/// Kills every descendant, also those that are born meanwhile, and is back when none lives.
+pub(super) fn kill_all() {
+    let started = Instant::now();
+    while signal_all(Signal::SIGKILL) && started.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether any descendant lives.
+pub(super) fn any_living() -> bool {
+    !living().is_empty()
+}
+
+fn living() -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let processes: Vec<Process> =
+        pids.filter_map(|pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect();
+    below(Pid::this().as_raw(), &processes)
+}
+
+struct Process {
+    pid: i32,
+    parent: i32,
+    ended: bool,
+}
+
+/// Reads `pid (name) state parent …`; the name may hold anything, parentheses too.
+fn parse(pid: i32, stat: &str) -> Option<Process> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let ended = matches!(fields.next()?, "Z" | "X");
+    Some(Process { pid, parent: fields.next()?.parse().ok()?, ended })
+}
+
+fn below(root: i32, processes: &[Process]) -> Vec<Pid> {
+    let mut children: BTreeMap<i32, Vec<&Process>> = BTreeMap::new();
+    for process in processes {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let mut found = Vec::new();
+    let mut ahead = vec![root];
+    while let Some(parent) = ahead.pop() {
+        for process in children.remove(&parent).into_iter().flatten() {
+            ahead.push(process.pid);
+            if !process.ended {
+                found.push(Pid::from_raw(process.pid));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::unistd::Pid;
+
+    use super::{below, parse};
+
+    #[test]
+    fn descendants_are_all_that_hang_below_and_live() {
+        let stats = [
+            (2, "2 (sh) S 1 2 2"),
+            (3, "3 (a) b) (c) R 2 2 2"),
+            (4, "4 (gone) Z 2 2 2"),
+            (5, "5 (other) S 9 2 2"),
+            (6, "6 (under the dead) S 4 2 2"),
+        ];
+        let processes: Vec<_> = stats.iter().filter_map(|(pid, stat)| parse(*pid, stat)).collect();
+        let mut found = below(1, &processes);
+        found.sort_unstable();
+        assert_eq!(found, [2, 3, 6].map(Pid::from_raw));
+    }
+}

@@ -1,0 +1,145 @@
+//! The frames between gateway and exec child: a kind, a length, a payload.
+//!
+//! It must not do I/O.
+
+use serde::{Deserialize, Serialize};
+
+/// The most that one payload may have.
+const LIMIT: usize = 64 << 20;
+/// Kind and length.
+const HEAD: usize = 5;
+
+/// What the gateway says.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Run this; sent only when nothing runs.
+    Run(Run),
+    /// End what runs, with everything that was ever started.
+    Stop,
+}
+
+/// A command for the shell.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// Shell text, without NUL.
+    pub(crate) command: String,
+    /// The folder for this command alone.
+    pub(crate) cwd: Option<String>,
+    /// Variables for this command alone.
+    pub(crate) env: Vec<(String, String)>,
+}
+
+/// What the exec child says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The command that runs wrote this.
+    Output(Vec<u8>),
+    /// It ended, and all that it wrote before was reported.
+    Ended(Ended),
+    /// It was not run.
+    Failed(String),
+}
+
+/// How a command ended.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    /// Its code, or the shell's where the shell ended with it; 128 and the signal if a signal ended the shell.
+    pub(crate) code: i32,
+    /// The folder that the shell is in, or was in.
+    pub(crate) cwd: Option<String>,
+    /// False if the shell is gone: the next command gets a new one.
+    pub(crate) alive: bool,
+}
+
+/// A stream that holds no frame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a frame of the exec child")]
+pub(crate) struct FrameError;
+
+impl Order {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Run(run) => framed(b'R', &serde_json::to_vec(run).unwrap_or_default()),
+            Self::Stop => framed(b'S', b""),
+        }
+    }
+
+    /// Takes one frame off the front of `bytes` and says how long it was.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
+        let Some((kind, payload)) = split(bytes)? else { return Ok(None) };
+        let order = match kind {
+            b'R' => Self::Run(serde_json::from_slice(payload).map_err(|_| FrameError)?),
+            b'S' => Self::Stop,
+            _ => return Err(FrameError),
+        };
+        Ok(Some((order, HEAD + payload.len())))
+    }
+}
+
+impl Report {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Output(bytes) => framed(b'O', bytes),
+            Self::Ended(ended) => framed(b'E', &serde_json::to_vec(ended).unwrap_or_default()),
+            Self::Failed(text) => framed(b'F', text.as_bytes()),
+        }
+    }
+
+    /// Takes one frame off the front of `bytes` and says how long it was.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
+        let Some((kind, payload)) = split(bytes)? else { return Ok(None) };
+        let report = match kind {
+            b'O' => Self::Output(payload.to_vec()),
+            b'E' => Self::Ended(serde_json::from_slice(payload).map_err(|_| FrameError)?),
+            b'F' => Self::Failed(String::from_utf8_lossy(payload).into_owned()),
+            _ => return Err(FrameError),
+        };
+        Ok(Some((report, HEAD + payload.len())))
+    }
+}
+
+fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let mut made = Vec::with_capacity(HEAD + payload.len());
+    made.push(kind);
+    made.extend_from_slice(&length.to_le_bytes());
+    made.extend_from_slice(payload);
+    made
+}
+
+fn split(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, FrameError> {
+    let Some((&[kind, a, b, c, d], rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    if length > LIMIT {
+        return Err(FrameError);
+    }
+    Ok(rest.get(..length).map(|payload| (kind, payload)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ended, FrameError, Order, Report, Run};
+
+    #[test]
+    fn a_frame_reads_back_and_a_part_of_it_waits() {
+        for report in [
+            Report::Output(vec![0, 255, 10]),
+            Report::Ended(Ended { code: 3, cwd: Some("/a b".to_owned()), alive: true }),
+            Report::Failed("no".to_owned()),
+        ] {
+            let bytes = report.encode();
+            assert_eq!(Report::decode(&bytes[..bytes.len() - 1]), Ok(None));
+            assert_eq!(Report::decode(&bytes), Ok(Some((report, bytes.len()))));
+        }
+        let order = Order::Run(Run { command: "echo".to_owned(), ..Run::default() });
+        let bytes = order.encode();
+        assert_eq!(Order::decode(&bytes), Ok(Some((order, bytes.len()))));
+        assert_eq!(Order::decode(&Order::Stop.encode()), Ok(Some((Order::Stop, 5))));
+    }
+
+    #[test]
+    fn what_is_not_a_frame_is_an_error() {
+        assert_eq!(Report::decode(b"running 1 test"), Err(FrameError));
+        assert_eq!(Order::decode(&[b'?', 0, 0, 0, 0]), Err(FrameError));
+    }
+}

@@ -1,0 +1,112 @@
+//! The text that a shell reads for one command.
+//!
+//! It must not start anything. The text works in bash and in a plain POSIX shell. A command gets `/dev/null` as its input and one pipe for both outputs; how it ended
+//! goes to another pipe that the command does not hold, behind a nonce that it does not know.
+
+use super::frame::Run;
+
+/// Where the shell writes.
+pub(super) struct Ends<'a> {
+    /// The path of the output pipe.
+    pub(super) output: &'a str,
+    /// The path of the status pipe.
+    pub(super) status: &'a str,
+    /// What a status line starts with.
+    pub(super) nonce: &'a str,
+}
+
+/// What a new shell reads first: at its end it tells the folder that it was in.
+pub(super) fn prologue(status: &str) -> String {
+    format!("trap {} EXIT\n", quote(&format!("command pwd -P >{status}")))
+}
+
+/// What the shell reads for `run`. The status line is the nonce and the exit code.
+pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
+    let Ends { output, status, nonce } = ends;
+    let eval = format!("eval {}", quote(&run.command));
+    if run.cwd.is_none() && run.env.is_empty() {
+        return format!(
+            "{{ {eval}\n}} </dev/null >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$?\" >{status}\n"
+        );
+    }
+    let (mut before, mut after) = (String::new(), String::new());
+    for (at, (name, value)) in run.env.iter().enumerate() {
+        let kept = format!("__countersign_{at}");
+        before.push_str(&format!("{kept}=${{{name}+x}}${{{name}-}}\nexport {name}={}\n", quote(value)));
+        after.push_str(&format!(
+            "if [ -n \"${kept}\" ]; then {name}=${{{kept}#x}}; else unset {name}; fi\nunset {kept}\n"
+        ));
+    }
+    let body = format!("{before}{eval}\n__countersign_code=$?\n{after}");
+    let body = match &run.cwd {
+        None => body,
+        Some(cwd) => format!(
+            "__countersign_from=$PWD\nif command cd -- {}; then\n{body}command cd -- \"$__countersign_from\"\nelse\n__countersign_code=1\nfi\nunset __countersign_from\n",
+            quote(cwd)
+        ),
+    };
+    format!(
+        "{{ {body}}} </dev/null >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
+    )
+}
+
+/// Writes `text` as one word that stands for itself.
+pub(super) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        io::Write as _,
+        process::{Command, Stdio},
+    };
+
+    use super::{Ends, command, prologue, quote};
+    use crate::exec::frame::Run;
+
+    #[test]
+    fn the_text_works_in_every_shell() {
+        for shell in ["bash", "sh"] {
+            let folder = tempfile::tempdir().unwrap();
+            let at = |name: &str| folder.path().join(name).display().to_string();
+            let (output, status) = (at("output"), at("status"));
+            let mut given = String::new();
+            for (index, run) in [
+                Run { command: "a='it'\\''s'; cd /; f() { return 5; }".to_owned(), ..Run::default() },
+                Run { command: "echo \"$a\"; pwd; f".to_owned(), ..Run::default() },
+                Run {
+                    command: "echo \"$PWD $V\"; false".to_owned(),
+                    cwd: Some("/usr".to_owned()),
+                    env: vec![("V".to_owned(), "1 2".to_owned())],
+                },
+                Run { command: "echo \"$PWD ${V-unset}\"".to_owned(), ..Run::default() },
+                Run { command: ":".to_owned(), cwd: Some("/no/such".to_owned()), ..Run::default() },
+            ]
+            .iter()
+            .enumerate()
+            {
+                let (output, status) = (format!("{output}{index}"), format!("{status}{index}"));
+                given.push_str(&command(run, &Ends { output: &output, status: &status, nonce: "n" }));
+            }
+            let mut child = Command::new(shell).stdin(Stdio::piped()).spawn().unwrap();
+            let text = prologue(&at("folder")) + &given;
+            child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+            child.wait().unwrap();
+            let read = |name: String| fs::read_to_string(folder.path().join(name)).unwrap();
+            let outputs: Vec<String> = (0..4).map(|index| read(format!("output{index}"))).collect();
+            assert_eq!(outputs, ["", "it's\n/\n", "/usr 1 2\n", "/ unset\n"], "{shell}");
+            let codes: Vec<String> = (0..5).map(|index| read(format!("status{index}"))).collect();
+            assert_eq!(codes, ["n 0\n", "n 5\n", "n 1\n", "n 0\n", "n 1\n"], "{shell}");
+            assert_eq!(read("folder".to_owned()), "/\n", "{shell}");
+        }
+    }
+
+    #[test]
+    fn a_quoted_text_stands_for_itself() {
+        for (given, want) in [("", "''"), ("a b$c", "'a b$c'"), ("it's", r"'it'\''s'"), ("a\nb", "'a\nb'")] {
+            assert_eq!(quote(given), want);
+        }
+    }
+}

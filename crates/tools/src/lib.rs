@@ -1,0 +1,32 @@
+//! Runs what agents call: files, search, a shell, a list of tasks.
+//!
+//! It must not know who asked, whether it was allowed, or how a call is recorded: policy and engine decide before anything here runs. It knows no wire and no provider.
+
+mod arguments;
+pub mod ask;
+pub mod bash;
+mod diff;
+pub mod disk;
+pub mod edit;
+pub mod environment;
+pub mod exec;
+pub mod find;
+pub mod grep;
+pub mod ls;
+pub mod read;
+pub mod registry;
+pub mod roots;
+pub mod schema;
+pub mod shell;
+mod text;
+pub mod todo;
+pub mod tool;
+pub mod write;
+
+pub use environment::Environment;
+pub use registry::Registry;
+pub use roots::Roots;
+pub use schema::{strip_intent, validate, with_intent};
+pub use shell::Shells;
+pub use todo::Todos;
+pub use tool::{Context, EditMode, Failure, Output, Tool, Updates};

@@ -1,0 +1,145 @@
+//! `ls`: what a folder holds.
+//!
+//! It must not walk below the folder.
+
+use std::{fs, path::Path};
+
+use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    arguments, text,
+    tool::{Context, Failure, Output, Tool},
+};
+
+/// The most entries that are shown.
+const ENTRIES: usize = 1000;
+
+/// The tool `ls`.
+pub struct Ls {
+    spec: Spec,
+}
+
+impl Default for Ls {
+    fn default() -> Self {
+        Self {
+            spec: Spec {
+                name: "ls".to_owned(),
+                description: "Lists a folder, hidden files too, sorted by name: folders end in /, links show where they lead, files show their size."
+                    .to_owned(),
+                schema: json!({"type": "object", "properties": {
+                    "path": {"type": "string", "description": "Folder (default: the working folder)"},
+                }}),
+                lane: Lane::Shared,
+                repeat: Repeat::Idempotent,
+                effect: Effect::Reads,
+                signature: &["path"],
+            },
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: Option<String>,
+}
+
+impl Tool for Ls {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        Box::pin(async move {
+            let Arguments { path } = arguments::parse(&self.spec.name, arguments)?;
+            let given = cx.clone();
+            arguments::blocking(cx, move || {
+                let path = path.as_deref().filter(|path| !path.is_empty()).unwrap_or(".");
+                let place = arguments::locate(path, &given)?;
+                let Listing { text, entries, truncated } =
+                    list(place.path(), &given).map_err(|error| Failure::Failed(format!("{path}: {error}")))?;
+                Ok(Output::text(text).with_details(json!({"entryCount": entries, "truncated": truncated})))
+            })
+            .await
+        })
+    }
+}
+
+/// A folder in words.
+pub(crate) struct Listing {
+    pub(crate) text: String,
+    pub(crate) entries: usize,
+    pub(crate) truncated: bool,
+}
+
+/// Lists an allowed folder. Entries that tools may not touch are left out.
+pub(crate) fn list(folder: &Path, cx: &Context) -> std::io::Result<Listing> {
+    let boundary = cx.roots.boundary();
+    let mut names: Vec<_> = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+    names.retain(|entry| boundary.allows_entry(&entry.path()));
+    names.sort_by_key(fs::DirEntry::file_name);
+    let mut text = String::new();
+    for entry in names.iter().take(ENTRIES) {
+        text.push_str(&entry.file_name().to_string_lossy());
+        match entry.metadata() {
+            Ok(found) if found.is_dir() => text.push('/'),
+            Ok(found) if found.is_symlink() => {
+                text.push_str(" -> ");
+                text.push_str(&fs::read_link(entry.path()).unwrap_or_default().to_string_lossy());
+            }
+            Ok(found) if found.is_file() => text.push_str(&format!(" ({})", text::size(found.len()))),
+            Ok(_) => text.push_str(" (special file)"),
+            Err(_) => {}
+        }
+        text.push('\n');
+    }
+    let truncated = names.len() > ENTRIES;
+    if names.is_empty() {
+        text.push_str("(empty folder)");
+    }
+    if truncated {
+        text.push_str(&format!("[{ENTRIES} of {} entries shown; use find with a pattern for the others]", names.len()));
+    }
+    Ok(Listing { text: text.trim_end().to_owned(), entries: names.len(), truncated })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use serde_json::json;
+
+    use super::Ls;
+    use crate::tool::testing::{Case, failure, text};
+
+    #[tokio::test]
+    async fn a_folder_is_listed_by_name_without_what_is_reserved() {
+        let case = Case::new();
+        assert_eq!(text(&case.run(&Ls::default(), json!({})).await), "(empty folder)");
+        case.write("b.txt", "12345");
+        case.write(".hidden", "");
+        fs::create_dir(case.path("a")).unwrap();
+        fs::create_dir(case.path("own")).unwrap();
+        symlink("b.txt", case.path("link")).unwrap();
+        let listed = case.run(&Ls::default(), json!({"path": "."})).await;
+        assert_eq!(text(&listed), ".hidden (0 B)\na/\nb.txt (5 B)\nlink -> b.txt");
+        assert_eq!(listed.unwrap().details, Some(json!({"entryCount": 4, "truncated": false})));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_folder_is_an_error() {
+        let case = Case::new();
+        case.write("file", "");
+        for (path, want) in [
+            ("file", "file: Not a directory (os error 20)"),
+            ("none", "none: No such file or directory (os error 2)"),
+            ("..", ".. is outside of the allowed folder"),
+            ("own", "own is reserved"),
+        ] {
+            let got = case.run(&Ls::default(), json!({"path": path})).await;
+            assert!(failure(&got).starts_with(want), "{path}: {got:?}");
+        }
+    }
+}

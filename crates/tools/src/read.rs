@@ -1,0 +1,203 @@
+//! `read`: a part of a text file, an image, or a folder.
+//!
+//! It must not change anything, and it never waits for a pipe or a device.
+
+mod kind;
+mod part;
+
+use std::{
+    io::{self, Read as _},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_core::{
+    message::{Block, Image},
+    tool::{Effect, Lane, Repeat, Spec},
+};
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    arguments, disk,
+    edit::hashline,
+    ls, text,
+    tool::{Context, EditMode, Failure, Output, Tool},
+};
+use kind::Kind;
+use part::{Part, Wanted};
+
+/// The lines that are shown where nothing is said.
+const LINES: usize = 300;
+/// The most lines that are shown.
+const MOST_LINES: usize = 3000;
+/// The largest image that is shown.
+const IMAGE: u64 = 20 << 20;
+/// How much of a file decides what it is.
+const SAMPLE: u64 = 8 << 10;
+
+/// The tool `read`.
+pub struct Read {
+    spec: Spec,
+}
+
+impl Default for Read {
+    fn default() -> Self {
+        let description = "Reads a text file, an image (png, jpeg, gif, webp) or a folder. Of a text 300 lines are shown unless limit says otherwise, at most 3000 \
+            lines or 50 KiB; the result says how to read on. Other binary files are refused.";
+        Self {
+            spec: Spec {
+                name: "read".to_owned(),
+                description: description.to_owned(),
+                schema: json!({"type": "object", "required": ["path"], "properties": {
+                    "path": {"type": "string", "description": "File or folder, absolute or relative to the working folder"},
+                    "offset": {"type": "integer", "minimum": 1, "description": "First line to show, from 1"},
+                    "limit": {"type": "integer", "minimum": 1, "description": "Lines to show (default 300, at most 3000)"},
+                    "timeout": {"type": "integer", "minimum": 1, "maximum": 3600, "description": "Seconds after which it is given up"},
+                    "raw": {"type": "boolean", "description": "Text only: no line marks and no notes"},
+                }}),
+                lane: Lane::Shared,
+                repeat: Repeat::Idempotent,
+                effect: Effect::Reads,
+                signature: &["path"],
+            },
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    offset: Option<usize>,
+    limit: Option<usize>,
+    timeout: Option<u64>,
+    #[serde(default)]
+    raw: bool,
+}
+
+impl Tool for Read {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        Box::pin(async move {
+            let arguments: Arguments = arguments::parse(&self.spec.name, arguments)?;
+            let given = cx.clone();
+            let patience = arguments.timeout.map(Duration::from_secs);
+            let reading = arguments::blocking(cx, move || read(&arguments, &given));
+            match patience {
+                None => reading.await,
+                Some(patience) => tokio::time::timeout(patience, reading).await.unwrap_or_else(|_| {
+                    Err(Failure::Failed(format!("reading took longer than {} seconds", patience.as_secs())))
+                }),
+            }
+        })
+    }
+}
+
+fn read(arguments: &Arguments, cx: &Context) -> Result<Output, Failure> {
+    let path = &arguments.path;
+    let failed = |error: io::Error| Failure::Failed(format!("{path}: {error}"));
+    let place = arguments::locate(path, cx)?;
+    if !place.exists() {
+        return Err(Failure::Failed(format!("{path} does not exist")));
+    }
+    let mut file = disk::open(&place).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    let resolved = place.path().display().to_string();
+    if found.is_dir() {
+        let listing = ls::list(place.path(), cx).map_err(failed)?;
+        return Ok(Output::text(listing.text).with_details(json!({"isDirectory": true, "resolvedPath": resolved})));
+    }
+    if !found.is_file() {
+        return Err(Failure::Failed(format!("{path} is a device, pipe or socket, which cannot be read")));
+    }
+    let mut sample = Vec::new();
+    file.by_ref().take(SAMPLE).read_to_end(&mut sample).map_err(failed)?;
+    match kind::of(&sample) {
+        Kind::Text => {}
+        Kind::Image(mime) => {
+            if found.len() > IMAGE {
+                let size = text::size(found.len());
+                return Err(Failure::Failed(format!("{path} is an image of {size}, above the limit of 20 MiB")));
+            }
+            let mut bytes = sample;
+            file.take(IMAGE).read_to_end(&mut bytes).map_err(failed)?;
+            let note = format!("Read image file {path} [{mime}, {}]", text::size(bytes.len() as u64));
+            let image = Image { data: STANDARD.encode(&bytes), mime_type: mime.to_owned() };
+            return Ok(Output {
+                content: vec![Block::text(note), Block::Image(image)],
+                details: Some(json!({"kind": "image", "resolvedPath": resolved})),
+                is_error: false,
+            });
+        }
+        Kind::Binary(what) => {
+            let size = text::size(found.len());
+            return Err(Failure::Failed(format!(
+                "{path} is not text but {what} ({size}); use a command that understands it"
+            )));
+        }
+    }
+    let first = arguments.offset.unwrap_or(1).max(1);
+    let wanted = Wanted { first, lines: arguments.limit.unwrap_or(LINES).clamp(1, MOST_LINES) };
+    let stopped = || cx.cancel.is_cancelled();
+    let part = part::take(io::Cursor::new(sample).chain(file), wanted, stopped).map_err(failed)?;
+    shown(&part, wanted, arguments, &resolved, cx)
+}
+
+fn shown(part: &Part, wanted: Wanted, arguments: &Arguments, resolved: &str, cx: &Context) -> Result<Output, Failure> {
+    let mut details = json!({"resolvedPath": resolved});
+    if part.total == Some(0) {
+        let text = if arguments.raw { String::new() } else { "(empty file)".to_owned() };
+        return Ok(Output::text(text).with_details(details));
+    }
+    if part.lines.is_empty() {
+        let total = part.total.map_or_else(String::new, |total| format!(": it has {total}"));
+        return Err(Failure::Failed(format!("{} has no line {}{total}", arguments.path, wanted.first)));
+    }
+    let last = wanted.first + part.lines.len() - 1;
+    let mut text = String::new();
+    for (at, line) in part.lines.iter().enumerate() {
+        let number = wanted.first + at;
+        match cx.edit_mode {
+            _ if arguments.raw => {}
+            EditMode::Hashline => text.push_str(&format!("{}:", hashline::anchor(number, line))),
+            EditMode::Replace | EditMode::Patch if cx.line_numbers => text.push_str(&format!("{number:>6}\t")),
+            EditMode::Replace | EditMode::Patch => {}
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    if arguments.raw && part.total == Some(last) && !part.ends_with_line_end {
+        text.pop();
+    }
+    if part.total == Some(last) && !part.is_cut {
+        return Ok(Output::text(text).with_details(details));
+    }
+    let total = part.total.map_or_else(|| "more".to_owned(), |total| total.to_string());
+    if !arguments.raw {
+        let more = if part.is_cut {
+            format!(
+                "[Line {last} is longer than {}: its beginning is shown; use bash for the rest]",
+                text::size(text::SHOWN_BYTES as u64)
+            )
+        } else {
+            format!("[Showing lines {}-{last} of {total}. Use offset={} to continue]", wanted.first, last + 1)
+        };
+        text.push('\n');
+        text.push_str(&more);
+    }
+    details["truncation"] = json!({
+        "direction": "head",
+        "truncatedBy": if part.by_bytes || part.is_cut { "bytes" } else { "lines" },
+        "totalLines": part.total,
+        "outputLines": part.lines.len(),
+        "shownRange": {"start": wanted.first, "end": last},
+    });
+    Ok(Output::text(text).with_details(details))
+}
+
+#[cfg(test)]
+mod tests;

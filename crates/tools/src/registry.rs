@@ -1,0 +1,80 @@
+//! The tools that runs have, by name and in one order.
+//!
+//! It must not decide who may call them.
+
+use std::sync::Arc;
+
+use countersign_core::tool::Spec;
+
+use crate::{
+    ask::Ask,
+    bash::Bash,
+    edit::Edit,
+    find::Find,
+    grep::Grep,
+    ls::Ls,
+    read::Read,
+    todo::TodoWrite,
+    tool::{EditMode, Tool},
+    write::Write,
+};
+
+/// A set of tools. Clones share them.
+#[derive(Clone)]
+pub struct Registry(Vec<Arc<dyn Tool>>);
+
+impl Registry {
+    /// `read`, `write`, `edit` (replacing text), `bash`, `grep`, `find`, `ls`, `todo_write`, `ask`.
+    pub fn standard() -> Self {
+        Self::with_edit(EditMode::default())
+    }
+
+    /// The same with another form of `edit`; [`crate::Context::edit_mode`] should say the same.
+    pub fn with_edit(mode: EditMode) -> Self {
+        Self(vec![
+            Arc::new(Read::default()),
+            Arc::new(Write::default()),
+            Arc::new(Edit::new(mode)),
+            Arc::new(Bash::default()),
+            Arc::new(Grep::default()),
+            Arc::new(Find::default()),
+            Arc::new(Ls::default()),
+            Arc::new(TodoWrite::default()),
+            Arc::new(Ask::default()),
+        ])
+    }
+
+    /// The tools of these names, in the order of the registry. Names that nobody has are passed over.
+    #[must_use]
+    pub fn only(&self, names: &[&str]) -> Self {
+        Self(self.0.iter().filter(|tool| names.contains(&tool.spec().name.as_str())).cloned().collect())
+    }
+
+    /// The tool of a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.0.iter().find(|tool| tool.spec().name == name)
+    }
+
+    /// All specs, always in the same order.
+    pub fn specs(&self) -> impl Iterator<Item = &Spec> {
+        self.0.iter().map(|tool| tool.spec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Registry;
+
+    fn names(registry: &Registry) -> Vec<&str> {
+        registry.specs().map(|spec| spec.name.as_str()).collect()
+    }
+
+    #[test]
+    fn tools_have_one_order_whatever_is_asked_for() {
+        let all = Registry::standard();
+        assert_eq!(names(&all), ["read", "write", "edit", "bash", "grep", "find", "ls", "todo_write", "ask"]);
+        assert_eq!(names(&all.only(&["bash", "none", "read"])), ["read", "bash"]);
+        assert_eq!(all.get("bash").unwrap().spec().name, "bash");
+        assert!(all.only(&["read"]).get("bash").is_none());
+    }
+}

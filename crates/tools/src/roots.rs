@@ -1,0 +1,327 @@
+//! Which paths tools may touch: an allowed root less denied trees.
+//!
+//! It must not know what the trees hold. A path is resolved as the kernel would do it, every link followed, also for files that do not exist yet; the result has no
+//! link in it and is opened by [`crate::disk`] such that a link put there meanwhile is an error. What is left of the race is a folder swapped by
+//! rename for another folder between the two steps. A shell is not confined by this.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Component, Path, PathBuf},
+};
+
+/// As many links as the kernel follows in one path.
+const LINKS: usize = 40;
+
+/// An allowed root less denied trees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    root: PathBuf,
+    denied: Vec<PathBuf>,
+}
+
+/// A path with every link followed, allowed at the time of asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    path: PathBuf,
+    exists: bool,
+}
+
+impl Place {
+    /// The path, absolute and without links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether something was there.
+    pub const fn exists(&self) -> bool {
+        self.exists
+    }
+}
+
+/// Why a path may not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RootsError {
+    /// No path at all.
+    #[error("the path is empty")]
+    Empty,
+    /// A path that no file can have.
+    #[error("the path holds a NUL character")]
+    Nul,
+    /// It lies elsewhere, perhaps through a link.
+    #[error("{given} is outside of the allowed folder {root}")]
+    Outside {
+        /// As it was asked for.
+        given: String,
+        /// What is allowed.
+        root: String,
+    },
+    /// It lies in a tree of the gateway's own.
+    #[error("{0} is reserved: tools may not touch the gateway's own files")]
+    Reserved(String),
+    /// It lies in the state of a process.
+    #[error("{0} is the state of a process, which tools may not touch")]
+    Process(String),
+    /// The links lead nowhere.
+    #[error("{0} has too many links")]
+    Links(String),
+    /// The file system refused.
+    #[error("{given}: {source}")]
+    Io {
+        /// As it was asked for.
+        given: String,
+        /// Its reason.
+        source: io::Error,
+    },
+}
+
+impl Roots {
+    /// Everything below `root` but the trees in `denied`, which need not exist.
+    ///
+    /// # Errors
+    /// What the file system says if `root` is not there.
+    pub fn new(root: &Path, denied: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
+        Ok(Self { root: fs::canonicalize(root)?, denied: denied.into_iter().collect() })
+    }
+
+    /// The whole file system but the trees in `denied`, which need not exist.
+    pub fn whole(denied: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { root: PathBuf::from("/"), denied: denied.into_iter().collect() }
+    }
+
+    /// The allowed root, without links.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Follows `given`, relative to `cwd`, and decides whether it may be used.
+    ///
+    /// # Errors
+    /// [`RootsError`], whose text is fit for a model.
+    pub fn resolve(&self, cwd: &Path, given: &Path) -> Result<Place, RootsError> {
+        self.boundary().resolve(cwd, given)
+    }
+
+    /// The decision prepared for many paths of one moment, such as those of a walk.
+    pub fn boundary(&self) -> Boundary {
+        let denied = self.denied.iter().filter_map(|tree| follow(tree).ok()).collect::<Vec<_>>();
+        let identities = denied.iter().filter_map(|place| identity(&place.path)).collect();
+        Boundary { root: self.root.clone(), denied: denied.into_iter().map(|place| place.path).collect(), identities }
+    }
+}
+
+/// [`Roots`] of one moment.
+#[derive(Debug)]
+pub struct Boundary {
+    root: PathBuf,
+    denied: Vec<PathBuf>,
+    identities: Vec<(u64, u64)>,
+}
+
+impl Boundary {
+    /// See [`Roots::resolve`].
+    ///
+    /// # Errors
+    /// [`RootsError`], whose text is fit for a model.
+    pub fn resolve(&self, cwd: &Path, given: &Path) -> Result<Place, RootsError> {
+        let shown = given.display().to_string();
+        if given.as_os_str().is_empty() {
+            return Err(RootsError::Empty);
+        }
+        let absolute = cwd.join(given);
+        let place = follow(&absolute).map_err(|error| match error {
+            Unfollowed::Nul => RootsError::Nul,
+            Unfollowed::Links => RootsError::Links(shown.clone()),
+            Unfollowed::Io(source) => RootsError::Io { given: shown.clone(), source },
+        })?;
+        if is_process(&place.path) {
+            return Err(RootsError::Process(shown));
+        }
+        if !place.path.starts_with(&self.root) {
+            return Err(RootsError::Outside { given: shown, root: self.root.display().to_string() });
+        }
+        if self.is_denied(&place.path) || self.is_linked(&place.path) {
+            return Err(RootsError::Reserved(shown));
+        }
+        Ok(place)
+    }
+
+    /// Whether a walk may show and enter `path`, whose parent was allowed. Links are not followed.
+    pub fn allows_entry(&self, path: &Path) -> bool {
+        !is_process(path)
+            && !self.denied.iter().any(|tree| path.starts_with(tree))
+            && (self.identities.is_empty() || !identity(path).is_some_and(|found| self.identities.contains(&found)))
+    }
+
+    /// By name, and by identity of every folder on the way: another spelling or a bind mount is the same tree.
+    fn is_denied(&self, path: &Path) -> bool {
+        let same = |at: &Path| identity(at).is_some_and(|found| self.identities.contains(&found));
+        self.denied.iter().any(|tree| path.starts_with(tree))
+            || (!self.identities.is_empty() && path.ancestors().any(same))
+    }
+
+    /// Whether `path` is a second name of a file in a denied tree.
+    fn is_linked(&self, path: &Path) -> bool {
+        let Ok(found) = fs::symlink_metadata(path) else { return false };
+        if !found.is_file() || found.nlink() < 2 {
+            return false;
+        }
+        let wanted = (found.dev(), found.ino());
+        self.denied.iter().any(|tree| {
+            let walk = ignore::WalkBuilder::new(tree).standard_filters(false).build();
+            walk.flatten().any(|entry| identity(entry.path()) == Some(wanted))
+        })
+    }
+}
+
+/// `/proc/<pid>`: the environment, the memory and the open files of a process, our own among them.
+fn is_process(path: &Path) -> bool {
+    let Ok(rest) = path.strip_prefix("/proc") else { return false };
+    let first = rest.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    first.is_some_and(|first| {
+        first == "self" || first == "thread-self" || first.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+enum Unfollowed {
+    Nul,
+    Links,
+    Io(io::Error),
+}
+
+/// Follows every link of an absolute path as the kernel would. Behind the first part that is not there the rest is taken as written.
+fn follow(path: &Path) -> Result<Place, Unfollowed> {
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(Unfollowed::Nul);
+    }
+    let mut ahead: VecDeque<OsString> = parts(path).collect();
+    let mut made = PathBuf::from("/");
+    let mut links = 0;
+    let mut missing = 0_usize;
+    while let Some(part) = ahead.pop_front() {
+        if part == ".." {
+            made.pop();
+            missing = missing.saturating_sub(1);
+            continue;
+        }
+        made.push(&part);
+        if missing > 0 {
+            missing += 1;
+            continue;
+        }
+        match fs::symlink_metadata(&made) {
+            Ok(found) if found.is_symlink() => {
+                links += 1;
+                if links > LINKS {
+                    return Err(Unfollowed::Links);
+                }
+                let target = fs::read_link(&made).map_err(Unfollowed::Io)?;
+                made.pop();
+                if target.is_absolute() {
+                    made = PathBuf::from("/");
+                }
+                for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
+                    ahead.push_front(part);
+                }
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => missing = 1,
+            Err(error) => return Err(Unfollowed::Io(error)),
+        }
+    }
+    Ok(Place { path: made, exists: missing == 0 })
+}
+
+fn parts(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    use super::Roots;
+
+    /// A workspace with links that lead out of it, beside a secret and a tree of the gateway.
+    fn world() -> tempfile::TempDir {
+        let world = tempfile::tempdir().unwrap();
+        let at = |name: &str| world.path().join(name);
+        fs::create_dir_all(at("work/sub")).unwrap();
+        fs::create_dir_all(at("work/own/deep")).unwrap();
+        fs::create_dir(at("outside")).unwrap();
+        fs::write(at("work/a.txt"), "a").unwrap();
+        fs::write(at("work/own/rules"), "r").unwrap();
+        fs::write(at("outside/secret"), "s").unwrap();
+        symlink(at("outside"), at("work/out")).unwrap();
+        symlink("../outside/secret", at("work/leak")).unwrap();
+        symlink(at("outside/new"), at("work/dangling")).unwrap();
+        symlink("sub", at("work/in")).unwrap();
+        symlink("own", at("work/alias")).unwrap();
+        symlink("loop", at("work/loop")).unwrap();
+        fs::hard_link(at("work/own/rules"), at("work/second-name")).unwrap();
+        world
+    }
+
+    #[test]
+    fn a_path_is_judged_by_where_it_leads() {
+        let world = world();
+        let work = world.path().join("work");
+        let absent = work.join("reserved");
+        let roots = Roots::new(&work, [work.join("own"), absent]).unwrap();
+        for (given, want) in [
+            ("a.txt", Ok("work/a.txt")),
+            ("./sub/../a.txt", Ok("work/a.txt")),
+            ("in/new.txt", Ok("work/sub/new.txt")),
+            ("no/such/dir/file", Ok("work/no/such/dir/file")),
+            ("no/../a.txt", Ok("work/a.txt")),
+            (".", Ok("work")),
+            ("..", Err("outside of the allowed folder")),
+            ("../outside/secret", Err("outside of the allowed folder")),
+            ("out/secret", Err("outside of the allowed folder")),
+            ("out/new", Err("outside of the allowed folder")),
+            ("leak", Err("outside of the allowed folder")),
+            ("dangling", Err("outside of the allowed folder")),
+            ("in/../../outside", Err("outside of the allowed folder")),
+            ("no/../../outside/x", Err("outside of the allowed folder")),
+            ("/etc/passwd", Err("outside of the allowed folder")),
+            ("own/rules", Err("is reserved")),
+            ("own/deep/new", Err("is reserved")),
+            ("alias/rules", Err("is reserved")),
+            ("second-name", Err("is reserved")),
+            ("reserved", Err("is reserved")),
+            ("reserved/x", Err("is reserved")),
+            ("loop", Err("too many links")),
+            ("a.txt/x", Err("Not a directory")),
+            ("", Err("is empty")),
+            ("a\0b", Err("NUL")),
+        ] {
+            match (roots.resolve(&work, Path::new(given)), want) {
+                (Ok(place), Ok(want)) => {
+                    let want = fs::canonicalize(world.path()).unwrap().join(want);
+                    assert_eq!(place.path(), want, "{given}");
+                }
+                (Err(error), Err(want)) => assert!(error.to_string().contains(want), "{given}: {error}"),
+                (got, want) => panic!("{given}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_state_of_processes_is_closed_even_where_everything_is_open() {
+        let roots = Roots::whole([]);
+        for given in ["/proc/self/environ", "/proc/1/environ", "/dev/fd/9999", "/proc/thread-self/maps"] {
+            let error = roots.resolve(Path::new("/"), Path::new(given)).unwrap_err();
+            assert!(error.to_string().contains("state of a process"), "{given}: {error}");
+        }
+        assert!(roots.resolve(Path::new("/"), Path::new("/proc/meminfo")).is_ok());
+    }
+}

@@ -1,0 +1,264 @@
+//! The gateway's end of a session's shell: started when first needed, one command at a time, everything ended when dropped.
+//!
+//! It must not know tools or results: it hands on bytes and ends.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::{Buf as _, BytesMut};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+    process::{Child, Command},
+    sync::{Mutex, OwnedMutexGuard},
+};
+
+use crate::{
+    environment::Environment,
+    exec::{
+        Launcher,
+        frame::{self, Order, Report},
+    },
+};
+
+/// What the exec child has to end everything before it is given up: more than its own grace and patience.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// The shell of one session, shared by all who run commands in it. Commands wait for each other, first come first served.
+///
+/// Dropping the last handle kills what still runs, in the background too.
+#[derive(Clone, Debug)]
+pub struct Shells {
+    launcher: Launcher,
+    session: Arc<Mutex<Session>>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    link: Option<Link>,
+    /// Where a new shell starts; absent before the first one.
+    cwd: Option<PathBuf>,
+    /// What the next command has to be told.
+    lost: Option<Lost>,
+}
+
+/// Why the shell of the command before is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// A command was stopped.
+    Stopped,
+    /// A command ended the shell.
+    Exited,
+}
+
+/// A connection to an exec child. Closing it is the order to kill everything.
+#[derive(Debug)]
+struct Link {
+    stream: UnixStream,
+    received: BytesMut,
+    child: Child,
+}
+
+/// What a command is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Job {
+    /// Shell text.
+    pub command: String,
+    /// The folder for this command alone; absent means where the shell is.
+    pub cwd: Option<PathBuf>,
+    /// Variables for this command alone, with valid names.
+    pub env: Vec<(String, String)>,
+}
+
+/// What a command that runs does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It wrote something, to either output.
+    Output(Vec<u8>),
+    /// It ended by itself, with this code.
+    Exited(i32),
+    /// It was stopped, with everything that the shell had started.
+    Stopped,
+}
+
+/// Why a command could not be run, or not be followed to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ShellError {
+    /// Nothing was run.
+    #[error("cannot start a shell: {0}")]
+    Start(String),
+    /// It is not known how the command ended; all of it was killed.
+    #[error("the shell broke off")]
+    Broken(#[source] io::Error),
+}
+
+impl Shells {
+    /// A session without a shell yet: nothing is started here.
+    pub fn new(launcher: Launcher) -> Self {
+        Self { launcher, session: Arc::default() }
+    }
+
+    /// Waits until the shell is free and runs `job` in it, in a new one that starts in `cwd` if there is none.
+    ///
+    /// *Cancellation*: dropping this future, or what it gives, kills the command and the shell.
+    ///
+    /// # Errors
+    /// [`ShellError::Start`] if there is no shell to be had.
+    pub async fn run(&self, job: Job, cwd: &Path, environment: &Environment) -> Result<Running, ShellError> {
+        let mut session = Arc::clone(&self.session).lock_owned().await;
+        if job.command.contains('\0') {
+            return Err(ShellError::Start("the command holds a NUL character".to_owned()));
+        }
+        let mut link = match session.link.take() {
+            Some(link) if link.is_open() => link,
+            stale => {
+                if stale.is_some() {
+                    session.lost = Some(Lost::Exited);
+                }
+                let start = session.cwd.as_deref().filter(|last| last.is_dir()).unwrap_or(cwd);
+                launch(&self.launcher, start, environment).map_err(|error| ShellError::Start(error.to_string()))?
+            }
+        };
+        let cwd = job.cwd.map(|cwd| cwd.to_str().map(str::to_owned).ok_or(())).transpose();
+        let cwd = cwd.map_err(|()| ShellError::Start("the folder's name is not UTF-8".to_owned()))?;
+        let order = Order::Run(frame::Run { command: job.command, cwd, env: job.env });
+        let lost = session.lost.replace(Lost::Stopped);
+        link.stream.write_all(&order.encode()).await.map_err(ShellError::Broken)?;
+        Ok(Running { session, link: Some(link), lost, stop: Stop::No })
+    }
+
+    /// Ends the shell and everything that it started, and waits for that. The next command gets a new shell in the same folder.
+    pub async fn close(&self) {
+        let mut session = self.session.lock().await;
+        if let Some(Link { stream, mut child, .. }) = session.link.take() {
+            drop(stream);
+            session.lost = Some(Lost::Stopped);
+            if tokio::time::timeout(PATIENCE, child.wait()).await.is_err() {
+                tracing::warn!("an exec child did not end in time");
+            }
+        }
+    }
+}
+
+/// A command that runs. Nobody else can use the shell while this is there.
+#[derive(Debug)]
+pub struct Running {
+    session: OwnedMutexGuard<Session>,
+    link: Option<Link>,
+    lost: Option<Lost>,
+    stop: Stop,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stop {
+    No,
+    Until(tokio::time::Instant),
+}
+
+impl Running {
+    /// Why this command has a new shell, if it replaced another.
+    pub const fn lost(&self) -> Option<Lost> {
+        self.lost
+    }
+
+    /// Where the next new shell will start.
+    pub fn cwd(&self) -> Option<&Path> {
+        self.session.cwd.as_deref()
+    }
+
+    /// Whether the shell is gone since the last event: the next command gets a new one.
+    pub fn shell_is_gone(&self) -> bool {
+        self.session.lost.is_some()
+    }
+
+    /// Tells the command to end, and everything with it. [`Running::next`] goes on until [`Event::Stopped`].
+    pub async fn stop(&mut self) {
+        let (Stop::No, Some(link)) = (self.stop, &mut self.link) else { return };
+        self.stop = Stop::Until(tokio::time::Instant::now() + PATIENCE);
+        // An exec child that does not take it is gone, which the next read shows.
+        let _ = link.stream.write_all(&Order::Stop.encode()).await;
+    }
+
+    /// Waits for what the command does next; not to be asked after its end.
+    ///
+    /// *Cancellation*: nothing is lost.
+    ///
+    /// # Errors
+    /// [`ShellError`], after which everything was killed.
+    pub async fn next(&mut self) -> Result<Event, ShellError> {
+        let link = self.link.as_mut().ok_or_else(|| ShellError::Broken(io::ErrorKind::NotConnected.into()))?;
+        let report = match self.stop {
+            Stop::No => link.next().await,
+            Stop::Until(deadline) => match tokio::time::timeout_at(deadline, link.next()).await {
+                Ok(report) => report,
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            },
+        };
+        match report {
+            Ok(Report::Output(bytes)) => Ok(Event::Output(bytes)),
+            Ok(Report::Ended(ended)) => {
+                self.session.link = self.link.take();
+                if let Some(cwd) = ended.cwd {
+                    self.session.cwd = Some(PathBuf::from(cwd));
+                }
+                let stopped = matches!(self.stop, Stop::Until(_)) && !ended.alive;
+                self.session.lost = match (ended.alive, stopped) {
+                    (true, _) => None,
+                    (false, true) => Some(Lost::Stopped),
+                    (false, false) => Some(Lost::Exited),
+                };
+                Ok(if stopped { Event::Stopped } else { Event::Exited(ended.code) })
+            }
+            Ok(Report::Failed(reason)) => {
+                self.session.link = self.link.take();
+                Err(ShellError::Start(reason))
+            }
+            Err(error) => {
+                self.link = None;
+                Err(ShellError::Broken(error))
+            }
+        }
+    }
+}
+
+impl Link {
+    /// Whether the exec child is still there, as far as is known.
+    fn is_open(&self) -> bool {
+        let mut byte = [0];
+        self.stream.try_read(&mut byte).is_err()
+    }
+
+    async fn next(&mut self) -> io::Result<Report> {
+        loop {
+            if let Some((report, length)) = Report::decode(&self.received).map_err(io::Error::other)? {
+                self.received.advance(length);
+                return Ok(report);
+            }
+            if self.stream.read_buf(&mut self.received).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment) -> io::Result<Link> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let child = Command::new(&launcher.program)
+        .args(&launcher.leading_args)
+        .env_clear()
+        .envs(environment.iter())
+        .env("PWD", cwd)
+        .current_dir(cwd)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit())
+        .spawn()?;
+    Ok(Link { stream: UnixStream::from_std(ours)?, received: BytesMut::new(), child })
+}

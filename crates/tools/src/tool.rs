@@ -1,0 +1,203 @@
+//! What a tool is to those who run it: a spec, arguments, surroundings, and a result or a failure.
+//!
+//! It must not know any tool by name.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use countersign_core::{message::Block, tool::Spec};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::{environment::Environment, roots::Roots, shell::Shells, todo::Todos};
+
+/// What a call gave back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// Text and image blocks for the model.
+    pub content: Vec<Block>,
+    /// Facts for a program; the shape is the tool's own.
+    pub details: Option<Value>,
+    /// True if the tool ran and what it did went wrong, such as a command that exited with 1.
+    pub is_error: bool,
+}
+
+impl Output {
+    /// A result of one text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![Block::text(text)], details: None, is_error: false }
+    }
+
+    /// The same result with facts for a program.
+    #[must_use]
+    pub fn with_details(self, details: Value) -> Self {
+        Self { details: Some(details), ..self }
+    }
+}
+
+/// Why a call gave nothing back. The text is for the model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The arguments do not fit; nothing was done.
+    #[error("{0}")]
+    Invalid(String),
+    /// The work could not be done.
+    #[error("{0}")]
+    Failed(String),
+    /// Somebody stopped it; the text holds what was there so far.
+    #[error("{0}")]
+    Cancelled(String),
+}
+
+/// Something that a run can call.
+pub trait Tool: Send + Sync {
+    /// What it is called, takes and does. The schema is without the intent; see [`crate::with_intent`].
+    fn spec(&self) -> &Spec;
+
+    /// Does it, with arguments that [`crate::validate`] let through.
+    ///
+    /// *Cancellation*: ends with [`Failure::Cancelled`] soon after `cx.cancel`. Dropping the future stops a command as well; a file is
+    /// either as it was or as it was to be.
+    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>>;
+}
+
+/// The surroundings of one call.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The folder that relative paths start from, absolute.
+    pub cwd: PathBuf,
+    /// Which paths may be touched.
+    pub roots: Roots,
+    /// The variables that commands start with.
+    pub environment: Environment,
+    /// The session's shell.
+    pub shells: Shells,
+    /// The session's list of tasks.
+    pub todos: Todos,
+    /// The folder for outputs that are too long to show; without it they are cut only.
+    pub artifacts: Option<PathBuf>,
+    /// Stops the call.
+    pub cancel: CancellationToken,
+    /// Where partial results go.
+    pub updates: Updates,
+    /// The form of `edit`, which decides how `read` marks lines.
+    pub edit_mode: EditMode,
+    /// Whether `read` numbers lines where the form of `edit` does not ask for marks.
+    pub line_numbers: bool,
+}
+
+impl Context {
+    /// Surroundings with plain lines, no listener, no tasks, no folder for long outputs, and nobody to stop the call.
+    pub fn new(cwd: PathBuf, roots: Roots, environment: Environment, shells: Shells) -> Self {
+        Self {
+            cwd,
+            roots,
+            environment,
+            shells,
+            todos: Todos::default(),
+            artifacts: None,
+            cancel: CancellationToken::new(),
+            updates: Updates::default(),
+            edit_mode: EditMode::default(),
+            line_numbers: false,
+        }
+    }
+}
+
+/// The form of `edit` (`edit.mode` in the settings).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EditMode {
+    /// Exact text is replaced.
+    #[default]
+    Replace,
+    /// Lines are named by number and hash, as `read` shows them.
+    Hashline,
+    /// A diff is applied.
+    Patch,
+}
+
+/// Where the partial results of a call go. Each one replaces the one before.
+#[derive(Clone, Default)]
+pub struct Updates(Option<Arc<dyn Fn(Output) + Send + Sync>>);
+
+impl Updates {
+    /// Hands every partial result to `listener`, which must not block.
+    pub fn new(listener: impl Fn(Output) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(listener)))
+    }
+
+    /// Whether anybody listens; without a listener no partial result needs to be made.
+    pub const fn heard(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Makes and hands on a partial result if somebody listens.
+    pub fn send(&self, output: impl FnOnce() -> Output) {
+        if let Some(listener) = &self.0 {
+            listener(output());
+        }
+    }
+}
+
+impl fmt::Debug for Updates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Updates").field(&self.heard()).finish()
+    }
+}
+
+/// A folder to work in, and calls in it.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::path::PathBuf;
+
+    use serde_json::Value;
+
+    use super::{Context, Failure, Output, Tool};
+    use crate::{Environment, Roots, Shells, exec::Launcher, validate};
+
+    pub(crate) struct Case {
+        folder: tempfile::TempDir,
+        pub(crate) cx: Context,
+    }
+
+    impl Case {
+        /// An empty folder to which everything is confined, less `own`.
+        pub(crate) fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let cwd = std::fs::canonicalize(folder.path()).unwrap();
+            let roots = Roots::new(&cwd, [cwd.join("own")]).unwrap();
+            let launcher = Launcher {
+                program: std::env::current_exe().unwrap(),
+                leading_args: ["--ignored", "--exact", "exec::tests::exec_child"].map(Into::into).to_vec(),
+            };
+            let cx = Context::new(cwd, roots, Environment::clean([]), Shells::new(launcher));
+            Self { folder, cx }
+        }
+
+        pub(crate) fn path(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+
+        pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+            std::fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+            std::fs::write(self.path(name), content).unwrap();
+        }
+
+        pub(crate) fn read(&self, name: &str) -> String {
+            std::fs::read_to_string(self.path(name)).unwrap()
+        }
+
+        pub(crate) async fn run(&self, tool: &impl Tool, arguments: Value) -> Result<Output, Failure> {
+            tool.run(validate(tool.spec(), &arguments)?, &self.cx).await
+        }
+    }
+
+    pub(crate) fn text(result: &Result<Output, Failure>) -> &str {
+        result.as_ref().unwrap().content[0].as_text().unwrap()
+    }
+
+    pub(crate) fn failure(result: &Result<Output, Failure>) -> String {
+        result.as_ref().unwrap_err().to_string()
+    }
+}

@@ -1,0 +1,129 @@
+//! `write`: a whole file, made or replaced.
+//!
+//! It must not merge: what was there is gone.
+
+use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    arguments,
+    disk::{self, Before, Replaced},
+    tool::{Context, Failure, Output, Tool},
+};
+
+/// The tool `write`.
+pub struct Write {
+    spec: Spec,
+}
+
+impl Default for Write {
+    fn default() -> Self {
+        let description = "Writes a whole file. Missing folders are made; a file that is there is replaced, with its mode kept, and a link is followed. \
+            To change a part of a file use edit.";
+        Self {
+            spec: Spec {
+                name: "write".to_owned(),
+                description: description.to_owned(),
+                schema: json!({"type": "object", "required": ["path", "content"], "properties": {
+                    "path": {"type": "string", "description": "File, absolute or relative to the working folder"},
+                    "content": {"type": "string", "description": "All that the file is to hold"},
+                }}),
+                lane: Lane::Exclusive,
+                repeat: Repeat::Idempotent,
+                effect: Effect::Changes,
+                signature: &["path"],
+            },
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    content: String,
+}
+
+impl Tool for Write {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        Box::pin(async move {
+            let Arguments { path, content } = arguments::parse(&self.spec.name, arguments)?;
+            let given = cx.clone();
+            arguments::to_the_end(cx, move || {
+                let place = arguments::locate(&path, &given)?;
+                if path.ends_with('/') || place.path().is_dir() {
+                    return Err(Failure::Failed(format!("{path} is a folder")));
+                }
+                let replaced = disk::replace(&place, content.as_bytes(), Before::Anything)
+                    .map_err(|error| Failure::Failed(format!("{path} was not written: {error}")))?;
+                let verb = match replaced {
+                    Replaced::Nothing => "Created",
+                    Replaced::Old => "Replaced",
+                };
+                let text = format!("{verb} {path}: wrote {} bytes", content.len());
+                Ok(Output::text(text).with_details(json!({})))
+            })
+            .await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    };
+
+    use serde_json::json;
+
+    use super::Write;
+    use crate::tool::testing::{Case, failure, text};
+
+    #[tokio::test]
+    async fn a_file_is_made_with_its_folders_or_replaced() {
+        let case = Case::new();
+        let written = case.run(&Write::default(), json!({"path": "a/b/c.txt", "content": "ä\n"})).await;
+        assert_eq!(text(&written), "Created a/b/c.txt: wrote 3 bytes");
+        let written = case.run(&Write::default(), json!({"path": "a/b/c.txt", "content": ""})).await;
+        assert_eq!(text(&written), "Replaced a/b/c.txt: wrote 0 bytes");
+        assert_eq!(case.read("a/b/c.txt"), "");
+    }
+
+    #[tokio::test]
+    async fn a_link_is_written_through_and_stays_a_link() {
+        let case = Case::new();
+        case.write("real.txt", "old");
+        fs::set_permissions(case.path("real.txt"), fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("real.txt", case.path("link.txt")).unwrap();
+        case.run(&Write::default(), json!({"path": "link.txt", "content": "new"})).await.unwrap();
+        assert_eq!(case.read("real.txt"), "new");
+        assert!(fs::symlink_metadata(case.path("link.txt")).unwrap().is_symlink());
+        assert_eq!(fs::metadata(case.path("real.txt")).unwrap().mode() & 0o777, 0o640);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_place_for_a_file_is_refused() {
+        let case = Case::new();
+        fs::create_dir(case.path("folder")).unwrap();
+        case.write("file", "x");
+        nix::unistd::mkfifo(&case.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for (path, want) in [
+            ("folder", "folder is a folder"),
+            ("new/", "new/ is a folder"),
+            ("file/below", "file/below: Not a directory (os error 20)"),
+            ("pipe", "pipe was not written: it is not a regular file"),
+            ("../elsewhere", "../elsewhere is outside of the allowed folder"),
+            ("own/rules", "own/rules is reserved: tools may not touch the gateway's own files"),
+        ] {
+            let got = case.run(&Write::default(), json!({"path": path, "content": "y"})).await;
+            assert!(failure(&got).starts_with(want), "{path}: {got:?}");
+        }
+        assert_eq!(case.read("file"), "x");
+    }
+}

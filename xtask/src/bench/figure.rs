@@ -1,0 +1,144 @@
+//! A figure beside its yardstick and its target, as a row for people and as a line for programs.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// What a figure is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Millis,
+    Seconds,
+    Mebibytes,
+    PerSecond,
+    Ratio,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Millis => "ms",
+            Self::Seconds => "s",
+            Self::Mebibytes => "MiB",
+            Self::PerSecond => "/s",
+            Self::Ratio => "x",
+        })
+    }
+}
+
+/// One figure of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    unit: Unit,
+    target: Option<f64>,
+    /// What was measured, or why it could not be.
+    value: Result<f64, String>,
+    yardstick: Option<f64>,
+}
+
+impl Figure {
+    pub(crate) fn new(name: &'static str, unit: Unit) -> Self {
+        Self { name, unit, target: None, value: Err("not taken".to_owned()), yardstick: None }
+    }
+
+    pub(crate) fn target(self, target: f64) -> Self {
+        Self { target: Some(target), ..self }
+    }
+
+    /// Puts in what was measured: the value and its yardstick.
+    pub(crate) fn taken(self, taken: anyhow::Result<(f64, Option<f64>)>) -> Self {
+        match taken {
+            Ok((value, yardstick)) => Self { value: Ok(value), yardstick, ..self },
+            Err(error) => Self { value: Err(format!("{error:#}")), ..self },
+        }
+    }
+
+    /// *Shape:* `{figure, unit, value, yardstick, target, unavailable}`, all there, null where there is none.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "figure": self.name,
+            "unit": self.unit.to_string(),
+            "value": self.value.as_ref().ok(),
+            "yardstick": self.yardstick,
+            "target": self.target,
+            "unavailable": self.value.as_ref().err(),
+        })
+    }
+
+    fn cells(&self) -> [String; 4] {
+        let with_unit = |value: &f64| format!("{} {}", rounded(*value), self.unit);
+        let optional = |value: Option<f64>| value.as_ref().map_or_else(|| "-".to_owned(), with_unit);
+        let value = self.value.as_ref().map_or_else(|_| "not available".to_owned(), with_unit);
+        [self.name.to_owned(), value, optional(self.yardstick), optional(self.target)]
+    }
+}
+
+/// The middle of `values`; of an even number of them the upper of the two.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// All figures as a table, with the reasons for those that are not available below it.
+pub(crate) fn table(figures: &[Figure]) -> String {
+    let head = ["figure", "measured", "yardstick", "target"].map(str::to_owned);
+    let rows: Vec<[String; 4]> = std::iter::once(head).chain(figures.iter().map(Figure::cells)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let [name, value, yardstick, target] = [0, 1, 2, 3].map(width);
+    let mut table = String::new();
+    for [a, b, c, d] in &rows {
+        table += &format!("{a:<name$}  {b:>value$}  {c:>yardstick$}  {d:>target$}\n");
+    }
+    for figure in figures {
+        if let Err(why) = &figure.value {
+            table += &format!("{}: {why}\n", figure.name);
+        }
+    }
+    table
+}
+
+fn rounded(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        for (values, want) in [(vec![], None), (vec![3.0, 1.0, 2.0], Some(2.0)), (vec![1.0, 2.0], Some(2.0))] {
+            assert_eq!(median(values.clone()), want, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_figure_that_failed_keeps_its_row_and_its_reason() {
+        let figures = [
+            Figure::new("start", Unit::Millis).target(5.0).taken(Ok((4.321, Some(1.4)))),
+            Figure::new("size", Unit::Mebibytes).taken(Err(anyhow::anyhow!("no file"))),
+        ];
+        let want = "\
+figure       measured  yardstick   target
+start         4.32 ms    1.40 ms  5.00 ms
+size    not available          -        -
+size: no file
+";
+        assert_eq!(table(&figures), want);
+    }
+
+    #[test]
+    fn a_program_gets_every_field_of_every_figure() {
+        let figure = Figure::new("start", Unit::Millis).target(5.0).taken(Ok((4.5, None)));
+        let want = r#"{"figure":"start","unit":"ms","value":4.5,"yardstick":null,"target":5.0,"unavailable":null}"#;
+        let want: Value = serde_json::from_str(want).unwrap();
+        assert_eq!(figure.json(), want);
+    }
+}

@@ -1,0 +1,100 @@
+//! `cargo xtask fuzz`: runs the testkit's fuzz loop, optimised, on one decoder or on each in turn.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, bail};
+
+use crate::workspace::{Workspace, cargo};
+
+/// What to fuzz and for how long; all but the target is handed on as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    target: Option<String>,
+    rest: Vec<String>,
+}
+
+/// The targets that the loop knows.
+const TARGETS: &[&str] = &[
+    "lines",
+    "commands",
+    "session-file",
+    "openai-completions",
+    "openai-responses",
+    "anthropic-messages",
+    "google-generative-ai",
+    "shell",
+];
+
+impl Options {
+    pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
+        let mut options = Self { target: None, rest: Vec::new() };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--minutes" | "--seed" | "--replay" => {
+                    let value = arguments.next().with_context(|| format!("{argument} wants a value"))?;
+                    options.rest.extend([argument.clone(), value.clone()]);
+                }
+                target if options.target.is_none() && TARGETS.contains(&target) => {
+                    options.target = Some(target.to_owned());
+                }
+                unknown => bail!("unknown target {unknown:?}: one of {}", TARGETS.join(", ")),
+            }
+        }
+        if options.target.is_none() && options.rest.iter().any(|argument| argument == "--replay") {
+            bail!("--replay wants a target");
+        }
+        Ok(options)
+    }
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<ExitCode> {
+    let targets: Vec<&str> = options.target.as_deref().map_or_else(|| TARGETS.to_vec(), |target| vec![target]);
+    for target in targets {
+        let status = Command::new(cargo())
+            .args(["run", "--profile", "bench-fast", "-p", "countersign-testkit", "--example", "fuzz", "--"])
+            .arg(target)
+            .args(&options.rest)
+            .arg("--findings")
+            .arg(workspace.target.join("fuzz"))
+            .current_dir(&workspace.root)
+            .status()
+            .context("cargo could not be started")?;
+        if !status.success() {
+            bail!("{target}: the loop ended with {status}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn arguments_name_at_most_one_known_target() {
+        let options = |target: Option<&str>, rest: &[&str]| {
+            Ok(Options {
+                target: target.map(str::to_owned),
+                rest: rest.iter().map(|&argument| argument.to_owned()).collect(),
+            })
+        };
+        let known = "one of lines, commands, session-file, openai-completions, openai-responses, anthropic-messages, \
+                     google-generative-ai, shell";
+        for (line, want) in [
+            ("", options(None, &[])),
+            ("lines --minutes 5", options(Some("lines"), &["--minutes", "5"])),
+            ("--seed 7 shell", options(Some("shell"), &["--seed", "7"])),
+            ("lines shell", Err(format!("unknown target \"shell\": {known}"))),
+            ("--minutes", Err("--minutes wants a value".to_owned())),
+            ("--replay f", Err("--replay wants a target".to_owned())),
+        ] {
+            assert_eq!(parse(line), want, "{line}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Does for the workspace what cargo alone cannot: verify it whole, keep it tidy, measure it, fuzz it.
+//!
+//! It depends on none of the workspace's crates, so that it builds in seconds and works when they do not.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
+
+mod bench;
+mod fuzz;
+mod tidy;
+mod verify;
+mod workspace;
+
+use std::process::ExitCode;
+
+use crate::workspace::Workspace;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  verify [--fast]               format, clippy, tidy, all tests, docs; --fast leaves out doc tests and docs
+  tidy                          the rules of the house that no lint knows
+  bench [--json] [--cold] [--binary FILE]
+                                figures of the release binary, each beside its yardstick from the same run;
+                                --cold builds once more from nothing, --binary measures FILE and builds nothing
+  fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
+                                a decoder against mutated input; without a target, each in turn
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    let Some((command, rest)) = arguments.split_first() else {
+        eprint!("{USAGE}");
+        return Ok(ExitCode::from(2));
+    };
+    match command.as_str() {
+        "verify" => Ok(verify::run(&Workspace::read()?, verify::Options::parse(rest)?)),
+        "tidy" => tidy::run(&Workspace::read()?),
+        "bench" => bench::run(&Workspace::read()?, &bench::Options::parse(rest)?),
+        "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        unknown => {
+            eprint!("xtask: unknown command {unknown:?}\n{USAGE}");
+            Ok(ExitCode::from(2))
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `cargo xtask tidy`: the rules of the house that no lint knows. Each finding is one line: file:line: what, why.
+
+mod edges;
+mod manifest;
+mod names;
+mod purity;
+mod source;
+mod words;
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+
+use crate::{tidy::source::Source, workspace::Workspace};
+
+/// One thing to put right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    file: PathBuf,
+    /// From 1.
+    line: usize,
+    what: String,
+    why: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}, {}", self.file.display(), self.line, self.what, self.why)
+    }
+}
+
+/// Prints what is to be put right.
+pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<ExitCode> {
+    let found = findings(workspace)?;
+    found.iter().for_each(|finding| println!("{finding}"));
+    if found.is_empty() {
+        println!("tidy");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{} to put right", found.len());
+    Ok(ExitCode::FAILURE)
+}
+
+/// Everything to put right in the workspace, by package and file.
+pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    for package in &workspace.packages {
+        let manifest = read(&package.manifest)?;
+        let file = workspace.relative(&package.manifest);
+        found.extend(edges::findings(workspace, package, file, &manifest));
+        found.extend(manifest::findings(file, &manifest));
+        for path in rust_files(package.folder())? {
+            let text = read(&path)?;
+            let source = Source::new(workspace.relative(&path), &text);
+            found.extend(names::findings(&source));
+            found.extend(words::findings(&source));
+            if package.name == "countersign-core" {
+                found.extend(purity::findings(&source));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))
+}
+
+/// Every Rust file below `folder`, in order, build output aside.
+fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).with_context(|| format!("{} could not be listed", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                if path.file_name().is_some_and(|name| name != "target") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,189 @@
+//! Which crate may depend on which.
+//!
+//! The list holds for normal and for build dependencies. Tests obey it too, with one addition: a crate may dev-depend on
+//! testkit if testkit does not depend on that crate. Otherwise the crate would be compiled twice into its own tests, and
+//! its types would not be the same as testkit's: such tests live in `crates/testkit/tests`.
+
+use std::{collections::BTreeSet, path::Path};
+
+use crate::{
+    tidy::Finding,
+    workspace::{Kind, Package, Workspace},
+};
+
+/// Every edge between crates of ours, but testkit's, which may depend on any.
+const EDGES: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("protocol", &[]),
+    ("models", &[]),
+    ("store", &["core"]),
+    ("tools", &["core"]),
+    ("runtime", &["core", "store", "models", "tools"]),
+    ("server", &["core", "protocol", "runtime"]),
+    (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server"]),
+    ("xtask", &[]),
+];
+
+const BINARY: &str = "countersign";
+const TESTKIT: &str = "testkit";
+
+/// Crates from outside that one of ours must not use directly.
+const FOREIGN: &[(&str, &[&str], &str)] = &[(
+    "core",
+    &[
+        "async-std",
+        "chrono",
+        "fastrand",
+        "futures-util",
+        "getrandom",
+        "libc",
+        "mio",
+        "nix",
+        "rand",
+        "reqwest",
+        "rusqlite",
+        "smol",
+        "tempfile",
+        "tokio",
+        "tokio-util",
+        "tracing",
+    ],
+    "core decides and does nothing else: no runtime, clock, dice, file or socket",
+)];
+
+/// Crates of ours that may use anyhow: nobody acts on their errors but a person.
+const MAY_USE_ANYHOW: &[&str] = &[BINARY, "xtask", TESTKIT];
+
+pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, manifest: &str) -> Vec<Finding> {
+    let from = short(&package.name);
+    let finding = |name: &str, why| Finding {
+        file: file.to_path_buf(),
+        line: line_of(manifest, name),
+        what: format!("{from} → {}", short(name)),
+        why,
+    };
+    let mut found = Vec::new();
+    if from != TESTKIT && !EDGES.iter().any(|(name, _)| *name == from) {
+        let why = "a crate that the list of edges does not know: ARCHITECTURE.md and tidy's list come first";
+        found.push(finding(&package.name, why));
+    }
+    for dependency in &package.dependencies {
+        let to = short(&dependency.name);
+        if is_ours(workspace, &dependency.name) {
+            if !is_allowed(workspace, from, to, dependency.kind) {
+                found.push(finding(&dependency.name, "not among the edges of ARCHITECTURE.md"));
+            }
+            continue;
+        }
+        if dependency.kind == Kind::Dev {
+            continue;
+        }
+        if dependency.name == "anyhow" && !MAY_USE_ANYHOW.contains(&from) {
+            found.push(finding("anyhow", "an error is part of the interface: give the operation an enum"));
+        }
+        for (_, forbidden, why) in FOREIGN.iter().filter(|(name, ..)| *name == from) {
+            if forbidden.contains(&dependency.name.as_str()) {
+                found.push(finding(&dependency.name, why));
+            }
+        }
+    }
+    found
+}
+
+fn is_allowed(workspace: &Workspace, from: &str, to: &str, kind: Kind) -> bool {
+    if from == TESTKIT {
+        return true;
+    }
+    if to == TESTKIT {
+        return kind == Kind::Dev && from != "xtask" && !reached_by(workspace, TESTKIT).contains(from);
+    }
+    EDGES.iter().any(|(name, targets)| *name == from && targets.contains(&to))
+}
+
+/// Every crate of ours that `from` needs to be built, itself included.
+fn reached_by<'a>(workspace: &'a Workspace, from: &'a str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::from([from]);
+    let mut next = vec![from];
+    while let Some(name) = next.pop() {
+        let packages = workspace.packages.iter().filter(|package| short(&package.name) == name);
+        for dependency in packages.flat_map(|package| &package.dependencies) {
+            let to = short(&dependency.name);
+            if dependency.kind != Kind::Dev && is_ours(workspace, &dependency.name) && reached.insert(to) {
+                next.push(to);
+            }
+        }
+    }
+    reached
+}
+
+fn is_ours(workspace: &Workspace, name: &str) -> bool {
+    workspace.packages.iter().any(|package| package.name == name)
+}
+
+/// `countersign-core` is called `core` in the list; the binary keeps its name.
+fn short(name: &str) -> &str {
+    name.strip_prefix("countersign-").unwrap_or(name)
+}
+
+/// Where `manifest` names `name`, else its first line.
+fn line_of(manifest: &str, name: &str) -> usize {
+    let names = |line: &str| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
+    manifest.lines().position(names).map_or(1, |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Dependency;
+
+    fn package(name: &str, dependencies: &[(&str, Kind)]) -> Package {
+        let dependencies =
+            dependencies.iter().map(|&(name, kind)| Dependency { name: name.to_owned(), kind }).collect();
+        Package { name: name.to_owned(), manifest: "Cargo.toml".into(), dependencies }
+    }
+
+    fn whats(name: &str, dependency: &str, kind: Kind) -> Vec<String> {
+        let subject = package(name, &[(dependency, kind)]);
+        let mut packages = vec![
+            package("countersign-core", &[]),
+            package("countersign-store", &[("countersign-core", Kind::Normal)]),
+            package("countersign", &[]),
+            package("countersign-testkit", &[("countersign-store", Kind::Normal)]),
+        ];
+        packages.retain(|known| known.name != name);
+        packages.push(subject.clone());
+        let workspace = Workspace { root: "/".into(), target: "/target".into(), packages };
+        let found = findings(&workspace, &subject, Path::new("Cargo.toml"), "");
+        found.into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn only_the_edges_of_the_list_exist() {
+        for (name, dependency, kind, want) in [
+            ("countersign-store", "countersign-core", Kind::Normal, None),
+            ("countersign-core", "countersign-store", Kind::Normal, Some("core → store")),
+            ("countersign-core", "countersign-store", Kind::Dev, Some("core → store")),
+            ("countersign-protocol", "countersign-core", Kind::Build, Some("protocol → core")),
+            ("countersign-testkit", "countersign", Kind::Normal, None),
+            ("countersign", "countersign-testkit", Kind::Dev, None),
+            ("countersign", "countersign-testkit", Kind::Normal, Some("countersign → testkit")),
+            ("countersign-core", "countersign-testkit", Kind::Dev, Some("core → testkit")),
+            ("xtask", "countersign-core", Kind::Normal, Some("xtask → core")),
+            ("countersign-extra", "serde", Kind::Normal, Some("extra → extra")),
+            ("countersign-core", "tokio", Kind::Normal, Some("core → tokio")),
+            ("countersign-core", "proptest", Kind::Dev, None),
+            ("countersign-store", "tokio", Kind::Normal, None),
+            ("countersign-store", "anyhow", Kind::Normal, Some("store → anyhow")),
+            ("countersign", "anyhow", Kind::Normal, None),
+        ] {
+            let want: Vec<String> = want.into_iter().map(str::to_owned).collect();
+            assert_eq!(whats(name, dependency, kind), want, "{name} {dependency} {kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_finding_points_at_the_line_of_the_dependency() {
+        assert_eq!(line_of("[dependencies]\nab.workspace = true\na.workspace = true", "a"), 3);
+        assert_eq!(line_of("[dependencies]\n", "a"), 1);
+    }
+}

@@ -1,0 +1,177 @@
+//! A Rust file as the rules see it: its code without comments and literals, and where its tests begin.
+//!
+//! It is a lexer, not a parser: enough to never mistake a comment or a string for code.
+
+use std::path::Path;
+
+/// A file with what the rules ask of it.
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a Path,
+    /// The text with the insides of comments, strings and characters blanked; lines stay where they were.
+    pub(crate) code: String,
+    /// Lines before the tests, all of them if there are none.
+    pub(crate) lines_without_tests: usize,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(file: &'a Path, text: &str) -> Self {
+        let code = blank(text);
+        let is_tests = file.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs");
+        let lines_without_tests = if is_tests { 0 } else { lines_before_tests(&code) };
+        Self { file, code, lines_without_tests }
+    }
+
+    /// The lines of code with their numbers from 1.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.code.lines().enumerate().map(|(index, line)| (index + 1, line))
+    }
+}
+
+/// Lines up to a test module with a body, which is the end of a file by the order of the house.
+///
+/// A `#[cfg(test)]` on anything else hides nothing: code could go on behind it.
+fn lines_before_tests(code: &str) -> usize {
+    let lines: Vec<&str> = code.lines().collect();
+    let begins = |index: &usize| {
+        let body = lines[index + 1..].iter().find(|line| !line.trim_start().starts_with("#["));
+        lines[*index] == "#[cfg(test)]"
+            && body.is_some_and(|line| line.split_whitespace().any(|word| word == "mod") && line.ends_with('{'))
+    };
+    (0..lines.len()).find(begins).unwrap_or(lines.len())
+}
+
+/// Replaces every character inside a comment or a literal by a space, and keeps line ends.
+fn blank(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = literal_length(rest, code.chars().next_back());
+        if length == 0 {
+            code.push(first);
+            rest = &rest[first.len_utf8()..];
+        } else {
+            code.extend(rest[..length].chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+            rest = &rest[length..];
+        }
+    }
+    code
+}
+
+/// The length in bytes of the comment or literal that `rest` begins with, 0 if it begins with code.
+fn literal_length(rest: &str, before: Option<char>) -> usize {
+    let in_word = before.is_some_and(is_word);
+    if rest.starts_with("//") {
+        rest.find('\n').unwrap_or(rest.len())
+    } else if rest.starts_with("/*") {
+        block_comment_length(rest)
+    } else if rest.starts_with('"') {
+        quoted_length(rest, '"')
+    } else if rest.starts_with('\'') {
+        character_length(rest)
+    } else if !in_word && (rest.starts_with('r') || rest.starts_with("br") || rest.starts_with("cr")) {
+        raw_length(rest)
+    } else {
+        0
+    }
+}
+
+/// Whether `c` can be part of a name.
+pub(crate) fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn block_comment_length(rest: &str) -> usize {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while at < rest.len() {
+        let here = &rest[at..];
+        if here.starts_with("/*") {
+            depth += 1;
+            at += 2;
+        } else if here.starts_with("*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += here.chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    rest.len()
+}
+
+fn quoted_length(rest: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        if escaped {
+            escaped = false;
+        } else if c == '\\' {
+            escaped = true;
+        } else if c == quote {
+            return at + c.len_utf8();
+        }
+    }
+    rest.len()
+}
+
+/// Tells a character from a lifetime: only the character has a quote behind it.
+fn character_length(rest: &str) -> usize {
+    let mut inside = rest.chars().skip(1);
+    match (inside.next(), inside.next()) {
+        (Some('\\'), _) | (Some(_), Some('\'')) => quoted_length(rest, '\''),
+        _ => 0,
+    }
+}
+
+fn raw_length(rest: &str) -> usize {
+    let behind = rest.trim_start_matches(['b', 'c', 'r']);
+    let hashes = behind.len() - behind.trim_start_matches('#').len();
+    let Some(body) = behind[hashes..].strip_prefix('"') else { return 0 };
+    let end = format!("\"{}", "#".repeat(hashes));
+    let start = rest.len() - body.len();
+    body.find(&end).map_or(rest.len(), |at| start + at + end.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_literals_are_blanked_and_lines_stay() {
+        for (text, want) in [
+            ("a // b\nc", "a     \nc"),
+            ("a /* b /* c */ d */ e", "a                   e"),
+            (r#"f("x\"y") g"#, "f(      ) g"),
+            ("r#\"a\"b\"# c", "         c"),
+            ("for\"x\"", "for   "),
+            ("'a' 'b: 'c", "    'b: 'c"),
+            (r"'\'' x", "     x"),
+            ("\"a\nb\"c", "  \n  c"),
+            ("r#type br\"x\"", "r#type      "),
+        ] {
+            assert_eq!(blank(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn tests_begin_at_a_test_module_with_a_body() {
+        for (case, text, want) in [
+            ("none", "a\nb\n", 2),
+            ("at the end", "a\n#[cfg(test)]\nmod tests {\n}\n", 1),
+            ("with a lint", "a\nb\n#[cfg(test)]\n#[allow(x)]\nmod tests {\n}\n", 2),
+            ("on an import", "#[cfg(test)]\nuse a;\nb\n", 3),
+            ("in a file of its own", "a\n#[cfg(test)]\nmod tests;\n", 3),
+            ("in a comment", "// #[cfg(test)]\nmod a {\n}\n", 3),
+        ] {
+            assert_eq!(Source::new(Path::new("src/a.rs"), text).lines_without_tests, want, "{case}");
+        }
+    }
+
+    #[test]
+    fn files_of_tests_have_no_other_lines() {
+        for file in ["tests/it/main.rs", "src/gate/tests.rs", "src/gate/tests/expiry.rs"] {
+            assert_eq!(Source::new(Path::new(file), "a\nb\n").lines_without_tests, 0, "{file}");
+        }
+    }
+}

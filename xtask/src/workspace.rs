@@ -1,0 +1,133 @@
+//! The workspace as cargo describes it: where it is, its packages and what they depend on.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+/// What `cargo metadata --no-deps` says, as far as anything here asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) packages: Vec<Package>,
+}
+
+/// A member of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) manifest: PathBuf,
+    pub(crate) dependencies: Vec<Dependency>,
+}
+
+/// One line of a member's dependencies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+}
+
+/// Which of cargo's tables a dependency stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Normal,
+    Build,
+    Dev,
+}
+
+impl Workspace {
+    /// Asks the cargo that started us.
+    pub(crate) fn read() -> anyhow::Result<Self> {
+        let output = Command::new(cargo())
+            .args(["metadata", "--format-version", "1", "--no-deps"])
+            .output()
+            .context("cargo metadata could not be started")?;
+        if !output.status.success() {
+            bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")?;
+        Self::from_metadata(&metadata).context("cargo metadata lacks a field that was always there")
+    }
+
+    fn from_metadata(metadata: &Value) -> Option<Self> {
+        let packages = metadata["packages"].as_array()?.iter().map(Package::from_metadata).collect::<Option<_>>()?;
+        Some(Self {
+            root: metadata["workspace_root"].as_str()?.into(),
+            target: metadata["target_directory"].as_str()?.into(),
+            packages,
+        })
+    }
+
+    /// `path` as a person at the root of the workspace would type it.
+    pub(crate) fn relative<'a>(&self, path: &'a Path) -> &'a Path {
+        path.strip_prefix(&self.root).unwrap_or(path)
+    }
+}
+
+impl Package {
+    fn from_metadata(package: &Value) -> Option<Self> {
+        let dependencies =
+            package["dependencies"].as_array()?.iter().map(Dependency::from_metadata).collect::<Option<_>>()?;
+        Some(Self {
+            name: package["name"].as_str()?.to_owned(),
+            manifest: package["manifest_path"].as_str()?.into(),
+            dependencies,
+        })
+    }
+
+    /// The folder that holds the package.
+    pub(crate) fn folder(&self) -> &Path {
+        self.manifest.parent().unwrap_or(&self.manifest)
+    }
+}
+
+impl Dependency {
+    fn from_metadata(dependency: &Value) -> Option<Self> {
+        let kind = match dependency["kind"].as_str() {
+            None => Kind::Normal,
+            Some("build") => Kind::Build,
+            Some("dev") => Kind::Dev,
+            Some(_) => return None,
+        };
+        Some(Self { name: dependency["name"].as_str()?.to_owned(), kind })
+    }
+}
+
+/// The cargo that started us, else the one on the path.
+pub(crate) fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_kinds_of_dependencies_are_told_apart() {
+        let metadata = json!({
+            "workspace_root": "/w",
+            "target_directory": "/w/target",
+            "packages": [{
+                "name": "a",
+                "manifest_path": "/w/a/Cargo.toml",
+                "dependencies": [
+                    { "name": "x", "kind": null }, { "name": "y", "kind": "dev" }, { "name": "z", "kind": "build" },
+                ],
+            }],
+        });
+        let dependency = |name: &str, kind| Dependency { name: name.to_owned(), kind };
+        let package = Package {
+            name: "a".to_owned(),
+            manifest: "/w/a/Cargo.toml".into(),
+            dependencies: vec![dependency("x", Kind::Normal), dependency("y", Kind::Dev), dependency("z", Kind::Build)],
+        };
+        let want = Workspace { root: "/w".into(), target: "/w/target".into(), packages: vec![package] };
+        assert_eq!(Workspace::from_metadata(&metadata), Some(want));
+    }
+}
