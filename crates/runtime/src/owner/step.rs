@@ -367,10 +367,11 @@ impl Owner {
                 Release::Read(send) => send(self.ring.pushed()),
             }
         }
-        self.ring.publish();
+        // Whoever sees a frame must be able to see the replies that stand before it.
         for (reply, replied) in replies {
             let _ = reply.send(replied);
         }
+        self.ring.publish();
     }
 }
 

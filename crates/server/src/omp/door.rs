@@ -19,7 +19,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::{Refused, Released, Reply, tools::todo};
-use futures_util::{StreamExt, stream::FuturesOrdered};
+use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
@@ -69,6 +69,8 @@ pub struct Door {
     pub(super) lane: Lane,
     waiting: VecDeque<(Option<Id>, omp::Command)>,
     pending: FuturesOrdered<Pending>,
+    /// A reply that came before frames that it stands behind.
+    early: Option<(u64, Then)>,
     frames: Vec<Bytes>,
     output: Output,
     /// The level that was asked for last, before a model's limits.
@@ -87,6 +89,7 @@ impl Door {
             lane: Lane::Free,
             waiting: VecDeque::new(),
             pending: FuturesOrdered::new(),
+            early: None,
             frames: Vec::new(),
             output,
             wanted_level: None,
@@ -145,7 +148,13 @@ impl Door {
                 commands::handle(&mut self, id, command).await;
                 continue;
             }
+            if let Some((position, then)) = self.early.take() {
+                self.catch_up(position).await;
+                then(&mut self);
+                continue;
+            }
             let Some(seat) = &mut self.seat else { break };
+            let number = seat.subscriber.position();
             let is_settling = self.teller.is_settling() && self.pending.is_empty();
             tokio::select! {
                 biased;
@@ -155,7 +164,10 @@ impl Door {
                     then(&mut self);
                 }
                 released = seat.subscriber.next() => match released {
-                    Some(released) => self.released(released).await,
+                    Some(released) => {
+                        self.replies_before(number);
+                        self.released(released).await;
+                    }
                     None => {
                         error!("the session's log has ended");
                         break;
@@ -178,6 +190,10 @@ impl Door {
     /// Answers what can still be answered, then ends the session.
     async fn end(&mut self) {
         let answers = async {
+            if let Some((position, then)) = self.early.take() {
+                self.catch_up(position).await;
+                then(self);
+            }
             while let Some((position, then)) = self.pending.next().await {
                 self.catch_up(position).await;
                 then(self);
@@ -215,6 +231,19 @@ impl Door {
             let now = self.shelf.common.clock.now();
             for (gate, content) in gates {
                 self.write(&dialogs::request(&gate, &content, &cwd, now));
+            }
+        }
+    }
+
+    /// Does what stands before the frame with this number. Its replies came before it did.
+    fn replies_before(&mut self, number: u64) {
+        while self.early.is_none()
+            && let Some(Some((position, then))) = self.pending.next().now_or_never()
+        {
+            if position <= number {
+                then(self);
+            } else {
+                self.early = Some((position, then));
             }
         }
     }

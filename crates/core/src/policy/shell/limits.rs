@@ -8,6 +8,9 @@ const LONGEST: usize = 64 * 1024;
 /// How deep a line may nest. The grammar recurses, and a stack is all it has.
 const DEEPEST: usize = 32;
 
+/// How deep `case` may nest: for one without `;;` the grammar reads what is inside twice.
+const DEEPEST_CASE: usize = 5;
+
 /// How many substitutions and involved parameter expansions one line may hold, nested or not: telling would need the parse that this guards.
 const MOST_EXPANSIONS: usize = 48;
 
@@ -39,12 +42,17 @@ pub(super) fn too_much(text: &str) -> Option<&'static str> {
 /// Why the tokens of a text must not be parsed, if so.
 pub(super) fn too_deep(tokens: &[Token]) -> Option<&'static str> {
     let mut depth = 0_usize;
-    let mut negations = 0_usize;
+    let (mut negations, mut cases) = (0_usize, 0_usize);
     let mut test: Option<usize> = None;
     let mut starts_command = true;
     for token in tokens {
         let word = token.to_str();
         let is_operator = matches!(token, Token::Operator(..));
+        cases = match (is_operator, word) {
+            (false, "case") => cases + 1,
+            (false, "esac") if starts_command => cases.saturating_sub(1),
+            _ => cases,
+        };
         match (is_operator, word) {
             (true, "(") | (false, "{" | "if" | "while" | "until" | "for" | "case" | "coproc" | "function" | "select") => depth += 1,
             (true, ")") => depth = depth.saturating_sub(1),
@@ -57,7 +65,7 @@ pub(super) fn too_deep(tokens: &[Token]) -> Option<&'static str> {
             ("]]", _) => None,
             (_, count) => count.map(|count| count + 1),
         };
-        if depth > DEEPEST || negations > DEEPEST || test.is_some_and(|words| words > LONGEST_TEST) {
+        if depth > DEEPEST || cases > DEEPEST_CASE || negations > DEEPEST || test.is_some_and(|words| words > LONGEST_TEST) {
             return Some("is too involved to be judged");
         }
         starts_command = is_operator || matches!(word, "}" | "fi" | "done" | "esac" | "then" | "do" | "else" | "{");

@@ -208,9 +208,10 @@ impl Scanner<'_> {
                 self.word.runs.push(body.clone());
                 self.live(inner);
                 let is_number = inner.chars().all(|c| c.is_ascii_digit() || " +-*/%()<>=&|^~!,?:".contains(c));
-                self.word.opaque = self.word.opaque.or((!is_number).then_some("arithmetic over names"));
                 if is_number {
                     self.word.runs.pop();
+                } else {
+                    self.word.opaque = Some("arithmetic over names");
                 }
             }
             Some('(') => {
