@@ -89,7 +89,11 @@ impl Amount {
 impl Budget {
     /// The first limit that `total` passes.
     pub(super) fn breached_by(&self, total: Amount) -> Option<Breach> {
-        let limits = [(Metric::Tokens, self.tokens, total.tokens), (Metric::ToolCalls, self.calls, total.calls), (Metric::Cost, self.cost_micros, total.cost_micros)];
+        let limits = [
+            (Metric::Tokens, self.tokens, total.tokens),
+            (Metric::ToolCalls, self.calls, total.calls),
+            (Metric::Cost, self.cost_micros, total.cost_micros),
+        ];
         limits.into_iter().find_map(|(metric, limit, observed)| {
             let limit = limit.filter(|limit| observed > *limit)?;
             Some(Breach { metric, limit, observed })
@@ -98,7 +102,9 @@ impl Budget {
 
     /// True if no limit of `self` is wider than that of `other`.
     pub fn is_within(&self, other: &Self) -> bool {
-        let narrower = |mine: Option<u64>, theirs: Option<u64>| theirs.is_none_or(|theirs| mine.is_some_and(|mine| mine <= theirs));
+        let narrower = |mine: Option<u64>, theirs: Option<u64>| {
+            theirs.is_none_or(|theirs| mine.is_some_and(|mine| mine <= theirs))
+        };
         narrower(self.tokens, other.tokens)
             && narrower(self.calls, other.calls)
             && narrower(self.wall_time, other.wall_time)

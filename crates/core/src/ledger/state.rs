@@ -149,7 +149,8 @@ impl State {
         cost: impl Fn(u64, u64) -> u64,
         now: Millis,
     ) -> Result<(Event, u64), Breach> {
-        let amount = |output: u64| Amount { tokens: input.saturating_add(output), calls: 0, cost_micros: cost(input, output) };
+        let amount =
+            |output: u64| Amount { tokens: input.saturating_add(output), calls: 0, cost_micros: cost(input, output) };
         let least = output_cap.min(1);
         let event = self.reserve(id, amount(least), now)?;
         let (mut fits, mut most) = (least, output_cap);
@@ -252,7 +253,16 @@ mod tests {
         for (case, events, now, same, other, settle, in_doubt, standing) in [
             ("fresh", vec![], NOW, fits(1), fits(2), closed, closed, None),
             ("open", vec![reserved], NOW, fits(1), breach(Metric::Tokens, 10, 12), ends(2), ends(6), None),
-            ("settled", vec![reserved, settled], NOW, breach(Metric::Tokens, 10, 12), breach(Metric::Tokens, 10, 12), closed, closed, None),
+            (
+                "settled",
+                vec![reserved, settled],
+                NOW,
+                breach(Metric::Tokens, 10, 12),
+                breach(Metric::Tokens, 10, 12),
+                closed,
+                closed,
+                None,
+            ),
             (
                 "settled above its reservation",
                 vec![reserved, over],
@@ -288,13 +298,23 @@ mod tests {
         for (budget, amount, fit) in [
             (Budget { calls: Some(7), ..Budget::default() }, Amount::CALL, 7),
             (Budget { tokens: Some(1_000), ..Budget::default() }, tokens(300), 3),
-            (Budget { cost_micros: Some(999), ..Budget::default() }, Amount { cost_micros: 100, ..Amount::default() }, 9),
+            (
+                Budget { cost_micros: Some(999), ..Budget::default() },
+                Amount { cost_micros: 100, ..Amount::default() },
+                9,
+            ),
             (Budget::default(), Amount::CALL, 20),
         ] {
             let mut state = ledger(budget, &[]);
-            let started = (0..20).filter(|number| state.reserve(id(*number), amount, NOW).map(|event| state.apply(&event)).is_ok()).count();
+            let started = (0..20)
+                .filter(|number| state.reserve(id(*number), amount, NOW).map(|event| state.apply(&event)).is_ok())
+                .count();
             assert_eq!(started, fit);
-            (0..20).filter_map(|number| state.settle_in_doubt(id(number)).ok()).collect::<Vec<_>>().iter().for_each(|event| state.apply(event));
+            (0..20)
+                .filter_map(|number| state.settle_in_doubt(id(number)).ok())
+                .collect::<Vec<_>>()
+                .iter()
+                .for_each(|event| state.apply(event));
             assert_eq!((state.breach(NOW), state.reserved()), (None, Amount::default()));
         }
     }
@@ -307,7 +327,11 @@ mod tests {
             ("wide", Budget { tokens: Some(10_000), ..Budget::default() }, Ok(500)),
             ("tokens", Budget { tokens: Some(130), ..Budget::default() }, Ok(30)),
             ("money", Budget { cost_micros: Some(600), ..Budget::default() }, Ok(20)),
-            ("nothing left", Budget { tokens: Some(100), ..Budget::default() }, Err(Breach { metric: Metric::Tokens, limit: 100, observed: 101 })),
+            (
+                "nothing left",
+                Budget { tokens: Some(100), ..Budget::default() },
+                Err(Breach { metric: Metric::Tokens, limit: 100, observed: 101 }),
+            ),
         ] {
             let state = ledger(budget, &[]);
             assert_eq!(state.reserve_request(id(1), 100, 500, price, NOW).map(|(_, cap)| cap), want, "{case}");
@@ -316,7 +340,10 @@ mod tests {
 
     #[test]
     fn new_limits_keep_the_meters_and_the_clock() {
-        let mut state = ledger(Budget { wall_time: Some(500), ..Budget::default() }, &[Event::Reserved { id: id(1), amount: tokens(6) }]);
+        let mut state = ledger(
+            Budget { wall_time: Some(500), ..Budget::default() },
+            &[Event::Reserved { id: id(1), amount: tokens(6) }],
+        );
         state.apply(&state.limit(Budget { tokens: Some(5), wall_time: Some(600), ..Budget::default() }, Millis(1_400)));
         assert_eq!(state.deadline(), Some(Millis(1_600)));
         assert_eq!(state.left(Metric::Tokens, NOW), Some(0));

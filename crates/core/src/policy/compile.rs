@@ -54,9 +54,15 @@ pub enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AllowIgnored(origin) => write!(f, "{origin}: a repository's own file can only tighten; this allow is left out"),
+            Self::AllowIgnored(origin) => {
+                write!(f, "{origin}: a repository's own file can only tighten; this allow is left out")
+            }
             Self::MissesBareCalls { origin, pattern } => {
-                write!(f, "{origin}: \"{pattern}\" does not match a call without arguments; write \"{}*\" to cover both", &pattern[..pattern.len() - 3])
+                write!(
+                    f,
+                    "{origin}: \"{pattern}\" does not match a call without arguments; write \"{}*\" to cover both",
+                    &pattern[..pattern.len() - 3]
+                )
             }
         }
     }
@@ -163,7 +169,9 @@ impl Table {
         } else if let Some(name) = &rule.tool {
             let tool = Pattern::new(name);
             let args = match &rule.args {
-                Some(Args::Each(each)) => each.iter().map(|(name, matcher)| (name.clone(), Test::new(matcher))).collect(),
+                Some(Args::Each(each)) => {
+                    each.iter().map(|(name, matcher)| (name.clone(), Test::new(matcher))).collect()
+                }
                 Some(Args::Any(_)) | None => Vec::new(),
             };
             if tool.is_literal() {
@@ -265,7 +273,9 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
     for table in [deny, allow, ask, tighten, default_allow, default_deny, default_ask, tighten_deny] {
         table.patterns.compile();
     }
-    tables.digest = Some(Digest::of(if normalised.is_empty() { String::new() } else { canonical(&Value::Array(normalised)) }.as_bytes()));
+    tables.digest = Some(Digest::of(
+        if normalised.is_empty() { String::new() } else { canonical(&Value::Array(normalised)) }.as_bytes(),
+    ));
     Ok(Compiled(Arc::new(tables)))
 }
 
@@ -274,9 +284,11 @@ fn check(rule: &Rule, origin: &Origin) -> Result<(), CompileError> {
         (None, None, _) | (Some(_), Some(_), _) => Err(CompileError::Selector(origin.clone())),
         (Some(_), None, Some(Args::Each(_))) => Err(CompileError::ArgsBesidePattern(origin.clone())),
         (Some(pattern), None, _) if rule.action == Action::Allow => match shell::grants_interpreter(pattern) {
-            Some(program) => {
-                Err(CompileError::Interpreter { origin: origin.clone(), pattern: pattern.clone(), program: program.to_owned() })
-            }
+            Some(program) => Err(CompileError::Interpreter {
+                origin: origin.clone(),
+                pattern: pattern.clone(),
+                program: program.to_owned(),
+            }),
             None => Ok(()),
         },
         (Some(_), None, _) | (None, Some(_), _) => Ok(()),

@@ -36,7 +36,9 @@ impl Constraints {
         if self.by_key.is_empty() {
             return None;
         }
-        self.by_key.get(&(subject.principal.clone(), subject.constraint_key())).filter(|constraint| now < constraint.until)
+        self.by_key
+            .get(&(subject.principal.clone(), subject.constraint_key()))
+            .filter(|constraint| now < constraint.until)
     }
 
     /// Every denial, by principal.

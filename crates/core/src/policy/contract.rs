@@ -88,10 +88,10 @@ fn needed(subject: &Subject, line: Option<&shell::Line>) -> BTreeSet<Class> {
         // A shell call without a readable command can be anything.
         (None, _) if subject.tool == "bash" => {
             classes.insert(Class::BashDestructive);
-        },
+        }
         (None, Effect::Changes) if matches!(subject.tool.as_str(), "write" | "edit") => {
             classes.insert(Class::FileWrite);
-        },
+        }
         (None, Effect::Changes | Effect::Reads) => {}
     }
     classes

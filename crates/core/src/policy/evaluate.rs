@@ -122,7 +122,8 @@ impl Judge<'_> {
             return Outcome::Allow(Cause::Rule(tables.named(rank)));
         }
         let grants = self.layers.grants;
-        if let Some(grant) = grants.exact(self.subject, now).or_else(|| grants.by_pattern(self.subject, self.line, now)) {
+        if let Some(grant) = grants.exact(self.subject, now).or_else(|| grants.by_pattern(self.subject, self.line, now))
+        {
             return Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() });
         }
         if let Some(rank) = self.touched(&tables.tighten_deny).filter(|_| allowed.is_none()) {
@@ -214,7 +215,8 @@ impl Judge<'_> {
             && subject.effect == Effect::Reads
             && subject.reach == Reach::Files
             && subject.paths.iter().all(|path| {
-                !path.starts_with('~') && path::is_within(&path::resolve("/", &subject.cwd), &path::resolve(&subject.cwd, path))
+                !path.starts_with('~')
+                    && path::is_within(&path::resolve("/", &subject.cwd), &path::resolve(&subject.cwd, path))
             })
     }
 
@@ -227,7 +229,9 @@ impl Judge<'_> {
 
     /// The last of the allow rules that it takes to cover the whole of the subject, or what they leave uncovered.
     fn covering(&self, table: &Table) -> Result<usize, Option<String>> {
-        if let Some(rank) = table.first_structured(self.subject, |rank| self.covers_undeclared(rank)).filter(|_| self.line.is_none()) {
+        if let Some(rank) =
+            table.first_structured(self.subject, |rank| self.covers_undeclared(rank)).filter(|_| self.line.is_none())
+        {
             return Ok(rank);
         }
         let first = |text: &str| self.first_allowing(table, text);

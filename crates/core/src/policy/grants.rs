@@ -116,7 +116,8 @@ impl Grants {
     /// The grant that covers `subject` at `now`, if there is one. A pattern grant covers a shell line as an allow rule does: command by command.
     pub fn covers(&self, subject: &Subject, now: Millis) -> Option<&Grant> {
         self.exact(subject, now).or_else(|| {
-            let line = subject.command().map(|command| shell::judge(command, &shell::Place::of(subject, &Default::default())));
+            let line =
+                subject.command().map(|command| shell::judge(command, &shell::Place::of(subject, &Default::default())));
             self.by_pattern(subject, line.as_ref(), now)
         })
     }
@@ -133,14 +134,22 @@ impl Grants {
 
     /// The ids of grants that have ended by `now`, for whoever tidies up.
     pub fn ended(&self, now: Millis) -> Vec<GrantId> {
-        self.by_id.values().filter(|grant| grant.until.is_some_and(|until| until <= now)).map(|grant| grant.id).collect()
+        self.by_id
+            .values()
+            .filter(|grant| grant.until.is_some_and(|until| until <= now))
+            .map(|grant| grant.id)
+            .collect()
     }
 
     pub(crate) fn exact(&self, subject: &Subject, now: Millis) -> Option<&Grant> {
         if self.exact.is_empty() {
             return None;
         }
-        self.exact.get(&subject.digest())?.iter().filter_map(|id| self.by_id.get(id)).find(|grant| grant.reaches(subject, now))
+        self.exact
+            .get(&subject.digest())?
+            .iter()
+            .filter_map(|id| self.by_id.get(id))
+            .find(|grant| grant.reaches(subject, now))
     }
 
     pub(crate) fn by_pattern(&self, subject: &Subject, line: Option<&shell::Line>, now: Millis) -> Option<&Grant> {
@@ -233,7 +242,8 @@ mod tests {
 
     #[test]
     fn a_revoked_grant_covers_nothing_and_leaves_its_neighbours() {
-        let mut grants = granted([grant(1, Covers::Pattern("t*".to_owned())), grant(2, Covers::Pattern("u*".to_owned()))]);
+        let mut grants =
+            granted([grant(1, Covers::Pattern("t*".to_owned())), grant(2, Covers::Pattern("u*".to_owned()))]);
         let first = grants.iter().next().unwrap().id;
         grants.remove(first);
         assert!(grants.covers(&subject("t", json!({})), Millis(1)).is_none());
@@ -243,9 +253,12 @@ mod tests {
     #[test]
     fn a_pattern_grant_covers_a_shell_line_command_by_command() {
         let grants = granted([grant(1, Covers::Pattern("bash(npm test*)".to_owned()))]);
-        for (command, want) in
-            [("npm test -- a", true), ("npm test; rm x", false), ("npm test $(id)", false), ("npm test && npm test", true)]
-        {
+        for (command, want) in [
+            ("npm test -- a", true),
+            ("npm test; rm x", false),
+            ("npm test $(id)", false),
+            ("npm test && npm test", true),
+        ] {
             assert_eq!(grants.covers(&bash(command), Millis(1)).is_some(), want, "{command}");
         }
     }

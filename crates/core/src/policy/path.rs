@@ -27,7 +27,8 @@ pub(crate) fn is_device(path: &str) -> bool {
         return true;
     }
     let Some(name) = path.strip_prefix("/dev/") else { return false };
-    !HARMLESS.contains(&name) && !["fd/", "shm/", "pts/", "mqueue/", "tcp/", "udp/"].iter().any(|folder| name.starts_with(folder))
+    !HARMLESS.contains(&name)
+        && !["fd/", "shm/", "pts/", "mqueue/", "tcp/", "udp/"].iter().any(|folder| name.starts_with(folder))
 }
 
 #[cfg(test)]
@@ -36,9 +37,15 @@ mod tests {
 
     #[test]
     fn a_path_leads_where_its_dots_say() {
-        for (path, want) in
-            [("a", "/w/a"), ("./a//b/", "/w/a/b"), ("..", "/"), ("../../..", "/"), ("/x/../y", "/y"), ("", "/w"), ("a/../../b", "/b")]
-        {
+        for (path, want) in [
+            ("a", "/w/a"),
+            ("./a//b/", "/w/a/b"),
+            ("..", "/"),
+            ("../../..", "/"),
+            ("/x/../y", "/y"),
+            ("", "/w"),
+            ("a/../../b", "/b"),
+        ] {
             assert_eq!(resolve("/w", path), want, "{path}");
         }
     }
@@ -52,6 +59,8 @@ mod tests {
     #[test]
     fn disks_are_devices_and_streams_are_not() {
         assert!(is_device("/dev/sda") && is_device("/dev/mapper/x") && is_device("/dev/mem"));
-        assert!(!is_device("/dev/null") && !is_device("/dev/fd/3") && !is_device("/dev/shm/x") && !is_device("/device"));
+        assert!(
+            !is_device("/dev/null") && !is_device("/dev/fd/3") && !is_device("/dev/shm/x") && !is_device("/device")
+        );
     }
 }

@@ -1,10 +1,6 @@
 //! What a card offers for "always": never more than a person can read off it.
 
-use crate::policy::{
-    grants::Covers,
-    shell,
-    subject::Subject,
-};
+use crate::policy::{grants::Covers, shell, subject::Subject};
 
 /// One thing that a person may allow for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +15,9 @@ pub struct Proposal {
 pub fn propose(subject: &Subject) -> Vec<Proposal> {
     let exact = Proposal { covers: Covers::Exact(subject.digest()), label: format!("exactly {}", subject.signature) };
     let patterns = subject.command().map(shell::patterns).unwrap_or_default();
-    let patterns = patterns.into_iter().map(|pattern| Proposal { label: format!("anything like {pattern}"), covers: Covers::Pattern(pattern) });
+    let patterns = patterns
+        .into_iter()
+        .map(|pattern| Proposal { label: format!("anything like {pattern}"), covers: Covers::Pattern(pattern) });
     std::iter::once(exact).chain(patterns).collect()
 }
 
@@ -55,7 +53,11 @@ mod tests {
                 Covers::Pattern(pattern) => pattern.as_str(),
                 Covers::Exact(_) => "exact",
             });
-            assert_eq!(pattern.map(|pattern| pattern.replace(" *)", "*)")), want.map(|want| want.replace(" *)", "*)")), "{command}");
+            assert_eq!(
+                pattern.map(|pattern| pattern.replace(" *)", "*)")),
+                want.map(|want| want.replace(" *)", "*)")),
+                "{command}"
+            );
         }
     }
 }

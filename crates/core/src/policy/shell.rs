@@ -5,6 +5,8 @@
 
 mod delete;
 mod disk;
+mod feed;
+mod here;
 mod limits;
 mod line;
 mod programs;
@@ -42,7 +44,10 @@ pub(crate) fn patterns(command: &str) -> Vec<String> {
     let words: Vec<&str> = text.trim_start_matches("bash(").trim_end_matches(')').split(' ').collect();
     let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
     let (Some(program), sub) = (words.first().filter(|word| plain(word)), words.get(1)) else { return Vec::new() };
-    if programs::is_interpreter(program) || programs::is_opaque_wrapper(program) || programs::deserves_each_look(program) {
+    if programs::is_interpreter(program)
+        || programs::is_opaque_wrapper(program)
+        || programs::deserves_each_look(program)
+    {
         return Vec::new();
     }
     match sub {

@@ -116,7 +116,14 @@ mod tests {
     #[test]
     fn a_denied_command_keeps_its_key_in_other_spelling() {
         let key = bash("rm -r build").constraint_key();
-        for same in ["rm  -r   build", "rm -r 'build'", "r\\m -r \"build\"", "rm -r build # tidy", "\nrm -r build\n", "command rm -r build"] {
+        for same in [
+            "rm  -r   build",
+            "rm -r 'build'",
+            "r\\m -r \"build\"",
+            "rm -r build # tidy",
+            "\nrm -r build\n",
+            "command rm -r build",
+        ] {
             assert_eq!(bash(same).constraint_key(), key, "{same}");
         }
         for other in ["rm -r build dist", "rm -r buil", "rm -r build; ls", "rm -r 'buil d'"] {

@@ -29,6 +29,10 @@ use crate::{
 
 /// What an aborted message says.
 const ABORTED: &str = "Request was aborted";
+/// How many times the text a burst of updates may cost.
+const PROPORTION: usize = 8;
+/// How many bytes of updates each millisecond earns beside that, so that a paced stream is told of as it comes.
+const EARNED: usize = 1000;
 /// The tool that a person answers.
 const ASK: &str = "ask";
 
@@ -150,6 +154,10 @@ struct Hearing<'a> {
     first: Option<Duration>,
     pending: Option<(usize, String)>,
     sent: Option<Instant>,
+    /// Bytes of all parts so far.
+    length: usize,
+    /// Bytes that updates have cost: each carries the whole message.
+    spent: usize,
     is_started: bool,
 }
 
@@ -166,6 +174,8 @@ impl<'a> Hearing<'a> {
             first: None,
             pending: None,
             sent: None,
+            length: 0,
+            spent: 0,
             is_started: false,
         }
     }
@@ -177,14 +187,28 @@ impl<'a> Hearing<'a> {
     /// Ready when what is gathered has waited long enough; never, if nothing is.
     async fn window(&self) {
         match (&self.pending, self.sent) {
-            (Some(_), Some(sent)) => tokio::time::sleep_until(sent + self.work.merge).await,
+            (Some(_), Some(sent)) => {
+                let mut until = sent + self.work.merge;
+                tokio::time::sleep_until(until).await;
+                while !self.is_affordable() {
+                    until += self.work.merge;
+                    tokio::time::sleep_until(until).await;
+                }
+            }
             (Some(_), None) => {}
             (None, _) => std::future::pending().await,
         }
     }
 
+    /// Whether one more update keeps what is written in proportion to the text: a door repeats the whole message with each.
+    fn is_affordable(&self) -> bool {
+        let earned = usize::try_from(self.asked.elapsed().as_millis()).unwrap_or(usize::MAX).saturating_mul(EARNED);
+        self.work.merge.is_zero() || self.spent <= self.length.saturating_mul(PROPORTION).saturating_add(earned)
+    }
+
     async fn flush(&mut self) {
         if let Some((index, text)) = self.pending.take() {
+            self.spent = self.spent.saturating_add(self.length.saturating_mul(2));
             self.sent = Some(Instant::now());
             self.live(LiveKind::Delta { index, text: text.into() }).await;
         }
@@ -218,6 +242,7 @@ impl<'a> Hearing<'a> {
                 if let Some(part) = self.parts.get_mut(index) {
                     part.text.push_str(&text);
                 }
+                self.length += text.len();
                 match &mut self.pending {
                     Some((at, gathered)) if *at == index => gathered.push_str(&text),
                     _ => {
@@ -225,7 +250,7 @@ impl<'a> Hearing<'a> {
                         self.pending = Some((index, text));
                     }
                 }
-                if self.sent.is_none_or(|sent| sent.elapsed() >= self.work.merge) {
+                if self.sent.is_none_or(|sent| sent.elapsed() >= self.work.merge) && self.is_affordable() {
                     self.flush().await;
                 }
             }

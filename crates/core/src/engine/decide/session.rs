@@ -1,8 +1,11 @@
 //! Deciders for a session: opening it, what is said in it, and what is set.
 
+use std::collections::BTreeSet;
+
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, tree::Branch},
     id::{EntryId, SessionId},
+    message::StopReason,
     run::Trigger,
     session::{
         self, Event as Happened, Imported, Kind, PromptRefusal, Queue, Reason, Said, Session, Setting, Settings, Then,
@@ -44,6 +47,7 @@ pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<Ent
         return Err(Refusal::NoEntry { session: session.id().clone(), entry: missing.to_string() });
     }
     let mut facts = Vec::with_capacity(entries.len() + 1);
+    let retried = retried(session, &entries);
     for Imported { id, parent, kind, said, made_at } in entries {
         let event = Happened::Entry { id, parent, kind, tokens: said.tokens, made_at, content_at: None };
         facts.push(Fact {
@@ -52,8 +56,23 @@ pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<Ent
             content: Some(said.content),
         });
     }
+    facts.extend(retried.into_iter().map(|entry| {
+        Fact::plain(Event::Session(Happened::Dropped { entry }), Some(session.id().clone()))
+    }));
     facts.push(Fact::plain(Event::Session(Happened::Moved { leaf }), Some(session.id().clone())));
     Ok(Decision { facts, reply: Reply::Done })
+}
+
+/// Failed answers that another answer follows: they were asked again and are not part of what was said.
+fn retried(session: &Session, entries: &[Imported]) -> Vec<EntryId> {
+    let failed: BTreeSet<&EntryId> = entries
+        .iter()
+        .filter(|entry| matches!(entry.kind, Kind::Assistant { stop: StopReason::Error, .. }))
+        .map(|entry| &entry.id)
+        .collect();
+    let followed = entries.iter().filter(|entry| matches!(entry.kind, Kind::Assistant { .. }));
+    let followed = followed.filter_map(|entry| entry.parent.as_ref()).filter(|parent| failed.contains(parent));
+    followed.filter(|parent| session.entry(parent).is_none()).cloned().collect()
 }
 
 pub(super) fn prompt(

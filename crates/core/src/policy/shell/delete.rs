@@ -1,9 +1,9 @@
 //! Recursive deletes and their kin: what they reach, as far as text tells.
 
 use super::{
+    here::Here,
     line::Place,
     protect,
-    walk::Here,
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::path;
@@ -51,9 +51,10 @@ pub(super) fn harm(place: &Place, here: &Here, program: Option<&str>, arguments:
             (Reach::Move, targets)
         }
         Some("find") if arguments.iter().any(|word| word.value == "-delete") => (Reach::Contents, starts(arguments)),
-        Some("rsync") if arguments.iter().any(|word| word.value.starts_with("--del")) => {
-            (Reach::Contents, operands(arguments).last().filter(|word| !word.contains(':')).into_iter().copied().collect())
-        }
+        Some("rsync") if arguments.iter().any(|word| word.value.starts_with("--del")) => (
+            Reach::Contents,
+            operands(arguments).last().filter(|word| !word.contains(':')).into_iter().copied().collect(),
+        ),
         Some("git") if arguments.iter().any(|word| word.value == "clean") => {
             let at = arguments.iter().position(|word| word.value == "-C");
             (Reach::Contents, vec![at.and_then(|at| arguments.get(at + 1)).map_or(".", |word| &word.value)])
@@ -119,7 +120,9 @@ impl Target {
         let glob = resolved.contains(GLOB);
         let certain: Vec<&str> = resolved.split('/').skip(1).take_while(|part| !part.contains(GLOB)).collect();
         let certain = format!("/{}", certain.join("/"));
-        let climbs = resolved.split('/').any(|part| part.contains(GLOB) && part.starts_with('.') && part[1..].starts_with([GLOB, '.']));
+        let climbs = resolved
+            .split('/')
+            .any(|part| part.contains(GLOB) && part.starts_with('.') && part[1..].starts_with([GLOB, '.']));
         Self { resolved, certain, glob, climbs, contents: glob || reach == Reach::Contents }
     }
 
@@ -148,10 +151,15 @@ impl Target {
 }
 
 fn recursive(arguments: &[Word], long: &[&str], short: &str) -> bool {
-    let mut options = arguments.iter().take_while(|word| word.value != "--").filter(|word| word.value.starts_with('-') || word.value.starts_with(UNKNOWN));
+    let mut options = arguments
+        .iter()
+        .take_while(|word| word.value != "--")
+        .filter(|word| word.value.starts_with('-') || word.value.starts_with(UNKNOWN));
     options.any(|word| match word.value.strip_prefix("--") {
         Some(name) => !name.is_empty() && long.iter().any(|long| long.starts_with(name)),
-        None if word.value.starts_with(UNKNOWN) => word.raw.starts_with('$') && arguments.len() > 1 && !word.raw.contains('/'),
+        None if word.value.starts_with(UNKNOWN) => {
+            word.raw.starts_with('$') && arguments.len() > 1 && !word.raw.contains('/')
+        }
         None => word.value.contains(|c| short.contains(c)),
     })
 }
@@ -164,7 +172,9 @@ fn operands(arguments: &[Word]) -> Vec<&str> {
 
 fn starts(arguments: &[Word]) -> Vec<&str> {
     let words = arguments.iter().map(|word| word.value.as_str());
-    let starts: Vec<&str> =
-        words.skip_while(|word| matches!(*word, "-H" | "-L" | "-P")).take_while(|word| !word.starts_with(['-', '(', '!'])).collect();
+    let starts: Vec<&str> = words
+        .skip_while(|word| matches!(*word, "-H" | "-L" | "-P"))
+        .take_while(|word| !word.starts_with(['-', '(', '!']))
+        .collect();
     if starts.is_empty() { vec!["."] } else { starts }
 }

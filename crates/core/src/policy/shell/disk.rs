@@ -6,28 +6,45 @@ use crate::policy::path;
 pub(super) fn harm(program: Option<&str>, arguments: &[&str]) -> Option<String> {
     let device = |word: &&&str| path::is_device(&path::resolve("/", word)) && word.starts_with('/');
     let any = |wanted: &[&str]| arguments.iter().any(|word| wanted.contains(word));
-    let behind = |option: &str| arguments.iter().filter_map(|word| word.strip_prefix(option)).find(|word| path::is_device(word));
+    let behind =
+        |option: &str| arguments.iter().filter_map(|word| word.strip_prefix(option)).find(|word| path::is_device(word));
     // A word that is not literal may be any program; what its arguments say still counts.
     let Some(program) = program else { return behind("of=").map(|device| format!("writes to {device}")) };
     let lists = any(&["-l", "--list", "-h", "--help", "--version", "print"]);
     let reason = match program {
         "dd" => return behind("of=").map(|device| format!("writes to {device}")),
-        "wipefs" | "blkdiscard" | "mkswap" | "badblocks" if !any(&["-n", "--no-act", "--help"]) => "overwrites a disk".to_owned(),
-        "fdisk" | "sfdisk" | "gdisk" | "cgdisk" | "cfdisk" | "sgdisk" | "parted" if !lists => "changes the partitions of a disk".to_owned(),
+        "wipefs" | "blkdiscard" | "mkswap" | "badblocks" if !any(&["-n", "--no-act", "--help"]) => {
+            "overwrites a disk".to_owned()
+        }
+        "fdisk" | "sfdisk" | "gdisk" | "cgdisk" | "cfdisk" | "sgdisk" | "parted" if !lists => {
+            "changes the partitions of a disk".to_owned()
+        }
         "cryptsetup" if any(&["luksFormat", "erase", "luksErase", "reencrypt"]) => "overwrites a disk".to_owned(),
-        "hdparm" if arguments.iter().any(|word| word.starts_with("--security-erase") || word.starts_with("--trim")) => "erases a disk".to_owned(),
+        "hdparm" if arguments.iter().any(|word| word.starts_with("--security-erase") || word.starts_with("--trim")) => {
+            "erases a disk".to_owned()
+        }
         "nvme" if any(&["format", "sanitize"]) => "erases a disk".to_owned(),
         "pvremove" | "vgremove" | "lvremove" | "pvcreate" => "removes a volume".to_owned(),
         "zpool" | "zfs" if any(&["destroy"]) => "destroys a file system".to_owned(),
-        "shutdown" | "reboot" | "halt" | "poweroff" if !any(&["--help", "-c", "--version"]) => "stops the machine".to_owned(),
+        "shutdown" | "reboot" | "halt" | "poweroff" if !any(&["--help", "-c", "--version"]) => {
+            "stops the machine".to_owned()
+        }
         "init" | "telinit" if any(&["0", "6", "1", "s", "S"]) => "stops the machine".to_owned(),
-        "systemctl" | "loginctl" if any(&["poweroff", "reboot", "halt", "kexec", "rescue", "emergency", "suspend", "hibernate"]) => "stops the machine".to_owned(),
+        "systemctl" | "loginctl"
+            if any(&["poweroff", "reboot", "halt", "kexec", "rescue", "emergency", "suspend", "hibernate"]) =>
+        {
+            "stops the machine".to_owned()
+        }
         "kill" if arguments.last() == Some(&"-1") && arguments.len() > 1 => "kills every process".to_owned(),
         "killall5" => "kills every process".to_owned(),
-        name if name == "mkfs" || name.starts_with("mkfs.") || name == "mke2fs" => "makes a file system over what is there".to_owned(),
+        name if name == "mkfs" || name.starts_with("mkfs.") || name == "mke2fs" => {
+            "makes a file system over what is there".to_owned()
+        }
         "shred" | "tee" | "truncate" | "cp" | "mv" | "install" | "ln" | "cat" | "sponge" | "scrub" | "pv" => {
             let target = match program {
-                "cp" | "install" | "cat" | "pv" => arguments.iter().last().filter(|word| device(word)).filter(|_| !matches!(program, "cat" | "pv")),
+                "cp" | "install" | "cat" | "pv" => {
+                    arguments.iter().last().filter(|word| device(word)).filter(|_| !matches!(program, "cat" | "pv"))
+                }
                 _ => arguments.iter().find(device),
             };
             return target.map(|device| format!("writes to {device}"));

@@ -8,6 +8,9 @@ const LONGEST: usize = 64 * 1024;
 /// How deep a line may nest. The grammar recurses, and a stack is all it has.
 const DEEPEST: usize = 32;
 
+/// How deep parentheses may nest where two open together: they may be arithmetic or subshells, and the grammar tries every way.
+const DEEPEST_ARITHMETIC: usize = 8;
+
 /// How deep `case` may nest: for one without `;;` the grammar reads what is inside twice.
 const DEEPEST_CASE: usize = 5;
 
@@ -41,7 +44,9 @@ pub(super) fn too_much(text: &str) -> Option<&'static str> {
 
 /// Why the tokens of a text must not be parsed, if so.
 pub(super) fn too_deep(tokens: &[Token]) -> Option<&'static str> {
-    let mut depth = 0_usize;
+    let opens = |token: &Token| matches!(token, Token::Operator(..)) && token.to_str() == "(";
+    let arithmetic = tokens.windows(2).any(|pair| pair.iter().all(opens));
+    let (mut depth, mut parentheses) = (0_usize, 0_usize);
     let (mut negations, mut cases) = (0_usize, 0_usize);
     let mut test: Option<usize> = None;
     let mut starts_command = true;
@@ -54,18 +59,30 @@ pub(super) fn too_deep(tokens: &[Token]) -> Option<&'static str> {
             _ => cases,
         };
         match (is_operator, word) {
-            (true, "(") | (false, "{" | "if" | "while" | "until" | "for" | "case" | "coproc" | "function" | "select") => depth += 1,
+            (true, "(")
+            | (false, "{" | "if" | "while" | "until" | "for" | "case" | "coproc" | "function" | "select") => depth += 1,
             (true, ")") => depth = depth.saturating_sub(1),
             (false, "}" | "fi" | "done" | "esac") if starts_command => depth = depth.saturating_sub(1),
             _ => {}
         }
+        parentheses = match (is_operator, word) {
+            (true, "(") => parentheses + 1,
+            (true, ")") => parentheses.saturating_sub(1),
+            _ => parentheses,
+        };
         negations = if word == "!" { negations + 1 } else { 0 };
         test = match (word, test) {
             ("[[", None) => Some(0),
             ("]]", _) => None,
             (_, count) => count.map(|count| count + 1),
         };
-        if depth > DEEPEST || cases > DEEPEST_CASE || negations > DEEPEST || test.is_some_and(|words| words > LONGEST_TEST) {
+        let tangled = arithmetic && parentheses > DEEPEST_ARITHMETIC;
+        if depth > DEEPEST
+            || tangled
+            || cases > DEEPEST_CASE
+            || negations > DEEPEST
+            || test.is_some_and(|words| words > LONGEST_TEST)
+        {
             return Some("is too involved to be judged");
         }
         starts_command = is_operator || matches!(word, "}" | "fi" | "done" | "esac" | "then" | "do" | "else" | "{");

@@ -4,40 +4,38 @@
 pub(super) const SHELLS: [&str; 4] = ["bash", "sh", "dash", "rbash"];
 
 /// Programs that run whatever text or program they are told to, so that a rule on their name alone grants everything.
-const INTERPRETERS: [&str; 84] = [
-    "bash", "sh", "dash", "rbash", "zsh", "ksh", "fish", "csh", "tcsh", "ash", "mksh", "pwsh", "nu", "elvish", "xonsh", "python", "python2", "python3",
-    "pypy", "pypy3", "ipython", "node", "nodejs", "deno", "bun", "perl", "ruby", "irb", "php", "lua", "luajit", "tclsh", "wish", "expect", "Rscript", "R",
-    "julia", "ghci", "osascript", "scala", "groovy", "jshell", "gdb", "lldb", "eval", "source", ".", "exec", "command", "builtin", "env", "sudo", "doas", "su",
-    "xargs", "parallel", "nohup", "nice", "ionice", "timeout", "time", "watch", "setsid", "stdbuf", "strace", "ltrace", "script", "ssh", "chroot", "unshare",
-    "nsenter", "flock", "busybox", "toybox", "runuser", "pkexec", "systemd-run", "npx", "bunx", "uvx", "pipx", "coproc", "trap", "alias",
-];
+const INTERPRETERS: &str = "bash sh dash rbash zsh ksh fish csh tcsh ash mksh pwsh nu elvish xonsh python python2 python3 \
+    pypy pypy3 ipython node nodejs deno bun perl ruby irb php lua luajit tclsh wish expect Rscript R \
+    julia ghci osascript scala groovy jshell gdb lldb eval source . exec command builtin env sudo \
+    doas su xargs parallel nohup nice ionice timeout time watch setsid stdbuf strace ltrace script \
+    ssh chroot unshare nsenter flock busybox toybox runuser pkexec systemd-run npx bunx uvx pipx \
+    coproc trap alias";
 
 /// Wrappers of which only a person can tell what they do with the rest of the line.
-const OPAQUE_WRAPPERS: [&str; 49] = [
-    "sudo", "doas", "su", "runuser", "pkexec", "ssh", "watch", "parallel", "chroot", "unshare", "nsenter", "flock", "busybox", "toybox", "strace", "ltrace",
-    "gdb", "script", "systemd-run", "docker", "podman", "kubectl", "lxc", "firejail", "bwrap", "proot", "fakeroot", "taskset", "chrt", "numactl", "prlimit",
-    "setarch", "unbuffer", "expect", "screen", "tmux", "at", "batch", "entr", "inotifywait", "rlwrap", "torsocks", "proxychains", "dbus-run-session",
-    "xvfb-run", "direnv", "chpst", "setpriv", "capsh",
-];
+const OPAQUE_WRAPPERS: &str = "sudo doas su runuser pkexec ssh watch parallel chroot unshare nsenter flock busybox toybox \
+    strace ltrace gdb script systemd-run docker podman kubectl lxc firejail bwrap proot fakeroot \
+    taskset chrt numactl prlimit setarch unbuffer expect screen tmux at batch entr inotifywait \
+    rlwrap torsocks proxychains dbus-run-session xvfb-run direnv chpst setpriv capsh";
 
 /// Builtins that change what later words of the line mean, or run text.
-const MEANING: [&str; 17] = [
-    "alias", "unalias", "trap", "source", ".", "enable", "hash", "complete", "bind", "mapfile", "readarray", "shopt", "set", "unset", "coproc", "fc", "history",
-];
+const MEANING: &str = "alias unalias trap source . enable hash complete bind mapfile readarray shopt set unset coproc \
+    fc history";
 
 /// Programs that only read, whatever their arguments but for those in [`writes_by_option`].
-const READERS: [&str; 58] = [
-    "cat", "head", "tail", "less", "more", "grep", "egrep", "fgrep", "rg", "ls", "stat", "wc", "diff", "cmp", "file", "md5sum", "sha1sum", "sha256sum",
-    "sha512sum", "cksum", "cut", "sort", "tree", "find", "test", "[", "echo", "printf", "jq", "du", "df", "realpath", "readlink", "basename", "dirname", "cd",
-    "pwd", "xxd", "od", "strings", "nl", "tac", "rev", "paste", "comm", "join", "tr", "column", "fold", "true", "false", "which", "type", "pushd", "popd",
-    "date", "uname", "id",
-];
+const READERS: &str = "cat head tail less more grep egrep fgrep rg ls stat wc diff cmp file md5sum sha1sum sha256sum \
+    sha512sum cksum cut sort tree find test [ echo printf jq du df realpath readlink basename \
+    dirname cd pwd xxd od strings nl tac rev paste comm join tr column fold true false which type \
+    pushd popd date uname id";
 
 /// Programs that make an unreadable line a matter of the floor.
-const DESTROYERS: [&str; 30] = [
-    "rm", "dd", "shred", "wipefs", "blkdiscard", "mkswap", "fdisk", "sfdisk", "parted", "sgdisk", "shutdown", "reboot", "halt", "poweroff", "find", "chmod",
-    "chown", "chgrp", "mv", "rsync", "unlink", "srm", "truncate", "rmdir", "git", "kill", "killall5", "init", "telinit", "systemctl",
-];
+const DESTROYERS: &str = "rm dd shred wipefs blkdiscard mkswap fdisk sfdisk parted sgdisk shutdown reboot halt poweroff \
+    find chmod chown chgrp mv rsync unlink srm truncate rmdir git kill killall5 init telinit \
+    systemctl";
+
+/// True if `name` is one of the words of `list`.
+fn listed(list: &str, name: &str) -> bool {
+    list.split_ascii_whitespace().any(|known| known == name)
+}
 
 /// The part of a path behind its last slash.
 pub(super) fn base_name(program: &str) -> &str {
@@ -45,32 +43,34 @@ pub(super) fn base_name(program: &str) -> &str {
 }
 
 pub(super) fn is_opaque_wrapper(program: &str) -> bool {
-    OPAQUE_WRAPPERS.contains(&program)
+    listed(OPAQUE_WRAPPERS, program)
 }
 
 pub(super) fn changes_meaning(program: &str) -> bool {
-    MEANING.contains(&program)
+    listed(MEANING, program)
 }
 
 /// True for programs of which every call deserves a look of its own.
 pub(super) fn deserves_each_look(program: &str) -> bool {
-    DESTROYERS.contains(&program) && program != "git" || matches!(program, "curl" | "wget" | "scp" | "sftp" | "nc" | "tee" | "cp" | "ln" | "install" | "crontab")
+    listed(DESTROYERS, program) && program != "git"
+        || matches!(program, "curl" | "wget" | "scp" | "sftp" | "nc" | "tee" | "cp" | "ln" | "install" | "crontab")
 }
 
 /// True for `python`, `python3.12`, `perl5` and their kin.
 pub(super) fn is_interpreter(program: &str) -> bool {
     let family = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    INTERPRETERS.contains(&program) || (!family.is_empty() && INTERPRETERS.contains(&family))
+    listed(INTERPRETERS, program) || (!family.is_empty() && listed(INTERPRETERS, family))
 }
 
 /// True if `program` with `arguments` only reads.
 pub(super) fn only_reads(program: &str, arguments: &[&str]) -> bool {
     let git = || {
         let sub = arguments.iter().find(|word| !word.starts_with('-')).copied();
-        sub.is_some_and(|sub| matches!(sub, "status" | "log" | "diff" | "show" | "rev-parse" | "ls-files" | "blame" | "describe"))
-            && !arguments.iter().any(|word| word.starts_with("--output"))
+        sub.is_some_and(|sub| {
+            matches!(sub, "status" | "log" | "diff" | "show" | "rev-parse" | "ls-files" | "blame" | "describe")
+        }) && !arguments.iter().any(|word| word.starts_with("--output"))
     };
-    (READERS.contains(&program) && !writes_by_option(program, arguments)) || (program == "git" && git())
+    (listed(READERS, program) && !writes_by_option(program, arguments)) || (program == "git" && git())
 }
 
 fn writes_by_option(program: &str, arguments: &[&str]) -> bool {
@@ -92,28 +92,43 @@ pub(super) fn mentions_destroyer(text: &str) -> Option<&'static str> {
     let unquoted: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
     let mut words = unquoted.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '_' || c == '-'));
     words.find_map(|word| {
-        let known = DESTROYERS.iter().find(|known| **known == word).copied();
+        let known = DESTROYERS.split_ascii_whitespace().find(|known| *known == word);
         known.or_else(|| word.starts_with("mkfs").then_some("mkfs"))
     })
 }
 
 /// Assignments that make other programs load, find or run something else.
 pub(super) fn is_dangerous_variable(name: &str) -> bool {
-    const NAMES: [&str; 45] = [
-        "PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS0", "PS1", "PS2", "PS4", "PROMPT_COMMAND", "CDPATH", "HOME", "PWD", "OLDPWD", "SHELL",
-        "PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN", "LESSCLOSE", "LESS", "NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "PERL5DB",
-        "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "RUSTC_WRAPPER", "RUSTC", "RUSTFLAGS", "CC", "CXX", "MAKEFLAGS", "TAR_OPTIONS", "RSYNC_RSH",
-        "GCONV_PATH", "HOSTALIASES", "FCEDIT", "SUDO_ASKPASS",
-    ];
-    const PREFIXES: [&str; 9] = ["LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "SSH_", "npm_config_", "NPM_CONFIG_", "CARGO_"];
-    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    const NAMES: &str = "PATH IFS ENV BASH_ENV SHELLOPTS BASHOPTS PS0 PS1 PS2 PS4 PROMPT_COMMAND CDPATH HOME PWD OLDPWD \
+        SHELL PAGER MANPAGER EDITOR VISUAL BROWSER LESSOPEN LESSCLOSE LESS NODE_OPTIONS NODE_PATH \
+        PERL5LIB PERL5OPT PERL5DB RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS RUSTC_WRAPPER RUSTC \
+        RUSTFLAGS CC CXX MAKEFLAGS TAR_OPTIONS RSYNC_RSH GCONV_PATH HOSTALIASES FCEDIT SUDO_ASKPASS";
+    const PREFIXES: [&str; 9] =
+        ["LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "SSH_", "npm_config_", "NPM_CONFIG_", "CARGO_"];
+    listed(NAMES, name)
+        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Options by which harmless programs run another, in any of their spellings.
 pub(super) fn runs_by_option(program: &str, arguments: &[&str]) -> bool {
     const ANYWHERE: [&str; 16] = [
-        "--to-command", "--checkpoint-action", "--use-compress-program", "--compress-program", "--rsh", "--pager", "--pre=", "--upload-pack", "--receive-pack",
-        "--ext-diff", "--open-files-in-pager", "--exec", "--textconv", "--info-script", "--new-volume-script", "--run",
+        "--to-command",
+        "--checkpoint-action",
+        "--use-compress-program",
+        "--compress-program",
+        "--rsh",
+        "--pager",
+        "--pre=",
+        "--upload-pack",
+        "--receive-pack",
+        "--ext-diff",
+        "--open-files-in-pager",
+        "--exec",
+        "--textconv",
+        "--info-script",
+        "--new-volume-script",
+        "--run",
     ];
     let any = |wanted: &[&str]| arguments.iter().any(|word| wanted.iter().any(|option| word.starts_with(option)));
     let has = |wanted: &[&str]| arguments.iter().any(|word| wanted.contains(word));
@@ -126,7 +141,10 @@ pub(super) fn runs_by_option(program: &str, arguments: &[&str]) -> bool {
                 || has(&["filter-branch", "difftool", "mergetool", "bisect", "foreach", "-x", "daemon", "instaweb"])
         }
         "awk" | "gawk" | "mawk" | "nawk" => {
-            any(&["-f", "-i", "-l", "-e", "--"]) || arguments.iter().any(|word| ["system", "|", ">", "getline", "@"].iter().any(|sign| word.contains(sign)))
+            any(&["-f", "-i", "-l", "-e", "--"])
+                || arguments
+                    .iter()
+                    .any(|word| ["system", "|", ">", "getline", "@"].iter().any(|sign| word.contains(sign)))
         }
         "sed" => arguments.iter().any(|word| sed_runs(word)) || any(&["-f", "--file"]),
         "rg" => any(&["--pre"]),
@@ -147,7 +165,14 @@ fn sed_runs(script: &str) -> bool {
         let flags = part.rsplit(['/', '|', '#', ',']).next().unwrap_or("");
         let substitutes = part.starts_with('s') && flags.len() < 6 && flags.contains(['e', 'w']);
         let command = part.trim_start_matches(|c: char| c.is_ascii_digit() || ",$ !{~+".contains(c));
-        substitutes || command == "e" || command.starts_with("e ") || command.starts_with("w ") || command.starts_with("W ") || part.contains("/e ") || part.contains("/w ") || part.ends_with("/e")
+        substitutes
+            || command == "e"
+            || command.starts_with("e ")
+            || command.starts_with("w ")
+            || command.starts_with("W ")
+            || part.contains("/e ")
+            || part.contains("/w ")
+            || part.ends_with("/e")
     })
 }
 

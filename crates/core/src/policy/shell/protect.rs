@@ -1,8 +1,8 @@
 //! The gateway's own files: which words of a command lead there.
 
 use super::{
+    here::Here,
     line::Place,
-    walk::Here,
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::{fnmatch::Pattern, path};
@@ -19,8 +19,13 @@ pub(super) enum Found {
 pub(super) fn written(place: &Place, here: &Here, argv: &[Word]) -> Option<Found> {
     argv.iter().skip(1).find_map(|word| {
         let behind_equals = word.value.split_once('=').map(|(_, path)| path);
-        let behind_option = word.value.strip_prefix('-').and_then(|rest| rest.find('/').map(|at| &rest[at..]));
-        [Some(word.value.as_str()), behind_equals, behind_option].into_iter().flatten().find_map(|text| leads(place, here, text))
+        let option = word.value.strip_prefix('-');
+        let behind_slash = option.and_then(|rest| rest.find('/').map(|at| &rest[at..]));
+        let behind_letter = option.and_then(|rest| rest.char_indices().nth(1)).map(|(at, _)| &word.value[at + 1..]);
+        [Some(word.value.as_str()), behind_equals, behind_slash, behind_letter]
+            .into_iter()
+            .flatten()
+            .find_map(|text| leads(place, here, text))
     })
 }
 
@@ -50,7 +55,6 @@ fn matches_into(target: &str, root: &str) -> bool {
         return false;
     }
     let mut parts = target.split('/');
-    root.split('/').all(|wanted| {
-        parts.next().is_some_and(|part| Pattern::new(&part.replace(GLOB, "*")).matches(wanted))
-    })
+    root.split('/')
+        .all(|wanted| parts.next().is_some_and(|part| Pattern::new(&part.replace(GLOB, "*")).matches(wanted)))
 }

@@ -2,10 +2,10 @@
 
 use super::{
     delete, disk,
+    here::Here,
     line::{Line, Place, Simple},
     programs::{base_name, changes_meaning, is_dangerous_variable, is_interpreter, only_reads, runs_by_option},
     protect,
-    walk::Here,
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::contract::Class;
@@ -37,7 +37,9 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     if !reads && let Some(found) = protect::written(place, here, argv) {
         match found {
             protect::Found::Surely(path) => line.note_protected(path),
-            protect::Found::Perhaps(path) => line.note_floor(format!("may change {path}, which belongs to the gateway")),
+            protect::Found::Perhaps(path) => {
+                line.note_floor(format!("may change {path}, which belongs to the gateway"))
+            }
         }
     }
     let harm = delete::harm(place, here, program, &argv[usize::from(!argv.is_empty())..]);
@@ -51,7 +53,10 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     if harm.deletes {
         line.classes.extend([Class::BashDestructive, Class::FileDelete]);
     }
-    if program == Some("git") && arguments.contains(&"push") && arguments.iter().any(|word| word.starts_with("-f") || word.starts_with("--force") || word.starts_with('+')) {
+    if program == Some("git")
+        && arguments.contains(&"push")
+        && arguments.iter().any(|word| word.starts_with("-f") || word.starts_with("--force") || word.starts_with('+'))
+    {
         line.classes.insert(Class::GitForcePush);
     }
     if line.floor.is_some() {
@@ -65,7 +70,10 @@ fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Opt
             line.note_opaque(why);
         }
     }
-    let declares = matches!(program, Some("export" | "declare" | "typeset" | "local" | "readonly" | "env" | "read" | "getopts" | "let"));
+    let declares = matches!(
+        program,
+        Some("export" | "declare" | "typeset" | "local" | "readonly" | "env" | "read" | "getopts" | "let")
+    );
     let declared = argv.iter().skip(1).filter(|_| declares);
     for word in assignments.iter().chain(declared) {
         let name = word.value.split(['=', '+', '[']).next().unwrap_or("");
@@ -99,8 +107,9 @@ fn evaluates(arguments: &[&str]) -> bool {
     let first = arguments.iter().find(|word| !word.starts_with('-'));
     let options = arguments.iter().take_while(|word| word.starts_with('-'));
     let inline = |word: &str| {
-        INLINE.iter().any(|option| if option.len() == 2 { word.starts_with(option) } else { word == *option || word.starts_with("--eval=") })
-            || word.starts_with("--print=")
+        INLINE.iter().any(|option| {
+            if option.len() == 2 { word.starts_with(option) } else { word == *option || word.starts_with("--eval=") }
+        }) || word.starts_with("--print=")
     };
     let only_asks = matches!(arguments, ["--version" | "-V" | "-v" | "--help" | "-h"]);
     !only_asks && (first.is_none() || options.into_iter().any(|word| inline(word)))
@@ -151,7 +160,8 @@ fn covers(assignments: &[Word], argv: &[Word]) -> Vec<String> {
         });
         words.collect::<Vec<_>>().join(" ")
     };
-    let raw = assignments.iter().chain(argv).any(|word| word.as_literal().is_none() && !word.value.contains([UNKNOWN, GLOB]));
+    let raw =
+        assignments.iter().chain(argv).any(|word| word.as_literal().is_none() && !word.value.contains([UNKNOWN, GLOB]));
     let mut texts = vec![text("\u{1}\u{2}\u{3}"), text("")];
     if raw {
         // A known expansion such as `~/x`: its text counts, and so does that it may have been set otherwise.
@@ -167,7 +177,14 @@ fn without_globals(program: &str, rest: &[String]) -> Option<String> {
     }
     let mut at = 0;
     while let Some(word) = rest.get(at).filter(|word| word.starts_with('-')) {
-        at += if matches!(word.as_str(), "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path" | "--config-env") { 2 } else { 1 };
+        at += if matches!(
+            word.as_str(),
+            "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path" | "--config-env"
+        ) {
+            2
+        } else {
+            1
+        };
     }
     (at > 0).then(|| format!("git {}", rest.get(at..).unwrap_or_default().join(" ")))
 }

@@ -33,11 +33,17 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
         "ionice" => after(argv, &["-t"], &["-c", "-n"], 0),
         "stdbuf" => after(argv, &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
         "time" => after(argv, &["-p", "-v"], &["-f"], 0),
-        "timeout" => after(argv, &["-v", "--foreground", "--preserve-status", "--verbose"], &["-k", "-s", "--kill-after", "--signal"], 1),
+        "timeout" => after(
+            argv,
+            &["-v", "--foreground", "--preserve-status", "--verbose"],
+            &["-k", "-s", "--kill-after", "--signal"],
+            1,
+        ),
         "env" => return env(argv),
         "xargs" => return xargs(argv),
         "find" => return find(argv),
         "eval" => return eval(argv),
+        "trap" | "alias" => return later(argv),
         name if SHELLS.contains(&name) => return shell(argv),
         name if is_opaque_wrapper(name) => return anything(argv, "what another program runs"),
         _ => return Runs::Itself,
@@ -66,7 +72,8 @@ fn after(argv: &[Word], flags: &[&str], valued: &[&str], operands: usize) -> Opt
             break;
         }
         let joined = valued.iter().any(|option| {
-            text.strip_prefix(option).is_some_and(|rest| if option.starts_with("--") { rest.starts_with('=') } else { !rest.is_empty() })
+            text.strip_prefix(option)
+                .is_some_and(|rest| if option.starts_with("--") { rest.starts_with('=') } else { !rest.is_empty() })
         });
         let number = text[1..].bytes().all(|byte| byte.is_ascii_digit()) && valued.contains(&"-n");
         at += if flags.contains(&text) || joined || number {
@@ -85,7 +92,11 @@ fn anything(argv: &[Word], why: &'static str) -> Runs {
     let starts = |word: &Word| !word.value.starts_with('-') && !word.value.contains('=');
     let tails = (1..argv.len()).filter(|at| starts(&argv[*at])).take(6);
     let texts = argv.iter().skip(1).filter_map(Word::as_literal).filter(|text| text.contains(char::is_whitespace));
-    Runs::Anything { why, perhaps: tails.map(|at| argv[at..].to_vec()).collect(), texts: texts.map(str::to_owned).collect() }
+    Runs::Anything {
+        why,
+        perhaps: tails.map(|at| argv[at..].to_vec()).collect(),
+        texts: texts.map(str::to_owned).collect(),
+    }
 }
 
 fn env(argv: &[Word]) -> Runs {
@@ -103,7 +114,9 @@ fn env(argv: &[Word]) -> Runs {
                 // `-S` splits a text into words: the wrapper that slips past lists of programs.
                 let Runs::Anything { perhaps, mut texts, .. } = anything(argv, "") else { return Runs::Itself };
                 texts.extend(argv.iter().filter_map(Word::as_literal).filter_map(|word| {
-                    word.split_once("-S").or_else(|| word.split_once("--split-string=")).map(|(_, text)| text.to_owned())
+                    word.split_once("-S")
+                        .or_else(|| word.split_once("--split-string="))
+                        .map(|(_, text)| text.to_owned())
                 }));
                 return Runs::Anything { why: "an option of env", perhaps, texts };
             }
@@ -121,16 +134,35 @@ fn env(argv: &[Word]) -> Runs {
 }
 
 fn xargs(argv: &[Word]) -> Runs {
-    const FLAGS: [&str; 10] = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit", "-p", "-0r"];
-    const VALUED: [&str; 14] =
-        ["-n", "-L", "-P", "-I", "-d", "-a", "-s", "-E", "--max-args", "--max-procs", "--max-lines", "--delimiter", "--arg-file", "--replace"];
+    const FLAGS: [&str; 10] =
+        ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit", "-p", "-0r"];
+    const VALUED: [&str; 14] = [
+        "-n",
+        "-L",
+        "-P",
+        "-I",
+        "-d",
+        "-a",
+        "-s",
+        "-E",
+        "--max-args",
+        "--max-procs",
+        "--max-lines",
+        "--delimiter",
+        "--arg-file",
+        "--replace",
+    ];
     let Some(mut inner) = after(argv, &FLAGS, &VALUED, 0) else { return anything(argv, "an option of xargs") };
     if inner.is_empty() {
         return Runs::Itself;
     }
     let replaced = argv.iter().enumerate().find_map(|(at, word)| {
         let text = word.as_literal()?;
-        let mark = if text == "-I" { argv.get(at + 1)?.as_literal()? } else { text.strip_prefix("-I").or_else(|| text.strip_prefix("--replace="))? };
+        let mark = if text == "-I" {
+            argv.get(at + 1)?.as_literal()?
+        } else {
+            text.strip_prefix("-I").or_else(|| text.strip_prefix("--replace="))?
+        };
         Some(mark.to_owned())
     });
     match replaced {
@@ -156,9 +188,14 @@ fn find(argv: &[Word]) -> Runs {
         if !matches!(word.value.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
             continue;
         }
-        let inner: Vec<Word> = argv[at..].iter().take_while(|word| !matches!(word.value.as_str(), ";" | "+")).cloned().collect();
+        let inner: Vec<Word> =
+            argv[at..].iter().take_while(|word| !matches!(word.value.as_str(), ";" | "+")).cloned().collect();
         at += inner.len();
-        let roots = if starts.is_empty() { vec![".".to_owned()] } else { starts.iter().map(|word| word.value.clone()).collect() };
+        let roots = if starts.is_empty() {
+            vec![".".to_owned()]
+        } else {
+            starts.iter().map(|word| word.value.clone()).collect()
+        };
         for root in roots {
             let found = format!("{}/{}", root.trim_end_matches('/'), super::word::GLOB);
             let mut one = inner.clone();
@@ -175,6 +212,14 @@ fn eval(argv: &[Word]) -> Runs {
     Runs::Anything { why: "eval", perhaps: Vec::new(), texts: vec![words.join(" ")] }
 }
 
+/// Texts that the shell keeps to run at another time.
+fn later(argv: &[Word]) -> Runs {
+    let texts = argv[1..].iter().map(Word::approximate);
+    let texts =
+        texts.map(|text| text.split_once('=').map_or_else(|| text.clone(), |(_, value)| value.to_owned())).collect();
+    Runs::Anything { why: "a text that runs later", perhaps: Vec::new(), texts }
+}
+
 fn shell(argv: &[Word]) -> Runs {
     for (at, word) in argv.iter().enumerate().skip(1) {
         let Some(text) = word.as_literal() else { return anything(argv, "a shell with options that are not literal") };
@@ -184,9 +229,11 @@ fn shell(argv: &[Word]) -> Runs {
             let Some(script) = argv.get(at + 1) else { break };
             return match script.as_literal() {
                 Some(script) if plain && argv.len() == at + 2 => Runs::Text(script.to_owned()),
-                Some(_) | None => {
-                    Runs::Anything { why: "a shell whose text or arguments are not plain", perhaps: Vec::new(), texts: vec![script.approximate()] }
-                }
+                Some(_) | None => Runs::Anything {
+                    why: "a shell whose text or arguments are not plain",
+                    perhaps: Vec::new(),
+                    texts: vec![script.approximate()],
+                },
             };
         }
         if matches!(text, "--version" | "--help") {

@@ -1,54 +1,24 @@
 //! Walks the tree of a parsed line and notes every command in it.
 
-use std::collections::BTreeSet;
-
 use brush_parser::{Parser, Token, ast};
 
 use super::{
+    feed,
+    here::Here,
     limits,
     line::{Line, Place},
-    programs::{self, base_name},
-    protect,
-    simple::{self, Cover},
-    unwrap::{self, Runs},
-    word::{self, Known, UNKNOWN, Word},
+    programs,
+    word::{self, Known, Word},
 };
-use crate::policy::{contract::Class, path};
+use crate::policy::contract::Class;
+
+mod commands;
 
 /// How many texts may lie inside one another: `sh -c "sh -c …"`, substitutions in substitutions.
 const MOST_TEXTS_DEEP: usize = 8;
 
 /// The most commands that are noted, unwrapped ones included.
 const MOST_COMMANDS: usize = 4_000;
-
-/// Where the shell may be at some point of a line: `cd` may fail, so it never leaves for sure.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Here {
-    dirs: BTreeSet<String>,
-    unknown: bool,
-}
-
-impl Here {
-    /// Every folder that it may be in, as far as known.
-    pub(super) fn dirs(&self) -> impl Iterator<Item = &str> {
-        self.dirs.iter().map(String::as_str)
-    }
-
-    /// True if it may be anywhere.
-    pub(super) const fn is_unknown(&self) -> bool {
-        self.unknown
-    }
-
-    fn go(&mut self, to: Option<&str>) {
-        match to.filter(|to| !to.contains([UNKNOWN, word::GLOB]) && *to != "-" && self.dirs.len() < 16) {
-            Some(to) => {
-                let reached: Vec<String> = self.dirs.iter().map(|dir| path::resolve(dir, to)).collect();
-                self.dirs.extend(reached);
-            }
-            None => self.unknown = true,
-        }
-    }
-}
 
 /// One walk over one line.
 pub(super) struct Walk<'a> {
@@ -57,15 +27,27 @@ pub(super) struct Walk<'a> {
     here: Here,
     depth: usize,
     functions: Vec<String>,
+    /// What the line itself may set, so that nothing is known of it: where `~` leads, where `cd` goes.
+    sets_home: bool,
+    sets_folders: bool,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(place: &'a Place) -> Self {
-        let here = Here { dirs: BTreeSet::from([place.cwd.clone()]), unknown: false };
-        Self { place, line: Line::default(), here, depth: 0, functions: Vec::new() }
+        Self {
+            place,
+            line: Line::default(),
+            here: Here::at(&place.cwd),
+            depth: 0,
+            functions: Vec::new(),
+            sets_home: false,
+            sets_folders: false,
+        }
     }
 
     pub(super) fn judge(mut self, command: &str) -> Line {
+        self.sets_home = may_set(command, "HOME");
+        self.sets_folders = may_set(command, "PWD") || may_set(command, "CDPATH");
         self.text(command);
         self.line
     }
@@ -78,7 +60,9 @@ impl<'a> Walk<'a> {
             return self.beyond("is too involved to be judged");
         }
         let options = limits::options();
-        let Ok(tokens) = brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) else { return self.unparsable(text) };
+        let Ok(tokens) = brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) else {
+            return self.unparsable(text);
+        };
         if let Some(reason) = limits::too_deep(&tokens) {
             return self.beyond(reason);
         }
@@ -142,7 +126,7 @@ impl<'a> Walk<'a> {
         if (piped || background) && pipeline.seq.iter().any(|command| self.calls_itself(command)) {
             self.line.note_floor("multiplies itself without end");
         }
-        if piped && let Some(text) = echoed_to_shell(&pipeline.seq) {
+        for text in feed::texts_for_a_shell(&pipeline.seq) {
             self.line.note_opaque("a shell that reads its commands from elsewhere");
             self.aside(&text);
         }
@@ -229,7 +213,9 @@ impl<'a> Walk<'a> {
                     self.list(&branch.body);
                 }
             }
-            ast::CompoundCommand::WhileClause(clause) | ast::CompoundCommand::UntilClause(clause) => self.repeated(&[&clause.0, &clause.1.list]),
+            ast::CompoundCommand::WhileClause(clause) | ast::CompoundCommand::UntilClause(clause) => {
+                self.repeated(&[&clause.0, &clause.1.list])
+            }
             ast::CompoundCommand::Coprocess(coprocess) => {
                 self.line.note_opaque("a coprocess");
                 self.command(&coprocess.body);
@@ -241,8 +227,8 @@ impl<'a> Walk<'a> {
     fn repeated(&mut self, lists: &[&ast::CompoundList]) {
         let before = self.here.clone();
         lists.iter().for_each(|list| self.list(list));
-        if self.here != before && !self.here.unknown {
-            self.here.unknown = true;
+        if self.here != before && !self.here.is_unknown() {
+            self.here.lose();
             lists.iter().for_each(|list| self.list(list));
         }
     }
@@ -259,144 +245,6 @@ impl<'a> Walk<'a> {
             ast::ExtendedTestExpr::BinaryTest(_, left, right) => {
                 self.expanded(left);
                 self.expanded(right);
-            }
-        }
-    }
-
-    fn simple(&mut self, command: &ast::SimpleCommand) {
-        let (mut assignments, mut argv) = (Vec::new(), Vec::new());
-        for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
-            self.item(item, &mut assignments);
-        }
-        argv.extend(command.word_or_name.iter().flat_map(|name| self.words(&name.value)));
-        for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
-            self.item(item, &mut argv);
-        }
-        if !assignments.is_empty() || !argv.is_empty() {
-            self.invoke(&assignments, &argv, Cover::Needed, 0);
-        }
-    }
-
-    fn item(&mut self, item: &ast::CommandPrefixOrSuffixItem, words: &mut Vec<Word>) {
-        match item {
-            ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
-            ast::CommandPrefixOrSuffixItem::Word(word) => words.extend(self.words(&word.value)),
-            ast::CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
-                if matches!(assignment.name, ast::AssignmentName::ArrayElementName(..)) || matches!(assignment.value, ast::AssignmentValue::Array(_)) {
-                    self.line.note_opaque("an array");
-                }
-                words.push(word::scan(&word.value, self.known().as_known()));
-            }
-            ast::CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
-                self.substitution(&subshell.list);
-                words.push(Word { opaque: Some("process substitution"), ..Word::unknown() });
-            }
-        }
-    }
-
-    fn substitution(&mut self, list: &ast::CompoundList) {
-        self.line.note_opaque("process substitution");
-        let here = self.here.clone();
-        self.list(list);
-        self.here = here;
-    }
-
-    fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
-        if self.line.commands.len() >= MOST_COMMANDS || wrapped > MOST_TEXTS_DEEP {
-            return self.beyond("is too involved to be judged");
-        }
-        for text in assignments.iter().chain(argv).flat_map(|word| word.runs.clone()) {
-            if wrapped == 0 {
-                self.aside(&text);
-            }
-        }
-        let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
-        let own = if matches!(runs, Runs::Other { .. } | Runs::Text(_)) && cover == Cover::Needed { Cover::Wrapper } else { cover };
-        simple::note(&mut self.line, self.place, &self.here, assignments, argv, own);
-        if own == Cover::Needed {
-            let words: Vec<String> = assignments.iter().chain(argv).map(Word::normal).collect();
-            self.line.plain.push(words.join(" "));
-        }
-        match runs {
-            Runs::Itself => self.change_folder(argv),
-            Runs::Other { assignments: more, argv: inner } => {
-                let all = [assignments, more.as_slice()].concat();
-                self.invoke(&all, &inner, cover, wrapped + 1);
-            }
-            Runs::Beside(inner) => inner.iter().for_each(|argv| self.invoke(&[], argv, cover, wrapped + 1)),
-            Runs::Text(text) => {
-                if !assignments.is_empty() {
-                    self.line.note_opaque("a shell with assignments");
-                }
-                self.aside(&text);
-            }
-            Runs::Anything { why, perhaps, texts } => {
-                if cover != Cover::Perhaps {
-                    self.line.note_opaque(why);
-                }
-                perhaps.iter().for_each(|argv| self.invoke(&[], argv, Cover::Perhaps, wrapped + 1));
-                texts.iter().for_each(|text| self.aside(text));
-            }
-        }
-    }
-
-    fn change_folder(&mut self, argv: &[Word]) {
-        let program = argv.first().and_then(Word::as_literal).map(base_name);
-        if matches!(program, Some("cd" | "pushd" | "popd")) {
-            let to = argv[1..].iter().find(|word| !matches!(word.value.as_str(), "-P" | "-L" | "-e" | "-@" | "--"));
-            match (program, to) {
-                (Some("cd"), None) => self.here.go(self.place.home.as_deref()),
-                (_, to) => self.here.go(to.map(|word| word.value.as_str()).filter(|_| program != Some("popd"))),
-            }
-        }
-    }
-
-    fn redirects(&mut self, redirects: Option<&ast::RedirectList>) {
-        redirects.iter().flat_map(|list| &list.0).for_each(|redirect| self.redirect(redirect));
-    }
-
-    fn redirect(&mut self, redirect: &ast::IoRedirect) {
-        match redirect {
-            ast::IoRedirect::File(_, kind, target) => {
-                let reads = matches!(kind, ast::IoFileRedirectKind::Read | ast::IoFileRedirectKind::DuplicateInput);
-                match target {
-                    ast::IoFileRedirectTarget::Fd(_) => {}
-                    ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.substitution(&subshell.list),
-                    ast::IoFileRedirectTarget::Duplicate(word) if word.value == "-" || word.value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()) => {}
-                    ast::IoFileRedirectTarget::Filename(word) if reads => self.expanded(word),
-                    ast::IoFileRedirectTarget::Duplicate(word) if reads => {
-                        self.line.note_opaque("a redirection to what only the running shell knows");
-                        self.expanded(word);
-                    }
-                    ast::IoFileRedirectTarget::Filename(word) | ast::IoFileRedirectTarget::Duplicate(word) => self.written(word),
-                }
-            }
-            ast::IoRedirect::OutputAndError(word, _) => self.written(word),
-            ast::IoRedirect::HereString(_, word) => self.expanded(word),
-            ast::IoRedirect::HereDocument(_, document) => {
-                if document.requires_expansion {
-                    self.live(&document.doc.value);
-                }
-            }
-        }
-        self.line.plain.push(redirect.to_string());
-    }
-
-    fn written(&mut self, target: &ast::Word) {
-        for word in self.words(&target.value) {
-            self.run_all(&word);
-            if word.as_literal() == Some("/dev/null") {
-                continue;
-            }
-            self.line.note_opaque("a redirection that writes");
-            self.line.classes.extend([Class::FileWrite, Class::BashMutating]);
-            match protect::leads(self.place, &self.here, &word.value) {
-                Some(protect::Found::Surely(path)) => self.line.note_protected(path),
-                Some(protect::Found::Perhaps(path)) => self.line.note_floor(format!("may change {path}, which belongs to the gateway")),
-                None => {}
-            }
-            if path::is_device(&path::resolve("/", &word.value)) && word.value.starts_with('/') {
-                self.line.note_floor(format!("writes to {}", word.value));
             }
         }
     }
@@ -427,8 +275,9 @@ impl<'a> Walk<'a> {
     }
 
     fn known(&self) -> Variables {
-        let only = self.here.dirs.first().filter(|_| self.here.dirs.len() == 1 && !self.here.unknown);
-        Variables { home: self.place.home.clone(), cwd: only.cloned() }
+        let only = self.here.only();
+        let home = self.place.home.clone().filter(|_| !self.sets_home);
+        Variables { home, cwd: only.filter(|_| !self.sets_folders).map(str::to_owned) }
     }
 }
 
@@ -443,25 +292,8 @@ impl Variables {
     }
 }
 
-/// The text that `echo … | sh` runs, where it is written out.
-fn echoed_to_shell(commands: &[ast::Command]) -> Option<String> {
-    let words = |command: &ast::Command| -> Vec<String> {
-        let ast::Command::Simple(simple) = command else { return Vec::new() };
-        let suffix = simple.suffix.iter().flat_map(|suffix| &suffix.0).filter_map(|item| match item {
-            ast::CommandPrefixOrSuffixItem::Word(word) => Some(word.value.clone()),
-            ast::CommandPrefixOrSuffixItem::IoRedirect(_)
-            | ast::CommandPrefixOrSuffixItem::AssignmentWord(..)
-            | ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
-        });
-        simple.word_or_name.iter().map(|name| name.value.clone()).chain(suffix).collect()
-    };
-    let shell = commands.iter().skip(1).any(|command| words(command).iter().any(|word| programs::SHELLS.contains(&base_name(word))));
-    let texts = commands.iter().flat_map(|command| {
-        let words = words(command);
-        let echoes = words.first().is_some_and(|name| matches!(base_name(name), "echo" | "printf"));
-        words.into_iter().skip(1).filter(move |_| echoes)
-    });
-    let known = Known { home: None, cwd: None };
-    let text = texts.map(|raw| word::scan(&raw, known).value.replace(UNKNOWN, "$unknown").replace("\\n", "\n")).collect::<Vec<_>>().join(" ");
-    (shell && !text.is_empty()).then_some(text)
+/// True if `text` mentions a variable other than to read it. Quotes do not hide it.
+fn may_set(text: &str, name: &str) -> bool {
+    let text: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
+    text.match_indices(name).any(|(at, _)| !text[..at].ends_with('$') && !text[..at].ends_with("${"))
 }

@@ -13,7 +13,6 @@ use countersign_protocol::omp::{
     Id, Response,
     state::{Branched, Cancelled, ExportedHtml},
 };
-use tracing::error;
 
 use super::{acknowledge, conversation::user_text, problem, stop_run};
 use crate::{
@@ -138,7 +137,6 @@ pub(crate) async fn switch(door: &mut Door) {
             door.take_up().await;
         }
         Err(problem) => {
-            error!(%problem, "the other session was not opened");
             door.seat = Some(old);
             door.write(&Response::failure(id, command, problem));
         }

@@ -1,0 +1,66 @@
+//! What a pipeline feeds to a shell on its input, where it is written out in the line.
+
+use brush_parser::ast;
+
+use super::{
+    programs::{SHELLS, base_name},
+    word::{self, Known},
+};
+
+/// The texts that a shell among `commands` would read: here-documents, here-strings, and what `echo` and `printf` say into it.
+pub(super) fn texts_for_a_shell(commands: &[ast::Command]) -> Vec<String> {
+    let any_shell =
+        |command: &ast::Command| words(command).iter().any(|word| SHELLS.contains(&base_name(&plain(word))));
+    if !commands.iter().any(any_shell) {
+        return Vec::new();
+    }
+    let echoed = commands.iter().filter(|_| commands.len() > 1).filter_map(|command| {
+        let words = words(command);
+        let echoes = words.first().is_some_and(|name| matches!(base_name(&plain(name)), "echo" | "printf"));
+        echoes.then(|| words[1..].iter().map(|word| plain(word).replace("\\n", "\n")).collect::<Vec<_>>().join(" "))
+    });
+    echoed.chain(commands.iter().flat_map(documents)).filter(|text| !text.is_empty()).collect()
+}
+
+fn plain(raw: &str) -> String {
+    word::scan(raw, Known { home: None, cwd: None }).approximate()
+}
+
+fn items(command: &ast::Command) -> impl Iterator<Item = &ast::CommandPrefixOrSuffixItem> {
+    let simple = match command {
+        ast::Command::Simple(simple) => Some(simple),
+        ast::Command::Compound(..) | ast::Command::Function(_) | ast::Command::ExtendedTest(..) => None,
+    };
+    simple.into_iter().flat_map(|simple| {
+        let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
+        prefix.chain(simple.suffix.iter().flat_map(|suffix| &suffix.0))
+    })
+}
+
+fn words(command: &ast::Command) -> Vec<String> {
+    let name = match command {
+        ast::Command::Simple(simple) => simple.word_or_name.as_ref().map(|name| name.value.clone()),
+        ast::Command::Compound(..) | ast::Command::Function(_) | ast::Command::ExtendedTest(..) => None,
+    };
+    let rest = items(command).filter_map(|item| match item {
+        ast::CommandPrefixOrSuffixItem::Word(word) => Some(word.value.clone()),
+        ast::CommandPrefixOrSuffixItem::IoRedirect(_)
+        | ast::CommandPrefixOrSuffixItem::AssignmentWord(..)
+        | ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
+    });
+    name.into_iter().chain(rest).collect()
+}
+
+fn documents(command: &ast::Command) -> Vec<String> {
+    let texts = items(command).filter_map(|item| match item {
+        ast::CommandPrefixOrSuffixItem::IoRedirect(ast::IoRedirect::HereDocument(_, document)) => {
+            Some(document.doc.value.clone())
+        }
+        ast::CommandPrefixOrSuffixItem::IoRedirect(ast::IoRedirect::HereString(_, word)) => Some(plain(&word.value)),
+        ast::CommandPrefixOrSuffixItem::IoRedirect(ast::IoRedirect::File(..) | ast::IoRedirect::OutputAndError(..))
+        | ast::CommandPrefixOrSuffixItem::Word(_)
+        | ast::CommandPrefixOrSuffixItem::AssignmentWord(..)
+        | ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
+    });
+    texts.collect()
+}

@@ -1,0 +1,50 @@
+//! Where the shell is at some point of a line.
+
+use std::collections::BTreeSet;
+
+use super::word::{GLOB, UNKNOWN};
+use crate::policy::path;
+
+/// Where the shell may be at some point of a line: `cd` may fail, so it never leaves for sure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Here {
+    dirs: BTreeSet<String>,
+    unknown: bool,
+}
+
+impl Here {
+    pub(super) fn at(dir: &str) -> Self {
+        Self { dirs: BTreeSet::from([dir.to_owned()]), unknown: false }
+    }
+
+    /// The folder that it is in, if there is only one that it may be in.
+    pub(super) fn only(&self) -> Option<&str> {
+        self.dirs.first().filter(|_| self.dirs.len() == 1 && !self.unknown).map(String::as_str)
+    }
+
+    /// From here on it may be anywhere.
+    pub(super) const fn lose(&mut self) {
+        self.unknown = true;
+    }
+
+    /// Every folder that it may be in, as far as known.
+    pub(super) fn dirs(&self) -> impl Iterator<Item = &str> {
+        self.dirs.iter().map(String::as_str)
+    }
+
+    /// True if it may be anywhere.
+    pub(super) const fn is_unknown(&self) -> bool {
+        self.unknown
+    }
+
+    /// Takes note of a `cd`; none or a text that is not known means anywhere.
+    pub(super) fn go(&mut self, to: Option<&str>) {
+        match to.filter(|to| !to.contains([UNKNOWN, GLOB]) && *to != "-" && self.dirs.len() < 16) {
+            Some(to) => {
+                let reached: Vec<String> = self.dirs.iter().map(|dir| path::resolve(dir, to)).collect();
+                self.dirs.extend(reached);
+            }
+            None => self.unknown = true,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Simple commands of a walk: their words, what they wrap, and where they write.
+
+use brush_parser::ast;
+
+use super::{MOST_COMMANDS, MOST_TEXTS_DEEP, Walk};
+use crate::policy::{
+    contract::Class,
+    path,
+    shell::{
+        programs::base_name,
+        protect,
+        simple::{self, Cover},
+        unwrap::{self, Runs},
+        word::{self, Word},
+    },
+};
+
+impl Walk<'_> {
+    pub(super) fn simple(&mut self, command: &ast::SimpleCommand) {
+        let (mut assignments, mut argv) = (Vec::new(), Vec::new());
+        for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
+            self.item(item, &mut assignments);
+        }
+        argv.extend(command.word_or_name.iter().flat_map(|name| self.words(&name.value)));
+        for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
+            self.item(item, &mut argv);
+        }
+        if !assignments.is_empty() || !argv.is_empty() {
+            self.invoke(&assignments, &argv, Cover::Needed, 0);
+        }
+    }
+
+    fn item(&mut self, item: &ast::CommandPrefixOrSuffixItem, words: &mut Vec<Word>) {
+        match item {
+            ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
+            ast::CommandPrefixOrSuffixItem::Word(word) => words.extend(self.words(&word.value)),
+            ast::CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
+                if matches!(assignment.name, ast::AssignmentName::ArrayElementName(..))
+                    || matches!(assignment.value, ast::AssignmentValue::Array(_))
+                {
+                    self.line.note_opaque("an array");
+                }
+                words.push(word::scan(&word.value, self.known().as_known()));
+            }
+            ast::CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
+                self.substitution(&subshell.list);
+                words.push(Word { opaque: Some("process substitution"), ..Word::unknown() });
+            }
+        }
+    }
+
+    fn substitution(&mut self, list: &ast::CompoundList) {
+        self.line.note_opaque("process substitution");
+        let here = self.here.clone();
+        self.list(list);
+        self.here = here;
+    }
+
+    fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
+        if self.line.commands.len() >= MOST_COMMANDS || wrapped > MOST_TEXTS_DEEP {
+            return self.beyond("is too involved to be judged");
+        }
+        for text in assignments.iter().chain(argv).flat_map(|word| word.runs.clone()) {
+            if wrapped == 0 {
+                self.aside(&text);
+            }
+        }
+        let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
+        let own = if matches!(runs, Runs::Other { .. } | Runs::Text(_)) && cover == Cover::Needed {
+            Cover::Wrapper
+        } else {
+            cover
+        };
+        simple::note(&mut self.line, self.place, &self.here, assignments, argv, own);
+        if own == Cover::Needed {
+            let words: Vec<String> = assignments.iter().chain(argv).map(Word::normal).collect();
+            self.line.plain.push(words.join(" "));
+        }
+        match runs {
+            Runs::Itself => self.change_folder(argv),
+            Runs::Other { assignments: more, argv: inner } => {
+                let all = [assignments, more.as_slice()].concat();
+                self.invoke(&all, &inner, cover, wrapped + 1);
+            }
+            Runs::Beside(inner) => inner.iter().for_each(|argv| self.invoke(&[], argv, cover, wrapped + 1)),
+            Runs::Text(text) => {
+                if !assignments.is_empty() {
+                    self.line.note_opaque("a shell with assignments");
+                }
+                self.aside(&text);
+            }
+            Runs::Anything { why, perhaps, texts } => {
+                if cover != Cover::Perhaps {
+                    self.line.note_opaque(why);
+                }
+                let here = self.here.clone();
+                if argv.iter().any(|word| word.value == "-C" || word.value.starts_with("--chdir")) {
+                    self.here.lose();
+                }
+                perhaps.iter().for_each(|argv| self.invoke(&[], argv, Cover::Perhaps, wrapped + 1));
+                texts.iter().for_each(|text| self.aside(text));
+                self.here = here;
+            }
+        }
+    }
+
+    fn change_folder(&mut self, argv: &[Word]) {
+        let program = argv.first().and_then(Word::as_literal).map(base_name);
+        if matches!(program, Some("cd" | "pushd" | "popd")) {
+            let to = argv[1..].iter().find(|word| !matches!(word.value.as_str(), "-P" | "-L" | "-e" | "-@" | "--"));
+            match (program, to) {
+                _ if self.sets_folders || self.sets_home => self.here.go(None),
+                (Some("cd"), None) => self.here.go(self.place.home.as_deref()),
+                (_, to) => self.here.go(to.map(|word| word.value.as_str()).filter(|_| program != Some("popd"))),
+            }
+        }
+    }
+
+    pub(super) fn redirects(&mut self, redirects: Option<&ast::RedirectList>) {
+        redirects.iter().flat_map(|list| &list.0).for_each(|redirect| self.redirect(redirect));
+    }
+
+    fn redirect(&mut self, redirect: &ast::IoRedirect) {
+        match redirect {
+            ast::IoRedirect::File(_, kind, target) => {
+                let reads = matches!(kind, ast::IoFileRedirectKind::Read | ast::IoFileRedirectKind::DuplicateInput);
+                match target {
+                    ast::IoFileRedirectTarget::Fd(_) => {}
+                    ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.substitution(&subshell.list),
+                    ast::IoFileRedirectTarget::Duplicate(word)
+                        if word.value == "-"
+                            || word.value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()) => {}
+                    ast::IoFileRedirectTarget::Filename(word) if reads => self.expanded(word),
+                    ast::IoFileRedirectTarget::Duplicate(word) if reads => {
+                        self.line.note_opaque("a redirection to what only the running shell knows");
+                        self.expanded(word);
+                    }
+                    ast::IoFileRedirectTarget::Filename(word) | ast::IoFileRedirectTarget::Duplicate(word) => {
+                        self.written(word)
+                    }
+                }
+            }
+            ast::IoRedirect::OutputAndError(word, _) => self.written(word),
+            ast::IoRedirect::HereString(_, word) => self.expanded(word),
+            ast::IoRedirect::HereDocument(_, document) => {
+                if document.requires_expansion {
+                    self.live(&document.doc.value);
+                }
+            }
+        }
+        self.line.plain.push(redirect.to_string());
+    }
+
+    fn written(&mut self, target: &ast::Word) {
+        for word in self.words(&target.value) {
+            self.run_all(&word);
+            if word.as_literal() == Some("/dev/null") {
+                continue;
+            }
+            self.line.note_opaque("a redirection that writes");
+            self.line.classes.extend([Class::FileWrite, Class::BashMutating]);
+            match protect::leads(self.place, &self.here, &word.value) {
+                Some(protect::Found::Surely(path)) => self.line.note_protected(path),
+                Some(protect::Found::Perhaps(path)) => {
+                    self.line.note_floor(format!("may change {path}, which belongs to the gateway"))
+                }
+                None => {}
+            }
+            if path::is_device(&path::resolve("/", &word.value)) && word.value.starts_with('/') {
+                self.line.note_floor(format!("writes to {}", word.value));
+            }
+        }
+    }
+}

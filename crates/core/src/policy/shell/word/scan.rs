@@ -1,0 +1,283 @@
+//! Reads a word from left to right, quote by quote and dollar by dollar.
+
+use super::{GLOB, Known, UNKNOWN, Word};
+
+/// Scans one word as the grammar cut it.
+pub(in crate::policy::shell) fn scan(raw: &str, known: Known<'_>) -> Word {
+    let mut scanner =
+        Scanner { chars: raw.chars().collect(), at: 0, known, word: Word { raw: raw.to_owned(), ..Word::default() } };
+    scanner.tilde();
+    scanner.unquoted();
+    scanner.word
+}
+
+/// Finds the commands that expanding `text` runs where no quote protects them: in here-documents, arithmetic and parameter expansions.
+pub(in crate::policy::shell) fn scan_live(text: &str, known: Known<'_>) -> Word {
+    let mut scanner =
+        Scanner { chars: text.chars().collect(), at: 0, known, word: Word { raw: text.to_owned(), ..Word::default() } };
+    scanner.quoted_by(None);
+    scanner.word
+}
+
+struct Scanner<'a> {
+    chars: Vec<char>,
+    at: usize,
+    known: Known<'a>,
+    word: Word,
+}
+
+impl Scanner<'_> {
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek(0)?;
+        self.at += 1;
+        Some(c)
+    }
+
+    fn unknown(&mut self) {
+        self.word.expands = true;
+        self.word.value.push(UNKNOWN);
+    }
+
+    fn stands_for(&mut self, text: Option<&str>) {
+        self.word.expands = true;
+        match text {
+            Some(text) => self.word.value.push_str(text),
+            None => self.word.value.push(UNKNOWN),
+        }
+    }
+
+    fn tilde(&mut self) {
+        if self.peek(0) != Some('~') {
+            return;
+        }
+        self.at += 1;
+        if matches!(self.peek(0), None | Some('/')) {
+            self.stands_for(self.known.home);
+        } else {
+            while self.peek(0).is_some_and(|c| c != '/') {
+                self.at += 1;
+            }
+            self.unknown();
+        }
+    }
+
+    fn unquoted(&mut self) {
+        while let Some(c) = self.next() {
+            match c {
+                '\'' => {
+                    while let Some(c) = self.next().filter(|c| *c != '\'') {
+                        self.word.value.push(c);
+                    }
+                }
+                '"' => self.quoted_by(Some('"')),
+                '\\' => match self.next() {
+                    Some('\n') | None => {}
+                    Some(c) => self.word.value.push(c),
+                },
+                '$' if self.peek(0) == Some('\'') => self.ansi(),
+                '$' if self.peek(0) == Some('"') => {
+                    self.at += 1;
+                    self.quoted_by(Some('"'));
+                }
+                '$' => self.dollar(),
+                '`' => self.backticks(),
+                '*' | '?' | '[' => {
+                    self.word.expands = true;
+                    self.word.value.push(GLOB);
+                }
+                '{' if self.is_brace() => self.unknown(),
+                _ => self.word.value.push(c),
+            }
+        }
+    }
+
+    /// True if the shell would make several words of the brace before the cursor.
+    fn is_brace(&self) -> bool {
+        let rest = &self.chars[self.at..];
+        let inner = rest.iter().rposition(|c| *c == '}').map(|end| &rest[..end]).unwrap_or_default();
+        inner.contains(&',') || inner.windows(2).any(|pair| pair == ['.', '.'])
+    }
+
+    /// Text in which only `$`, backticks and backslashes live, up to `end`.
+    fn quoted_by(&mut self, end: Option<char>) {
+        while let Some(c) = self.next() {
+            match c {
+                _ if Some(c) == end => return,
+                '\\' if self.peek(0).is_some_and(|c| "$`\"\\\n".contains(c)) => {
+                    if let Some(c) = self.next().filter(|c| *c != '\n') {
+                        self.word.value.push(c);
+                    }
+                }
+                '$' => self.dollar(),
+                '`' => self.backticks(),
+                _ => self.word.value.push(c),
+            }
+        }
+    }
+
+    fn dollar(&mut self) {
+        match self.peek(0) {
+            Some('(') if self.peek(1) == Some('(') => {
+                let body = self.balanced('(', ')');
+                let inner = body.strip_prefix('(').unwrap_or(&body);
+                // `$((a) | (b))` is a command: where the shell could read either, both are judged.
+                self.word.runs.push(body.clone());
+                self.live(inner);
+                let is_number = inner.chars().all(|c| c.is_ascii_digit() || " +-*/%()<>=&|^~!,?:".contains(c));
+                if is_number {
+                    self.word.runs.pop();
+                } else {
+                    self.word.opaque = Some("arithmetic over names");
+                }
+            }
+            Some('(') => {
+                let body = self.balanced('(', ')');
+                self.word.runs.push(body);
+                self.word.opaque = Some("command substitution");
+            }
+            Some('[') => {
+                let body = self.balanced('[', ']');
+                self.live(&body);
+                self.word.opaque = Some("arithmetic over names");
+            }
+            Some('{') => {
+                let body = self.balanced('{', '}');
+                self.parameter(&body);
+                return;
+            }
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                let mut name = String::new();
+                while let Some(c) = self.peek(0).filter(|c| c.is_ascii_alphanumeric() || *c == '_') {
+                    name.push(c);
+                    self.at += 1;
+                }
+                self.variable(&name);
+                return;
+            }
+            Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => self.at += 1,
+            Some(_) | None => {
+                self.word.value.push('$');
+                return;
+            }
+        }
+        self.unknown();
+    }
+
+    fn parameter(&mut self, body: &str) {
+        let name: String = body.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        if name == body && !body.is_empty() {
+            self.variable(&name);
+            return;
+        }
+        let operator = &body[name.len()..];
+        let plain = name.is_empty()
+            && body.strip_prefix('#').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+            || !name.is_empty()
+                && [":-", "-", ":+", "+", ":?", "?", "#", "%", "/", "^", ","]
+                    .iter()
+                    .any(|known| operator.starts_with(known));
+        self.live(operator);
+        if !plain {
+            self.word.opaque = self.word.opaque.or(Some("a parameter expansion that computes"));
+        }
+        self.unknown();
+    }
+
+    fn variable(&mut self, name: &str) {
+        match name {
+            "HOME" => self.stands_for(self.known.home),
+            "PWD" => self.stands_for(self.known.cwd),
+            _ => self.unknown(),
+        }
+    }
+
+    fn live(&mut self, text: &str) {
+        let inner = scan_live(text, self.known);
+        self.word.runs.extend(inner.runs);
+        self.word.opaque = self.word.opaque.or(inner.opaque);
+    }
+
+    fn backticks(&mut self) {
+        let mut body = String::new();
+        while let Some(c) = self.next().filter(|c| *c != '`') {
+            match (c, self.peek(0)) {
+                ('\\', Some(next @ ('`' | '\\' | '$'))) => {
+                    body.push(next);
+                    self.at += 1;
+                }
+                _ => body.push(c),
+            }
+        }
+        self.word.runs.push(body);
+        self.word.opaque = Some("command substitution");
+        self.unknown();
+    }
+
+    /// The text between the bracket at the cursor and its partner. Quotes inside hide brackets; without a partner everything is taken.
+    fn balanced(&mut self, open: char, close: char) -> String {
+        let mut body = String::new();
+        let (mut depth, mut quote) = (0_usize, None);
+        while let Some(c) = self.next() {
+            match (quote, c) {
+                (None | Some('"'), '\\') => {
+                    body.push(c);
+                    body.extend(self.next());
+                    continue;
+                }
+                (None, '\'' | '"') => quote = Some(c),
+                (Some(q), c) if q == c => quote = None,
+                (None, c) if c == open => depth += 1,
+                (None, c) if c == close => {
+                    depth -= 1;
+                    if depth == 0 {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+            body.push(c);
+        }
+        body.strip_prefix(open).map(str::to_owned).unwrap_or(body)
+    }
+
+    fn ansi(&mut self) {
+        self.at += 1;
+        while let Some(c) = self.next().filter(|c| *c != '\'') {
+            let c = if c == '\\' { self.escape() } else { Some(c) };
+            self.word.value.extend(c);
+        }
+    }
+
+    fn escape(&mut self) -> Option<char> {
+        let c = self.next()?;
+        let (radix, most) = match c {
+            'n' => return Some('\n'),
+            't' => return Some('\t'),
+            'r' => return Some('\r'),
+            'a' => return Some('\u{7}'),
+            'b' => return Some('\u{8}'),
+            'e' | 'E' => return Some('\u{1b}'),
+            'f' => return Some('\u{c}'),
+            'v' => return Some('\u{b}'),
+            'x' => (16, 2),
+            'u' => (16, 4),
+            'U' => (16, 8),
+            '0'..='7' => {
+                self.at -= 1;
+                (8, 3)
+            }
+            _ => return Some(c),
+        };
+        let mut code = 0;
+        for _ in 0..most {
+            let Some(digit) = self.peek(0).and_then(|c| c.to_digit(radix)) else { break };
+            code = code * radix + digit;
+            self.at += 1;
+        }
+        char::from_u32(code)
+    }
+}
