@@ -76,7 +76,7 @@ class Report:
         if not holds:
             self.wrong.append(rule)
 
-    def refused(self, agent, rule, command, **fields):
+    def refused(self, agent, rule, command, /, **fields):
         try:
             agent.ask(command, **fields)
             self.check(False, rule)

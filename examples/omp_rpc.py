@@ -53,14 +53,14 @@ class Rpc:
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
 
-    def send(self, command, **fields):
+    def send(self, command, /, **fields):
         """Sends a command and returns its id at once."""
         self.sent += 1
         name = f"req_{self.sent}"
         self.write(json.dumps({"id": name, "type": command, **fields}))
         return name
 
-    def ask(self, command, **fields):
+    def ask(self, command, /, **fields):
         """Sends a command and returns the `data` of its answer."""
         since = self.mark()
         return self.answer(self.send(command, **fields), since)
@@ -93,7 +93,7 @@ class Rpc:
                 if not self.changed.wait(until - time.monotonic()):
                     raise TimeoutError(f"no sign of {what} in {seconds} s")
 
-    def wait_for(self, kind, since, **fields):
+    def wait_for(self, kind, since, /, **fields):
         """The first frame of a type behind `since` with these fields."""
         fields["type"] = kind
         return self.wait(lambda frame: fields.items() <= frame.items(), since, f"{kind} {fields}")
@@ -103,7 +103,7 @@ class Rpc:
         with self.changed:
             return [frame for frame in self.frames[mark:] if kind in (None, frame["type"])]
 
-    def run(self, message, **fields):
+    def run(self, message, /, **fields):
         """Prompts, waits for the end of the run and returns all of its frames."""
         since = self.mark()
         self.ask("prompt", message=message, **fields)

@@ -42,7 +42,7 @@ pub fn owed(state: &State) -> Vec<Work> {
             work.push(Work::Call(call.id()));
         }
     }
-    for session in state.sessions() {
+    for session in state.compacting() {
         if let Some(compaction) = session.compaction()
             && compaction.boot == state.boot()
             && !compaction.aborting

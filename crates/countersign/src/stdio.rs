@@ -13,6 +13,8 @@ use tracing_subscriber::EnvFilter;
 
 /// How many lines wait for the door at most; the pipe holds the rest.
 const WAITING: usize = 256;
+/// How long the last frames are waited for.
+const FAREWELL: std::time::Duration = std::time::Duration::from_millis(700);
 /// How many frames wait for the pipe at most.
 const FRAMES: usize = 1024;
 
@@ -32,6 +34,8 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
         Ok(path) => path,
         Err(error) => return fail(&format!("the path of this program is not known: {error}")),
     };
+    // Commands of the agent run as the same user: without this they could read the keys in this process's environment.
+    let _ = nix::sys::prctl::set_dumpable(false);
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("the runtime could not be started: {error}")),
@@ -39,11 +43,16 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
     let (lines, input) = mpsc::channel(WAITING);
     let (output, frames) = mpsc::channel(FRAMES);
     std::thread::spawn(move || read(&lines));
-    let writer = std::thread::spawn(move || write(frames));
+    let (written, is_written) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        write(frames);
+        drop(written);
+    });
     let program = omp::Program { path };
     let outcome = runtime.block_on(omp::start(flags, program, input, output, |line| notice(line), stop()));
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-    let _ = writer.join();
+    // A host that does not read must not keep the process.
+    let _ = is_written.recv_timeout(FAREWELL);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error.to_string()),

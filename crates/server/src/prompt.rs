@@ -1,6 +1,6 @@
 //! What an agent is told before anybody speaks: who it is, its tools, the project's own instructions, where and when.
 //!
-//! It must not know models or doors. The same files, tools and time give the same text. Source: specs/omp.md §5.
+//! It must not know models or doors. The same files, tools and time give the same text. Source: docs/protocol/omp.md, Configuration.
 
 use std::path::Path;
 

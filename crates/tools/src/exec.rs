@@ -18,8 +18,8 @@ use std::{
 
 /// How to start the exec child: a program, usually the gateway's own, that calls [`child_main`].
 ///
-/// A test binary serves too: an ignored test that calls [`child_main`], started with `--ignored --exact NAME`. What the harness prints goes
-/// nowhere, for the child talks over its standard input alone.
+/// A test binary serves too: a test that calls [`child_main`] when an argument says so, started with `--exact NAME`. What the harness prints
+/// goes nowhere, for the child talks over its standard input alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
     /// The program, absolute.
@@ -50,10 +50,28 @@ pub fn child_main() -> ExitCode {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::{
+        os::{fd::OwnedFd, unix::net::UnixStream},
+        process::{Command, ExitCode, Stdio},
+    };
+
+    /// Starts this test binary as the exec child. The last name matches no test: it only says what is meant.
+    pub(crate) const AS_CHILD: [&str; 3] =
+        ["--exact", "exec::tests::a_child_whose_gateway_is_gone_ends", "as-the-exec-child"];
+
     #[test]
-    #[ignore = "is the exec child of other tests"]
-    fn exec_child() {
-        std::process::exit(i32::from(super::child_main() != std::process::ExitCode::SUCCESS));
+    fn a_child_whose_gateway_is_gone_ends() {
+        if std::env::args().any(|argument| argument == AS_CHILD[2]) {
+            std::process::exit(i32::from(super::child_main() != ExitCode::SUCCESS));
+        }
+        let (ours, its) = UnixStream::pair().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(AS_CHILD).stdin(OwnedFd::from(its)).stdout(Stdio::null());
+        let mut started = child.spawn().unwrap();
+        // The other end of the socket is held by the command too.
+        drop(child);
+        drop(ours);
+        assert!(started.wait().unwrap().success());
     }
 }

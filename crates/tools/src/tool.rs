@@ -169,7 +169,7 @@ pub(crate) mod testing {
             let roots = Roots::new(&cwd, [cwd.join("own")]).unwrap();
             let launcher = Launcher {
                 program: std::env::current_exe().unwrap(),
-                leading_args: ["--ignored", "--exact", "exec::tests::exec_child"].map(Into::into).to_vec(),
+                leading_args: crate::exec::tests::AS_CHILD.map(Into::into).to_vec(),
             };
             let cx = Context::new(cwd, roots, Environment::clean([]), Shells::new(launcher));
             Self { folder, cx }

@@ -32,6 +32,8 @@ pub struct State {
     policy: policy::State,
     /// How many gates each session has had.
     ordinals: BTreeMap<SessionId, u32>,
+    /// Sessions whose context is being compacted.
+    compacting: BTreeSet<SessionId>,
     /// Pending gates by deadline, and runs that wait by the time at which they go on.
     gate_deadlines: BTreeSet<(Millis, GateId)>,
     backoffs: BTreeSet<(Millis, RunId)>,
@@ -65,6 +67,11 @@ impl State {
     /// All sessions by id.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
         self.sessions.values()
+    }
+
+    /// The sessions whose context is being compacted.
+    pub(crate) fn compacting(&self) -> impl Iterator<Item = &Session> {
+        self.compacting.iter().filter_map(|id| self.sessions.get(id))
     }
 
     /// One run, until it ends.
@@ -166,6 +173,11 @@ impl State {
             self.sessions.entry(id.clone()).or_insert(session);
         } else if let Some(session) = self.sessions.get_mut(id) {
             session.apply(event, meta.lsn, meta.at, self.boot);
+            if session.compaction().is_some() {
+                self.compacting.insert(id.clone());
+            } else {
+                self.compacting.remove(id);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{
     tool::Effect,
 };
 
-/// A class of actions that a contract names. Source: `specs/gjc.md` §8.
+/// A class of actions that a contract names. Source: the unattended contracts of gjc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Class {
     /// A shell line of programs that only read.

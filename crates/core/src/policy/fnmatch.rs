@@ -4,7 +4,7 @@ use std::{fmt::Write as _, ops::RangeInclusive};
 
 /// One pattern, read once.
 ///
-/// `*` is any run, `?` one code point, `[…]` a class that `!` negates; nothing escapes. Source: `specs/agent-gate.md` §2.4.
+/// `*` is any run, `?` one code point, `[…]` a class that `!` negates; nothing escapes. Source: Python's `fnmatch.fnmatchcase`, which agent-gate's rules are matched with.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,

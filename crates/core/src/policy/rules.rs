@@ -1,6 +1,6 @@
 //! Rules as people write them. Reading YAML is not done here: the types only say what shape it has.
 //!
-//! Source: `specs/agent-gate.md` §3.2, §10.
+//! Source: the `permissions.yaml` of agent-gate, whose files load unchanged; ARCHITECTURE.md, Policy.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,4 +1,4 @@
-//! Signatures of tools that were declared by template or not at all. Source: `specs/agent-gate.md` §2.1, §2.2, §10.
+//! Signatures of tools that were declared by template or not at all. Source: the signatures of agent-gate; ARCHITECTURE.md, Policy.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Which kind of failure a status and a provider's words mean.
 //!
-//! It must not know a wire: the same words mean the same on all of them. Source: `specs/omp.md` §3 "Retry" and "Overflow detection".
+//! It must not know a wire: the same words mean the same on all of them. Source: docs/protocol/omp.md, Configuration, retries and overflow.
 
 use crate::FailureKind;
 

@@ -1,7 +1,7 @@
 //! Reads what a host sends: commands, and answers to dialogs.
 //!
-//! It must not decide whether a command makes sense now; it only says whether the line is one. Source: seed 001
-//! §Command Schema and docs/protocol/omp.md, Commands.
+//! It must not decide whether a command makes sense now; it only says whether the line is one. Source: the RPC reference
+//! of omp, Command Schema; docs/protocol/omp.md, Commands.
 
 mod fields;
 mod malformed;

@@ -1,6 +1,6 @@
 //! Builds the answers to commands.
 //!
-//! It must not know what a command does. Source: seed 001 §Response Schema.
+//! It must not know what a command does. Source: the RPC reference of omp, Response Schema.
 
 use std::borrow::Cow;
 use std::fmt;

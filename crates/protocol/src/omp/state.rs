@@ -1,7 +1,7 @@
 //! Writes what commands answer: the state of a session, models, counts and results.
 //!
-//! It must not know where the values come from. Absent values are absent keys, never null. Source: seed 001
-//! §Response Schema and docs/protocol/omp.md, Commands.
+//! It must not know where the values come from. Absent values are absent keys, never null. Source: the RPC reference
+//! of omp, Response Schema; docs/protocol/omp.md, Commands.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,15 @@
 //! The ring: what was released lately, held once for all followers. A follower is a cursor; one that falls behind reads the log.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Event, Fact, Meta, Recorded},
     id::Lsn,
 };
-use countersign_store::{AnyLog, Log as _, Partition};
+use countersign_store::{AnyLog, Log as _, Partition, ReadError};
 use parking_lot::RwLock;
 use tokio::sync::watch;
+use tracing::warn;
 
 use super::{contents::Contents, live::Live};
 
@@ -16,6 +17,8 @@ use super::{contents::Contents, live::Live};
 const FRAMES: usize = 16_384;
 /// How many bytes of content they hold at most.
 const BYTES: usize = 16 << 20;
+/// How long a follower waits before it reads again what it could not read.
+const RETRY: Duration = Duration::from_millis(500);
 /// How many records a follower that is behind reads at a time.
 const PAGE: usize = 256;
 
@@ -37,6 +40,15 @@ impl Released {
     }
 }
 
+/// How far the ring has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    /// The number of the next frame.
+    next: u64,
+    /// Whether none will come.
+    is_over: bool,
+}
+
 #[derive(Debug, Default)]
 struct Frames {
     /// The number of the first frame that is held.
@@ -49,19 +61,19 @@ struct Frames {
 #[derive(Debug)]
 pub(crate) struct Ring {
     frames: Arc<RwLock<Frames>>,
-    head: watch::Sender<u64>,
+    head: watch::Sender<Head>,
     log: AnyLog,
     contents: Contents,
 }
 
 impl Ring {
     pub(crate) fn new(log: AnyLog, contents: Contents) -> Self {
-        Self { frames: Arc::default(), head: watch::Sender::new(0), log, contents }
+        Self { frames: Arc::default(), head: watch::Sender::new(Head::default()), log, contents }
     }
 
     /// The number of the next frame.
     pub(crate) fn head(&self) -> u64 {
-        *self.head.borrow()
+        self.head.borrow().next
     }
 
     /// Puts frames behind the others, without waking anybody yet.
@@ -86,7 +98,13 @@ impl Ring {
     /// Wakes whoever follows.
     pub(crate) fn publish(&self) {
         let pushed = self.pushed();
-        self.head.send_if_modified(|head| std::mem::replace(head, pushed) != pushed);
+        self.head.send_if_modified(|head| std::mem::replace(&mut head.next, pushed) != pushed);
+    }
+
+    /// Tells whoever follows that nothing more comes.
+    pub(crate) fn end(&self) {
+        self.publish();
+        self.head.send_modify(|head| head.is_over = true);
     }
 
     /// Follows from the next frame on.
@@ -107,7 +125,7 @@ impl Ring {
 #[derive(Debug)]
 pub struct Subscriber {
     frames: Arc<RwLock<Frames>>,
-    head: watch::Receiver<u64>,
+    head: watch::Receiver<Head>,
     log: AnyLog,
     contents: Contents,
     cursor: u64,
@@ -139,7 +157,7 @@ impl Subscriber {
                 }
                 continue;
             }
-            if self.head.changed().await.is_err() {
+            if self.head.borrow().is_over || self.head.changed().await.is_err() {
                 // The owner has ended; what it pushed last may still be there.
                 return match self.held() {
                     Some(Ok(released)) => Some(self.handed(released)),
@@ -169,7 +187,7 @@ impl Subscriber {
 
     /// The frame at the cursor; an error with the first number that is held, if the cursor's is gone.
     fn held(&mut self) -> Option<Result<Released, u64>> {
-        let published = *self.head.borrow_and_update();
+        let published = self.head.borrow_and_update().next;
         if self.cursor >= published {
             return None;
         }
@@ -183,36 +201,50 @@ impl Subscriber {
         Some(Ok(released))
     }
 
-    /// Reads from the log what is no longer held, up to the first fact that is.
+    /// Reads from the log what is no longer held, up to the first fact that is. If the log cannot be read now, it is tried again: nothing is passed over.
     async fn catch_up(&mut self, first: u64) {
-        let upto = {
+        let (first, upto) = {
             let frames = self.frames.read();
             let held = frames.held.iter().find_map(|released| match released {
                 Released::Fact(recorded) => Some(recorded.meta.lsn),
                 Released::Live(_) => None,
             });
-            self.cursor = frames.first.max(first);
-            held
+            (frames.first.max(first), held)
         };
+        match self.missed(upto).await {
+            Ok(missed) => {
+                self.caught_up = missed;
+                self.cursor = first;
+            }
+            Err(error) => {
+                warn!(%error, "a follower cannot read what it missed; it tries again");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+
+    /// The facts behind the last that was handed out and before `upto`.
+    async fn missed(&self, upto: Option<Lsn>) -> Result<VecDeque<Released>, ReadError> {
+        let mut missed = VecDeque::new();
         let mut after = self.lsn;
         loop {
-            let Ok(page) = self.log.read(Partition::ZERO, after, PAGE).await else { return };
+            let page = self.log.read(Partition::ZERO, after, PAGE).await?;
             let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
-            let Ok(contents) = self.contents.get(&lsns).await else { return };
-            let whole = page.len() < PAGE;
+            let contents = self.contents.get(&lsns).await?;
+            let is_last = page.len() < PAGE;
             for (stored, content) in page.into_iter().zip(contents) {
                 if upto.is_some_and(|upto| stored.lsn >= upto) {
-                    return;
+                    return Ok(missed);
                 }
                 after = stored.lsn;
                 if let Ok(event) = Event::decode(&stored.kind, stored.version, &stored.facts) {
                     let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
                     let fact = Fact { event, session: stored.session, content };
-                    self.caught_up.push_back(Released::Fact(Arc::new(Recorded { meta, fact })));
+                    missed.push_back(Released::Fact(Arc::new(Recorded { meta, fact })));
                 }
             }
-            if whole {
-                return;
+            if is_last {
+                return Ok(missed);
             }
         }
     }

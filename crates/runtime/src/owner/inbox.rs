@@ -58,6 +58,7 @@ struct Queues {
     results: VecDeque<u64>,
     requests: VecDeque<u64>,
     closed: bool,
+    ended: bool,
     next_source: u64,
 }
 
@@ -134,10 +135,20 @@ impl Inbox {
         queues.results.is_empty() && queues.requests.is_empty()
     }
 
-    /// Takes nothing more.
+    /// Takes no more requests.
     pub(crate) fn close(&self) {
         self.queues.lock().closed = true;
         self.arrived.notify_one();
+    }
+
+    /// Takes nothing at all any more, and lets go of what waits: whoever asked hears that the line broke off.
+    pub(crate) fn end(&self) {
+        let mut queues = self.queues.lock();
+        queues.closed = true;
+        queues.ended = true;
+        queues.by_source.clear();
+        queues.results.clear();
+        queues.requests.clear();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -148,7 +159,8 @@ impl Inbox {
         let source = waiting.source;
         {
             let mut queues = self.queues.lock();
-            if queues.closed {
+            // What is in flight may still say what became of it.
+            if queues.ended || queues.closed && waiting.lane == Lane::Request {
                 return false;
             }
             let queue = queues.by_source.entry(source).or_default();

@@ -116,11 +116,11 @@ impl Owner {
             }
             self.wait(closing).await;
             if self.step().await == Next::End {
-                self.inbox.close();
                 break;
             }
         }
-        self.ring.publish();
+        self.inbox.end();
+        self.ring.end();
     }
 
     /// Waits until there is something to do.

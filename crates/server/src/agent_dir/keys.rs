@@ -1,6 +1,6 @@
 //! Which key belongs to a provider.
 //!
-//! It must not know where a key is sent. Source: specs/omp.md §5: `--api-key`, then the environment, then `models.yml`. The
+//! It must not know where a key is sent. Source: docs/protocol/omp.md, Configuration: `--api-key`, then the environment, then `models.yml`. The
 //! original's database of stored keys (`agent.db`) is not read.
 
 use secrecy::SecretString;

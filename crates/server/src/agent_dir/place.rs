@@ -1,6 +1,6 @@
 //! Where the agent directory and its parts are.
 //!
-//! It must not know what the files say. Source: specs/omp.md §4, specs/gjc.md §1.
+//! It must not know what the files say. Source: docs/protocol/omp.md, Configuration.
 
 use std::path::{Path, PathBuf};
 

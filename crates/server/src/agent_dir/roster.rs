@@ -1,6 +1,6 @@
 //! Which models there are, which of them can be used, and which one somebody means.
 //!
-//! It must not know how a model is spoken to. Source: specs/omp.md §5.
+//! It must not know how a model is spoken to. Source: docs/protocol/omp.md, Configuration.
 //!
 //! The built-in catalogue is asked for only when the user's own models do not decide.
 
@@ -82,6 +82,12 @@ impl Roster {
     /// Takes the value of `--api-key` for `provider`.
     pub fn give_key(&mut self, provider: &str, key: secrecy::SecretString) {
         self.keys.give(provider, key);
+    }
+
+    /// The variables that the user's own providers take their keys from.
+    pub fn key_variables(&self) -> Vec<String> {
+        let keys = self.file.providers.values().filter_map(|provider| provider.api_key.clone());
+        keys.filter(|key| key.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')).collect()
     }
 
     /// What `provider` is asked with; `None` if it wants a key and there is none.

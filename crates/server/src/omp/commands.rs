@@ -105,9 +105,9 @@ pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, r
     }
 }
 
-/// Stops the run; answered when it has stopped. A compaction that somebody asked for is stopped too.
+/// Stops the run; answered when it has stopped. A compaction is stopped in its place.
 async fn abort(door: &mut Door, id: Option<Id>) {
-    if matches!(door.lane, Lane::Compaction(_))
+    if door.teller.is_compacting()
         && let Some(seat) = door.seat()
     {
         let session = seat.id.clone();

@@ -21,7 +21,7 @@ use countersign_protocol::{
 use countersign_runtime::{Refused, Released, Reply, tools::todo};
 use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
 use tokio::sync::mpsc;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::{
     commands, dialogs,
@@ -40,7 +40,7 @@ const LANE: usize = 256;
 /// How long nothing must happen before it is said that all is quiet.
 const QUIET: Duration = Duration::from_millis(120);
 /// How long answers that are due are waited for once the host has gone.
-const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELL: Duration = Duration::from_millis(1500);
 
 /// What a command came to, and what is done with it.
 pub(super) type Then = Box<dyn FnOnce(&mut Door) + Send>;
@@ -61,8 +61,13 @@ pub(super) enum Lane {
     Short,
 }
 
+/// The session's log could not be written any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the session's log was lost: another process wrote to it, or it cannot be read")]
+pub(super) struct LogEnded;
+
 /// One conversation with a host.
-pub struct Door {
+pub(super) struct Door {
     pub(super) shelf: Shelf,
     pub(super) seat: Option<Seat>,
     pub(super) teller: Teller,
@@ -130,8 +135,12 @@ impl Door {
     }
 
     /// Runs until the host has gone or `stop` is ready.
-    pub(super) async fn run(mut self, mut input: Input, stop: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// If the session's log ended before that.
+    pub(super) async fn run(mut self, mut input: Input, stop: impl Future<Output = ()>) -> Result<(), LogEnded> {
         tokio::pin!(stop);
+        let mut outcome = Ok(());
         self.write(&Event::Ready);
         self.take_up().await;
         loop {
@@ -169,7 +178,7 @@ impl Door {
                         self.released(released).await;
                     }
                     None => {
-                        error!("the session's log has ended");
+                        outcome = Err(LogEnded);
                         break;
                     }
                 },
@@ -185,6 +194,7 @@ impl Door {
             }
         }
         self.end().await;
+        outcome
     }
 
     /// Answers what can still be answered, then ends the session.
@@ -200,11 +210,29 @@ impl Door {
             }
         };
         let _ = tokio::time::timeout(FAREWELL, answers).await;
-        let _ = self.flush().await;
+        let _ = tokio::time::timeout(FAREWELL, self.flush()).await;
+        let Some(handle) = self.seat.as_ref().map(|seat| seat.handle.clone()) else { return };
+        let closing = tokio::spawn(async move { handle.close().await });
+        // What was stopped still says so, for a host that listens to the end.
+        let rest = async {
+            while let Some(seat) = &mut self.seat
+                && let Some(released) = seat.subscriber.next().await
+            {
+                self.released(released).await;
+                if self.flush().await.is_err() {
+                    break;
+                }
+            }
+        };
+        // A host that does not read any more must not keep the session open.
+        let told = tokio::time::timeout(FAREWELL, rest).await;
+        if told.is_err() {
+            warn!("the host did not read the last frames");
+        }
+        let _ = closing.await;
         if let Some(seat) = self.seat.take() {
             seat.close().await;
         }
-        let _ = self.flush().await;
     }
 
     /// Takes up what another process left: a run that waits, and the gates that it waits for.

@@ -8,22 +8,14 @@ use countersign_core::{
     session::{self, Entry},
 };
 use countersign_runtime::{Contents, Released, Source, Subscriber};
-use tokio::sync::{mpsc, oneshot};
 use tracing::error;
 
 use super::entries;
 use crate::session_file::{Mark, WriteError, Writer};
 
-/// What a keeper is asked beside its work.
-enum Asked {
-    /// To bring the file up to a position of the order of releases.
-    UpTo(u64, oneshot::Sender<()>),
-}
-
 /// The one who writes a session's file.
 pub(crate) struct Keeper {
     path: PathBuf,
-    asked: mpsc::Sender<Asked>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -47,9 +39,8 @@ impl Keeper {
         source: Source,
     ) -> Self {
         let path = writer.path().to_owned();
-        let (asked, questions) = mpsc::channel(8);
         let work = Work { session, writer, subscriber, contents, source, is_dirty: false, marked: None };
-        Self { path, asked, task: tokio::spawn(work.follow(questions)) }
+        Self { path, task: tokio::spawn(work.follow()) }
     }
 
     /// Where the file is, whether or not it is there yet.
@@ -57,46 +48,23 @@ impl Keeper {
         &self.path
     }
 
-    /// Waits until everything that was released before `position` is in the file.
-    pub(crate) async fn up_to(&self, position: u64) {
-        let (done, ready) = oneshot::channel();
-        if self.asked.send(Asked::UpTo(position, done)).await.is_ok() {
-            let _ = ready.await;
-        }
-    }
-
     /// Waits for the end of the log that it follows.
     pub(crate) async fn finish(self) {
-        drop(self.asked);
         let _ = self.task.await;
     }
 }
 
 impl Work {
-    async fn follow(mut self, mut questions: mpsc::Receiver<Asked>) {
-        let mut has_questions = true;
+    async fn follow(mut self) {
         loop {
             if let Some(released) = self.subscriber.try_next() {
                 self.take(&released).await;
                 continue;
             }
             self.write().await;
-            tokio::select! {
-                released = self.subscriber.next() => match released {
-                    Some(released) => self.take(&released).await,
-                    None => break,
-                },
-                asked = questions.recv(), if has_questions => match asked {
-                    Some(Asked::UpTo(position, done)) => {
-                        while self.subscriber.position() < position {
-                            let Some(released) = self.subscriber.next().await else { break };
-                            self.take(&released).await;
-                        }
-                        self.write().await;
-                        let _ = done.send(());
-                    }
-                    None => has_questions = false,
-                },
+            match self.subscriber.next().await {
+                Some(released) => self.take(&released).await,
+                None => break,
             }
         }
         self.write().await;

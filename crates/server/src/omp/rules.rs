@@ -11,7 +11,7 @@ use crate::agent_dir::AgentDir;
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
-pub enum RulesError {
+pub(crate) enum RulesError {
     /// A file cannot be read.
     #[error("{path}: {source}", path = .path.display())]
     Io {

@@ -1,12 +1,13 @@
 //! A session that is open: its owner, its file, its tools.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use countersign_core::{
+    digest::Digest,
     engine::{Command, Resume, Rules},
     id::{EntryId, SessionId},
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
@@ -65,6 +66,8 @@ pub(crate) enum SeatError {
     Refused(#[from] countersign_runtime::Refused),
     #[error("the session's log is closed")]
     Closed,
+    #[error("{path} is a copy of another session file", path = .0.path.display())]
+    Copy(session_file::Opened),
 }
 
 impl From<OwnerError> for SeatError {
@@ -143,9 +146,22 @@ impl Seat {
         let Some(opened) = session_file::open(path, &mut fresh)? else { return Ok(None) };
         let header = opened.file.header.clone();
         let id = SessionId::new(header.id.as_str());
-        let log = shelf.log(&id)?;
         let workshop = Arc::new(shelf.workshop(&id, todos(&opened.file.entries)));
-        let handle = Handle::open(log, shelf.options(&workshop)).await?;
+        let mut handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
+        match recorded(&handle, &id, &opened).await {
+            Recorded::Fits => {}
+            Recorded::Copy => {
+                // The same session at another place: a conversation of its own, without the decisions.
+                handle.close().await;
+                return Err(SeatError::Copy(opened));
+            }
+            Recorded::Changed => {
+                // What was written before was changed by hand. The file is the conversation; the old record is kept beside.
+                handle.close().await;
+                shelf.set_aside(&id)?;
+                handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
+            }
+        }
         let seat = Self::take_up(shelf, handle.clone(), id, workshop, opened, header, settings).await;
         if seat.is_err() {
             handle.close().await;
@@ -192,7 +208,7 @@ impl Seat {
         }
         let mut writer = match opened.file.form {
             countersign_protocol::omp::session_file::Form::Current => {
-                Writer::resume(opened.path.clone(), header, shelf.blobs(), opened.mark.length)?
+                Writer::resume(opened.path.clone(), header, shelf.blobs(), whole_lines(&opened)?)?
             }
             _ => {
                 let mut writer = Writer::new(opened.path.clone(), header, shelf.blobs());
@@ -244,6 +260,59 @@ impl Seat {
     }
 }
 
+/// How much of a file is whole lines. A last line that was cut off in the middle is written again.
+fn whole_lines(opened: &session_file::Opened) -> Result<u64, SeatError> {
+    let bytes = std::fs::read(&opened.path).map_err(|error| SeatError::Owner(format!("{}: {error}", opened.path.display())))?;
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let last = std::str::from_utf8(&bytes[end..]).ok().map(str::trim);
+    let is_whole = last.is_some_and(|last| last.is_empty() || serde_json::from_str::<serde_json::Value>(last).is_ok());
+    Ok(if is_whole { bytes.len() } else { end } as u64)
+}
+
+/// How a file stands to what the log recorded of it.
+enum Recorded {
+    /// It is what was written, or that and more.
+    Fits,
+    /// It lies elsewhere, and the file that was written is still there.
+    Copy,
+    /// Something in it was changed.
+    Changed,
+}
+
+async fn recorded(handle: &Handle, id: &SessionId, opened: &session_file::Opened) -> Recorded {
+    let wanted = id.clone();
+    let requests = handle.source(Lane::Request);
+    let read = requests.read(move |engine| {
+        let (path, length, digest) = engine.state().session(&wanted)?.file()?;
+        Some((PathBuf::from(path), length, digest.to_owned()))
+    });
+    let Some((Some((path, length, digest)), _)) = read.await else { return Recorded::Fits };
+    if path != opened.path && path.exists() {
+        return Recorded::Copy;
+    }
+    let bytes = std::fs::read(&opened.path).unwrap_or_default();
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    // A file that is shorter lost its end; what is missing is written again.
+    let is_changed = bytes.len() >= length && Digest::of(&bytes[..length]).to_string() != digest;
+    // A new title rewrites the file too, and a crash may come before that is recorded: what counts is what the entries say.
+    if is_changed && !entries_agree(handle, &requests, id, opened).await { Recorded::Changed } else { Recorded::Fits }
+}
+
+/// Whether every entry that both the file and the log have says the same in both.
+async fn entries_agree(handle: &Handle, requests: &Source, id: &SessionId, opened: &session_file::Opened) -> bool {
+    let known = entries_of(requests, id).await.flatten().unwrap_or_default();
+    let lsns: Vec<_> = known.iter().map(|entry| entry.content).collect();
+    let Ok(contents) = handle.contents().get(&lsns).await else { return false };
+    let said: BTreeMap<&str, FileEntry> = known
+        .iter()
+        .zip(contents)
+        .filter_map(|(entry, content)| Some((entry.id.as_str(), entries::to_file(entry, &content?)?)))
+        .collect();
+    let both = opened.file.entries.iter().filter_map(|entry| Some((said.get(entry.id.as_str())?, entry)));
+    let value = |entry: &FileEntry| serde_json::to_value(entry).ok();
+    both.into_iter().all(|(ours, theirs)| value(ours) == value(theirs))
+}
+
 async fn entries_of(requests: &Source, id: &SessionId) -> Option<Option<Vec<Entry>>> {
     let id = id.clone();
     let read = requests.read(move |engine| engine.state().session(&id).map(|session| session.entries().to_vec()));
@@ -281,6 +350,19 @@ impl Shelf {
         let path = folder.join(format!("{id}.db"));
         let options = store::Options::default();
         SqliteLog::open(&path, options).map(AnyLog::from).map_err(|source| SeatError::Log { path, source })
+    }
+
+    /// Puts a session's log beside, under a name that says so.
+    fn set_aside(&self, id: &SessionId) -> Result<(), SeatError> {
+        let folder = self.common.folder.root().join("countersign");
+        let path = folder.join(format!("{id}.db"));
+        let aside = folder.join(format!("{id}.replaced-{}.db", self.common.clock.now().0));
+        tracing::warn!(aside = %aside.display(), "the session file was changed; its old log is kept");
+        std::fs::rename(&path, &aside).map_err(|error| SeatError::Owner(format!("{}: {error}", path.display())))?;
+        for end in ["-wal", "-shm"] {
+            let _ = std::fs::rename(folder.join(format!("{id}.db{end}")), folder.join(format!("{}{end}", aside.display())));
+        }
+        Ok(())
     }
 
     fn options(&self, workshop: &Arc<Workshop>) -> Options {

@@ -1,6 +1,7 @@
 //! Starting the door: from flags, files and the environment to a session that is open.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -24,7 +25,7 @@ use super::{
     door::{Door, Input, Output},
     flags::Flags,
     models, rules,
-    seat::{Beginning, Seat, Shelf, first_entries},
+    seat::{Beginning, Seat, SeatError, Shelf, first_entries},
     workshop::Common,
 };
 use crate::{
@@ -33,7 +34,7 @@ use crate::{
         keys::variables,
         roster::{ChooseError, Wish},
     },
-    session_file::{find, name},
+    session_file::{Opened, find, name},
 };
 
 /// How the program around the door is started again, for the children that run commands.
@@ -121,8 +122,7 @@ pub async fn start(
     door.modes = modes;
     door.scoped = scoped;
     door.wanted_level = Some(wanted);
-    door.run(input, stop).await;
-    Ok(())
+    door.run(input, stop).await.map_err(StartError::new)
 }
 
 fn working_folder(flags: &Flags) -> std::io::Result<PathBuf> {
@@ -194,13 +194,13 @@ fn common(
         (Some(names), false) => registry.only(&names.iter().map(String::as_str).collect::<Vec<_>>()),
         (None, false) => registry,
     };
-    let withheld: Vec<&str> = variables().collect();
+    let withheld: BTreeSet<String> = variables().map(str::to_owned).chain(roster.key_variables()).collect();
     let denied = rules::protected(&folder, cwd, flags.permissions.as_deref());
     Common {
         roster: Mutex::new(roster),
         providers: Arc::new(Providers::default()),
         registry: Arc::new(registry),
-        environment: tools::Environment::inherit_less(move |name| withheld.contains(&name)),
+        environment: tools::Environment::inherit_less(move |name| withheld.contains(name)),
         roots: Roots::whole(denied),
         launcher: tools::exec::Launcher::new(&program.path),
         system_prompt: flags.system_prompt.clone(),
@@ -269,7 +269,11 @@ async fn open_seat(flags: &Flags, shelf: &Shelf, settings: Settings, choice: &Ch
     };
     let fallback = settings.clone();
     let opened = Seat::reopen(shelf, &path, move |_, notes| restore(settings, notes)).await;
-    match opened.map_err(|error| error.to_string())? {
+    let opened = match opened {
+        Err(SeatError::Copy(copy)) => return fork_of(shelf, &copy, fallback).await,
+        opened => opened.map_err(|error| error.to_string())?,
+    };
+    match opened {
         Some(seat) => Ok(seat),
         None => {
             let entries = first_entries(&fallback);
@@ -300,8 +304,13 @@ async fn fork(shelf: &Shelf, path: &Path, settings: Settings) -> Result<Seat, St
     };
     let opened = crate::session_file::open(path, fresh).map_err(|error| error.to_string())?;
     let opened = opened.ok_or_else(|| format!("{}: there is no such session", path.display()))?;
+    fork_of(shelf, &opened, settings).await
+}
+
+/// A new session with the conversation of a file that was read.
+pub(crate) async fn fork_of(shelf: &Shelf, opened: &Opened, settings: Settings) -> Result<Seat, String> {
     let entries = opened.file.entries.iter().map(super::entries::from_file).collect();
-    let parent = Some(path.display().to_string());
+    let parent = Some(opened.path.display().to_string());
     let beginning = Beginning { path: None, parent, settings, entries };
     Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())
 }

@@ -78,6 +78,11 @@ impl Teller {
         self.is_running
     }
 
+    /// Whether a context is being summarised.
+    pub(crate) fn is_compacting(&self) -> bool {
+        self.is_compacting
+    }
+
     /// Tells of nothing more of the run that is being stopped.
     pub(crate) fn detach(&mut self) {
         self.is_detached = self.is_running;

@@ -1,6 +1,6 @@
 //! What a model is asked when a conversation has become too long: to write down what the work needs in order to go on.
 //!
-//! It must not know where the conversation is cut or who answers. Source: specs/omp.md §3.
+//! It must not know where the conversation is cut or who answers. Source: docs/protocol/omp.md, Events and their order.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! The instructions that people keep beside their work: `AGENTS.md` and its relatives.
 //!
-//! It must not know what they say. Source: specs/omp.md §5.
+//! It must not know what they say. Source: docs/protocol/omp.md, Configuration.
 
 use std::path::{Path, PathBuf};
 

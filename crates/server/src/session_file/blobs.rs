@@ -1,6 +1,6 @@
 //! Images beside session files: each in a file named by the digest of its bytes, and a reference in its place.
 //!
-//! It must not know messages beyond where images are in them. Source: specs/omp.md §4.
+//! It must not know messages beyond where images are in them. Source: docs/protocol/omp.md, Session files.
 
 use std::{
     fs, io,

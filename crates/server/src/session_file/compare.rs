@@ -1,6 +1,6 @@
 //! How a file differs from what was written to it.
 //!
-//! It must not touch a file. Source: DESIGN §7, Session files.
+//! It must not touch a file. Source: ARCHITECTURE.md, The file and the log.
 
 use countersign_core::digest::Digest;
 use countersign_protocol::omp::session_file::Entry;

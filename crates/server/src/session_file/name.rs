@@ -1,6 +1,6 @@
 //! Where the file of a session is put and what it is called.
 //!
-//! It must not touch a file. Source: specs/omp.md §4.
+//! It must not touch a file. Source: docs/protocol/omp.md, Configuration.
 
 use std::path::{Path, PathBuf};
 

@@ -97,7 +97,7 @@ impl GateCard {
             }
         }
         if !self.reason.is_empty() {
-            text.push_str(&format!("asked because: {}\n", self.reason.replace('\n', "\n  | ")));
+            text.push_str(&format!("asked: {}\n", self.reason.replace('\n', "\n  | ")));
         }
         text
     }
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(
             card.text(),
             "command:\n  | ls \\u{202e}x\\u{d}\n  | \trm -rf /tmp/y\nenv:\n  | {\n  |   \"A\": \"1\"\n  | }\ntimeout: 5\nzz: null\n\
-             in folder: /work\nasked because: rule ask: bash(*)\n"
+             in folder: /work\nasked: rule ask: bash(*)\n"
         );
         assert_eq!(card.choices, ["Allow once", "Deny"]);
     }

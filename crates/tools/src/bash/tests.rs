@@ -1,4 +1,5 @@
 use std::{
+    ffi::OsString,
     fs,
     path::Path,
     process::{Command, Stdio},
@@ -313,13 +314,10 @@ async fn a_program_that_is_not_there_is_explained() {
     assert_eq!(failure(&got), "cannot start a shell: No such file or directory (os error 2)");
 }
 
+/// Where the next test, started by itself as the gateway that it kills, works.
 const FOLDER: &str = "COUNTERSIGN_TEST_GATEWAY";
 
-/// A gateway that is going to be killed.
-#[tokio::test]
-#[ignore = "is the gateway of another test"]
-async fn gateway() {
-    let Some(folder) = std::env::var_os(FOLDER) else { return };
+async fn be_the_gateway(folder: OsString) {
     let mut case = Case::new();
     case.cx.roots = crate::Roots::whole([]);
     case.cx.cwd = folder.into();
@@ -327,11 +325,14 @@ async fn gateway() {
     drop(execute(command, &case.cx).await);
 }
 
-#[test]
-fn nothing_outlives_a_gateway_that_is_killed() {
+#[tokio::test]
+async fn nothing_outlives_a_gateway_that_is_killed() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return be_the_gateway(folder).await;
+    }
     let folder = tempfile::tempdir().unwrap();
     let mut gateway = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "bash::tests::gateway"])
+        .args(["--exact", "bash::tests::nothing_outlives_a_gateway_that_is_killed"])
         .env(FOLDER, folder.path())
         .stdout(Stdio::null())
         .spawn()

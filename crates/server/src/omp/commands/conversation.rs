@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_core::{
     id::Lsn,
     message::{Block, Message, StopReason, text_of},
-    session::{Entry, Interrupt, Kind, Session, Take},
+    session::{Entry, Kind, Session},
 };
 use countersign_protocol::{
     Json, Number,
@@ -97,20 +97,6 @@ pub(super) async fn state(door: &mut Door, id: Option<Id>) {
         });
         (position, then)
     });
-}
-
-/// The words of modes, for a session that is taken up.
-pub(crate) fn modes(session: &Session) -> [String; 3] {
-    let modes = session.settings().modes;
-    let take = |take| match take {
-        Take::One => "one-at-a-time".to_owned(),
-        Take::All => "all".to_owned(),
-    };
-    let interrupt = match modes.interrupt {
-        Interrupt::Immediate => "immediate",
-        Interrupt::Wait => "wait",
-    };
-    [take(modes.steering), take(modes.follow_up), interrupt.to_owned()]
 }
 
 /// The entries of the context, without their text.

@@ -19,7 +19,7 @@ use crate::{
     agent_dir::replace::{Access, replace},
     omp::{
         door::{Door, Lane, Then},
-        seat::{Beginning, Seat, first_entries},
+        seat::{Beginning, Seat, SeatError, first_entries},
         start,
     },
     view::export,
@@ -168,7 +168,11 @@ async fn open_file(door: &mut Door, old: &Seat, path: PathBuf, settings: Setting
     let shelf = door.shelf.clone();
     let fallback = settings.clone();
     let opened = Seat::reopen(&door.shelf, &path, |_, notes| start::restored(&shelf, settings, notes)).await;
-    match opened.map_err(|error| error.to_string())? {
+    let opened = match opened {
+        Err(SeatError::Copy(copy)) => return start::fork_of(&door.shelf, &copy, fallback).await,
+        opened => opened.map_err(|error| error.to_string())?,
+    };
+    match opened {
         Some(seat) => Ok(seat),
         None => begin(door, Some(path), None, fallback, Vec::new()).await,
     }
