@@ -2,7 +2,7 @@
 
 use super::Scene;
 use crate::{
-    call::{self, End, Executor, Phase as CallPhase},
+    call::{self, Call, End, Executor, Phase as CallPhase},
     engine::{Branch, Context, Event, Fact, texts},
     run::{self, Abort, Phase},
 };
@@ -14,13 +14,16 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
     let mut branch = Branch::new(scene.session);
     match scene.run.phase() {
         Phase::Calling => {
-            for call in scene.calls() {
-                let waits_for_person =
-                    matches!(call.phase(), CallPhase::Started { .. }) && *call.executor() == Executor::Person;
-                if call.is_before_start() || waits_for_person {
+            let works = |call: &&Call| {
+                matches!(call.phase(), CallPhase::Started { .. }) && *call.executor() != Executor::Person
+            };
+            for call in scene.calls().filter(works).filter(|call| !call.aborting) {
+                branch.push(Event::Call(call::Event::Aborting { call: call.id() }));
+            }
+            // What runs comes back first, so that results stand in the order in which they came about.
+            if scene.calls().find(works).is_none() {
+                for call in scene.calls().filter(|call| !call.is_over()) {
                     scene.end_call(&mut branch, call, End::Cancelled, texts::CANCELLED, context);
-                } else if matches!(call.phase(), CallPhase::Started { .. }) && !call.aborting {
-                    branch.push(Event::Call(call::Event::Aborting { call: call.id() }));
                 }
             }
         }
