@@ -1,6 +1,7 @@
 //! `cargo xtask verify`: everything that must hold before a push, step by step, up to the first that does not.
 //!
-//! Every step uses the dev profile and the whole workspace, so that no unit is compiled twice for another set of features.
+//! Every step uses the dev profile and the whole workspace, so that no unit is compiled twice for another set of
+//! features.
 
 mod install;
 mod tally;

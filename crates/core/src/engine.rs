@@ -1,6 +1,7 @@
 //! Puts the machines together: one command in, facts and a reply out, then the settle rules to their fixed point.
 //!
-//! Everything is pure: the same state, command, time and seed give the same facts. Whoever owns an [`Engine`] writes its facts to a log before anything leaves.
+//! Everything is pure: the same state, command, time and seed give the same facts. Whoever owns an [`Engine`] writes
+//! its facts to a log before anything leaves.
 
 mod admitted;
 mod command;
@@ -24,8 +25,7 @@ pub(crate) use tree::Branch;
 
 use crate::{
     id::{Fresh, Lsn, SessionId},
-    policy,
-    settle,
+    policy, settle,
     time::Millis,
 };
 
@@ -103,6 +103,10 @@ impl Engine {
     pub fn replay(&mut self, event: &Event, meta: &Meta) {
         self.admitted.forget(event);
         self.state.apply(event, meta);
+        // The last process may have died, or a batch may have been full, before the rules had said all.
+        if let Some(session) = meta.session.as_ref().filter(|session| !self.touched.contains(*session)) {
+            self.touched.insert(session.clone());
+        }
     }
 
     /// The positions whose content has to be [admitted](Engine::admit) before recovery.
@@ -160,7 +164,8 @@ impl Engine {
                     self.touched.insert(session);
                     return batch;
                 }
-                let view = View { state: &self.state, admitted: &self.admitted, rules: &self.rules, closing: self.closing };
+                let view =
+                    View { state: &self.state, admitted: &self.admitted, rules: &self.rules, closing: self.closing };
                 let Some(facts) = settle::next(view, &session, context) else { break };
                 for fact in facts {
                     self.record(fact, context.now, &mut batch);
@@ -171,7 +176,8 @@ impl Engine {
         batch
     }
 
-    /// Lets nothing new begin in this process: no call starts and no model is asked. What was decided stays owed to the next.
+    /// Lets nothing new begin in this process: no call starts and no model is asked. What was decided stays owed to the
+    /// next.
     pub fn quiesce(&mut self) {
         self.closing = true;
     }

@@ -62,7 +62,8 @@ macro_rules! uuid_id {
 uuid_id! {
     /// Names one gate for its whole life, across restarts and on every surface.
     ///
-    /// The text form is `gate_` and 32 hex digits. Wire ids of the doors are computed from it or recorded beside it; this one never changes.
+    /// The text form is `gate_` and 32 hex digits. Wire ids of the doors are computed from it or recorded beside it;
+    /// this one never changes.
     GateId, "gate_"
 }
 uuid_id! {

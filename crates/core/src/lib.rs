@@ -1,7 +1,7 @@
 //! Decides what an agent gateway does: gates, policy, runs, sessions and calls as pure state machines.
 //!
-//! It must not know the time, the dice, a file, a socket, a thread or the wire name of any front door: `now` and fresh ids are handed in, and everything it wants done is named by
-//! [`owed`].
+//! It must not know the time, the dice, a file, a socket, a thread or the wire name of any front door: `now` and fresh
+//! ids are handed in, and everything it wants done is named by [`owed`].
 #![warn(missing_docs)]
 
 pub mod call;
@@ -19,4 +19,4 @@ mod settle;
 pub mod time;
 pub mod tool;
 
-pub use owed::{Work, owed};
+pub use owed::{Work, owed, stopping};

@@ -1,6 +1,7 @@
 //! What a conversation is made of: messages and their blocks, as content of the log.
 //!
-//! Content is never read by a decision. It is neutral of every door: adapters translate it. Members that we do not know (an imported session may have them) are kept in `extra`.
+//! Content is never read by a decision. It is neutral of every door: adapters translate it. Members that we do not know
+//! (an imported session may have them) are kept in `extra`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Names every piece of work that is due. Whoever runs the engine starts what is owed and not in flight, and cancels what is in flight and no longer owed.
+//! Names every piece of work that is due. Whoever runs the engine starts what is owed and not in flight, and cancels
+//! what is in flight and no longer owed.
 
 use crate::{
     call::{Executor, Phase as CallPhase},
@@ -46,6 +47,33 @@ pub fn owed(state: &State) -> Vec<Work> {
         if let Some(compaction) = session.compaction()
             && compaction.boot == state.boot()
             && !compaction.aborting
+        {
+            work.push(Work::Compact { session: session.id().clone(), epoch: compaction.epoch });
+        }
+    }
+    work.sort_unstable();
+    work
+}
+
+/// Work of this process that is to stop, in order. Whoever has a piece of it in flight stops it; what was never begun
+/// has nobody else to say so.
+pub fn stopping(state: &State) -> Vec<Work> {
+    let mut work = Vec::new();
+    for run in state.runs() {
+        if *run.phase() == (Phase::Thinking { boot: state.boot() }) && run.abort() == Abort::Asked {
+            work.push(Work::Turn { run: run.id(), epoch: run.epoch() });
+        }
+    }
+    for call in state.calls() {
+        let runs = *call.phase() == CallPhase::Started { boot: state.boot() };
+        if runs && call.aborting && *call.executor() != Executor::Person {
+            work.push(Work::Call(call.id()));
+        }
+    }
+    for session in state.compacting() {
+        if let Some(compaction) = session.compaction()
+            && compaction.boot == state.boot()
+            && compaction.aborting
         {
             work.push(Work::Compact { session: session.id().clone(), epoch: compaction.epoch });
         }

@@ -9,6 +9,7 @@ mod contract;
 mod evaluate;
 mod floor;
 mod fnmatch;
+mod fuzz;
 mod grants;
 mod path;
 mod patterns;
@@ -28,6 +29,7 @@ pub use self::{
     constraints::{Constraint, Constraints, DENIAL_LASTS},
     contract::{Class, Contract},
     evaluate::{Layers, Posture, Surroundings, evaluate},
+    fuzz::fuzz,
     grants::{Covers, Door, Grant, GrantId, Grants, Scope},
     propose::{Proposal, propose},
     rules::{Action, Any, Args, Layer, Matcher, Operator, Origin, Rule, Rules, Source},

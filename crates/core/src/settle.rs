@@ -1,6 +1,7 @@
 //! The settle rules: what follows from the state by itself. Here the machines meet, and nowhere else.
 //!
-//! Each rule is small and pure, in a file of its own: it looks at one session and gives the facts that are due, or nothing. Rules are asked in order until none has anything to say.
+//! Each rule is small and pure, in a file of its own: it looks at one session and gives the facts that are due, or
+//! nothing. Rules are asked in order until none has anything to say.
 
 mod abort_ends;
 mod backoff_over;
@@ -11,8 +12,8 @@ mod gate_settles;
 mod grant_covers;
 mod judge;
 mod model_asked;
-mod queue_goes_on;
 mod question_asked;
+mod queue_goes_on;
 mod run_continues;
 mod steer_skips;
 mod turn_closes;
@@ -117,12 +118,7 @@ pub(crate) fn agent() -> PrincipalId {
 }
 
 /// What policy is asked about a call with this content.
-pub(crate) fn subject(
-    session: &Session,
-    content: &call::Content,
-    effect: Effect,
-    principal: PrincipalId,
-) -> Subject {
+pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect, principal: PrincipalId) -> Subject {
     let arguments = serde_json::Value::Object(content.arguments.clone());
     let paths = content.arguments.get("path").and_then(serde_json::Value::as_str);
     Subject {
@@ -178,8 +174,7 @@ fn open_approval(scene: Scene<'_>, branch: &mut Branch<'_>, call: &Call, why: &p
         why: why.to_string(),
     };
     let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
-    let scopes =
-        if why.is_floor() { vec![Scope::Once] } else { vec![Scope::Once, Scope::Session, Scope::Always] };
+    let scopes = if why.is_floor() { vec![Scope::Once] } else { vec![Scope::Once, Scope::Session, Scope::Always] };
     branch.push(Event::Call(call::Event::Gated {
         call: call.id(),
         why: why.to_string(),

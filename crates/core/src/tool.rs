@@ -52,7 +52,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Writes what rules are matched against and what a person is shown: the name and the named arguments, such as `grep(needle, src)`.
+    /// Writes what rules are matched against and what a person is shown: the name and the named arguments, such as
+    /// `grep(needle, src)`.
     ///
     /// An argument that is absent is the empty string; a tool without arguments is its bare name.
     pub fn signature_of(&self, arguments: &Map<String, Value>) -> String {

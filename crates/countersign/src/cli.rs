@@ -1,12 +1,27 @@
 //! The command line.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
+use crate::{audit, demo};
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0    done; of `demo` whichever way it was answered
+  1    it failed, or `audit verify` found a flaw
+  2    the command line is wrong
+  130  interrupted
+
+Environment:
+  COUNTERSIGN_LOG  what is logged on stderr, such as `debug` or `countersign_runtime=debug`
+  NO_COLOR         no colours; there are none anyway where the output is no terminal
+
+Begin with `countersign demo`.";
+
 /// Agents propose, policy decides, people countersign, and only then does anything happen.
 #[derive(Parser)]
-#[command(name = "countersign", version, about, arg_required_else_help = true)]
+#[command(name = "countersign", version, about, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -14,6 +29,25 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Watch an agent work and ask for your approval: no key, no configuration, no network
+    ///
+    /// A scripted model repairs a small project in a scratch folder, with real tools and under real rules. It ends with a command that
+    /// nothing covers: you decide in the terminal. Without a terminal, and without --yes or --no, it is denied. Ends with 0 whichever way
+    /// it was answered.
+    Demo {
+        /// Allow the command, for a script
+        #[arg(long, conflicts_with = "no")]
+        yes: bool,
+        /// Deny the command, for a script
+        #[arg(long)]
+        no: bool,
+        /// Work in DIR, which must be absent or empty, and keep it
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+        /// Keep the scratch folder, and the record in it
+        #[arg(long)]
+        keep: bool,
+    },
     /// Run a coding agent for a host that speaks JSON lines over stdio (`countersign omp --mode rpc …`)
     #[command(disable_help_flag = true)]
     Omp {
@@ -21,10 +55,102 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
+    /// Read a record of decisions, whether or not somebody is writing it
+    #[command(subcommand)]
+    Audit(Audit),
+}
+
+#[derive(Subcommand)]
+enum Audit {
+    /// Show the newest entries: position, time (UTC), kind, and what happened in a few words
+    Tail {
+        /// The record, such as DIR/record.db of a demo
+        #[arg(long, value_name = "FILE")]
+        log: PathBuf,
+        /// How many entries
+        #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+        lines: u64,
+        /// One JSON object a line: lsn, at, session, kind, text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check that nothing in it was changed or removed; ends with 1 at the first flaw
+    ///
+    /// The chain alone cannot show that its end was cut off: give a head that was printed before.
+    Verify {
+        /// The record
+        #[arg(long, value_name = "FILE")]
+        log: PathBuf,
+        /// A head that this printed before, which the record must still hold
+        #[arg(long, value_name = "LSN:CHAIN", value_parser = audit::parse_head)]
+        head: Option<countersign_store::Head>,
+        /// One JSON object: records, redacted, head, flaw
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print all of it as JSON lines: every fact as it was recorded, with its content
+    Export {
+        /// The record
+        #[arg(long, value_name = "FILE")]
+        log: PathBuf,
+    },
 }
 
 pub(crate) fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Omp { flags } => crate::stdio::omp(flags),
+    ended(run(Cli::parse().command))
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Omp { flags } => Ok(crate::stdio::omp(flags)),
+        Command::Demo { yes, no, dir, keep } => {
+            crate::stdio::log();
+            let answer = match (yes, no) {
+                (true, _) => demo::Answered::Yes,
+                (false, true) => demo::Answered::No,
+                (false, false) => demo::Answered::InTheTerminal,
+            };
+            demo::run(demo::Options { answer, folder: demo::Folder::of(dir, keep) })
+        }
+        Command::Audit(Audit::Tail { log, lines, json }) => audit::tail(&log, lines, form(json)),
+        Command::Audit(Audit::Verify { log, head, json }) => audit::verify(&log, head, form(json)),
+        Command::Audit(Audit::Export { log }) => audit::export(&log),
+    }
+}
+
+const fn form(json: bool) -> audit::Form {
+    if json { audit::Form::Json } else { audit::Form::Text }
+}
+
+/// Turns how a command ended into an exit code, and tells of an error once.
+#[allow(clippy::print_stderr, reason = "this is how a person is told")]
+pub(crate) fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
+    match outcome {
+        Ok(code) => code,
+        // Whoever read the output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("countersign: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        Cli::command().debug_assert();
     }
 }

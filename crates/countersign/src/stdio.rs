@@ -49,7 +49,7 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
         drop(written);
     });
     let program = omp::Program { path };
-    let outcome = runtime.block_on(omp::start(flags, program, input, output, |line| notice(line), stop()));
+    let outcome = runtime.block_on(omp::start(flags, program, input, output, notice, stop()));
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     // A host that does not read must not keep the process.
     let _ = is_written.recv_timeout(FAREWELL);
@@ -113,7 +113,7 @@ fn write(mut frames: mpsc::Receiver<Bytes>) {
     }
 }
 
-fn log() {
+pub(crate) fn log() {
     let filter = EnvFilter::try_from_env("COUNTERSIGN_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
 }

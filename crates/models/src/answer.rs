@@ -116,7 +116,8 @@ struct Meter {
     whole: AtomicBool,
 }
 
-/// Passes bytes on, but fails on silence and on a frame that is too long. A clean end gets the blank line that servers forget behind their last event.
+/// Passes bytes on, but fails on silence and on a frame that is too long. A clean end gets the blank line that servers
+/// forget behind their last event.
 fn watched<B>(
     bytes: B,
     meter: Arc<Meter>,
@@ -168,7 +169,8 @@ mod tests {
     const SILENCE: Duration = Duration::from_secs(120);
     const FIN: &str = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n";
 
-    /// The last item of an answer whose bytes come as the script says, with the seconds before each, and then no more; and when it came.
+    /// The last item of an answer whose bytes come as the script says, with the seconds before each, and then no more;
+    /// and when it came.
     async fn last(script: &'static [(u64, &'static str)]) -> (Result<Event, Failure>, Duration) {
         let bytes = stream::iter(script).then(|(seconds, text)| async move {
             tokio::time::sleep(Duration::from_secs(*seconds)).await;

@@ -1,6 +1,7 @@
 //! The models that are known without any configuration.
 //!
-//! It must not know keys or settings: it lists, in the order of its file. The file says where its prices are from and how old they are.
+//! It must not know keys or settings: it lists, in the order of its file. The file says where its prices are from and
+//! how old they are.
 
 use std::sync::OnceLock;
 
@@ -20,7 +21,8 @@ pub fn builtin() -> &'static [Entry] {
     &catalogue().models
 }
 
-/// The day on which the catalogue was right as far as its author knew, such as `2026-02-28`, and where its figures are from.
+/// The day on which the catalogue was right as far as its author knew, such as `2026-02-28`, and where its figures are
+/// from.
 pub fn provenance() -> (&'static str, &'static str) {
     (&catalogue().date, &catalogue().source)
 }

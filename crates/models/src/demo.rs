@@ -1,6 +1,8 @@
-//! The built-in scripted model: it looks at the conversation and does one small real task, so that the gateway can be seen at work without a key or a network.
+//! The built-in scripted model: it looks at the conversation and does one small real task, so that the gateway can be
+//! seen at work without a key or a network.
 //!
-//! It must not pretend to be more: it says that it is scripted. It must not touch the folder either, which only the tools that it calls do.
+//! It must not pretend to be more: it says that it is scripted. It must not touch the folder either, which only the
+//! tools that it calls do.
 
 use futures_util::{StreamExt, stream, stream::BoxStream};
 use serde_json::json;
@@ -21,8 +23,8 @@ pub const MODEL: &str = "scripted-1";
 /// What the model is asked for in the demo. Any prompt that names `greet.sh` starts the same task.
 pub const PROMPT: &str = "The test of greet.sh in this folder fails. Please find the bug, fix it, run the test, and publish the project beside this folder.";
 
-/// The broken project: paths relative to the folder that the tools work in, and what is in the files. The folder needs a name of its own below a scratch folder, since the last step publishes to
-/// `../published`.
+/// The broken project: paths relative to the folder that the tools work in, and what is in the files. The folder needs
+/// a name of its own below a scratch folder, since the last step publishes to `../published`.
 pub const PROJECT: &[(&str, &str)] = &[
     (
         "greet.sh",

@@ -6,9 +6,11 @@ use crate::request::Part;
 
 /// A step of an answer.
 ///
-/// Shape: `Start` comes first and once; then parts, each `PartStart`, `Delta`s, `PartEnd`; `Usage` comes any number of times, the last one counts; `Stop` comes last and once. An answer that ends
-/// without `Stop` ends with a failure. A part ends before the next one starts, except for tool calls whose pieces the provider itself mixes or whose arguments are not JSON: those may be open together.
-/// The deltas of a part add up to what its end says; a redacted part has none.
+/// Shape: `Start` comes first and once; then parts, each `PartStart`, `Delta`s, `PartEnd`; `Usage` comes any number of
+/// times, the last one counts; `Stop` comes last and once. An answer that ends without `Stop` ends with a failure. A
+/// part ends before the next one starts, except for tool calls whose pieces the provider itself mixes or whose
+/// arguments are not JSON: those may be open together. The deltas of a part add up to what its end says; a redacted
+/// part has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The answer begins.

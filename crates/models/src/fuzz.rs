@@ -7,7 +7,8 @@ use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::{Api, Event, Failure, answer::answer, failure::with_status, wire};
 
-/// What `bytes` mean as the body of an answer over `api`, in the chunks in which they come. Empty for the demo's wire, which is none.
+/// What `bytes` mean as the body of an answer over `api`, in the chunks in which they come. Empty for the demo's wire,
+/// which is none.
 pub fn decode(api: Api, chunks: impl IntoIterator<Item = Bytes>) -> Vec<Result<Event, Failure>> {
     let Some(decoder) = wire::decoder(api) else { return Vec::new() };
     let chunks: Vec<_> = chunks.into_iter().map(Ok).collect();
@@ -15,8 +16,9 @@ pub fn decode(api: Api, chunks: impl IntoIterator<Item = Bytes>) -> Vec<Result<E
     events.collect().now_or_never().expect("everything is there already, so nothing waits")
 }
 
-/// Feeds `bytes` to the decoder of `api`, whole, in pieces and as an error page, and checks what holds for any answer: the same bytes give the same events however they are cut, parts begin before
-/// they go on, deltas add up to what their end says, and nothing follows a failure or the end.
+/// Feeds `bytes` to the decoder of `api`, whole, in pieces and as an error page, and checks what holds for any answer:
+/// the same bytes give the same events however they are cut, parts begin before they go on, deltas add up to what their
+/// end says, and nothing follows a failure or the end.
 ///
 /// # Panics
 /// If one of these does not hold.

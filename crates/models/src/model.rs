@@ -10,7 +10,8 @@ use crate::{Event, Failure, Request};
 pub trait Model: Send + Sync {
     /// Asks the model. Nothing happens before the stream is polled.
     ///
-    /// Shape: as [`Event`] says, or any prefix of that and then one failure, which is the last item. Nothing is retried.
+    /// Shape: as [`Event`] says, or any prefix of that and then one failure, which is the last item. Nothing is
+    /// retried.
     ///
     /// Cancellation: dropping the stream closes the connection at once.
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>>;

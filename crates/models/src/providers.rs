@@ -31,8 +31,8 @@ const ERROR_LIMIT: usize = 64 << 10;
 
 /// Reaches every provider by the wire of its entry, and the demo model.
 ///
-/// Clones share their connections. Nothing is set up before the first request. Credentials go to the entry's address only: no redirect is followed. The environment's proxies are used, except for
-/// loopback addresses.
+/// Clones share their connections. Nothing is set up before the first request. Credentials go to the entry's address
+/// only: no redirect is followed. The environment's proxies are used, except for loopback addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Providers {
     clients: Arc<Clients>,
@@ -52,7 +52,8 @@ impl Model for Providers {
     }
 }
 
-/// One client for each way out, made when it is first needed: reading the system's certificates takes longer than a local answer.
+/// One client for each way out, made when it is first needed: reading the system's certificates takes longer than a
+/// local answer.
 #[derive(Debug, Default)]
 struct Clients {
     outside: OnceLock<Client>,

@@ -50,7 +50,8 @@ impl Request {
         self.max_tokens.map_or(self.entry.max_tokens, |cap| cap.min(self.entry.max_tokens)).max(1)
     }
 
-    /// The level that is asked for, clamped to what the model offers. `None` if the model cannot think or was not told a level.
+    /// The level that is asked for, clamped to what the model offers. `None` if the model cannot think or was not told
+    /// a level.
     pub fn thinking(&self) -> Option<Level> {
         let level = self.level.filter(|_| self.entry.reasoning)?;
         Some(match (level, self.entry.thinking) {

@@ -1,6 +1,7 @@
 //! What an agent is told before anybody speaks: who it is, its tools, the project's own instructions, where and when.
 //!
-//! It must not know models or doors. The same files, tools and time give the same text. Source: docs/protocol/omp.md, Configuration.
+//! It must not know models or doors. The same files, tools and time give the same text. Source: docs/protocol/omp.md,
+//! Configuration.
 
 use std::path::Path;
 
@@ -48,8 +49,8 @@ pub struct Prompt {
 
 /// Builds the system prompt.
 ///
-/// `--system-prompt` takes the place of everything but the project's instructions, the addition and the facts at the end; a `SYSTEM.md`
-/// (the project's before the user's) takes the place of the role alone.
+/// `--system-prompt` takes the place of everything but the project's instructions, the addition and the facts at the
+/// end; a `SYSTEM.md` (the project's before the user's) takes the place of the role alone.
 pub fn build(facts: &Facts<'_>, files: &dyn Files) -> Prompt {
     let mut prompt = Prompt::default();
     match facts.replace {

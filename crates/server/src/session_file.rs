@@ -1,7 +1,8 @@
 //! The session files that hosts read, copy and open again: their names, their lines, their images.
 //!
-//! It must not know the engine: it turns files into entries and entries into files, and says how a file differs from what was written.
-//! The lines themselves are `countersign_protocol::omp::session_file`'s. Source: docs/protocol/omp.md, Session files; ARCHITECTURE.md, The file and the log.
+//! It must not know the engine: it turns files into entries and entries into files, and says how a file differs from
+//! what was written. The lines themselves are `countersign_protocol::omp::session_file`'s. Source:
+//! docs/protocol/omp.md, Session files; ARCHITECTURE.md, The file and the log.
 
 pub mod blobs;
 pub mod compare;

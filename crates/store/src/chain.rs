@@ -8,7 +8,8 @@
 //! 2. `lsn`, `at`, `session`, `kind`, `version`, `facts`, `content_digest`, in this order, each written as its length in bytes in decimal, `:`, its bytes, `,`. Numbers are decimal without
 //!    leading zeros, text is UTF-8, the digest is 64 lower-case hex digits. A `session` or `content_digest` that is absent is written as `-` and nothing else.
 //!
-//! The **content digest** is the SHA-256 of the 16 bytes of salt and then the bytes of the content. A redaction removes salt and bytes and leaves the digest.
+//! The **content digest** is the SHA-256 of the 16 bytes of salt and then the bytes of the content. A redaction removes
+//! salt and bytes and leaves the digest.
 //!
 //! With the `sqlite3` shell, the text of record 7 and the chain that it must have:
 //!

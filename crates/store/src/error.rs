@@ -70,7 +70,8 @@ impl Error for Cause {
 #[derive(Clone, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum OpenError {
-    /// Somebody else holds it open for writing. The pid is absent in the instant in which its owner has not written it yet.
+    /// Somebody else holds it open for writing. The pid is absent in the instant in which its owner has not written it
+    /// yet.
     #[error("{} is owned by {}", .path.display(), owner(*.pid))]
     Owned { path: PathBuf, pid: Option<u32> },
     /// A later version of the program laid out its tables.

@@ -2,8 +2,8 @@
 //!
 //! It must not know what a record means: facts are opaque JSON text to it, and no decision is made here.
 //!
-//! [`Log`] is the contract, [`SqliteLog`] and [`MemoryLog`] keep it, and [`suite`] is what each of them has to pass. [`chain`] says byte by byte how records are chained, so that
-//! anyone can check a log without this crate.
+//! [`Log`] is the contract, [`SqliteLog`] and [`MemoryLog`] keep it, and [`suite`] is what each of them has to pass.
+//! [`chain`] says byte by byte how records are chained, so that anyone can check a log without this crate.
 
 #![warn(missing_docs)]
 

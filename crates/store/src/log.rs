@@ -130,12 +130,13 @@ pub struct Snapshot {
 
 /// An append-only record of everything that was decided, in partitions.
 ///
-/// Implementations are interchangeable: each must pass [`suite`](crate::suite). A partition that does not exist is refused by every method.
+/// Implementations are interchangeable: each must pass [`suite`](crate::suite). A partition that does not exist is
+/// refused by every method.
 pub trait Log: Send + Sync + 'static {
     /// Writes `batch` as one unit behind `expected` and returns the position of its last record.
     ///
-    /// When the future is ready with `Ok`, the batch survives a power cut. A batch is never partly visible. Its records have the positions `expected + 1` and on, without a gap;
-    /// an empty batch writes nothing and returns `expected`.
+    /// When the future is ready with `Ok`, the batch survives a power cut. A batch is never partly visible. Its records
+    /// have the positions `expected + 1` and on, without a gap; an empty batch writes nothing and returns `expected`.
     ///
     /// A future that is dropped leaves the outcome open: the batch may already be on its way.
     ///
@@ -166,7 +167,8 @@ pub trait Log: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<Stored>, ReadError>> + Send;
 
-    /// The contents of the named records, in the order of `lsns`; `None` where there is no such record or it has no content.
+    /// The contents of the named records, in the order of `lsns`; `None` where there is no such record or it has no
+    /// content.
     ///
     /// # Errors
     /// [`ReadError::Content`] for the first whose bytes are gone without a redaction or do not fit the digest in its record: such bytes are never handed out.
@@ -178,7 +180,8 @@ pub trait Log: Send + Sync + 'static {
 
     /// The snapshot that was saved last, if it is of `version` and of this history.
     ///
-    /// `None` on any mismatch: another version, a position beyond the head, another chain at its position, damaged bytes. That is no error: the log rebuilds it.
+    /// `None` on any mismatch: another version, a position beyond the head, another chain at its position, damaged
+    /// bytes. That is no error: the log rebuilds it.
     ///
     /// # Errors
     /// As [`Log::read`].
@@ -198,7 +201,8 @@ pub trait Log: Send + Sync + 'static {
         snapshot: Snapshot,
     ) -> impl Future<Output = Result<(), WriteError>> + Send;
 
-    /// Removes the contents of the named records for good and returns how many were there to remove. Records, digests and the chain stay as they are.
+    /// Removes the contents of the named records for good and returns how many were there to remove. Records, digests
+    /// and the chain stay as they are.
     ///
     /// Doing it again does no harm; records without content are passed over.
     ///
@@ -206,7 +210,8 @@ pub trait Log: Send + Sync + 'static {
     /// [`WriteError::Lingers`] if the contents can no longer be read from the log but traces are left on disk: redact again. Otherwise nothing was removed.
     fn redact(&self, partition: Partition, lsns: &[Lsn]) -> impl Future<Output = Result<usize, WriteError>> + Send;
 
-    /// Makes one small durable write that is no record, and so tells whether writing works again after an append failed. Makes the log if it was not made yet.
+    /// Makes one small durable write that is no record, and so tells whether writing works again after an append
+    /// failed. Makes the log if it was not made yet.
     ///
     /// # Errors
     /// What the write failed with.
@@ -214,7 +219,8 @@ pub trait Log: Send + Sync + 'static {
 
     /// Walks the chain from the first record to the head and names the first thing that does not fit.
     ///
-    /// The chain alone cannot show that its tail was cut off: hand in a head that was printed, exported or sent at some time before. Redacted contents are counted and passed over.
+    /// The chain alone cannot show that its tail was cut off: hand in a head that was printed, exported or sent at some
+    /// time before. Redacted contents are counted and passed over.
     ///
     /// # Errors
     /// As [`Log::read`]. A log that can be read but does not fit is no error, it is a [`Report`].

@@ -1,9 +1,12 @@
 //! A log in memory: for sessions that must leave nothing on disk, and for simulations.
 //!
-//! It must not know the time, the dice or the disk: salts are drawn from positions, so that the same run gives the same log, and every failure is one that was asked for.
+//! It must not know the time, the dice or the disk: salts are drawn from positions, so that the same run gives the same
+//! log, and every failure is one that was asked for.
 //!
-//! A simulation plants a [`Fault`] with [`MemoryLog::fail_next`] or [`MemoryLog::fail_after`], or changes the [`Disk`] for good. A crash is a fault too: from then on no call on this
-//! handle or its clones ever comes back, as in a process that is gone; [`MemoryLog::crashed`] tells the simulation, which drops its owner and goes on with [`MemoryLog::restart`].
+//! A simulation plants a [`Fault`] with [`MemoryLog::fail_next`] or [`MemoryLog::fail_after`], or changes the [`Disk`]
+//! for good. A crash is a fault too: from then on no call on this handle or its clones ever comes back, as in a process
+//! that is gone; [`MemoryLog::crashed`] tells the simulation, which drops its owner and goes on with
+//! [`MemoryLog::restart`].
 
 mod storage;
 
@@ -129,7 +132,8 @@ impl MemoryLog {
         self.life.send_replace(Life::Crashed);
     }
 
-    /// Opens the same log as a new process would: with all that was written, planted faults not yet met and the same disk.
+    /// Opens the same log as a new process would: with all that was written, planted faults not yet met and the same
+    /// disk.
     ///
     /// The old handles are left as they are: one that did not crash is an old owner that lives on, and is fenced.
     #[must_use]

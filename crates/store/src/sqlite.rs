@@ -2,7 +2,8 @@
 //!
 //! It must not know what a record means. Who opens the file for writing holds its lock until the last handle is gone.
 //!
-//! The file is made by the first append: a log that never recorded anything leaves nothing on disk. Its tables are in `sqlite/schema.sql`, its chain is described in [`crate::chain`].
+//! The file is made by the first append: a log that never recorded anything leaves nothing on disk. Its tables are in
+//! `sqlite/schema.sql`, its chain is described in [`crate::chain`].
 //!
 //! | name | what for |
 //! |---|---|
@@ -54,7 +55,8 @@ const VERIFY_PAGE: usize = 512;
 /// How a log in a file is kept.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The newest format of events that the caller can read. A log in a newer one is refused, an older one is marked with this.
+    /// The newest format of events that the caller can read. A log in a newer one is refused, an older one is marked
+    /// with this.
     pub event_format: u32,
     /// Where a file of [`BALLAST_SIZE`] is kept that is given up when the disk is full. None by default.
     pub ballast: Option<PathBuf>,
@@ -111,7 +113,8 @@ enum NoWriter {
 }
 
 impl SqliteLog {
-    /// Opens the log at `path` for writing. Where there is no file yet, nothing on disk is touched until the first append.
+    /// Opens the log at `path` for writing. Where there is no file yet, nothing on disk is touched until the first
+    /// append.
     ///
     /// Nothing is verified beyond what tells a log from something else.
     ///
@@ -192,7 +195,8 @@ impl SqliteLog {
         }
     }
 
-    /// Runs `query` on a connection that only reads, once it is known where the log ends. `None` if there is no file yet.
+    /// Runs `query` on a connection that only reads, once it is known where the log ends. `None` if there is no file
+    /// yet.
     async fn query<T: Send + 'static>(
         &self,
         partition: Partition,

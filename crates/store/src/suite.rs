@@ -1,6 +1,7 @@
 //! The behaviour that every log has to show: one rule a function, each on a log of its own.
 //!
-//! It must not know how a log is kept: a [`Subject`] makes logs, opens them again and damages them. [`behaviour_suite!`](crate::behaviour_suite) turns all rules into tests.
+//! It must not know how a log is kept: a [`Subject`] makes logs, opens them again and damages them.
+//! [`behaviour_suite!`](crate::behaviour_suite) turns all rules into tests.
 
 mod damage;
 

@@ -18,7 +18,8 @@ pub(crate) fn parse<T: DeserializeOwned>(tool: &str, arguments: Map<String, Valu
         .map_err(|error| Failure::Invalid(format!("Invalid arguments for {tool}:\n- {error}")))
 }
 
-/// The path that an argument means: `~` is the home folder of the environment, the rest is relative to the working folder.
+/// The path that an argument means: `~` is the home folder of the environment, the rest is relative to the working
+/// folder.
 pub(crate) fn expand(given: &str, cx: &Context) -> PathBuf {
     let home = || cx.environment.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let expanded = match given.strip_prefix('~') {
@@ -45,7 +46,8 @@ pub(crate) fn shown(path: &Path, cx: &Context) -> String {
     }
 }
 
-/// Runs `work` where it may block, until it is done or the call is cancelled; `work` sees the token and should end soon after.
+/// Runs `work` where it may block, until it is done or the call is cancelled; `work` sees the token and should end soon
+/// after.
 pub(crate) async fn blocking<T: Send + 'static>(
     cx: &Context,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,

@@ -25,7 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// The shortest time between two updates.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Variables that decide which code runs, whatever the command says: they belong into the command, where policy and people see them.
+/// Variables that decide which code runs, whatever the command says: they belong into the command, where policy and
+/// people see them.
 const REFUSED: &[&str] = &[
     "BASH_ENV",
     "ENV",

@@ -12,7 +12,8 @@ const AROUND: usize = 4;
 /// A change of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Diff {
-    /// Lines `-12 old`, `+12 new` and ` 12 same`, with ` ...` where lines are left out. Removed lines have their old number, others their new one.
+    /// Lines `-12 old`, `+12 new` and ` 12 same`, with ` ...` where lines are left out. Removed lines have their old
+    /// number, others their new one.
     pub(crate) text: String,
     /// The first line of the new text that differs; absent if nothing does.
     pub(crate) first_changed_line: Option<usize>,

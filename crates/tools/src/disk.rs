@@ -70,8 +70,8 @@ pub fn open_walked(path: &Path) -> io::Result<File> {
 
 /// Makes `place` a regular file that holds `bytes`, with its missing parents, and says whether there was none before.
 ///
-/// The file is complete or as it was, also through a power cut: a temporary file in the same folder is written, flushed and renamed. Mode
-/// and owner of a file that was there are kept; other names of it (hard links) keep the old content.
+/// The file is complete or as it was, also through a power cut: a temporary file in the same folder is written, flushed
+/// and renamed. Mode and owner of a file that was there are kept; other names of it (hard links) keep the old content.
 ///
 /// # Errors
 /// What the kernel says; [`io::ErrorKind::InvalidInput`] if something other than a regular file is there; [`io::ErrorKind::ResourceBusy`] if it

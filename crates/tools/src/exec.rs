@@ -1,8 +1,9 @@
 //! The exec child: our own program started again, which owns a session's shell and everything that the shell starts.
 //!
-//! It must not know sessions, tools or policy. It leads a session of its own (no terminal signal reaches it), adopts every orphan of its commands, and holds one end of
-//! a socket whose other end only the gateway has. When that closes, even by `kill -9`, it kills all its descendants at once and ends. There is no
-//! death signal on it: that would fire when the *thread* that started it ends.
+//! It must not know sessions, tools or policy. It leads a session of its own (no terminal signal reaches it), adopts
+//! every orphan of its commands, and holds one end of a socket whose other end only the gateway has. When that closes,
+//! even by `kill -9`, it kills all its descendants at once and ends. There is no death signal on it: that would fire
+//! when the *thread* that started it ends.
 
 pub(crate) mod child;
 mod descendants;
@@ -18,8 +19,8 @@ use std::{
 
 /// How to start the exec child: a program, usually the gateway's own, that calls [`child_main`].
 ///
-/// A test binary serves too: a test that calls [`child_main`] when an argument says so, started with `--exact NAME`. What the harness prints
-/// goes nowhere, for the child talks over its standard input alone.
+/// A test binary serves too: a test that calls [`child_main`] when an argument says so, started with `--exact NAME`.
+/// What the harness prints goes nowhere, for the child talks over its standard input alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
     /// The program, absolute.
@@ -38,7 +39,8 @@ impl Launcher {
     }
 }
 
-/// Is the exec child. To be called before anything else in the process: it starts no runtime and needs no configuration.
+/// Is the exec child. To be called before anything else in the process: it starts no runtime and needs no
+/// configuration.
 pub fn child_main() -> ExitCode {
     match child::serve() {
         Ok(()) => ExitCode::SUCCESS,

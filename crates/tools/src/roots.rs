@@ -1,8 +1,9 @@
 //! Which paths tools may touch: an allowed root less denied trees.
 //!
-//! It must not know what the trees hold. A path is resolved as the kernel would do it, every link followed, also for files that do not exist yet; the result has no
-//! link in it and is opened by [`crate::disk`] such that a link put there meanwhile is an error. What is left of the race is a folder swapped by
-//! rename for another folder between the two steps. A shell is not confined by this.
+//! It must not know what the trees hold. A path is resolved as the kernel would do it, every link followed, also for
+//! files that do not exist yet; the result has no link in it and is opened by [`crate::disk`] such that a link put
+//! there meanwhile is an error. What is left of the race is a folder swapped by rename for another folder between the
+//! two steps. A shell is not confined by this.
 
 use std::{
     collections::VecDeque,
@@ -195,7 +196,8 @@ enum Unfollowed {
     Io(io::Error),
 }
 
-/// Follows every link of an absolute path as the kernel would. Behind the first part that is not there the rest is taken as written.
+/// Follows every link of an absolute path as the kernel would. Behind the first part that is not there the rest is
+/// taken as written.
 fn follow(path: &Path) -> Result<Place, Unfollowed> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(Unfollowed::Nul);

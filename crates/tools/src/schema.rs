@@ -1,4 +1,5 @@
-//! The arguments of a call: checked against the subset of JSON Schema that our specs use, with errors that a model can act on.
+//! The arguments of a call: checked against the subset of JSON Schema that our specs use, with errors that a model can
+//! act on.
 //!
 //! It must not know any tool.
 
@@ -40,8 +41,8 @@ pub fn strip_intent(mut arguments: Map<String, Value>) -> (Map<String, Value>, O
 
 /// Checks the arguments of a call against `spec.schema` and gives them back ready for [`crate::Tool::run`].
 ///
-/// An optional argument that is null counts as absent and is left out; a whole number written as `3.0` becomes `3`. The intent passes
-/// whatever it is, and is not demanded. Integers must lie within 64 bits.
+/// An optional argument that is null counts as absent and is left out; a whole number written as `3.0` becomes `3`. The
+/// intent passes whatever it is, and is not demanded. Integers must lie within 64 bits.
 ///
 /// # Errors
 /// [`Failure::Invalid`] that names every path and what is wrong with it.

@@ -1,4 +1,5 @@
-//! The gateway's end of a session's shell: started when first needed, one command at a time, everything ended when dropped.
+//! The gateway's end of a session's shell: started when first needed, one command at a time, everything ended when
+//! dropped.
 //!
 //! It must not know tools or results: it hands on bytes and ends.
 
@@ -30,7 +31,8 @@ use crate::{
 /// What the exec child has to end everything before it is given up: more than its own grace and patience.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The shell of one session, shared by all who run commands in it. Commands wait for each other, first come first served.
+/// The shell of one session, shared by all who run commands in it. Commands wait for each other, first come first
+/// served.
 ///
 /// Dropping the last handle kills what still runs, in the background too.
 #[derive(Clone, Debug)]
@@ -133,7 +135,8 @@ impl Shells {
         Ok(Running { session, link: Some(link), lost, stop: Stop::No })
     }
 
-    /// Ends the shell and everything that it started, and waits for that. The next command gets a new shell in the same folder.
+    /// Ends the shell and everything that it started, and waits for that. The next command gets a new shell in the same
+    /// folder.
     pub async fn close(&self) {
         let mut session = self.session.lock().await;
         if let Some(Link { stream, mut child, .. }) = session.link.take() {

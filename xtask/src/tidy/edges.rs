@@ -1,8 +1,8 @@
 //! Which crate may depend on which.
 //!
-//! The list holds for normal and for build dependencies. Tests obey it too, with one addition: a crate may dev-depend on
-//! testkit if testkit does not depend on that crate. Otherwise the crate would be compiled twice into its own tests, and
-//! its types would not be the same as testkit's: such tests live in `crates/testkit/tests`.
+//! The list holds for normal and for build dependencies. Tests obey it too, with one addition: a crate may dev-depend
+//! on testkit if testkit does not depend on that crate. Otherwise the crate would be compiled twice into its own tests,
+//! and its types would not be the same as testkit's: such tests live in `crates/testkit/tests`.
 
 use std::{collections::BTreeSet, path::Path};
 

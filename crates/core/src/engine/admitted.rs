@@ -1,12 +1,14 @@
 //! Content that decisions need: of gates that wait and of calls that have not ended.
 //!
-//! It lies beside the state and is not part of it: it comes from the command that caused it, or from the log before recovery.
+//! It lies beside the state and is not part of it: it comes from the command that caused it, or from the log before
+//! recovery.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{event::Event, state::State};
 use crate::{
-    call, gate,
+    call,
+    gate::{self, Gate},
     id::{CallId, GateId, Lsn},
 };
 
@@ -90,7 +92,8 @@ impl Admitted {
             if let Some(call) = gate.call() {
                 let gates = self.answers.entry(call).or_default();
                 gates.push(gate.id());
-                gates.sort_unstable();
+                // Ids of one millisecond have no order of their own; positions in the log do.
+                gates.sort_unstable_by_key(|gate| state.gate(*gate).map(Gate::content));
             }
         }
         for gate in state.all_gates().filter(|gate| gate.answer_content() == Some(lsn)) {

@@ -25,7 +25,9 @@ use crate::{
 pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refusal> {
     match command {
         Command::Recover(resume) => recover::recover(view, resume, context),
-        Command::UseRules(_) | Command::Tick => Err(Refusal::OutOfPlace("rules and time are taken by the engine itself")),
+        Command::UseRules(_) | Command::Tick => {
+            Err(Refusal::OutOfPlace("rules and time are taken by the engine itself"))
+        }
         Command::Session(id, command) => decide_session(view, id, command, context),
         Command::Run(run::Command::Answered { run, epoch, answer }) => {
             Ok(answered::answered(view, run, epoch, *answer, context))
@@ -74,9 +76,7 @@ fn decide_session(
     match command {
         SessionCommand::Open { .. } => Err(Refusal::SessionExists(id)),
         SessionCommand::Import { entries, leaf } => session::import(session, entries, leaf),
-        SessionCommand::Prompt { said, with, when_busy } => {
-            session::prompt(session, said, with, when_busy, context)
-        }
+        SessionCommand::Prompt { said, with, when_busy } => session::prompt(session, said, with, when_busy, context),
         SessionCommand::Queue { queue, said } => session::queue(session, queue, said),
         SessionCommand::Clear => session::clear(session),
         SessionCommand::Set { setting, entry } => session::set(session, setting, entry, context),
@@ -85,7 +85,9 @@ fn decide_session(
         SessionCommand::Compact { instructions } => compaction::begin(session, instructions),
         SessionCommand::AbortCompaction => Ok(compaction::abort(session)),
         SessionCommand::Compacted { epoch, outcome } => Ok(compaction::ended(session, epoch, outcome, context)),
-        SessionCommand::FileWritten { path, length, digest } => Ok(session::file_written(session, path, length, digest)),
+        SessionCommand::FileWritten { path, length, digest } => {
+            Ok(session::file_written(session, path, length, digest))
+        }
     }
 }
 

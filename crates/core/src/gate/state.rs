@@ -195,13 +195,8 @@ impl Gate {
             Event::Opened { .. } => {}
             Event::Extended { deadline, .. } => self.deadline = Some(*deadline),
             Event::Resolved { resolution, by, key, .. } => {
-                self.phase = Phase::Resolved {
-                    resolution: resolution.clone(),
-                    by: by.clone(),
-                    at: now,
-                    key: key.clone(),
-                    lsn,
-                };
+                self.phase =
+                    Phase::Resolved { resolution: resolution.clone(), by: by.clone(), at: now, key: key.clone(), lsn };
             }
         }
     }

@@ -135,7 +135,8 @@ impl State {
         self.budget.breached_by(total).map_or(Ok(Event::Reserved { id, amount }), Err)
     }
 
-    /// Decides whether a model request may start, and how many tokens it may give out: `output_cap` cut to what is left.
+    /// Decides whether a model request may start, and how many tokens it may give out: `output_cap` cut to what is
+    /// left.
     ///
     /// `cost` prices (input, output) tokens in micro-dollars and must not fall as they grow.
     ///

@@ -71,9 +71,8 @@ impl Session {
         });
         let after_summary = context.iter().rposition(|piece| matches!(piece, Piece::Summary(_)));
         // What was counted before a compaction says nothing about the context after it.
-        let counted = counted.filter(|&at| {
-            after_summary.is_none_or(|summary| context[at].entry().lsn > context[summary].entry().lsn)
-        });
+        let counted = counted
+            .filter(|&at| after_summary.is_none_or(|summary| context[at].entry().lsn > context[summary].entry().lsn));
         let (base, from) = match counted {
             Some(at) => match &context[at].entry().kind {
                 Kind::Assistant { total_tokens, .. } => (*total_tokens, at + 1),
@@ -92,8 +91,9 @@ impl Session {
     pub(crate) fn is_over_limit(&self) -> bool {
         let settings = self.settings();
         settings.thresholds.auto
-            && settings.model.as_ref().is_some_and(|model| {
-                self.context_tokens() > settings.thresholds.limit(model.context_window)
-            })
+            && settings
+                .model
+                .as_ref()
+                .is_some_and(|model| self.context_tokens() > settings.thresholds.limit(model.context_window))
     }
 }

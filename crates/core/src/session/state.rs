@@ -115,13 +115,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn open(
-        id: SessionId,
-        cwd: String,
-        name: Option<String>,
-        parent: Option<String>,
-        at: Millis,
-    ) -> Self {
+    pub(crate) fn open(id: SessionId, cwd: String, name: Option<String>, parent: Option<String>, at: Millis) -> Self {
         Self {
             id,
             opened_at: at,

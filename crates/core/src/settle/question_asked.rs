@@ -79,7 +79,11 @@ fn questions(content: &Content) -> Option<Vec<Question>> {
 /// The questions of the call so far, in order.
 fn asked(scene: Scene<'_>, call: &Call) -> Vec<GateId> {
     let gates = scene.view.admitted.gates_of(call.id()).iter().copied();
-    gates.filter(|gate| scene.view.admitted.gate(*gate).is_some_and(|shown| matches!(**shown, gate::Content::Question { .. }))).collect()
+    gates
+        .filter(|gate| {
+            scene.view.admitted.gate(*gate).is_some_and(|shown| matches!(**shown, gate::Content::Question { .. }))
+        })
+        .collect()
 }
 
 fn result(scene: Scene<'_>, content: &Content, questions: &[Question], asked: &[GateId]) -> ToolResult {

@@ -7,7 +7,8 @@ use crate::{
     session::{Kind, Queue, Said, Session, Take},
 };
 
-/// The facts that begin a run in `session`: its turn, held commands, prompts that waited, `opening`, and what the steering queue has.
+/// The facts that begin a run in `session`: its turn, held commands, prompts that waited, `opening`, and what the
+/// steering queue has.
 pub(crate) fn open_run(
     session: &Session,
     trigger: Trigger,

@@ -1,6 +1,7 @@
 //! Which kind of failure a status and a provider's words mean.
 //!
-//! It must not know a wire: the same words mean the same on all of them. Source: docs/protocol/omp.md, Configuration, retries and overflow.
+//! It must not know a wire: the same words mean the same on all of them. Source: docs/protocol/omp.md, Configuration
+//! (retries and overflow).
 
 use crate::FailureKind;
 
@@ -48,7 +49,8 @@ const FAULT: [&str; 6] =
     ["server_error", "server error", "api_error", "internal error", "internal_error", "provider returned error"];
 const INVALID: [&str; 4] = ["invalid_request", "invalid_argument", "not_found", "invalid_prompt"];
 
-/// Reads the kind from the status, if there is one, and from the words: the message and the provider's names of the error.
+/// Reads the kind from the status, if there is one, and from the words: the message and the provider's names of the
+/// error.
 pub(super) fn kind(status: Option<u16>, words: &str) -> FailureKind {
     let words = words.to_lowercase();
     let has = |any: &[&str]| any.iter().any(|word| words.contains(word));

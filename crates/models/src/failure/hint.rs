@@ -9,7 +9,8 @@ use chrono::DateTime;
 /// Nobody waits longer than a day; a hint above it is a mistake.
 const LONGEST: f64 = 86_400.0;
 
-/// Reads `retry-after-ms`, `retry-after` (seconds or a date), `x-ratelimit-reset-ms` and `x-ratelimit-reset` (seconds from now, or a Unix time), in this order.
+/// Reads `retry-after-ms`, `retry-after` (seconds or a date), `x-ratelimit-reset-ms` and `x-ratelimit-reset` (seconds
+/// from now, or a Unix time), in this order.
 pub(crate) fn in_headers<'a>(header: impl Fn(&str) -> Option<&'a str>, now: SystemTime) -> Option<Duration> {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let millis = |name| header(name).and_then(number).map(|millis| millis / 1000.0);
@@ -22,7 +23,8 @@ pub(crate) fn in_headers<'a>(header: impl Fn(&str) -> Option<&'a str>, now: Syst
         .and_then(wait)
 }
 
-/// Reads the hints that providers put into words, such as "try again in 1m2.5s", "retry after 20 seconds" and "retry-after-ms: 1500".
+/// Reads the hints that providers put into words, such as "try again in 1m2.5s", "retry after 20 seconds" and
+/// "retry-after-ms: 1500".
 pub(crate) fn in_text(text: &str) -> Option<Duration> {
     let text = text.to_lowercase();
     for (words, unit) in [

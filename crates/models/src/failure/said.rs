@@ -73,7 +73,8 @@ struct Said {
 }
 
 impl Said {
-    /// Reads `{"error": {"message", "type", "code", "status", "details"}}`, `{"error": "…"}`, `{"message"}`, `{"detail"}`, also as the first of a list. `None` for anything else.
+    /// Reads `{"error": {"message", "type", "code", "status", "details"}}`, `{"error": "…"}`, `{"message"}`,
+    /// `{"detail"}`, also as the first of a list. `None` for anything else.
     fn read(body: &str) -> Option<Self> {
         let whole: Value = serde_json::from_str(body).ok()?;
         let whole = whole.get(0).unwrap_or(&whole);

@@ -1,4 +1,5 @@
-//! OpenAI's Chat Completions, as OpenAI and everyone who copied it speak it. Source: <https://platform.openai.com/docs/api-reference/chat>; for what others made of it, the `compat` of `models.yml`.
+//! OpenAI's Chat Completions, as OpenAI and everyone who copied it speak it. Source:
+//! <https://platform.openai.com/docs/api-reference/chat>; for what others made of it, the `compat` of `models.yml`.
 
 pub(super) mod decoder;
 pub(super) mod request;

@@ -1,4 +1,5 @@
-//! A conversation made fit for the model that is asked now: other models' private parts left out, ids in the wire's alphabet, every call with exactly one result.
+//! A conversation made fit for the model that is asked now: other models' private parts left out, ids in the wire's
+//! alphabet, every call with exactly one result.
 //!
 //! It must not know how a wire writes any of it.
 

@@ -1,6 +1,7 @@
 //! How much to think, in the words and numbers of the providers.
 //!
-//! It must not decide the level, which comes with the request. Source: docs/protocol/omp.md, Configuration, thinking levels.
+//! It must not decide the level, which comes with the request. Source: docs/protocol/omp.md, Configuration (thinking
+//! levels).
 
 use crate::Level;
 

@@ -115,6 +115,16 @@ impl Parts {
         self.ready.push(Event::Usage(usage));
     }
 
+    /// Closes every part that is open, says what was used where that is known, and ends the answer as [`Parts::stop`]
+    /// does.
+    pub(crate) fn finish(&mut self, usage: Option<Usage>, stop: Stop) {
+        self.end_all();
+        if let Some(usage) = usage {
+            self.usage(usage);
+        }
+        self.stop(stop);
+    }
+
     /// Ends the answer. Calls turn an ordinary end into a wish for their results, whatever the provider called it.
     pub(crate) fn stop(&mut self, stop: Stop) {
         self.begin(None);

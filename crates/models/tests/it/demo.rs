@@ -24,7 +24,8 @@ async fn next(messages: &[Message]) -> (Vec<Part>, Stop) {
     (parts.collect(), *stop)
 }
 
-/// Runs the task; `tool` is told the name and arguments of each call and says the result. Gives the calls and the last text.
+/// Runs the task; `tool` is told the name and arguments of each call and says the result. Gives the calls and the last
+/// text.
 async fn run(tool: impl Fn(&str, &str) -> Result<String, String>) -> (Vec<String>, String) {
     let mut messages = vec![Message::User(vec![Part::text(PROMPT)])];
     let mut calls = Vec::new();

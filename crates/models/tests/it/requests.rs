@@ -38,7 +38,8 @@ fn image() -> Part {
     Part::Image { mime_type: "image/png".to_owned(), data: "aW1n".to_owned() }
 }
 
-/// A conversation with everything in it: an image, thinking, two calls (one with broken arguments), results out of order with a prompt between them, an image in a result, a developer's word.
+/// A conversation with everything in it: an image, thinking, two calls (one with broken arguments), results out of
+/// order with a prompt between them, an image in a result, a developer's word.
 fn conversation(api: Api) -> Vec<Message> {
     let signature = match api {
         Api::OpenaiResponses => r#"{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"ZW5j"}"#,

@@ -20,7 +20,8 @@ struct Case {
     want: String,
 }
 
-/// A file holds cases: `# name`, the data of the events with `> ` before it, the events that are wanted with `< ` before them.
+/// A file holds cases: `# name`, the data of the events with `> ` before it, the events that are wanted with `< `
+/// before them.
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (api, file) in FILES {

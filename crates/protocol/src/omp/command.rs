@@ -1,7 +1,7 @@
 //! Reads what a host sends: commands, and answers to dialogs.
 //!
-//! It must not decide whether a command makes sense now; it only says whether the line is one. Source: the RPC reference
-//! of omp, Command Schema; docs/protocol/omp.md, Commands.
+//! It must not decide whether a command makes sense now; it only says whether the line is one. Source: the RPC
+//! reference of omp, Command Schema; docs/protocol/omp.md, Commands.
 
 mod fields;
 mod malformed;
@@ -51,7 +51,8 @@ pub enum Incoming {
         /// What the person said.
         answer: UiAnswer,
     },
-    /// An object whose `type` names no command. Answered without an id: [`Response::unknown`](super::Response::unknown).
+    /// An object whose `type` names no command. Answered without an id:
+    /// [`Response::unknown`](super::Response::unknown).
     Unknown {
         /// The `type`; one that is no string is given as its JSON text. None if there is none.
         type_name: Option<String>,

@@ -1,7 +1,7 @@
 //! Writes what happens in a session as frames.
 //!
-//! It must not know the order in which things happen: docs/protocol/omp.md, Events. Source: the RPC reference of omp, Event
-//! Stream Schema.
+//! It must not know the order in which things happen: docs/protocol/omp.md, Events. Source: the RPC reference of omp,
+//! Event Stream Schema.
 
 use serde::Serialize;
 

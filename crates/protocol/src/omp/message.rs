@@ -1,7 +1,7 @@
 //! Reads and writes the messages of a session, on the wire and in session files alike.
 //!
-//! It must not know how a message is shown to a model. Members that we do not know are kept. Source: docs/protocol/omp.md,
-//! Messages.
+//! It must not know how a message is shown to a model. Members that we do not know are kept. Source:
+//! docs/protocol/omp.md, Messages.
 
 mod content;
 

@@ -77,8 +77,8 @@ pub enum Form {
 #[error("the first line is not the header of a session")]
 pub struct NotASession;
 
-/// Reads a whole file, bringing older forms up to date. `fresh` gives ids for entries that have none; it must not repeat
-/// itself.
+/// Reads a whole file, bringing older forms up to date. `fresh` gives ids for entries that have none; it must not
+/// repeat itself.
 ///
 /// Lenient: a line that is no entry is counted and left out, and an entry of a type or a form that we do not know keeps
 /// its place in the tree. A line may lack its line break, as after a crash.

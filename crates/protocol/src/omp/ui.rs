@@ -1,6 +1,7 @@
 //! Writes dialogs for the host to show, and reads their answers.
 //!
-//! It must not know what a dialog decides. Source: the RPC reference of omp, Extension UI Sub-Protocol; docs/protocol/omp.md, Dialogs.
+//! It must not know what a dialog decides. Source: the RPC reference of omp, Extension UI Sub-Protocol;
+//! docs/protocol/omp.md, Dialogs.
 
 use serde::Serialize;
 

@@ -129,10 +129,7 @@ impl Source {
     }
 
     /// Reads the state in the order of this line. What was read leaves only after everything that it shows is durable.
-    pub async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Engine) -> T + Send + 'static,
-    ) -> Option<(T, u64)> {
+    pub async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Engine) -> T + Send + 'static) -> Option<(T, u64)> {
         let (tx, rx) = oneshot::channel();
         let read: super::Read = Box::new(move |engine| {
             let value = read(engine);

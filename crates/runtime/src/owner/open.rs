@@ -74,9 +74,7 @@ pub(super) async fn admit(engine: &mut Engine, contents: &Contents) -> Result<()
     for (lsn, content) in wanted.iter().zip(contents.get(&wanted).await?) {
         // A gate that nobody gave a reason for has no content at its end.
         let Some(content) = content else { continue };
-        engine
-            .admit(*lsn, &content)
-            .map_err(|source| OpenError::Content { lsn: *lsn, problem: source.to_string() })?;
+        engine.admit(*lsn, &content).map_err(|source| OpenError::Content { lsn: *lsn, problem: source.to_string() })?;
     }
     Ok(())
 }

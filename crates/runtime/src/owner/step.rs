@@ -180,13 +180,12 @@ impl Owner {
     async fn tick(&mut self, recorded: &mut Vec<Recorded>, releases: &mut Vec<Release>) {
         let now: Millis = self.options.clock.now();
         let is_due = self.engine.state().next_deadline().is_some_and(|at| at <= now);
-        if is_due || self.engine.is_unsettled() {
-            if let Ok(Ok((facts, _))) = self.decide(Command::Tick, recorded).await
-                && !facts.is_empty()
-            {
-                recorded.extend(facts.iter().cloned());
-                releases.push(Release::Facts(facts));
-            }
+        if (is_due || self.engine.is_unsettled())
+            && let Ok(Ok((facts, _))) = self.decide(Command::Tick, recorded).await
+            && !facts.is_empty()
+        {
+            recorded.extend(facts.iter().cloned());
+            releases.push(Release::Facts(facts));
         }
     }
 

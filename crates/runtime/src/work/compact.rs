@@ -102,7 +102,11 @@ impl CompactWork {
             return Err("the model gave no summary".to_owned());
         }
         let mut message = Summary {
-            short_summary: summary.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).map(short),
+            short_summary: summary
+                .lines()
+                .map(str::trim)
+                .find(|line| !line.is_empty() && !line.starts_with('#'))
+                .map(short),
             summary,
             tokens_before: Some(self.tokens_before),
             ..Summary::default()

@@ -116,10 +116,8 @@ impl Desk {
                 let session = state.session(session)?;
                 let work = CompactWork::of(session, *epoch)?;
                 let outcome = Compacted::Failed { message: "the summary broke off".into() };
-                let broke = Command::Session(
-                    session.id().clone(),
-                    session::Command::Compacted { epoch: *epoch, outcome },
-                );
+                let broke =
+                    Command::Session(session.id().clone(), session::Command::Compacted { epoch: *epoch, outcome });
                 tokio::spawn(ends(results.clone(), broke, async move { work.work(&*host, &contents, token).await }))
             }
         };

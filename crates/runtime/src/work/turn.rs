@@ -334,9 +334,7 @@ fn live_part(kind: &PartKind) -> LivePart {
         PartKind::Text => LivePart::Text,
         PartKind::Thinking => LivePart::Thinking,
         PartKind::Redacted => LivePart::Redacted,
-        PartKind::ToolCall { id, name } => {
-            LivePart::ToolCall { id: id.as_str().into(), name: name.as_str().into() }
-        }
+        PartKind::ToolCall { id, name } => LivePart::ToolCall { id: id.as_str().into(), name: name.as_str().into() },
     }
 }
 

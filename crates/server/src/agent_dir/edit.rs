@@ -2,8 +2,9 @@
 //!
 //! It must not know any setting.
 //!
-//! The file is edited line by line. What came out is parsed again and must differ from what went in by exactly that key. Where a
-//! mapping on the way is written in braces it is written anew as a block, and loses the comments inside the braces.
+//! The file is edited line by line. What came out is parsed again and must differ from what went in by exactly that
+//! key. Where a mapping on the way is written in braces it is written anew as a block, and loses the comments inside
+//! the braces.
 
 use std::{io, path::Path};
 

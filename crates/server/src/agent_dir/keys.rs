@@ -1,7 +1,7 @@
 //! Which key belongs to a provider.
 //!
-//! It must not know where a key is sent. Source: docs/protocol/omp.md, Configuration: `--api-key`, then the environment, then `models.yml`. The
-//! original's database of stored keys (`agent.db`) is not read.
+//! It must not know where a key is sent. Source: docs/protocol/omp.md, Configuration: `--api-key`, then the
+//! environment, then `models.yml`. The original's database of stored keys (`agent.db`) is not read.
 
 use secrecy::SecretString;
 

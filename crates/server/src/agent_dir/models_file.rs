@@ -1,6 +1,7 @@
 //! The user's providers and models: `models.yml`, or `models.json` where there is no `models.yml`.
 //!
-//! It must not know the built-in catalogue or any key. What is wrong is told and left out; the rest counts. Source: docs/protocol/omp.md, Configuration.
+//! It must not know the built-in catalogue or any key. What is wrong is told and left out; the rest counts. Source:
+//! docs/protocol/omp.md, Configuration.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -113,7 +113,8 @@ impl Roster {
         self.own().find(is).or_else(|| self.all().iter().find(is))
     }
 
-    /// The model that `--provider` and `--model` mean: `id`, `provider/id`, either with `:level` behind it, or a part of an id or name.
+    /// The model that `--provider` and `--model` mean: `id`, `provider/id`, either with `:level` behind it, or a part
+    /// of an id or name.
     ///
     /// # Errors
     /// [`ChooseError::Unknown`] if no model fits.
@@ -138,8 +139,8 @@ impl Roster {
             .ok_or_else(unknown)
     }
 
-    /// The models that `patterns` mean (`--models`, `enabledModels`), each once, in the order of the patterns; and the patterns that
-    /// mean none. A pattern may have `*`, `?` and `[…]`.
+    /// The models that `patterns` mean (`--models`, `enabledModels`), each once, in the order of the patterns; and the
+    /// patterns that mean none. A pattern may have `*`, `?` and `[…]`.
     pub fn scope<'p>(&self, patterns: &[&'p str]) -> (Vec<Choice>, Vec<&'p str>) {
         let (mut choices, mut unmatched): (Vec<Choice>, _) = (Vec::new(), Vec::new());
         if patterns.is_empty() {
@@ -162,8 +163,8 @@ impl Roster {
         (choices, unmatched)
     }
 
-    /// The first model of a session: the command line, the first that is cycled through, the one chosen last, what a provider is
-    /// usually used with, any.
+    /// The first model of a session: the command line, the first that is cycled through, the one chosen last, what a
+    /// provider is usually used with, any.
     ///
     /// # Errors
     /// [`ChooseError::Unknown`] if the command line names a model that there is not; [`ChooseError::None`] if there is none to use.

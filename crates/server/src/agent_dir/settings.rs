@@ -1,6 +1,7 @@
 //! The settings of `config.yml`: the user's file, then the project's over it.
 //!
-//! It must not know who uses a setting. Keys it does not know are other programs' and are ignored. Source: docs/protocol/omp.md, Configuration.
+//! It must not know who uses a setting. Keys it does not know are other programs' and are ignored. Source:
+//! docs/protocol/omp.md, Configuration.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 

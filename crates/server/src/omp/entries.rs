@@ -8,9 +8,7 @@ use countersign_core::{
 };
 use countersign_protocol::{
     Extra, Json,
-    omp::session_file::{
-        Body, CompactionEntry, Entry as FileEntry, MessageEntry, ModelChange, ThinkingLevelChange,
-    },
+    omp::session_file::{Body, CompactionEntry, Entry as FileEntry, MessageEntry, ModelChange, ThinkingLevelChange},
 };
 use serde_json::{Value, json};
 

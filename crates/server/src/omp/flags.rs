@@ -51,7 +51,15 @@ pub struct Flags {
 
 /// Flags that take a value which means nothing here.
 const IGNORED_WITH_VALUE: [&str; 9] = [
-    "--skills", "--plugin-dir", "--provider-session-id", "--smol", "--slow", "--plan", "--export", "--agent", "--config",
+    "--skills",
+    "--plugin-dir",
+    "--provider-session-id",
+    "--smol",
+    "--slow",
+    "--plan",
+    "--export",
+    "--agent",
+    "--config",
 ];
 
 /// Reads the arguments behind `omp`.
@@ -114,7 +122,10 @@ mod tests {
     #[test]
     fn flags_are_read_and_unknown_ones_ignored() {
         for (line, want) in [
-            ("--mode rpc --model p/m", Flags { mode: Some("rpc".into()), model: Some("p/m".into()), ..Flags::default() }),
+            (
+                "--mode rpc --model p/m",
+                Flags { mode: Some("rpc".into()), model: Some("p/m".into()), ..Flags::default() },
+            ),
             ("--models=a,b --no-lsp --what", Flags { models: vec!["a".into(), "b".into()], ..Flags::default() }),
             ("--skills x --continue hello", Flags { continues: true, ..Flags::default() }),
             ("@file.txt", Flags { files: vec!["@file.txt".into()], ..Flags::default() }),

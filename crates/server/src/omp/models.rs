@@ -69,6 +69,7 @@ pub(crate) fn level(entry: &Entry, wanted: Option<&str>) -> Option<Level> {
 /// The levels that a model goes through, off first.
 pub(crate) fn levels(entry: &Entry) -> Vec<Level> {
     let all = [Level::Minimal, Level::Low, Level::Medium, Level::High, Level::Xhigh];
-    let (least, most) = entry.thinking.map_or((Level::Minimal, Level::High), |thinking| (thinking.min_level, thinking.max_level));
+    let (least, most) =
+        entry.thinking.map_or((Level::Minimal, Level::High), |thinking| (thinking.min_level, thinking.max_level));
     std::iter::once(Level::Off).chain(all.into_iter().filter(|level| (least..=most).contains(level))).collect()
 }

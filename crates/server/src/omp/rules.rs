@@ -47,7 +47,12 @@ const PROJECT: &str = ".countersign/permissions.yaml";
 ///
 /// # Errors
 /// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
-pub(crate) fn load(folder: &AgentDir, cwd: &Path, named: Option<&Path>, temporary: &Path) -> Result<Loaded, RulesError> {
+pub(crate) fn load(
+    folder: &AgentDir,
+    cwd: &Path,
+    named: Option<&Path>,
+    temporary: &Path,
+) -> Result<Loaded, RulesError> {
     let usual = folder.permissions();
     let main = named.map_or_else(|| usual.clone(), |named| cwd.join(named));
     let project = cwd.join(PROJECT);

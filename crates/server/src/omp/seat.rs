@@ -12,10 +12,11 @@ use countersign_core::{
     id::{EntryId, SessionId},
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
-use countersign_protocol::omp::session_file::{Entry as FileEntry, Header};
+use countersign_protocol::omp::session_file::{Entry as FileEntry, Form, Header};
 use countersign_runtime::{
-    Handle, Lane, OpenError as OwnerError, Options, Source, Subscriber, system_dice,
+    Handle, Lane, OpenError as OwnerError, Options, Source, Subscriber,
     store::{self, AnyLog, MemoryLog, SqliteLog},
+    system_dice,
     tools::{Todos, todo},
 };
 
@@ -67,7 +68,7 @@ pub(crate) enum SeatError {
     #[error("the session's log is closed")]
     Closed,
     #[error("{path} is a copy of another session file", path = .0.path.display())]
-    Copy(session_file::Opened),
+    Copy(Box<session_file::Opened>),
 }
 
 impl From<OwnerError> for SeatError {
@@ -100,7 +101,7 @@ impl Seat {
         getrandom::fill(&mut seed).map_err(|error| SeatError::Owner(error.to_string()))?;
         let id = SessionId::new(hex::encode(seed));
         let log = shelf.log(&id)?;
-        let workshop = Arc::new(shelf.workshop(&id, Todos::default()));
+        let workshop = Arc::new(shelf.workshop(Todos::default()));
         let handle = Handle::open(log, shelf.options(&workshop)).await?;
         let requests = handle.source(Lane::Request);
         let parent = beginning.parent.clone();
@@ -146,14 +147,14 @@ impl Seat {
         let Some(opened) = session_file::open(path, &mut fresh)? else { return Ok(None) };
         let header = opened.file.header.clone();
         let id = SessionId::new(header.id.as_str());
-        let workshop = Arc::new(shelf.workshop(&id, todos(&opened.file.entries)));
+        let workshop = Arc::new(shelf.workshop(todos(&opened.file.entries)));
         let mut handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
         match recorded(&handle, &id, &opened).await {
             Recorded::Fits => {}
             Recorded::Copy => {
                 // The same session at another place: a conversation of its own, without the decisions.
                 handle.close().await;
-                return Err(SeatError::Copy(opened));
+                return Err(SeatError::Copy(Box::new(opened)));
             }
             Recorded::Changed => {
                 // What was written before was changed by hand. The file is the conversation; the old record is kept beside.
@@ -207,10 +208,8 @@ impl Seat {
             requests.ask(Command::Session(id.clone(), import)).await?;
         }
         let mut writer = match opened.file.form {
-            countersign_protocol::omp::session_file::Form::Current => {
-                Writer::resume(opened.path.clone(), header, shelf.blobs(), whole_lines(&opened)?)?
-            }
-            _ => {
+            Form::Current => Writer::resume(opened.path.clone(), header, shelf.blobs(), whole_lines(&opened)?)?,
+            Form::Older => {
                 let mut writer = Writer::new(opened.path.clone(), header, shelf.blobs());
                 writer.rewrite(&opened.file.entries)?;
                 writer
@@ -230,11 +229,8 @@ impl Seat {
             all.iter().filter(|entry| matches!(entry.kind, Kind::ModelChange | Kind::ThinkingChange)).collect();
         let lsns: Vec<_> = notes.iter().map(|entry| entry.content).collect();
         let texts = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
-        let notes: Vec<(EntryId, String)> = notes
-            .iter()
-            .zip(texts)
-            .filter_map(|(entry, text)| Some((entry.id.clone(), text?.to_string())))
-            .collect();
+        let notes: Vec<(EntryId, String)> =
+            notes.iter().zip(texts).filter_map(|(entry, text)| Some((entry.id.clone(), text?.to_string()))).collect();
         let all_settings = settings(&all, &notes);
         let set = session::Command::Set { setting: Setting::All(Box::new(all_settings)), entry: None };
         requests.ask(Command::Session(id.clone(), set)).await?;
@@ -262,7 +258,8 @@ impl Seat {
 
 /// How much of a file is whole lines. A last line that was cut off in the middle is written again.
 fn whole_lines(opened: &session_file::Opened) -> Result<u64, SeatError> {
-    let bytes = std::fs::read(&opened.path).map_err(|error| SeatError::Owner(format!("{}: {error}", opened.path.display())))?;
+    let bytes =
+        std::fs::read(&opened.path).map_err(|error| SeatError::Owner(format!("{}: {error}", opened.path.display())))?;
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let last = std::str::from_utf8(&bytes[end..]).ok().map(str::trim);
     let is_whole = last.is_some_and(|last| last.is_empty() || serde_json::from_str::<serde_json::Value>(last).is_ok());
@@ -328,7 +325,7 @@ async fn follow(handle: &Handle, id: &SessionId, writer: Writer) -> Result<Keepe
 /// The model's list of tasks as the last result of the file has it.
 fn todos(entries: &[FileEntry]) -> Todos {
     let todos = Todos::default();
-    let results = entries.iter().rev().filter_map(|entry| session_file::convert::of_entry(entry));
+    let results = entries.iter().rev().filter_map(session_file::convert::of_entry);
     let phases = results.into_iter().find_map(|(message, _)| match message {
         countersign_core::message::Message::ToolResult(result) if result.tool_name == "todo_write" => {
             todo::Todos::phases_of(&result.details?)
@@ -342,25 +339,34 @@ fn todos(entries: &[FileEntry]) -> Todos {
 }
 
 impl Shelf {
+    /// Where the log of a session lies. An id from a file that somebody else wrote need not be a good name for a file.
+    fn log_path(&self, id: &SessionId) -> PathBuf {
+        let is_plain = |id: &str| {
+            (1..=128).contains(&id.len())
+                && id.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
+        };
+        let name = if is_plain(id.as_str()) { id.to_string() } else { Digest::of(id.as_str().as_bytes()).to_string() };
+        self.common.folder.root().join("countersign").join(format!("{name}.db"))
+    }
+
     fn log(&self, id: &SessionId) -> Result<AnyLog, SeatError> {
         if self.folder.is_none() {
             return Ok(MemoryLog::new().into());
         }
-        let folder = self.common.folder.root().join("countersign");
-        let path = folder.join(format!("{id}.db"));
+        let path = self.log_path(id);
         let options = store::Options::default();
         SqliteLog::open(&path, options).map(AnyLog::from).map_err(|source| SeatError::Log { path, source })
     }
 
     /// Puts a session's log beside, under a name that says so.
     fn set_aside(&self, id: &SessionId) -> Result<(), SeatError> {
-        let folder = self.common.folder.root().join("countersign");
-        let path = folder.join(format!("{id}.db"));
-        let aside = folder.join(format!("{id}.replaced-{}.db", self.common.clock.now().0));
+        let path = self.log_path(id);
+        let aside = path.with_extension(format!("replaced-{}.db", self.common.clock.now().0));
         tracing::warn!(aside = %aside.display(), "the session file was changed; its old log is kept");
         std::fs::rename(&path, &aside).map_err(|error| SeatError::Owner(format!("{}: {error}", path.display())))?;
         for end in ["-wal", "-shm"] {
-            let _ = std::fs::rename(folder.join(format!("{id}.db{end}")), folder.join(format!("{}{end}", aside.display())));
+            let with = |path: &Path| PathBuf::from(format!("{}{end}", path.display()));
+            let _ = std::fs::rename(with(&path), with(&aside));
         }
         Ok(())
     }
@@ -376,8 +382,11 @@ impl Shelf {
         }
     }
 
-    fn workshop(&self, id: &SessionId, todos: Todos) -> Workshop {
-        let artifacts = std::env::temp_dir().join(format!("countersign-{id}"));
+    fn workshop(&self, todos: Todos) -> Workshop {
+        // A name that nobody can guess cannot be taken before us.
+        let mut name = [0; 12];
+        let _ = getrandom::fill(&mut name);
+        let artifacts = std::env::temp_dir().join(format!("countersign-{}", hex::encode(name)));
         Workshop::new(Arc::clone(&self.common), todos, Some(artifacts))
     }
 
@@ -408,4 +417,3 @@ pub(crate) fn first_entries(settings: &Settings) -> Vec<Imported> {
     add(Kind::ThinkingChange, entries::thinking_change(settings.thinking.as_deref()));
     entries
 }
-

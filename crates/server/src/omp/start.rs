@@ -82,7 +82,8 @@ pub async fn start(
         environment.add_file(&file);
     }
     let settings = agent_dir::Settings::load(&folder, &cwd).map_err(StartError::new)?;
-    let loaded = rules::load(&folder, &cwd, flags.permissions.as_deref(), &std::env::temp_dir()).map_err(StartError::new)?;
+    let loaded =
+        rules::load(&folder, &cwd, flags.permissions.as_deref(), &std::env::temp_dir()).map_err(StartError::new)?;
     for warning in &loaded.warnings {
         notice(warning);
     }
@@ -320,9 +321,9 @@ pub(crate) fn restored(shelf: &Shelf, mut settings: Settings, notes: &[(EntryId,
     let values: Vec<Value> = notes.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect();
     let last = |key: &str| values.iter().rev().find_map(|value| value.get(key)).and_then(Value::as_str);
     let model = last("model").and_then(|model| model.split_once('/'));
-    let entry = model.and_then(|(provider, id)| shelf.common.entry(provider, id)).filter(|entry| {
-        entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some()
-    });
+    let entry = model
+        .and_then(|(provider, id)| shelf.common.entry(provider, id))
+        .filter(|entry| entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some());
     let level = last("thinkingLevel").map(str::to_owned).or_else(|| settings.thinking.clone());
     if let Some(entry) = entry {
         settings = with_model(settings, &entry, level.as_deref());

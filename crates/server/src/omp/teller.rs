@@ -110,7 +110,12 @@ impl Teller {
     }
 
     /// What a committed fact looks like. `content` is that of the fact, or what its entry points to.
-    pub(crate) fn fact(&mut self, recorded: &Recorded, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
+    pub(crate) fn fact(
+        &mut self,
+        recorded: &Recorded,
+        content: Option<&str>,
+        frames: &mut Vec<Event>,
+    ) -> Option<Ended> {
         match &recorded.fact.event {
             Happened::Session(event) => self.session(event, recorded, content, frames),
             Happened::Run(event) => self.run(event, frames),
@@ -150,7 +155,8 @@ impl Teller {
                 let result = self.compacted.take().filter(|_| *ok);
                 let problem = content.map(str::to_owned);
                 if self.reason.take() == Some(Reason::Manual) {
-                    let failed = || if *aborted { "Compaction cancelled".to_owned() } else { problem.unwrap_or_default() };
+                    let failed =
+                        || if *aborted { "Compaction cancelled".to_owned() } else { problem.unwrap_or_default() };
                     return Some(Ended::Compaction(result.ok_or_else(failed)));
                 }
                 frames.push(Event::AutoCompactionEnd {

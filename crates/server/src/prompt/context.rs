@@ -36,7 +36,8 @@ pub struct Gathered {
     pub notices: Vec<String>,
 }
 
-/// Finds the files for an agent in `cwd`: the user's own, then those of each folder from the repository's root (or the home folder) down.
+/// Finds the files for an agent in `cwd`: the user's own, then those of each folder from the repository's root (or the
+/// home folder) down.
 ///
 /// Where two say the same, the nearer one stays. Where they are too long together, the nearest count first.
 pub fn gather(folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Gathered {

@@ -73,8 +73,8 @@ impl Blobs {
         });
     }
 
-    /// Makes `line`, an entry as JSON, fit for a session file: long images go into blobs, which are there when this returns, and texts
-    /// that are too long are cut with a notice.
+    /// Makes `line`, an entry as JSON, fit for a session file: long images go into blobs, which are there when this
+    /// returns, and texts that are too long are cut with a notice.
     ///
     /// # Errors
     /// Whatever the file system says; `line` is then not to be written.

@@ -28,8 +28,8 @@ impl Mark {
 pub enum Comparison {
     /// Nothing.
     Same,
-    /// Its end is missing, as after a crash: what was written after the mark at `marks - 1` (or everything, at 0) must be written again,
-    /// behind the first `keep` bytes.
+    /// Its end is missing, as after a crash: what was written after the mark at `marks - 1` (or everything, at 0) must
+    /// be written again, behind the first `keep` bytes.
     Prefix {
         /// How many bytes are as they were written, up to the end of an entry.
         keep: u64,
@@ -49,7 +49,8 @@ pub enum Comparison {
 
 /// Compares the bytes of a file with `marks`: what it was after each write since its last rewrite, oldest first.
 ///
-/// With the last mark alone a file whose end is missing counts as [`Comparison::Different`], for nothing proves that it is a beginning.
+/// With the last mark alone a file whose end is missing counts as [`Comparison::Different`], for nothing proves that it
+/// is a beginning.
 pub fn compare(bytes: &[u8], marks: &[Mark]) -> Comparison {
     let Some(last) = marks.last() else {
         return if bytes.is_empty() { Comparison::Same } else { Comparison::Different };

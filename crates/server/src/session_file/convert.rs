@@ -1,6 +1,7 @@
 //! Turns messages of session files and of the wire into those of the log, and back.
 //!
-//! It must not lose anything: what the log has no place for travels with the message and comes back as long as the message is unchanged.
+//! It must not lose anything: what the log has no place for travels with the message and comes back as long as the
+//! message is unchanged.
 
 use countersign_core::{
     message::{Block, Custom, Extra, Message, Summary},
@@ -24,7 +25,8 @@ const ORIGINAL: &str = "$wire";
 
 /// The message of the log, and its time, which the log keeps beside it.
 ///
-/// Plain text becomes a block, code that was run becomes a command, and a role that we do not know becomes a message that nobody is shown.
+/// Plain text becomes a block, code that was run becomes a command, and a role that we do not know becomes a message
+/// that nobody is shown.
 pub fn from_wire(message: &AgentMessage) -> (Message, Option<Millis>) {
     let Ok(Value::Object(mut wire)) = serde_json::to_value(message) else { return (opaque(Value::Null), None) };
     let at = wire.shift_remove("timestamp").and_then(|at| at.as_u64()).map(Millis);
@@ -117,7 +119,8 @@ pub fn of_entry(entry: &Entry) -> Option<(Message, Option<Millis>)> {
     }
 }
 
-/// Reads the members of a message as far as the log has a place for them. `None` if it is of a role or form that it has none for.
+/// Reads the members of a message as far as the log has a place for them. `None` if it is of a role or form that it has
+/// none for.
 fn understood(wire: &Members) -> Option<Message> {
     let mut wire = wire.clone();
     match wire.get("role")?.as_str()? {

@@ -39,8 +39,8 @@ pub fn newest(folder: &Path) -> Option<Found> {
     by_age(folder).into_iter().find_map(|path| header(&path).map(|header| Found { path, header }))
 }
 
-/// The session that `wanted` names: a path, or the beginning of an id, looked for in `folder` first and then in the other folders of
-/// `sessions`. Where several fit, the one that was written to last.
+/// The session that `wanted` names: a path, or the beginning of an id, looked for in `folder` first and then in the
+/// other folders of `sessions`. Where several fit, the one that was written to last.
 ///
 /// A path that leads nowhere gives `None`: the caller decides whether a session may begin there.
 pub fn named(wanted: &str, cwd: &Path, folder: &Path, sessions: Option<&Path>) -> Option<Found> {

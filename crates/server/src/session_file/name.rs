@@ -10,8 +10,8 @@ use super::time::iso;
 
 /// The name of the folder that holds the sessions of one working directory.
 ///
-/// In the home folder it is `-` and the path from there, in the temporary folder `-tmp-` and the rest, elsewhere the whole path between
-/// two `--`. Separators and colons become `-`.
+/// In the home folder it is `-` and the path from there, in the temporary folder `-tmp-` and the rest, elsewhere the
+/// whole path between two `--`. Separators and colons become `-`.
 pub fn folder(cwd: &Path, home: &Path, temporary: &Path) -> String {
     if let Ok(rest) = cwd.strip_prefix(home) {
         return format!("-{}", joined(rest));

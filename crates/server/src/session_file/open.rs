@@ -39,7 +39,8 @@ pub enum OpenError {
     NotASession(PathBuf),
 }
 
-/// Reads the file at `path`. `None` if it is not there or empty: a session may begin there. `fresh` gives ids to entries that have none.
+/// Reads the file at `path`. `None` if it is not there or empty: a session may begin there. `fresh` gives ids to
+/// entries that have none.
 ///
 /// # Errors
 /// [`OpenError`], with the file untouched.

@@ -68,8 +68,8 @@ impl Writer {
         Self { path, blobs, header, waiting: Vec::new(), file: State::Held }
     }
 
-    /// Goes on with the file at `path`, of which the first `keep` bytes count; what is behind them (a torn line) is cut off. A line end
-    /// that is missing is added.
+    /// Goes on with the file at `path`, of which the first `keep` bytes count; what is behind them (a torn line) is cut
+    /// off. A line end that is missing is added.
     ///
     /// # Errors
     /// [`WriteError::Io`]; [`WriteError::Changed`] if the file is shorter.
@@ -114,7 +114,8 @@ impl Writer {
         }
     }
 
-    /// Adds an entry. It is in the file after the next [`Self::flush`] that finds an answer of a model among all that was added.
+    /// Adds an entry. It is in the file after the next [`Self::flush`] that finds an answer of a model among all that
+    /// was added.
     ///
     /// # Errors
     /// [`WriteError::Io`] if an image of it cannot be put beside; it is then not added.
@@ -127,10 +128,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what waits, in one piece. Gives what the file was after each line of it; nothing where nothing was written.
+    /// Writes what waits, in one piece. Gives what the file was after each line of it; nothing where nothing was
+    /// written.
     ///
-    /// It does not wait for the disk: a power cut may take the end, which [`super::compare`] then finds. The first lines come all or not
-    /// at all.
+    /// It does not wait for the disk: a power cut may take the end, which [`super::compare()`] then finds. The first
+    /// lines come all or not at all.
     ///
     /// # Errors
     /// [`WriteError`]; what waits still waits.
@@ -172,8 +174,8 @@ impl Writer {
         Ok(marks)
     }
 
-    /// Names the session. A file that is there is replaced as a whole; gives what it was after each line, as after a rewrite all earlier
-    /// marks are void.
+    /// Names the session. A file that is there is replaced as a whole; gives what it was after each line, as after a
+    /// rewrite all earlier marks are void.
     ///
     /// # Errors
     /// [`WriteError`]; the file then has its old name, and the writer too.

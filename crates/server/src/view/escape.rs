@@ -17,10 +17,11 @@ pub enum Lines {
     Many,
 }
 
-/// Writes every character of `text` that hides, reorders or ends something as `\u{…}`: control, format, bidirectional, zero-width,
-/// unassigned and private characters, and all white space but the blank.
+/// Writes every character of `text` that hides, reorders or ends something as `\u{…}`: control, format, bidirectional,
+/// zero-width, unassigned and private characters, and all white space but the blank.
 ///
-/// Different texts stay different: a backslash that only looks like the beginning of such a form is written as `\u{5c}`.
+/// Different texts stay different: a backslash that only looks like the beginning of such a form is written as
+/// `\u{5c}`.
 pub fn escape(text: &str, lines: Lines) -> Cow<'_, str> {
     let Some(first) = next(text, lines) else { return Cow::Borrowed(text) };
     let mut shown = String::with_capacity(text.len() + 16);

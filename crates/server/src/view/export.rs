@@ -35,8 +35,8 @@ pub struct Header {
 
 /// Writes the page of `messages`, each with its time.
 ///
-/// Everything is escaped twice over: hidden characters become visible, and HTML's own signs become text. Images become part of the
-/// page where they are base64 of a kind of image that cannot run anything; others are named.
+/// Everything is escaped twice over: hidden characters become visible, and HTML's own signs become text. Images become
+/// part of the page where they are base64 of a kind of image that cannot run anything; others are named.
 pub fn export_html(header: &Header, messages: &[(Message, Millis)]) -> String {
     let mut page = Page::default();
     page.head(header);

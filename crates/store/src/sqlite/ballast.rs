@@ -30,7 +30,8 @@ impl Ballast {
         Self { settled: path.is_none(), path }
     }
 
-    /// Makes the file, if it is not there and there is ample space. Asked once, then not again before [`Ballast::reconsider`].
+    /// Makes the file, if it is not there and there is ample space. Asked once, then not again before
+    /// [`Ballast::reconsider`].
     pub(super) fn make(&mut self) {
         if self.settled {
             return;

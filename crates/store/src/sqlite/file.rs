@@ -48,7 +48,8 @@ impl LogFile {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)?;
         }
         let lock = Lock::take(path)?;
-        // Never opened if it exists: closing it would give up the locks that SQLite holds on it elsewhere in this process.
+        // Never opened if it exists: closing it would give up the locks that SQLite holds on it elsewhere in this
+        // process.
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -57,7 +58,8 @@ impl LogFile {
         Self::own(path, options, lock)
     }
 
-    /// What is new, and what a killed owner had written but perhaps not synced, is synced first: whoever reads it will act on it.
+    /// What is new, and what a killed owner had written but perhaps not synced, is synced first: whoever reads it will
+    /// act on it.
     fn own(path: &Path, options: &Options, lock: Lock) -> Result<Self, OpenError> {
         let refused = |error| open_error(path, error);
         let refused_io = |error| io_error(path, error);

@@ -1,6 +1,7 @@
 //! A few connections that only read, used on threads that may block.
 //!
-//! It must not know what is asked. Each query is one short transaction, so that the writer can always tidy up behind it.
+//! It must not know what is asked. Each query is one short transaction, so that the writer can always tidy up behind
+//! it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 pub(super) enum Failure {
     /// Not to the commit, or the commit itself was refused: nothing was written.
     Before(rusqlite::Error),
-    /// Into the commit: nothing can be seen of it, but a restart might find it until something else is written in its place.
+    /// Into the commit: nothing can be seen of it, but a restart might find it until something else is written in its
+    /// place.
     Commit(rusqlite::Error),
 }
 
@@ -143,7 +144,8 @@ pub(super) fn probe(connection: &Connection) -> Result<(), Failure> {
     })
 }
 
-/// Moves everything from the write-ahead file into the log and empties it. False if a reader was in the way for longer than [`PATIENCE`].
+/// Moves everything from the write-ahead file into the log and empties it. False if a reader was in the way for longer
+/// than [`PATIENCE`].
 pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
     connection.busy_timeout(PATIENCE)?;
     let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
@@ -168,7 +170,8 @@ fn transact<T>(connection: &Connection, work: impl FnOnce(&Connection) -> rusqli
     }
 }
 
-/// A commit that SQLite refused is still open. One that found no space stopped before its last page, without which none of it counts. Of any other nothing is known.
+/// A commit that SQLite refused is still open. One that found no space stopped before its last page, without which none
+/// of it counts. Of any other nothing is known.
 fn judge(connection: &Connection, error: rusqlite::Error) -> Failure {
     let open = !connection.is_autocommit();
     let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);

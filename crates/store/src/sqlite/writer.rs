@@ -113,7 +113,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Records a group in one commit. Where that fails each is tried alone, since one that is too large must not take the others with it.
+    /// Records a group in one commit. Where that fails each is tried alone, since one that is too large must not take
+    /// the others with it.
     fn record(&mut self, group: &[Append]) -> Vec<Result<Lsn, AppendError>> {
         let Some(file) = &self.file else { return vec![Err(AppendError::Closed); group.len()] };
         let batches = group.iter().map(|append| (append.expected, &append.batch));
@@ -234,7 +235,8 @@ impl Writer {
     }
 }
 
-/// Takes what is queued behind `first` as long as it is appends and a commit has room; gives back the first command that is none.
+/// Takes what is queued behind `first` as long as it is appends and a commit has room; gives back the first command
+/// that is none.
 fn gather(first: Append, inbox: &mut mpsc::Receiver<Command>) -> (Vec<Append>, Option<Command>) {
     let mut bytes = first.batch.size();
     let mut group = vec![first];

@@ -89,8 +89,9 @@ fn use_up(disk: &Path) {
 
 /// A folder on the disk that `COUNTERSIGN_SMALL_DISK` names: a file system of 100 MiB with nothing on it.
 ///
-/// Nobody may mount one without being asked, so the tests that fill it show nothing where it is not set. They want it one after the
-/// other: `COUNTERSIGN_SMALL_DISK=FOLDER cargo test -p countersign-store full::on_a_small_disk -- --test-threads=1`.
+/// Nobody may mount one without being asked, so the tests that fill it show nothing where it is not set. They want it
+/// one after the other: `COUNTERSIGN_SMALL_DISK=FOLDER cargo test -p countersign-store full::on_a_small_disk --
+/// --test-threads=1`.
 fn small_disk() -> Option<TempDir> {
     Some(tempfile::tempdir_in(std::env::var_os("COUNTERSIGN_SMALL_DISK")?).unwrap())
 }

@@ -15,8 +15,8 @@ const ZERO: Partition = Partition::ZERO;
 const DEED: &str = "COUNTERSIGN_STORE_DEED";
 const LOG: &str = "COUNTERSIGN_STORE_LOG";
 
-/// This test binary once more, doing one thing to one log and saying on its output how far it is: one of its tests, started with
-/// [`DEED`], does that in place of what it tests.
+/// This test binary once more, doing one thing to one log and saying on its output how far it is: one of its tests,
+/// started with [`DEED`], does that in place of what it tests.
 pub(crate) struct Child {
     process: process::Child,
     lines: BufReader<process::ChildStdout>,

@@ -73,7 +73,8 @@ impl Collector {
         }
     }
 
-    /// Writes to the file, which begins when the output is longer than what can be shown. Without it the output is only cut.
+    /// Writes to the file, which begins when the output is longer than what can be shown. Without it the output is only
+    /// cut.
     async fn keep(&mut self, chunk: &[u8], before: u64) {
         if self.file.is_none()
             && let Some(folder) = self.folder.take()

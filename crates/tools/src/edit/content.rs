@@ -1,4 +1,5 @@
-//! The text of a file as edits see it: without byte-order mark, every line end one character; and back, with the file's own.
+//! The text of a file as edits see it: without byte-order mark, every line end one character; and back, with the file's
+//! own.
 //!
 //! It must not know which edit is made.
 
@@ -73,8 +74,8 @@ impl Content {
         self.stamp
     }
 
-    /// Puts texts in the place of ranges of [`Content::text`], which must be in order and apart. New line ends are as most of the old ones
-    /// are; what is not replaced stays as it is, byte by byte.
+    /// Puts texts in the place of ranges of [`Content::text`], which must be in order and apart. New line ends are as
+    /// most of the old ones are; what is not replaced stays as it is, byte by byte.
     pub(super) fn splice(&self, edits: &[(Range<usize>, String)]) -> String {
         let line_ends = self.text.bytes().filter(|byte| *byte == b'\n').count();
         let long = self.shortened.len() * 2 > line_ends;

@@ -304,7 +304,8 @@ impl Child {
         self.finish(128 + Signal::SIGKILL as i32)
     }
 
-    /// Reports the rest of the output and the end. What a background process writes from now on is read and dropped, lest it blocks.
+    /// Reports the rest of the output and the end. What a background process writes from now on is read and dropped,
+    /// lest it blocks.
     fn finish(&mut self, code: i32) -> io::Result<()> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
         drain(&mut running.output, DRAIN, |bytes| self.control.write_all(&Report::Output(bytes.to_vec()).encode()))?;

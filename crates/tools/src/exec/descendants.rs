@@ -1,6 +1,7 @@
 //! Everything that this process started, directly or not, found in `/proc` and killed.
 //!
-//! It must not know why. The process has to be a subreaper: then an orphan of a descendant is its child, and the set is complete.
+//! It must not know why. The process has to be a subreaper: then an orphan of a descendant is its child, and the set is
+//! complete.
 
 use std::{
     collections::BTreeMap,

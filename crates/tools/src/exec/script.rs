@@ -1,7 +1,8 @@
 //! The text that a shell reads for one command.
 //!
-//! It must not start anything. The text works in bash and in a plain POSIX shell. A command gets `/dev/null` as its input and one pipe for both outputs; how it ended
-//! goes to another pipe that the command does not hold, behind a nonce that it does not know.
+//! It must not start anything. The text works in bash and in a plain POSIX shell. A command gets `/dev/null` as its
+//! input and one pipe for both outputs; how it ended goes to another pipe that the command does not hold, behind a
+//! nonce that it does not know.
 
 use super::frame::Run;
 

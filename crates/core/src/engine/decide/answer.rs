@@ -35,7 +35,11 @@ pub(super) fn answer(
     if let Some(subject) = settle::subject_of_gate(view, gate) {
         let event = match &resolution {
             Resolution::Allowed { scope } => {
-                facts.extend(lifted(view, &subject, by).into_iter().map(|event| Fact::plain(Event::Policy(event), session.clone())));
+                facts.extend(
+                    lifted(view, &subject, by)
+                        .into_iter()
+                        .map(|event| Fact::plain(Event::Policy(event), session.clone())),
+                );
                 granted(&subject, *scope, by, context)
             }
             Resolution::Denied => Some(policy::Event::Constrained(Constraint {

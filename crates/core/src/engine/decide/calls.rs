@@ -25,12 +25,7 @@ pub(super) struct Own {
 }
 
 /// A person's command needs nobody's approval, but what rules deny stays denied.
-pub(super) fn run_own(
-    view: View<'_>,
-    id: &SessionId,
-    own: Own,
-    context: &mut Context,
-) -> Result<Decision, Refusal> {
+pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Context) -> Result<Decision, Refusal> {
     let session = find(view, id)?;
     let call = CallId::new(context.fresh.uuid(context.now));
     let wanted = Wanted {

@@ -69,10 +69,8 @@ pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: 
     };
     let message = match outcome {
         Compacted::Done(said) => {
-            let kind = Kind::Compaction {
-                first_kept: compaction.first_kept.clone(),
-                tokens_before: compaction.tokens_before,
-            };
+            let kind =
+                Kind::Compaction { first_kept: compaction.first_kept.clone(), tokens_before: compaction.tokens_before };
             branch.say(kind, said, context);
             None
         }

@@ -7,7 +7,7 @@ use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts, tree::Branch},
     gate,
     run::{self, End, Phase},
-    session::{self, Kind, Session, Then},
+    session::{self, Kind, Queue, Session, Then},
     tool::Repeat,
 };
 
@@ -29,27 +29,36 @@ pub(super) fn recover(view: View<'_>, resume: Resume, context: &mut Context) -> 
     Ok(Decision { facts, reply: Reply::Done })
 }
 
-fn recover_session(
-    view: View<'_>,
-    session: &Session,
-    resume: Resume,
-    branch: &mut Branch<'_>,
-    context: &mut Context,
-) {
+fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &mut Branch<'_>, context: &mut Context) {
     if let Some(compaction) = session.compaction() {
-        let ended = session::Event::CompactionEnded {
-            epoch: compaction.epoch,
-            ok: false,
-            aborted: true,
-            then: Then::Rest,
-        };
+        let ended =
+            session::Event::CompactionEnded { epoch: compaction.epoch, ok: false, aborted: true, then: Then::Rest };
         branch.push(Event::Session(ended));
+        // What was to follow it still waits for it: a prompt, a request that did not fit.
+        if resume == Resume::Go && compaction.then != Then::Rest {
+            branch.push(Event::Session(session::Event::CompactionStarted {
+                epoch: compaction.epoch + 1,
+                reason: compaction.reason,
+                first_kept: compaction.first_kept.clone(),
+                split_from: compaction.split_from.clone(),
+                tokens_before: compaction.tokens_before,
+                then: compaction.then.clone(),
+            }));
+        }
     }
     for call in session.commands().filter_map(|call| view.state.call(call)) {
         let content = view.admitted.call(call.id());
         branch.push(Event::Call(call::Event::InDoubt { call: call.id(), since: Known::ProcessEnded }));
-        let entry = branch.say(Kind::Bash { in_context: true }, texts::command_unknown(content), context);
-        branch.push(Event::Call(call::Event::Ended { call: call.id(), end: call::End::Unknown, entry: Some(entry) }));
+        let (kind, said) = (Kind::Bash { in_context: true }, texts::command_unknown(content));
+        // Nothing may stand between a message and the results of its calls.
+        let entry = if session.run().is_some() {
+            let queued = session::Event::Queued { queue: Queue::Held, tokens: said.tokens, kind };
+            branch.push_with(Event::Session(queued), Some(said.content));
+            None
+        } else {
+            Some(branch.say(kind, said, context))
+        };
+        branch.push(Event::Call(call::Event::Ended { call: call.id(), end: call::End::Unknown, entry }));
     }
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else { return };
     let waits = run.calls().iter().any(|call| view.state.gate_of(*call).is_some_and(gate::Gate::is_pending));
@@ -57,7 +66,11 @@ fn recover_session(
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {
         let content = view.admitted.call(call.id());
         match call.phase() {
-            call::Phase::Started { .. } | call::Phase::InDoubt(_) if *call.executor() == call::Executor::Person => {}
+            call::Phase::Started { .. } | call::Phase::InDoubt(_) if *call.executor() == call::Executor::Person => {
+                if !goes_on {
+                    end(branch, call, call::End::Cancelled, texts::result(content, texts::NOT_BEGUN, true), context);
+                }
+            }
             call::Phase::Started { .. } | call::Phase::InDoubt(_) => {
                 branch.push(Event::Call(call::Event::InDoubt { call: call.id(), since: Known::ProcessEnded }));
                 if call.repeat == Repeat::Idempotent && resume == Resume::Go && !call.aborting {
@@ -79,11 +92,7 @@ fn recover_session(
         if matches!(run.phase(), Phase::Calling) {
             branch.push(Event::Run(run::Event::TurnClosed { run: run.id() }));
         }
-        branch.push(Event::Run(run::Event::Ended {
-            run: run.id(),
-            end: End::Interrupted,
-            attempts: run.attempt,
-        }));
+        branch.push(Event::Run(run::Event::Ended { run: run.id(), end: End::Interrupted, attempts: run.attempt }));
     }
 }
 

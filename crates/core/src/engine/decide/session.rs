@@ -30,19 +30,15 @@ pub(super) fn open(
     }
     let opened = Event::Session(Happened::Opened { cwd, name, parent });
     let set = Event::Session(Happened::Set(Setting::All(settings)));
-    Ok(Decision {
-        facts: [opened, set].map(|event| Fact::plain(event, Some(id.clone()))).into(),
-        reply: Reply::Done,
-    })
+    Ok(Decision { facts: [opened, set].map(|event| Fact::plain(event, Some(id.clone()))).into(), reply: Reply::Done })
 }
 
 pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<EntryId>) -> Result<Decision, Refusal> {
     if !session.is_at_rest() {
         return Err(Refusal::Busy(session.id().clone()));
     }
-    let missing = leaf.as_ref().filter(|leaf| {
-        session.entry(leaf).is_none() && !entries.iter().any(|entry| entry.id == **leaf)
-    });
+    let missing =
+        leaf.as_ref().filter(|leaf| session.entry(leaf).is_none() && !entries.iter().any(|entry| entry.id == **leaf));
     if let Some(missing) = missing {
         return Err(Refusal::NoEntry { session: session.id().clone(), entry: missing.to_string() });
     }
@@ -56,9 +52,11 @@ pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<Ent
             content: Some(said.content),
         });
     }
-    facts.extend(retried.into_iter().map(|entry| {
-        Fact::plain(Event::Session(Happened::Dropped { entry }), Some(session.id().clone()))
-    }));
+    facts.extend(
+        retried
+            .into_iter()
+            .map(|entry| Fact::plain(Event::Session(Happened::Dropped { entry }), Some(session.id().clone()))),
+    );
     facts.push(Fact::plain(Event::Session(Happened::Moved { leaf }), Some(session.id().clone())));
     Ok(Decision { facts, reply: Reply::Done })
 }

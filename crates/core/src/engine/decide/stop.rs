@@ -18,10 +18,7 @@ pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal>
         (_, Abort::Asked) => return Ok(Decision { facts: Vec::new(), reply: Reply::Stopping(run.id()) }),
         (_, Abort::No) => Happened::Aborting { run: run.id() },
     };
-    Ok(Decision {
-        facts: vec![Fact::plain(Event::Run(event), Some(id.clone()))],
-        reply: Reply::Stopping(run.id()),
-    })
+    Ok(Decision { facts: vec![Fact::plain(Event::Run(event), Some(id.clone()))], reply: Reply::Stopping(run.id()) })
 }
 
 pub(super) fn abort_retry(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal> {
@@ -31,10 +28,7 @@ pub(super) fn abort_retry(view: View<'_>, id: &SessionId) -> Result<Decision, Re
         return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
     };
     let event = Happened::Ended { run: run.id(), end: End::RetryCancelled, attempts: run.attempt };
-    Ok(Decision {
-        facts: vec![Fact::plain(Event::Run(event), Some(id.clone()))],
-        reply: Reply::Stopping(run.id()),
-    })
+    Ok(Decision { facts: vec![Fact::plain(Event::Run(event), Some(id.clone()))], reply: Reply::Stopping(run.id()) })
 }
 
 pub(super) fn abort_commands(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal> {

@@ -151,8 +151,9 @@ fn mode(request: &Request) -> ThinkingMode {
 
 /// How the model is told to think; `None` says nothing about it.
 ///
-/// A budget has to leave room for an answer below the output cap; where it cannot, it shrinks, and below Anthropic's least it is left out. It is left out too while tools are being used after an
-/// answer without its thinking (of another model, say), which Anthropic refuses.
+/// A budget has to leave room for an answer below the output cap; where it cannot, it shrinks, and below Anthropic's
+/// least it is left out. It is left out too while tools are being used after an answer without its thinking (of another
+/// model, say), which Anthropic refuses.
 fn thinking(request: &Request) -> Option<Thinking> {
     let level = request.thinking()?;
     let Some(budget) = effort::anthropic_budget(level) else { return Some(Thinking::Disabled) };
@@ -215,7 +216,8 @@ fn body(request: &Request) -> Body<'_> {
     }
 }
 
-/// Turns of one role in a row are one message: Anthropic wants the roles to take turns, and all results in the message after their calls.
+/// Turns of one role in a row are one message: Anthropic wants the roles to take turns, and all results in the message
+/// after their calls.
 fn messages(request: &Request) -> Vec<Message<'_>> {
     let mut messages: Vec<Message<'_>> = Vec::new();
     for turn in turns(request, Ids::Words64) {

@@ -137,11 +137,7 @@ impl Decode for Decoder {
             Some("length" | "model_length") => Stop::Length,
             Some(_) => Stop::Stop,
         };
-        self.parts.end_all();
-        if let Some(usage) = self.usage {
-            self.parts.usage(usage);
-        }
-        self.parts.stop(stop);
+        self.parts.finish(self.usage, stop);
         Ok(())
     }
 
@@ -242,8 +238,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Opens a call and closes what is complete: prose, and calls whose arguments are a whole JSON value. A call that is not complete stays open beside this one, since some servers mix the pieces of
-    /// several.
+    /// Opens a call and closes what is complete: prose, and calls whose arguments are a whole JSON value. A call that
+    /// is not complete stays open beside this one, since some servers mix the pieces of several.
     fn open(&mut self, at: Option<u64>, id: Option<String>, name: String) -> usize {
         if let Some((_, index)) = self.prose.take() {
             self.parts.end(index);

@@ -115,11 +115,7 @@ impl Decode for Decoder {
             Some("MAX_TOKENS") => Stop::Length,
             Some(_) => Stop::Stop,
         };
-        self.parts.end_all();
-        if let Some(usage) = self.usage {
-            self.parts.usage(usage);
-        }
-        self.parts.stop(stop);
+        self.parts.finish(self.usage, stop);
         Ok(())
     }
 

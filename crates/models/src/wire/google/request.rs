@@ -114,7 +114,8 @@ struct ThinkingConfig {
     thinking_level: Option<&'static str>,
 }
 
-/// Builds `POST {base}/models/{id}:streamGenerateContent?alt=sse`. The key travels in a header: a URL may be logged on its way.
+/// Builds `POST {base}/models/{id}:streamGenerateContent?alt=sse`. The key travels in a header: a URL may be logged on
+/// its way.
 pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
     let refused = || Failure::new(FailureKind::Refused, "the base address of the provider is not a URL");
     let mut url = reqwest::Url::parse(base(request)).map_err(|_| refused())?;
@@ -167,7 +168,8 @@ fn thinking(request: &Request, level: Level) -> ThinkingConfig {
     ThinkingConfig { include_thoughts, thinking_budget, thinking_level: None }
 }
 
-/// Turns of one role in a row are one content; the results of an answer come in the order of its calls, which is how Google tells them apart.
+/// Turns of one role in a row are one content; the results of an answer come in the order of its calls, which is how
+/// Google tells them apart.
 fn contents(request: &Request) -> Vec<Content<'_>> {
     let mut contents: Vec<Content<'_>> = Vec::new();
     let mut images = Vec::new();

@@ -166,7 +166,8 @@ impl Decoder {
         }
     }
 
-    /// Closes an item, filled up with what no delta brought. Reasoning is signed with the whole item: that is what OpenAI wants back.
+    /// Closes an item, filled up with what no delta brought. Reasoning is signed with the whole item: that is what
+    /// OpenAI wants back.
     fn done(&mut self, at: u64, raw: &RawValue) -> Result<(), Failure> {
         let item: Item = read(raw.get())?;
         if !self.items.contains_key(&at) {
@@ -199,17 +200,16 @@ impl Decoder {
         if incomplete && reason == "content_filter" {
             return Err(withheld(&reason));
         }
-        self.parts.end_all();
-        if let Some(tokens) = tokens {
+        let usage = tokens.map(|tokens| {
             let cache_read = tokens.input_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
-            self.parts.usage(Usage {
+            Usage {
                 input: tokens.input_tokens.unwrap_or(0).saturating_sub(cache_read),
                 output: tokens.output_tokens.unwrap_or(0),
                 cache_read,
                 cache_write: 0,
-            });
-        }
-        self.parts.stop(if incomplete { Stop::Length } else { Stop::Stop });
+            }
+        });
+        self.parts.finish(usage, if incomplete { Stop::Length } else { Stop::Stop });
         Ok(Progress::Ended)
     }
 }

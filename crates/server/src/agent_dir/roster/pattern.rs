@@ -6,7 +6,8 @@ use countersign_runtime::models::entry::{Entry, Level};
 
 use super::Choice;
 
-/// The model that `wanted` names exactly. A level behind a colon is looked for only where the whole is no id, for ids have colons too.
+/// The model that `wanted` names exactly. A level behind a colon is looked for only where the whole is no id, for ids
+/// have colons too.
 pub(super) fn exact(entries: &[&Entry], provider: Option<&str>, wanted: &str) -> Option<Choice> {
     let named = |wanted: &str| {
         let of_provider =
@@ -55,7 +56,8 @@ pub(super) fn all(entries: &[&Entry], wanted: &str) -> Vec<Choice> {
     found.into_iter().map(|entry| Choice { entry: entry.clone(), level }).collect()
 }
 
-/// The best of the models whose id or name has `part` in it: that id itself, an id without a date before one with, the greatest id.
+/// The best of the models whose id or name has `part` in it: that id itself, an id without a date before one with, the
+/// greatest id.
 pub(super) fn best<'a>(entries: &[&'a Entry], provider: Option<&str>, part: &str) -> Option<&'a Entry> {
     let part = part.to_lowercase();
     entries
@@ -83,7 +85,8 @@ fn split_level(wanted: &str) -> Option<(&str, Level)> {
     Some((name, Level::parse(level)?))
 }
 
-/// Whether `text` is what `pattern` means: `*` any letters, `?` any one letter, `[…]` one of them (`[!…]` none of them).
+/// Whether `text` is what `pattern` means: `*` any letters, `?` any one letter, `[…]` one of them (`[!…]` none of
+/// them).
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     // Only the last star is ever tried again: with it all earlier ones have what they need.

@@ -71,7 +71,8 @@ pub(super) async fn state(door: &mut Door, id: Option<Id>) {
             ))
         });
         let Some((Some(read), position)) = read.await else {
-            let then: Then = Box::new(move |door| door.write(&Response::failure(id, "get_state", "the session is closed")));
+            let then: Then =
+                Box::new(move |door| door.write(&Response::failure(id, "get_state", "the session is closed")));
             return (0, then);
         };
         let (model, thinking, is_streaming, is_compacting, name, auto, messages, queued, session_id) = read;
@@ -108,11 +109,8 @@ fn context(session: &Session) -> (Vec<Entry>, Vec<Lsn>) {
 
 pub(super) async fn messages(door: &mut Door, id: Option<Id>) {
     read(door, id, "get_messages", context, move |entries, texts| {
-        let messages: Vec<Json> = entries
-            .iter()
-            .zip(texts)
-            .filter_map(|(entry, text)| entries::to_wire(entry, &text?))
-            .collect();
+        let messages: Vec<Json> =
+            entries.iter().zip(texts).filter_map(|(entry, text)| entries::to_wire(entry, &text?)).collect();
         Json::of(&Messages { messages })
     })
     .await;
@@ -120,8 +118,7 @@ pub(super) async fn messages(door: &mut Door, id: Option<Id>) {
 
 pub(super) async fn branch_messages(door: &mut Door, id: Option<Id>) {
     let users = |session: &Session| {
-        let entries: Vec<Entry> =
-            session.entries().iter().filter(|entry| entry.kind == Kind::User).cloned().collect();
+        let entries: Vec<Entry> = session.entries().iter().filter(|entry| entry.kind == Kind::User).cloned().collect();
         let lsns = entries.iter().map(|entry| entry.content).collect();
         (entries, lsns)
     };

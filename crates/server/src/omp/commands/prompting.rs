@@ -34,7 +34,7 @@ pub(super) async fn prompt(
 
 pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
     let said = said(&text, &images);
-    let with = door.seat().map_or_else(Vec::new, |_| mentions(&text, &door.shelf.cwd));
+    let with = door.seat().map_or_else(Vec::new, |_| mentions(&text, door));
     stop_run(
         door,
         Box::new(move |door| {
@@ -65,7 +65,7 @@ async fn submit(
     when_busy: WhenBusy,
 ) {
     let cleared = clear_finished_tasks(door);
-    let with = mentions(&text, &door.shelf.cwd);
+    let with = mentions(&text, door);
     let Some(seat) = door.seat() else { return };
     let command = Command::Prompt { said: said(&text, &images), with, when_busy };
     let command = EngineCommand::Session(seat.id.clone(), command);
@@ -100,14 +100,7 @@ pub(super) async fn follow_up(door: &mut Door, id: Option<Id>, text: String, ima
     queue(door, id, "follow_up", Queue::FollowUp, &text, &images).await;
 }
 
-async fn queue(
-    door: &mut Door,
-    id: Option<Id>,
-    name: &'static str,
-    queue: Queue,
-    text: &str,
-    images: &[ImageContent],
-) {
+async fn queue(door: &mut Door, id: Option<Id>, name: &'static str, queue: Queue, text: &str, images: &[ImageContent]) {
     let Some(seat) = door.seat() else { return };
     let command = Command::Queue { queue, said: said(text, images) };
     let command = EngineCommand::Session(seat.id.clone(), command);
@@ -116,9 +109,8 @@ async fn queue(
 
 /// A message as content: the text, then the images.
 fn said(text: &str, images: &[ImageContent]) -> Said {
-    let images = images.iter().map(|image| {
-        Block::Image(Image { data: image.data.clone(), mime_type: image.mime_type.clone() })
-    });
+    let images =
+        images.iter().map(|image| Block::Image(Image { data: image.data.clone(), mime_type: image.mime_type.clone() }));
     let content: Vec<Block> = std::iter::once(Block::text(text)).chain(images).collect();
     let tokens = message::estimate_tokens(text.len()) + 1200 * (content.len() as u64 - 1);
     let message = Message::User(message::Said { content, ..message::Said::default() });
@@ -126,12 +118,15 @@ fn said(text: &str, images: &[ImageContent]) -> Said {
 }
 
 /// The files that a text mentions as `@path`, with what they hold.
-fn mentions(text: &str, cwd: &Path) -> Vec<(Kind, Said)> {
+fn mentions(text: &str, door: &Door) -> Vec<(Kind, Said)> {
+    let roots = &door.shelf.common.roots;
     let mut files = Vec::new();
     for word in text.split_whitespace().filter_map(|word| word.strip_prefix('@')) {
         let name = word.trim_end_matches([',', '.', ';', ':', '!', '?', ')', '"', '\'']);
-        let path = cwd.join(name);
-        let Ok(meta) = std::fs::metadata(&path) else { continue };
+        // What tools may not read is not read for a mention either.
+        let Ok(place) = roots.resolve(&door.shelf.cwd, Path::new(name)) else { continue };
+        let path = place.path();
+        let Ok(meta) = std::fs::metadata(path) else { continue };
         if name.is_empty() || !meta.is_file() {
             continue;
         }
@@ -140,7 +135,7 @@ fn mentions(text: &str, cwd: &Path) -> Vec<(Kind, Said)> {
             files.push(json!({ "path": name, "content": "", "byteSize": size, "skippedReason": "tooLarge" }));
             continue;
         }
-        let Ok(bytes) = std::fs::read(&path) else { continue };
+        let Ok(bytes) = std::fs::read(path) else { continue };
         match String::from_utf8(bytes) {
             Ok(content) => {
                 let lines = content.lines().count();

@@ -257,9 +257,7 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
             Some((header, entries))
         });
         let (position, answer) = match read.await {
-            Some((Some((header, entries)), position)) => {
-                (position, page(&contents, header, entries, &file).await)
-            }
+            Some((Some((header, entries)), position)) => (position, page(&contents, header, entries, &file).await),
             _ => (0, Err("the session is closed".to_owned())),
         };
         let then: Then = Box::new(move |door| match answer {
@@ -285,6 +283,8 @@ async fn page(
         .collect();
     let html = export::export_html(&header, &messages);
     let file = file.to_owned();
-    let write = move || replace(&file, html.as_bytes(), Access::Private).map_err(|error| format!("{}: {error}", file.display()));
+    let write = move || {
+        replace(&file, html.as_bytes(), Access::Private).map_err(|error| format!("{}: {error}", file.display()))
+    };
     tokio::task::spawn_blocking(write).await.map_err(|error| error.to_string())?
 }

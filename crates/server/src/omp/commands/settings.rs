@@ -101,9 +101,8 @@ pub(super) async fn cycle_model(door: &mut Door, id: Option<Id>) {
         return door.write(&Response::success(id, "cycle_model", &()));
     }
     let now = current(door).await;
-    let at = now.and_then(|now| {
-        candidates.iter().position(|entry| entry.provider == now.provider && entry.id == now.id)
-    });
+    let at =
+        now.and_then(|now| candidates.iter().position(|entry| entry.provider == now.provider && entry.id == now.id));
     let next = at.map_or(0, |at| (at + 1) % candidates.len());
     if let Some(level) = levels[next] {
         door.wanted_level = Some(level.as_str().to_owned());

@@ -9,8 +9,8 @@ use countersign_core::message::Image;
 const DRAWN: [&str; 7] =
     ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/x-icon"];
 
-/// The image as an address that holds it. `None` if it is of another kind or its data is no base64: nothing of what came from outside
-/// is put there as it came.
+/// The image as an address that holds it. `None` if it is of another kind or its data is no base64: nothing of what
+/// came from outside is put there as it came.
 pub(super) fn data_uri(image: &Image) -> Option<String> {
     let kind = DRAWN.iter().find(|kind| image.mime_type.eq_ignore_ascii_case(kind))?;
     let bytes = STANDARD.decode(image.data.trim()).ok().filter(|bytes| !bytes.is_empty())?;

@@ -1,0 +1,242 @@
+//! Records in a few words, for people.
+//!
+//! It decides nothing and fails at nothing: what it cannot read it shows as it lies there. What it says is one line, escaped.
+
+use std::collections::BTreeMap;
+
+use countersign_core::{
+    call::{self, End},
+    engine::Event,
+    gate::{self, Resolution, Scope},
+    id::{CallId, GateId},
+    message::{Message, text_of},
+    policy, run,
+    session::{self, Kind, ModelRef, Setting},
+};
+use countersign_server::view::{Lines, escape};
+use countersign_store::Stored;
+use serde::Serialize;
+
+/// Tells records in their order. It remembers what calls and gates are about, since only their first record says so.
+#[derive(Debug, Default)]
+pub(crate) struct Narrator {
+    calls: BTreeMap<CallId, String>,
+    gates: BTreeMap<GateId, String>,
+}
+
+impl Narrator {
+    /// What happened, in one line.
+    pub(crate) fn tell(&mut self, stored: &Stored, content: Option<&str>) -> String {
+        let text = match Event::decode(&stored.kind, stored.version, &stored.facts) {
+            Ok(event) => self.event(&event, content),
+            Err(_) => stored.facts.to_string(),
+        };
+        // Lines run together: an entry is one.
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        escape(&words.join(" "), Lines::One).into_owned()
+    }
+
+    fn event(&mut self, event: &Event, content: Option<&str>) -> String {
+        match event {
+            Event::Booted => "a process begins to work with this record".to_owned(),
+            Event::Session(event) => session(event, content),
+            Event::Run(event) => run(event),
+            Event::Call(event) => self.call(event, content),
+            Event::Gate(event) => self.gate(event, content),
+            Event::Policy(event) => policy(event),
+        }
+    }
+
+    fn call(&mut self, event: &call::Event, content: Option<&str>) -> String {
+        if let call::Event::Wanted { call, .. } = event
+            && let Some(wanted) = content.and_then(|text| serde_json::from_str::<call::Content>(text).ok())
+        {
+            self.calls.insert(*call, wanted.signature);
+        }
+        let id = event.call();
+        let what = self.calls.get(&id).cloned().unwrap_or_else(|| short(id));
+        match event {
+            call::Event::Wanted { .. } => format!("wanted: {what}"),
+            call::Event::Allowed { why, .. } => format!("allowed {}: {what}", why.trim_start_matches("allowed ")),
+            call::Event::Gated { why, .. } => format!("asked {why}: {what}"),
+            call::Event::Started { .. } => format!("started: {what}"),
+            call::Event::Aborting { .. } => format!("is to stop: {what}"),
+            call::Event::InDoubt { .. } => format!("in doubt: {what}"),
+            call::Event::Again { .. } => format!("may start again: {what}"),
+            call::Event::Ended { end, .. } => format!("{}: {what}", ended(*end)),
+            call::Event::ResultDropped { .. } => format!("a result came too late: {what}"),
+        }
+    }
+
+    fn gate(&mut self, event: &gate::Event, content: Option<&str>) -> String {
+        if let gate::Event::Opened { gate, .. } = event
+            && let Some(shown) = content.and_then(|text| serde_json::from_str::<gate::Content>(text).ok())
+        {
+            let what = match shown {
+                gate::Content::Approval { signature, .. } => signature,
+                gate::Content::Question { question, .. } => question,
+            };
+            self.gates.insert(*gate, what);
+        }
+        let id = event.gate();
+        let what = self.gates.get(&id).cloned().unwrap_or_else(|| short(id));
+        match event {
+            gate::Event::Opened { .. } => format!("waits for a person: {what}"),
+            gate::Event::Extended { .. } => format!("waits longer: {what}"),
+            gate::Event::Resolved { resolution, by, .. } => {
+                let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+                let said = content.map_or_else(String::new, |said| format!(" ({said})"));
+                format!("{}{by}{said}: {what}", resolved(resolution))
+            }
+        }
+    }
+}
+
+/// How a call ended.
+pub(crate) const fn ended(end: End) -> &'static str {
+    match end {
+        End::Done { error: false } => "done",
+        End::Done { error: true } => "done, with an error",
+        End::Failed => "could not be run",
+        End::Denied => "denied, not run",
+        End::Skipped => "skipped, not run",
+        End::Cancelled => "cancelled, not run",
+        End::Unknown => "outcome unknown",
+    }
+}
+
+const fn resolved(resolution: &Resolution) -> &'static str {
+    match resolution {
+        Resolution::Allowed { scope: Scope::Once } => "allowed once",
+        Resolution::Allowed { scope: Scope::Session } => "allowed for the session",
+        Resolution::Allowed { scope: Scope::Always } => "allowed always",
+        Resolution::Denied => "denied",
+        Resolution::Answered => "answered",
+        Resolution::Declined => "declined",
+        Resolution::Granted => "covered by a grant",
+        Resolution::Expired => "expired",
+        Resolution::Withdrawn => "withdrawn",
+    }
+}
+
+fn session(event: &session::Event, content: Option<&str>) -> String {
+    match event {
+        session::Event::Opened { cwd, .. } => format!("opened, works in {cwd}"),
+        session::Event::Set(setting) => set(setting),
+        session::Event::Named { name } => format!("named {name}"),
+        session::Event::Entry { kind, .. } => entry(kind, content),
+        session::Event::Moved { .. } => "goes on from another entry".to_owned(),
+        session::Event::Queued { queue, .. } => format!("queued ({}): {}", word(queue), said(content)),
+        session::Event::Dequeued { queue } => format!("left the queue ({})", word(queue)),
+        session::Event::Cleared => "queues emptied".to_owned(),
+        session::Event::Dropped { entry } => format!("entry {entry} is no longer shown to the model"),
+        session::Event::Pruned { entries } => format!("{} old results cut from the context", entries.len()),
+        session::Event::CompactionStarted { reason, .. } => format!("compaction began ({})", word(reason)),
+        session::Event::CompactionAborting => "compaction is to stop".to_owned(),
+        session::Event::CompactionEnded { ok: true, .. } => "compaction done".to_owned(),
+        session::Event::CompactionEnded { ok: false, .. } => "compaction failed".to_owned(),
+        session::Event::FileWritten { path, length, .. } => format!("file written, {length} bytes: {path}"),
+        session::Event::Tasks { open } => format!("{open} open tasks"),
+        session::Event::Reminded { attempt } => format!("reminded of open tasks, attempt {attempt}"),
+    }
+}
+
+fn set(setting: &Setting) -> String {
+    match setting {
+        Setting::Model(model) => format!("model set: {}", model_name(model)),
+        Setting::Thinking(level) => format!("thinking set: {}", level.as_deref().unwrap_or("none")),
+        Setting::Modes(_) => "queue modes set".to_owned(),
+        Setting::AutoCompaction(auto) => format!("automatic compaction set: {auto}"),
+        Setting::AutoRetry(enabled) => format!("automatic retry set: {enabled}"),
+        Setting::All(all) => {
+            format!("settings, model {}", all.model.as_ref().map_or_else(|| "none".to_owned(), model_name))
+        }
+    }
+}
+
+fn model_name(model: &ModelRef) -> String {
+    format!("{}/{}", model.provider, model.id)
+}
+
+fn entry(kind: &Kind, content: Option<&str>) -> String {
+    let who = match kind {
+        Kind::User => "user",
+        Kind::Developer => "system",
+        Kind::Assistant { .. } => "model",
+        Kind::ToolResult { .. } => "result",
+        Kind::Bash { .. } => "person's command",
+        Kind::Compaction { .. } => "summary",
+        Kind::BranchSummary => "summary of a branch",
+        Kind::Custom => "extension",
+        Kind::ModelChange => return "entry: the model changed".to_owned(),
+        Kind::ThinkingChange => return "entry: the thinking level changed".to_owned(),
+        Kind::Other => return "entry of another kind".to_owned(),
+    };
+    format!("{who}: {}", said(content))
+}
+
+/// The text of a message, or what it is where it has none.
+fn said(content: Option<&str>) -> String {
+    let Some(content) = content else { return "(redacted)".to_owned() };
+    match serde_json::from_str::<Message>(content) {
+        Ok(Message::User(said) | Message::Developer(said)) => text_of(&said.content),
+        Ok(Message::Assistant(said)) => text_of(&said.content),
+        Ok(Message::ToolResult(result)) => text_of(&result.content),
+        Ok(Message::BashExecution(execution)) => execution.command,
+        Ok(Message::CompactionSummary(summary) | Message::BranchSummary(summary)) => summary.summary,
+        Ok(Message::FileMention(mention)) => format!("{} files", mention.files.len()),
+        Ok(Message::Custom(custom)) => text_of(&custom.content),
+        Err(_) => content.to_owned(),
+    }
+}
+
+fn run(event: &run::Event) -> String {
+    match event {
+        run::Event::Started { trigger, .. } => format!("began ({})", word(trigger)),
+        run::Event::TurnOpened { turn, .. } => format!("turn {turn}"),
+        run::Event::Asked { model, .. } => format!("asks {}", model_name(model)),
+        run::Event::Answered { calls: 0, stop, .. } => format!("answered ({})", word(stop)),
+        run::Event::Answered { calls: 1, .. } => "answered, wants 1 call".to_owned(),
+        run::Event::Answered { calls, .. } => format!("answered, wants {calls} calls"),
+        run::Event::TurnClosed { .. } => "turn closed".to_owned(),
+        run::Event::BackedOff { attempt, max, delay, .. } => {
+            format!("attempt {attempt} of {max} in {} s", delay.as_secs())
+        }
+        run::Event::Resumed { .. } => "goes on".to_owned(),
+        run::Event::Interrupted { .. } => "interrupted: the process ended while the model was asked".to_owned(),
+        run::Event::Denied { in_a_row, .. } => format!("{in_a_row} denied in a row"),
+        run::Event::DenialsForgiven { .. } => "denials forgiven".to_owned(),
+        run::Event::Aborting { .. } => "is to stop".to_owned(),
+        run::Event::ResultDropped { .. } => "an answer came too late".to_owned(),
+        run::Event::Ended { end, .. } => format!("ended ({})", word(end)),
+    }
+}
+
+fn policy(event: &policy::Event) -> String {
+    match event {
+        policy::Event::Compiled { digest } => format!("rules in force: {digest}"),
+        policy::Event::Granted(grant) => format!("granted by {}: {}", grant.by, grant.label),
+        policy::Event::Revoked { id, by } => format!("{id} revoked by {by}"),
+        policy::Event::Constrained(constraint) => {
+            format!("the denial by {} binds: the same stays denied", constraint.by)
+        }
+        policy::Event::Lifted { by, .. } => format!("a denial lifted by {by}"),
+        policy::Event::Tidied { .. } => "what had ended was tidied away".to_owned(),
+    }
+}
+
+/// The word under which the record keeps a plain value.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word.replace('_', " "),
+        Ok(value) => value.to_string(),
+        Err(_) => String::new(),
+    }
+}
+
+/// The end of an id, which is its random part.
+fn short(id: impl ToString) -> String {
+    let id = id.to_string();
+    let start = id.len().saturating_sub(8);
+    id.get(start..).unwrap_or(&id).to_owned()
+}

@@ -1,0 +1,132 @@
+//! Events per second through an owner with a log on disk, beside the same records written straight to such a log.
+
+use std::{path::Path, sync::Arc, time::Instant};
+
+use anyhow::ensure;
+use countersign_core::{
+    engine::Command,
+    id::{Lsn, SessionId},
+    message::{Block, Message, Said as Spoken, estimate_tokens},
+    session::{self, Queue, Said, Settings},
+};
+use countersign_runtime::{Handle, Lane};
+use countersign_store::{AnyLog, Batch, Content, Log as _, Options as StoreOptions, Partition, Record, SqliteLog};
+use serde_json::{Value, json};
+
+use super::{median, options};
+use crate::demo::house;
+
+/// Events of one round.
+const EVENTS: usize = 20_000;
+/// Lines that bring commands beside each other.
+const SOURCES: usize = 4;
+/// What an owner takes up at once while its sources are full, so that its batches are of this size.
+const BATCH: usize = 256;
+const ROUNDS: usize = 3;
+/// The length of a message.
+const LENGTH: usize = 200;
+
+pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
+    let (mut through, mut straight) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let log = open(folder, &format!("owner-{round}.db"))?;
+        through.push(rate(owner(folder, &log).await?));
+        let log: AnyLog = SqliteLog::open_read_only(folder.join(format!("owner-{round}.db")), 1)?.into();
+        let records = records(&log).await?;
+        straight.push(rate(write(&open(folder, &format!("straight-{round}.db"))?, records).await?));
+    }
+    Ok(json!({
+        "events_per_second": median(through).round(),
+        "yardstick_per_second": median(straight).round(),
+        "events": EVENTS,
+        "sources": SOURCES,
+        "batch": BATCH,
+    }))
+}
+
+fn open(folder: &Path, name: &str) -> anyhow::Result<AnyLog> {
+    Ok(SqliteLog::open(folder.join(name), StoreOptions::default())?.into())
+}
+
+/// Seconds from the first command to the last reply.
+async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
+    let handle = Handle::open(log.clone(), options(house::rules(&folder.join("owner.db"))?, folder)?).await?;
+    let session = SessionId::new("bench");
+    let requests = handle.source(Lane::Request);
+    let open = session::Command::Open {
+        cwd: folder.display().to_string(),
+        name: None,
+        parent: None,
+        settings: Box::new(Settings::default()),
+    };
+    requests.ask(Command::Session(session.clone(), open)).await?;
+    // The first message makes the file.
+    requests.ask(Command::Session(session.clone(), message()?)).await?;
+    let message = message()?;
+    let begun = Instant::now();
+    let lines = (0..SOURCES).map(|_| {
+        let (source, session, message) = (handle.source(Lane::Request), session.clone(), message.clone());
+        tokio::spawn(async move {
+            let mut replies = Vec::with_capacity(EVENTS / SOURCES);
+            for _ in 0..EVENTS / SOURCES {
+                replies.push(source.send(Command::Session(session.clone(), message.clone())).await);
+            }
+            for reply in replies {
+                reply.await??;
+            }
+            anyhow::Ok(())
+        })
+    });
+    for line in lines.collect::<Vec<_>>() {
+        line.await??;
+    }
+    let took = begun.elapsed().as_secs_f64();
+    handle.close().await;
+    Ok(took)
+}
+
+fn message() -> anyhow::Result<session::Command> {
+    let said = Message::User(Spoken { content: vec![Block::text("x".repeat(LENGTH))], ..Spoken::default() });
+    let content = serde_json::to_string(&said)?;
+    let said = Said { tokens: estimate_tokens(content.len()), content: content.into() };
+    Ok(session::Command::Queue { queue: Queue::FollowUp, said })
+}
+
+/// What the owner recorded of the round.
+async fn records(log: &AnyLog) -> anyhow::Result<Vec<Record>> {
+    let head = log.head(Partition::ZERO).await?.lsn;
+    let stored = log.read(Partition::ZERO, Lsn(head.0 - EVENTS as u64), EVENTS).await?;
+    let lsns: Vec<Lsn> = stored.iter().map(|stored| stored.lsn).collect();
+    let contents = log.contents(Partition::ZERO, &lsns).await?;
+    ensure!(stored.len() == EVENTS, "the owner recorded {} events of {EVENTS}", stored.len());
+    let records = stored.into_iter().zip(contents).map(|(stored, content)| Record {
+        at: stored.at,
+        session: stored.session,
+        kind: stored.kind,
+        version: stored.version,
+        facts: stored.facts,
+        content: content.and_then(|content| match content {
+            Content::Text(text) => Some(Arc::clone(&text)),
+            Content::Redacted => None,
+        }),
+    });
+    Ok(records.collect())
+}
+
+/// Seconds to write `records` in batches, one after the other.
+async fn write(log: &AnyLog, records: Vec<Record>) -> anyhow::Result<f64> {
+    let mut head = log.append(Partition::ZERO, Lsn(0), Batch(records[..1].to_vec())).await?;
+    let batches: Vec<Batch> = records.chunks(BATCH).map(|chunk| Batch(chunk.to_vec())).collect();
+    let begun = Instant::now();
+    for batch in batches {
+        head = log.append(Partition::ZERO, head, batch).await?;
+    }
+    let took = begun.elapsed().as_secs_f64();
+    log.close().await;
+    Ok(took)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "events here are far below 2^52")]
+fn rate(seconds: f64) -> f64 {
+    EVENTS as f64 / seconds
+}

@@ -1,0 +1,102 @@
+//! How long an owner takes from opening a long log to answering, beside reading the same records and doing nothing with them.
+
+use std::{path::Path, time::Instant};
+
+use anyhow::ensure;
+use countersign_core::{
+    engine::{Engine, Event, Meta, Rules},
+    id::Lsn,
+};
+use countersign_runtime::{Clock, Handle, Lane};
+use countersign_store::{AnyLog, Batch, Log as _, Options as StoreOptions, Partition, Record, SqliteLog, Stored};
+use serde_json::{Value, json};
+
+use super::{history, median, options, record};
+use crate::demo::house;
+
+/// Events in the log.
+const EVENTS: usize = 100_000;
+/// Records of one append while the log is made.
+const BATCH: usize = 1000;
+/// Records of one page, as an owner reads them.
+const PAGE: usize = 4096;
+const ROUNDS: usize = 5;
+
+pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
+    let path = folder.join("restart.db");
+    let rules = house::rules(&path)?;
+    let recorded = history::make(rules.clone(), Clock::system().now(), EVENTS)?;
+    let written: Vec<Record> = recorded.iter().map(record).collect();
+    drop(recorded);
+    let log: AnyLog = SqliteLog::open(&path, StoreOptions::default())?.into();
+    let mut head = Lsn(0);
+    for chunk in written.chunks(BATCH) {
+        head = log.append(Partition::ZERO, head, Batch(chunk.to_vec())).await?;
+    }
+    log.close().await;
+    drop((log, written));
+
+    let (mut ready, mut read, mut decoded, mut folded) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut pending = 0;
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        let log: AnyLog = SqliteLog::open(&path, StoreOptions::default())?.into();
+        let handle = Handle::open(log, options(rules.clone(), folder)?).await?;
+        let answered = handle.source(Lane::Request).read(|engine| engine.state().pending_gates().count()).await;
+        ready.push(millis(begun));
+        pending = answered.map_or(0, |(count, _)| count);
+        ensure!(pending == history::GATES, "{pending} gates are pending of {}", history::GATES);
+        handle.close().await;
+        drop(handle);
+        let (took, records) = bare(&path).await?;
+        read.push(took);
+        let (decode, fold) = replay(&rules, &records)?;
+        decoded.push(decode);
+        folded.push(fold);
+    }
+    Ok(json!({
+        "ready_ms": median(ready),
+        "yardstick_ms": median(read),
+        "decode_ms": median(decoded),
+        "fold_ms": median(folded),
+        "events": EVENTS,
+        "pending_gates": pending,
+    }))
+}
+
+/// Milliseconds to open the log and read every record, and the records.
+async fn bare(path: &Path) -> anyhow::Result<(f64, Vec<Stored>)> {
+    let mut records = Vec::with_capacity(EVENTS);
+    let begun = Instant::now();
+    let log: AnyLog = SqliteLog::open(path, StoreOptions::default())?.into();
+    let mut after = Lsn(0);
+    loop {
+        let page = log.read(Partition::ZERO, after, PAGE).await?;
+        match page.last() {
+            Some(last) => after = last.lsn,
+            None => break,
+        }
+        records.extend(page);
+    }
+    let took = millis(begun);
+    log.close().await;
+    Ok((took, records))
+}
+
+/// Where the rest of the time goes: milliseconds to decode every record, and to fold every event into a state.
+fn replay(rules: &Rules, records: &[Stored]) -> anyhow::Result<(f64, f64)> {
+    let begun = Instant::now();
+    let decode = |stored: &Stored| Event::decode(&stored.kind, stored.version, &stored.facts);
+    let events = records.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+    let decoded = millis(begun);
+    let begun = Instant::now();
+    let mut engine = Engine::new(rules.clone());
+    for (event, stored) in events.iter().zip(records) {
+        engine.replay(event, &Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() });
+    }
+    Ok((decoded, millis(begun)))
+}
+
+fn millis(begun: Instant) -> f64 {
+    begun.elapsed().as_secs_f64() * 1e3
+}

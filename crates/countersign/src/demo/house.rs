@@ -1,0 +1,163 @@
+//! What the runs of the demo work with: the scripted model, the standard tools confined to one folder, and the rules.
+//!
+//! It must not know who answers, nor what is shown.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::{
+    engine::Rules,
+    id::SessionId,
+    message::{Message, Summary},
+    policy::{self, Action, Layer, Posture, Rule, Source, Surroundings},
+    session::ModelRef,
+    tool::Spec,
+};
+use countersign_models::{Event, Failure, Model, Request, demo as script};
+use countersign_runtime::{Chosen, Host, Summaries};
+use countersign_tools::{Context, Environment, Registry, Roots, Shells, exec::Launcher};
+use futures_util::{StreamExt as _, stream::BoxStream};
+use serde_json::Value;
+
+/// The rules for people: what, and what becomes of it.
+pub(crate) const RULES: [(&str, &str); 3] = [
+    ("reading, searching and editing in the project", "allowed by rule"),
+    ("the command `sh test.sh`", "allowed by rule"),
+    ("everything else", "a person is asked"),
+];
+
+/// The same for the engine. The tools themselves reach nothing outside of the project.
+const ALLOWED: [&str; 7] = ["read(*)", "ls(*)", "grep(*)", "find(*)", "edit(*)", "write(*)", "bash(sh test.sh)"];
+
+/// How fast the model speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// All at once.
+    AtOnce,
+    /// So long for each delta of its text.
+    Readable(Duration),
+}
+
+/// Models, tools and texts of the demo.
+pub(crate) struct House {
+    registry: Arc<Registry>,
+    environment: Environment,
+    roots: Roots,
+    shells: Shells,
+    model: Arc<dyn Model>,
+}
+
+impl House {
+    /// Tools that reach `project` only, and a shell that is started by `program`.
+    ///
+    /// # Errors
+    /// What the system says if `project` is not there.
+    pub(crate) fn new(program: &Path, project: &Path, pace: Pace) -> std::io::Result<Self> {
+        Ok(Self {
+            registry: Arc::new(Registry::standard()),
+            environment: Environment::clean([]),
+            roots: Roots::new(project, [])?,
+            shells: Shells::new(Launcher::new(program)),
+            model: match pace {
+                Pace::AtOnce => Arc::new(script::Demo),
+                Pace::Readable(delay) => Arc::new(Paced(delay)),
+            },
+        })
+    }
+
+    /// Ends the shell with everything that it started.
+    pub(crate) async fn close(&self) {
+        self.shells.close().await;
+    }
+}
+
+/// The rules of the demo. Nothing may write to `record`.
+///
+/// # Errors
+/// Rules that do not compile, which is a defect.
+pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
+    let rules = ALLOWED.map(|pattern| Rule {
+        pattern: Some(pattern.to_owned()),
+        tool: None,
+        args: None,
+        action: Action::Allow,
+        description: None,
+        line: 0,
+    });
+    let rules = policy::Rules { defaults: Vec::new(), rules: rules.into() };
+    let source = Source { name: "demo".to_owned(), layer: Layer::Main, rules };
+    let compiled = policy::compile(vec![source]).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!(errors.join("; "))
+    })?;
+    let beside = |suffix: &str| format!("{}{suffix}", record.display());
+    let surroundings = Surroundings {
+        home: std::env::var("HOME").ok(),
+        temporary: Vec::new(),
+        protected: ["", "-wal", "-shm", ".lock"].map(beside).into(),
+    };
+    Ok(Rules { compiled, posture: Posture::Gateway, contract: None, surroundings })
+}
+
+impl Host for House {
+    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+        if model.provider != script::PROVIDER {
+            return Err(format!("the demo has no model {}/{}", model.provider, model.id));
+        }
+        Ok(Chosen { entry: Arc::new(script::entry()), key: None, model: Arc::clone(&self.model) })
+    }
+
+    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
+        "You are the scripted model of the demo.".to_owned()
+    }
+
+    fn context(&self, _: &SessionId, cwd: &str) -> Context {
+        Context::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
+    }
+
+    /// Never asked: the demo does not compact.
+    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
+        Summaries { system: String::new(), history: None, turn: None, details: Value::Null }
+    }
+
+    fn join_summary(&self, history: &str, _: Option<&str>, _: &Value) -> String {
+        history.to_owned()
+    }
+}
+
+/// The scripted model at a pace that people can follow.
+struct Paced(Duration);
+
+impl Model for Paced {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+        let delay = self.0;
+        let slow = move |event: Result<Event, Failure>| async move {
+            if matches!(event, Ok(Event::Delta { .. })) {
+                tokio::time::sleep(delay).await;
+            }
+            event
+        };
+        script::Demo.stream(request).then(slow).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::rules;
+
+    #[test]
+    fn the_rules_compile_and_surprise_nobody() {
+        let rules = rules(Path::new("/r/record.db")).unwrap();
+        assert!(rules.compiled.has_rules());
+        assert_eq!(rules.surroundings.protected.len(), 4);
+    }
+}

@@ -1,0 +1,93 @@
+//! Who answers for the person, and what a line from the terminal means.
+//!
+//! It must not know gates: it turns lines into decisions.
+
+use std::io::{BufRead as _, BufReader};
+
+use tokio::sync::mpsc;
+
+/// Who answers.
+pub(super) enum Person {
+    /// `--yes`.
+    Yes,
+    /// `--no`.
+    No,
+    /// There is no terminal to ask on.
+    Nobody,
+    /// Somebody at a terminal: lines as they come, then the end.
+    AtTheTerminal(mpsc::UnboundedReceiver<String>),
+}
+
+/// What a line means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Allow it once.
+    Yes,
+    /// Deny it, perhaps with a reason.
+    No(Option<String>),
+    /// Neither.
+    Unclear,
+}
+
+impl Person {
+    /// Reads the terminal on a thread of its own, which ends with the process.
+    pub(super) fn in_the_terminal() -> Self {
+        let (lines, received) = mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            let mut input = BufReader::new(std::io::stdin());
+            let mut line = Vec::new();
+            while matches!(input.read_until(b'\n', &mut line), Ok(length) if length > 0) {
+                if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    break;
+                }
+                line.clear();
+            }
+        });
+        Self::AtTheTerminal(received)
+    }
+
+    /// Whether somebody is asked.
+    pub(super) const fn is_asked(&self) -> bool {
+        matches!(self, Self::AtTheTerminal(_))
+    }
+}
+
+/// Reads an answer: `y` or `yes`; `n` or `no`, with a reason behind it. Anything else is no answer.
+pub(super) fn word(line: &str) -> Word {
+    let line = line.trim();
+    let (first, rest) = line.split_once([' ', ',', ':']).unwrap_or((line, ""));
+    match (first.to_ascii_lowercase().as_str(), reason(rest)) {
+        ("y" | "yes", None) => Word::Yes,
+        ("n" | "no", reason) => Word::No(reason),
+        _ => Word::Unclear,
+    }
+}
+
+/// A reason, if the line holds one.
+pub(super) fn reason(line: &str) -> Option<String> {
+    let line = line.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Word, word};
+
+    #[test]
+    fn only_a_plain_yes_allows() {
+        for (line, want) in [
+            ("y\n", Word::Yes),
+            (" YES ", Word::Yes),
+            ("yes please", Word::Unclear),
+            ("n", Word::No(None)),
+            ("no, not on a Friday\n", Word::No(Some("not on a Friday".to_owned()))),
+            ("n: too early", Word::No(Some("too early".to_owned()))),
+            ("", Word::Unclear),
+            ("\u{1b}[Ay", Word::Unclear),
+            ("yn", Word::Unclear),
+            ("maybe", Word::Unclear),
+        ] {
+            assert_eq!(word(line), want, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A folder for one run, for the eyes of this user only.
+//!
+//! It must not remove anything that it did not make.
+
+use std::{
+    fs::DirBuilder,
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+
+/// How many names are tried before it is given up.
+const ATTEMPTS: u32 = 1000;
+
+/// What becomes of a folder at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Yes,
+    No,
+}
+
+/// A folder of its own. Dropped, it is removed unless it is to be kept.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    path: PathBuf,
+    keep: Keep,
+}
+
+impl Scratch {
+    /// Makes a new folder in `parent` that is named for `purpose`.
+    pub(crate) fn new(parent: &Path, purpose: &str, keep: Keep) -> anyhow::Result<Self> {
+        let parent = parent.canonicalize().with_context(|| parent.display().to_string())?;
+        let process = std::process::id();
+        for attempt in 0..ATTEMPTS {
+            let path = parent.join(format!("countersign-{purpose}-{process}-{attempt}"));
+            // Making it fails if it is there: nobody can have put something into it.
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self { path, keep }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_context(|| path.display().to_string()),
+            }
+        }
+        bail!("{}: there is no free name for a scratch folder", parent.display())
+    }
+
+    /// Takes `folder`, which must be absent or empty. It is kept.
+    pub(crate) fn named(folder: &Path) -> anyhow::Result<Self> {
+        let named = || folder.display().to_string();
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(named)?;
+        let path = folder.canonicalize().with_context(named)?;
+        if path.read_dir().with_context(named)?.next().is_some() {
+            bail!("{}: the folder is not empty", folder.display());
+        }
+        Ok(Self { path, keep: Keep::Yes })
+    }
+
+    /// Where it is, absolute and without links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it outlives this process.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.keep == Keep::Yes
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.keep == Keep::No {
+            // What cannot be removed lies in the folder for temporary files, which somebody else sweeps.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Keep, Scratch};
+
+    #[test]
+    fn a_folder_of_its_own_is_new_and_goes_unless_it_is_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let first = Scratch::new(parent.path(), "test", Keep::No).unwrap();
+        let second = Scratch::new(parent.path(), "test", Keep::Yes).unwrap();
+        let (gone, kept) = (first.path().to_owned(), second.path().to_owned());
+        assert_ne!(gone, kept);
+        drop((first, second));
+        assert_eq!((gone.exists(), kept.exists()), (false, true));
+    }
+
+    #[test]
+    fn a_named_folder_with_something_in_it_is_refused_and_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("a/b");
+        drop(Scratch::named(&folder).unwrap());
+        assert!(folder.is_dir());
+        std::fs::write(folder.join("mine"), "").unwrap();
+        assert!(Scratch::named(&folder).unwrap_err().to_string().ends_with("not empty"));
+        assert!(folder.join("mine").exists());
+    }
+}

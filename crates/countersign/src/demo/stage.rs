@@ -1,0 +1,322 @@
+//! What the viewer sees of the demo, on 80 columns.
+//!
+//! It must not know where it comes from. Everything that the model, a tool or a file says passes the one escaping function first.
+
+use std::{
+    fmt,
+    io::{self, Write as _},
+    path::Path,
+};
+
+use countersign_core::{
+    call::End,
+    gate::Resolution,
+    id::PrincipalId,
+    message::{ToolResult, text_of},
+};
+use countersign_server::view::{GateCard, Lines, escape};
+use countersign_store::{Report, Stored};
+use serde_json::Value;
+
+use super::{
+    play::{self, Allowed, Known},
+    wrap::{Wrap, wrapped},
+};
+use crate::{
+    audit,
+    paint::{Paint, Tone, cut},
+};
+
+/// How wide text is at most.
+const WIDTH: usize = 78;
+/// How far everything that happens is indented.
+const INDENT: usize = 2;
+/// How far what a tool gave back is indented.
+const RESULT: usize = 6;
+/// How many lines of a result are shown.
+const LINES: usize = 12;
+
+/// The output.
+pub(super) struct Stage {
+    output: io::Stdout,
+    paint: Paint,
+    /// The text that is coming in.
+    text: Option<Wrap>,
+    /// Calls and what became of them, in order.
+    decided: Vec<(String, String, Tone)>,
+    /// Who resolved the last gate.
+    resolver: Option<String>,
+    /// Whether the last line is empty.
+    is_apart: bool,
+}
+
+impl Stage {
+    pub(super) fn stdout() -> Self {
+        Self {
+            output: io::stdout(),
+            paint: Paint::stdout(),
+            text: None,
+            decided: Vec::new(),
+            resolver: None,
+            is_apart: false,
+        }
+    }
+
+    /// What this is, where it happens and under which rules.
+    pub(super) fn open(&mut self, project: &Path, rules: &[(&str, &str)], is_asked: bool) -> io::Result<()> {
+        self.heading("Countersign demo")?;
+        self.paragraph(
+            "An agent repairs a small project. Its model is scripted: what it says is fixed, it cannot think, and it needs \
+             no key and no network. The tools, the rules, the approval and the record are real.",
+        )?;
+        self.say(format_args!("\n  {}  {}\n", self.paint.tone(Tone::Faint, "folder"), one_line(&project.display())))?;
+        for (at, (what, verdict)) in rules.iter().enumerate() {
+            let label = self.paint.tone(Tone::Faint, if at == 0 { "rules " } else { "      " });
+            self.say(format_args!("  {label}  {what:<48}{verdict}\n"))?;
+        }
+        if !is_asked {
+            self.say(format_args!("\n"))?;
+            self.paragraph("Nobody is asked in this run: a flag answers, or there is no terminal to ask on.")?;
+        }
+        Ok(())
+    }
+
+    /// The task.
+    pub(super) fn prompt(&mut self, text: &str) -> io::Result<()> {
+        self.heading("The task")?;
+        self.paragraph(text)?;
+        self.heading("The run")
+    }
+
+    /// The model begins to answer.
+    pub(super) fn message(&mut self, model: &str) -> io::Result<()> {
+        let name = format!("{}, a scripted model", one_line(&model));
+        self.say(format_args!("  {}\n", self.paint.tone(Tone::Strong, name)))
+    }
+
+    pub(super) fn text_begins(&mut self) -> io::Result<()> {
+        self.text = Some(Wrap::new(INDENT, INDENT, WIDTH));
+        self.say(format_args!("{:INDENT$}", ""))
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
+        let Some(wrap) = &mut self.text else { return Ok(()) };
+        let written = wrap.push(&escape(text, Lines::Many));
+        self.say(format_args!("{written}"))
+    }
+
+    pub(super) fn text_ends(&mut self) -> io::Result<()> {
+        match self.text.take() {
+            None => Ok(()),
+            Some(wrap) => self.say(format_args!("{}\n\n", wrap.finish())),
+        }
+    }
+
+    /// A call that has ended, why it might happen, and what it gave back.
+    pub(super) fn called(&mut self, known: &Known, end: End, result: Option<&ToolResult>) -> io::Result<()> {
+        let signature = one_line(&known.content.signature);
+        let (mark, tone) = match end {
+            End::Done { error: false } => ("✓", Tone::Good),
+            End::Done { error: true } => ("!", Tone::Bad),
+            End::Failed | End::Denied | End::Skipped | End::Cancelled | End::Unknown => ("✗", Tone::Bad),
+        };
+        let (verdict, who) = match (&known.allowed, end) {
+            (_, End::Denied) => {
+                let who =
+                    self.resolver.take().map_or_else(|| "denied by a rule".to_owned(), |by| format!("denied{by}"));
+                ("denied, not run".to_owned(), who)
+            }
+            (Some(Allowed { why, by: None }), _) => (one_line(&allowed(why)), "allowed by a rule".to_owned()),
+            (Some(Allowed { by: Some(by), .. }), _) => {
+                let text = one_line(&format_args!("allowed by {by}"));
+                (text.clone(), text)
+            }
+            (None, _) => (audit::ended(end).to_owned(), audit::ended(end).to_owned()),
+        };
+        let shown = self.paint.tone(Tone::Strong, cut(&signature, WIDTH - 4));
+        self.say(format_args!("  {} {shown}\n", self.paint.tone(tone, mark)))?;
+        self.say(format_args!("    {}\n", self.paint.tone(Tone::Faint, &verdict)))?;
+        self.decided.push((signature, who, tone));
+        match known.content.tool.as_ref() {
+            "edit" if end == (End::Done { error: false }) => self.change(known)?,
+            _ => self.result(&result.map(|result| text_of(&result.content)).unwrap_or_default())?,
+        }
+        self.say(format_args!("\n"))
+    }
+
+    fn change(&mut self, known: &Known) -> io::Result<()> {
+        let of = |name: &str| known.content.arguments.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        for (sign, tone, text) in [("-", Tone::Bad, of("old_text")), ("+", Tone::Good, of("new_text"))] {
+            for line in escape(&text, Lines::Many).lines() {
+                let line = cut(&format!("{sign} {line}"), WIDTH - RESULT);
+                self.say(format_args!("{:RESULT$}{}\n", "", self.paint.tone(tone, line)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, text: &str) -> io::Result<()> {
+        let text = escape(text.trim_end(), Lines::Many);
+        let count = text.lines().count();
+        for line in text.lines().take(LINES) {
+            let line = cut(&line.replace('\t', "    "), WIDTH - RESULT);
+            self.say(format_args!("{:RESULT$}{}\n", "", self.paint.tone(Tone::Faint, line)))?;
+        }
+        if count > LINES {
+            self.say(format_args!("{:RESULT$}… and {} more lines\n", "", count - LINES))?;
+        }
+        Ok(())
+    }
+
+    /// What waits for the person, whole.
+    pub(super) fn card(&mut self, card: &GateCard) -> io::Result<()> {
+        let bar = self.paint.tone(Tone::Asking, "│");
+        let title = format!("┌ Approval needed: {}", card.title);
+        self.say(format_args!("  {}\n", self.paint.tone(Tone::Asking, title)))?;
+        for line in card.text().lines() {
+            // A long line goes on behind a sign that no line of the card begins with.
+            let line = wrapped(line, 0, 4, WIDTH - RESULT);
+            for (at, piece) in line.lines().enumerate() {
+                let piece = if at == 0 { piece.to_owned() } else { piece.replacen("    ", "  ↳ ", 1) };
+                self.say(format_args!("  {bar} {piece}\n"))?;
+            }
+        }
+        self.say(format_args!("  {}\n", self.paint.tone(Tone::Asking, "└")))
+    }
+
+    pub(super) fn ask(&mut self) -> io::Result<()> {
+        self.question("Allow it, this once? (y / n, or n and a reason) ")
+    }
+
+    pub(super) fn ask_again(&mut self) -> io::Result<()> {
+        self.question("Please answer y to allow it once, or n to deny it: ")
+    }
+
+    pub(super) fn ask_why(&mut self) -> io::Result<()> {
+        self.question("Why not? The agent is told (Enter for no reason): ")
+    }
+
+    fn question(&mut self, text: &str) -> io::Result<()> {
+        self.say(format_args!("  {}", self.paint.tone(Tone::Asking, text)))
+    }
+
+    /// Goes to the next line where the person did not.
+    pub(super) fn line_ends(&mut self) -> io::Result<()> {
+        self.say(format_args!("\n"))
+    }
+
+    /// What was decided, and by whom.
+    pub(super) fn resolved(&mut self, resolution: &Resolution, by: Option<&PrincipalId>) -> io::Result<()> {
+        let (tone, word) = match resolution {
+            Resolution::Allowed { .. } | Resolution::Granted => (Tone::Good, "Allowed"),
+            Resolution::Denied => (Tone::Bad, "Denied"),
+            Resolution::Declined | Resolution::Answered => (Tone::Faint, "Answered"),
+            Resolution::Expired => (Tone::Bad, "Denied: nobody answered in time"),
+            Resolution::Withdrawn => (Tone::Bad, "Withdrawn"),
+        };
+        let by = match by {
+            Some(by) if by.as_str() == play::NOBODY => ": nobody answered".to_owned(),
+            Some(by) => format!(" by {}", one_line(by)),
+            None => String::new(),
+        };
+        self.resolver = Some(by.clone());
+        self.say(format_args!("  {}\n\n", self.paint.tone(tone, format!("{word}{by}. That is on the record."))))
+    }
+
+    /// An answer that did not count.
+    pub(super) fn refused(&mut self, why: &str) -> io::Result<()> {
+        self.say(format_args!("  {}\n", self.paint.tone(Tone::Bad, format!("That did not count: {}", one_line(&why)))))
+    }
+
+    /// The run is over.
+    pub(super) fn ended(&mut self, completed: bool) -> io::Result<()> {
+        if completed {
+            return Ok(());
+        }
+        self.say(format_args!("  {}\n", self.paint.tone(Tone::Bad, "The run failed; see the record.")))
+    }
+
+    /// What was decided, and what became of the folder outside of the project.
+    pub(super) fn decisions(&mut self, is_published: bool) -> io::Result<()> {
+        self.heading("What was decided")?;
+        for (signature, verdict, tone) in std::mem::take(&mut self.decided) {
+            let signature = cut(&signature, 49);
+            self.say(format_args!("  {signature:<49}  {}\n", self.paint.tone(tone, verdict)))?;
+        }
+        let text = if is_published {
+            "../published/greet.sh has the fix: the command ran."
+        } else {
+            "../published/greet.sh is as it was before: the command did not run."
+        };
+        self.say(format_args!("\n"))?;
+        self.paragraph(text)
+    }
+
+    pub(super) fn record_begins(&mut self) -> io::Result<()> {
+        self.heading("The record")
+    }
+
+    /// One entry of the record.
+    pub(super) fn entry(&mut self, stored: &Stored, text: &str) -> io::Result<()> {
+        let line = audit::line(stored, text, Paint::Plain);
+        let line = cut(&line, audit::COLUMNS);
+        let tone = match stored.kind.as_ref() {
+            "gate" | "policy" => Tone::Strong,
+            _ => Tone::Faint,
+        };
+        self.say(format_args!("{}\n", self.paint.tone(tone, line)))
+    }
+
+    /// Whether the record is whole.
+    pub(super) fn verified(&mut self, report: &Report) -> io::Result<()> {
+        let verdict = match &report.flaw {
+            None => self.paint.tone(Tone::Good, "every one fits the chain"),
+            Some(flaw) => self.paint.tone(Tone::Bad, format!("FLAW: {flaw}")),
+        };
+        self.say(format_args!("\n  {} entries, {verdict}.\n", report.records))?;
+        let head = format!("{}:{}", report.head.lsn, report.head.chain);
+        self.say(format_args!("  head {}\n", self.paint.tone(Tone::Faint, head)))
+    }
+
+    /// Where the record lies, if it stays, and what to do next.
+    pub(super) fn close(&mut self, record: Option<&Path>) -> io::Result<()> {
+        match record {
+            None => self.say(format_args!("\n  The scratch folder is removed; --keep leaves it, with the record.\n")),
+            Some(record) => self.say(format_args!(
+                "\n  The record is kept. To check it again:\n  countersign audit verify --log {}\n",
+                one_line(&record.display())
+            )),
+        }
+    }
+
+    pub(super) fn interrupted(&mut self) -> io::Result<()> {
+        self.say(format_args!("\n\n  Interrupted. What ran was stopped, and what waited was not allowed.\n"))
+    }
+
+    fn heading(&mut self, text: &str) -> io::Result<()> {
+        let rule = "─".repeat(WIDTH.saturating_sub(text.chars().count() + 4));
+        let before = if self.is_apart { "" } else { "\n" };
+        self.say(format_args!("{before}{}\n\n", self.paint.tone(Tone::Strong, format!("── {text} {rule}"))))
+    }
+
+    fn paragraph(&mut self, text: &str) -> io::Result<()> {
+        self.say(format_args!("  {}\n", wrapped(text, INDENT, INDENT, WIDTH)))
+    }
+
+    /// Writes at once: people read along.
+    fn say(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
+        let text = text.to_string();
+        self.is_apart = text.ends_with("\n\n") || text == "\n";
+        self.output.write_all(text.as_bytes())?;
+        self.output.flush()
+    }
+}
+
+/// Why a call might happen, beginning with that it might.
+fn allowed(why: &str) -> String {
+    if why.starts_with("allowed") { why.to_owned() } else { format!("allowed {why}") }
+}
+
+fn one_line(text: &dyn fmt::Display) -> String {
+    escape(&text.to_string(), Lines::One).into_owned()
+}

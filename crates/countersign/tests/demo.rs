@@ -1,0 +1,210 @@
+//! The demo and the record that it leaves, from outside: the real binary, no terminal.
+
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn countersign(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A demo that has ended, in a folder that goes with it.
+struct Demo {
+    folder: tempfile::TempDir,
+    said: String,
+}
+
+impl Demo {
+    fn run(flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("demo");
+        let output = countersign(&["demo", "--dir", dir.to_str().unwrap()]).args(flags).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        Self { said: stdout(&output), folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("demo").join(name)
+    }
+
+    fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn record(&self) -> String {
+        self.path("record.db").to_str().unwrap().to_owned()
+    }
+
+    fn audit(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = countersign(&["audit"]).args(arguments).args(["--log", &self.record()]).output().unwrap();
+        (output.status.code(), stdout(&output))
+    }
+
+    fn tamper(&self, statement: &str) {
+        let connection = rusqlite::Connection::open(self.path("record.db")).unwrap();
+        connection.pragma_update(None, "foreign_keys", false).unwrap();
+        assert_eq!(connection.execute(statement, []).unwrap(), 1, "{statement}");
+    }
+}
+
+#[test]
+fn the_command_runs_only_if_it_was_allowed_and_the_rest_happens_either_way() {
+    for (flags, want, by) in [
+        (&["--yes"][..], "Hello, $name!", "Allowed by flag:--yes."),
+        (&["--no"], "Hello, $nmae!", "Denied by flag:--no."),
+        (&[], "Hello, $nmae!", "Denied: nobody answered."),
+    ] {
+        let demo = Demo::run(flags);
+        assert!(demo.said.contains("scripted") && demo.said.contains(by), "{flags:?}: {}", demo.said);
+        assert!(demo.said.contains("rm -rf ../published && cp -R . ../published"), "{flags:?}");
+        assert!(demo.said.contains("all tests passed"), "{flags:?}");
+        assert!(demo.said.contains("every one fits the chain"), "{flags:?}");
+        assert!(demo.file("project/greet.sh").contains("Hello, $name!"), "{flags:?}");
+        assert!(demo.file("published/greet.sh").contains(want), "{flags:?}");
+    }
+}
+
+#[test]
+fn a_yes_that_is_no_terminals_counts_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = countersign(&["demo", "--dir", folder.path().to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"y\ny\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("Denied: nobody answered."));
+}
+
+#[test]
+fn lines_stay_within_80_columns_and_have_no_colours_without_a_terminal() {
+    let demo = Demo::run(&["--yes"]);
+    for line in demo.said.lines().filter(|line| !line.contains(&demo.record()) && !line.contains("in folder:")) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(!demo.said.contains('\u{1b}'));
+}
+
+#[test]
+fn the_scratch_folder_goes_unless_it_is_kept() {
+    for (flags, left) in [(&["demo", "--yes"][..], 0), (&["demo", "--yes", "--keep"], 1)] {
+        let temporary = tempfile::tempdir().unwrap();
+        let output = countersign(flags).env("TMPDIR", temporary.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{flags:?}");
+        assert_eq!(temporary.path().read_dir().unwrap().count(), left, "{flags:?}");
+    }
+}
+
+#[test]
+fn a_folder_with_something_in_it_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("mine"), "").unwrap();
+    let output = countersign(&["demo", "--yes", "--dir", folder.path().to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is not empty"));
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+}
+
+#[test]
+fn a_record_that_nobody_touched_verifies_also_against_its_own_head() {
+    let demo = Demo::run(&["--no"]);
+    let (code, text) = demo.audit(&["verify"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("every record fits"), "{text}");
+    let (_, report) = demo.audit(&["verify", "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let head = report["head"].as_str().unwrap();
+    assert_eq!(report["flaw"], Value::Null);
+    assert!(demo.said.contains(head));
+    assert_eq!(demo.audit(&["verify", "--head", head]).0, Some(0));
+}
+
+#[test]
+fn every_change_of_a_record_is_found() {
+    let last = "(SELECT max(lsn) FROM events)";
+    for (statement, want) in [
+        (
+            "UPDATE events SET facts = replace(facts, '\"denied\"', '\"allowed\"') WHERE facts LIKE '%\"resolution\":\"denied\"%'",
+            "does not fit the chain",
+        ),
+        ("UPDATE events SET at = at + 1 WHERE lsn = 5", "record 5 does not fit the chain"),
+        (
+            "UPDATE contents SET bytes = CAST(bytes || ' ' AS BLOB) WHERE lsn = 7",
+            "the content of record 7 does not fit",
+        ),
+        ("DELETE FROM events WHERE lsn = 9", "record 9 is missing"),
+        (&format!("DELETE FROM events WHERE lsn = {last}"), "the log once ended at"),
+    ] {
+        let demo = Demo::run(&["--no"]);
+        let (_, report) = demo.audit(&["verify", "--json"]);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        demo.tamper(statement);
+        let (code, text) = demo.audit(&["verify", "--head", report["head"].as_str().unwrap()]);
+        assert_eq!(code, Some(1), "{statement}: {text}");
+        assert!(text.contains("FLAW: ") && text.contains(want), "{statement}: {text}");
+    }
+}
+
+#[test]
+fn an_export_has_every_record_with_its_content() {
+    let demo = Demo::run(&["--no"]);
+    let (code, text) = demo.audit(&["export"]);
+    assert_eq!(code, Some(0));
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let positions: Vec<u64> = lines.iter().map(|line| line["lsn"].as_u64().unwrap()).collect();
+    assert_eq!(positions, (1..=lines.len() as u64).collect::<Vec<_>>());
+    let denied = lines.iter().find(|line| line["facts"]["resolved"]["resolution"] == "denied").unwrap();
+    assert_eq!(denied["content"], "the demo was started with --no");
+    assert!(demo.said.contains(&format!("{} entries", lines.len())));
+}
+
+#[test]
+fn a_tail_shows_as_many_of_the_newest_entries_as_were_asked_for() {
+    let demo = Demo::run(&["--yes"]);
+    let (code, text) = demo.audit(&["tail", "-n", "3"]);
+    assert_eq!((code, text.lines().count()), (Some(0), 3));
+    assert!(text.trim_end().ends_with("ended (completed)"), "{text}");
+    let (_, all) = demo.audit(&["tail", "-n", "1000", "--json"]);
+    let kinds: Vec<String> = all
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds.iter().filter(|kind| *kind == "gate").count(), 2);
+}
+
+#[test]
+fn a_record_that_is_not_there_is_an_error_and_is_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none.db");
+    for command in ["tail", "verify", "export"] {
+        let output = countersign(&["audit", command, "--log", path.to_str().unwrap()]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("does not exist"), "{command}");
+    }
+    assert!(!Path::new(&path).exists());
+}
+
+#[test]
+fn the_help_names_what_people_use_and_hides_what_they_do_not() {
+    let help = stdout(&countersign(&["--help"]).output().unwrap());
+    for word in ["demo", "omp", "audit", "Exit codes"] {
+        assert!(help.contains(word), "{word}");
+    }
+    assert!(!help.contains("__"), "{help}");
+}

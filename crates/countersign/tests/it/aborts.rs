@@ -1,0 +1,93 @@
+//! Ends that somebody asks for.
+
+use serde_json::json;
+
+use crate::{
+    host::{only, shape, text as text_of, wait_dead},
+    place::Place,
+    provider::{Part, Reply, bash, call, say, text},
+};
+
+const STARTED: &str = "prompt agent_start turn_start +user -user +assistant";
+
+#[test]
+fn an_abort_while_text_streams_keeps_the_text_and_is_answered_last() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![text("so far"), Part::Hang])]);
+    let from = host.prompt("go");
+    host.wait(from, "the text", |frame| frame["assistantMessageEvent"]["type"] == "text_delta");
+    host.done(json!({ "type": "abort" }));
+    let frames = host.settled(from);
+    assert_eq!(shape(&frames), format!("{STARTED} text_start text_delta -assistant turn_end agent_end abort"));
+    let message = host.messages()[1].clone();
+    assert_eq!((&message["stopReason"], &message["errorMessage"]), (&json!("aborted"), &json!("Request was aborted")));
+    assert_eq!(text_of(&message), "so far");
+    place.provider.request(0, |request| request.is_gone);
+    assert_eq!(host.state()["isStreaming"], false);
+}
+
+#[test]
+fn an_abort_gives_each_call_of_the_message_a_result() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let runs = "sh -c 'echo $$ > pid; exec sleep 300'";
+    place.provider.script([Reply::new(vec![bash("k1", runs), bash("k2", "touch never"), call("k3", "ls", &json!({}))])]);
+    let from = host.prompt("go");
+    let pid = place.wait_for("pid");
+    host.done(json!({ "type": "abort" }));
+    wait_dead(&pid);
+    let frames = host.settled(from);
+    let ends = only(&frames, "tool_execution_end");
+    assert_eq!(ends.len(), 3);
+    assert!(ends.iter().filter(|end| end["toolCallId"] != "k3").all(|end| end["isError"] == true), "{ends:?}");
+    assert!(shape(&frames).ends_with("turn_end agent_end abort"), "{}", shape(&frames));
+    assert_eq!((place.provider.count(), place.get("never")), (1, None));
+    host.turn("next");
+    assert!(place.provider.last().is_paired());
+}
+
+#[test]
+fn a_call_that_streamed_only_in_part_is_never_run() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let half = Part::Raw("data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"k\",\"type\":\"function\",\"function\":{\"name\":\"bash\",\"arguments\":\"{\\\"command\\\": \\\"touch never\"}}]}}]}\n\n".into());
+    place.provider.script([Reply::new(vec![half, Part::Hang])]);
+    let from = host.prompt("go");
+    host.wait(from, "the call", |frame| frame["assistantMessageEvent"]["type"] == "toolcall_delta");
+    host.done(json!({ "type": "abort" }));
+    host.turn("next");
+    assert!(place.provider.last().is_paired());
+    assert_eq!(place.get("never"), None);
+}
+
+#[test]
+fn abort_and_prompt_is_answered_between_the_two_runs() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![text("old"), Part::Hang]), say("new")]);
+    let from = host.prompt("go");
+    host.event(from, "message_update");
+    host.done(json!({ "type": "abort_and_prompt", "message": "instead" }));
+    let frames = host.settled(from);
+    let told = shape(&frames);
+    assert!(told.contains("turn_end agent_end abort_and_prompt agent_start turn_start +user"), "{told}");
+    assert_eq!(host.said(), ["go", "old", "instead", "new"]);
+    host.done(json!({ "type": "abort_and_prompt", "message": "from idle" }));
+    host.wait(0, "the run", |frame| frame["type"] == "agent_end" && text_of(&frame["messages"][0]) == "from idle");
+}
+
+#[test]
+fn an_abort_keeps_what_is_queued() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![text("old"), Part::Hang])]);
+    let from = host.prompt("go");
+    host.event(from, "message_update");
+    host.done(json!({ "type": "follow_up", "message": "later" }));
+    host.done(json!({ "type": "abort" }));
+    assert_eq!(host.state()["queuedMessageCount"], 1);
+    host.turn("next");
+    assert_eq!(host.said().last().unwrap(), "ok");
+    assert!(host.said().contains(&"later".to_owned()));
+}

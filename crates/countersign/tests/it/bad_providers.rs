@@ -1,0 +1,79 @@
+//! Providers that do not do what they should.
+
+use serde_json::json;
+
+use crate::{
+    host::{Host, only},
+    place::Place,
+    provider::{Part, Reply, say, text},
+};
+
+const ONCE: &str = "retry: { baseDelayMs: 20, maxRetries: 1 }\n";
+
+/// Prompts, and gives the error that the run ended with.
+fn error_of(host: &mut Host) -> String {
+    let frames = host.turn("go");
+    let message = only(&frames, "turn_end").pop().unwrap()["message"].clone();
+    assert_eq!(message["stopReason"], "error", "{message}");
+    message["errorMessage"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn each_names_the_problem_and_leaves_the_session_usable() {
+    let page = |status| Reply { status, body: Some("<html><body>Bad Gateway</body></html>".into()), ..say("") };
+    let raw = |raw: &str| Reply::new(vec![Part::Raw(raw.into()), Part::Cut]);
+    let nameless = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
+    let place = Place::with_config(ONCE);
+    let mut host = place.start(&[]);
+    type Make<'a> = Box<dyn Fn() -> Reply + 'a>;
+    let cases: [(&str, Make<'_>, &str); 6] = [
+        ("an error page", Box::new(|| page(502)), "Bad Gateway"),
+        ("a page in place of a stream", Box::new(|| page(200)), "text/html"),
+        ("half an event", Box::new(|| raw("data: {\"id\":\"c\",\"obj")), "malformed"),
+        ("no end", Box::new(|| Reply::new(vec![text("half"), Part::Cut])), "ended before its end"),
+        ("no JSON", Box::new(|| raw("data: {nope}\n\n")), "malformed"),
+        ("a call without a name", Box::new(|| raw(nameless)), "without a name"),
+    ];
+    for (case, reply, want) in &cases {
+        place.provider.script([reply(), reply()]);
+        let error = error_of(&mut host);
+        assert!(error.contains(want), "{case}: {error}");
+    }
+    host.turn("better?");
+    assert_eq!(host.said().last().unwrap(), "ok");
+    host.close_cleanly();
+}
+
+#[test]
+fn one_that_is_not_there_is_an_error() {
+    let place = Place::with_config(ONCE);
+    let models = std::fs::read_to_string(place.agent.join("models.yml")).unwrap();
+    std::fs::write(place.agent.join("models.yml"), models.replace(&place.provider.url, "http://127.0.0.1:1")).unwrap();
+    assert!(error_of(&mut place.start(&[])).contains("onnect"));
+}
+
+#[test]
+fn one_that_hangs_can_be_left() {
+    for parts in [vec![Part::Hang], vec![Part::Raw("data: {\"cho".into()), Part::Hang]] {
+        let place = Place::new();
+        let mut host = place.start(&[]);
+        place.provider.script([Reply::new(parts)]);
+        host.prompt("go");
+        place.provider.asked(0);
+        host.done(json!({ "type": "abort" }));
+        place.provider.request(0, |request| request.is_gone);
+        host.turn("better?");
+        assert_eq!(host.said().last().unwrap(), "ok");
+    }
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let place = Place::with_config(ONCE);
+    let mut host = place.start(&[]);
+    let url = format!("{}/v1/chat/completions", place.provider.url);
+    let redirect = Reply { status: 307, body: Some("{}".into()), ..say("") };
+    place.provider.script([redirect.with("location", &url)]);
+    error_of(&mut host);
+    assert_eq!(place.provider.count(), 1);
+}

@@ -1,0 +1,102 @@
+//! Commands of the person.
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, roles, wait_dead},
+    place::Place,
+    provider::{Latch, Part, Reply, text},
+};
+
+fn run(host: &mut Host, command: &str) -> Value {
+    host.done(json!({ "type": "bash", "command": command }))
+}
+
+#[test]
+fn the_shell_is_the_same_for_all_commands_of_a_session() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    std::fs::create_dir(place.work.join("sub")).unwrap();
+    run(&mut host, "cd sub; X=5; f() { echo called; }");
+    assert_eq!(run(&mut host, "basename $PWD; echo $X; f")["output"], "sub\n5\ncalled\n");
+    assert_eq!(run(&mut host, "exit 3")["exitCode"], 3);
+    assert_eq!(run(&mut host, "echo \"<$X>\"")["output"], "<>\n");
+}
+
+#[test]
+fn a_result_counts_lines_and_bytes_and_keeps_the_last_fifty_kibibytes() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let want = json!({ "exitCode": 0, "cancelled": false, "output": "done\n", "truncated": false,
+        "totalLines": 2, "totalBytes": 5, "outputLines": 2, "outputBytes": 5 });
+    assert_eq!(run(&mut host, "echo done"), want);
+    assert_eq!(run(&mut host, "true")["totalLines"], 0);
+    let long = run(&mut host, "seq 1 20000");
+    let output = long["output"].as_str().unwrap();
+    assert!(long["truncated"] == true && output.len() <= 51_200 && output.len() > 51_000 && output.ends_with("20000\n"));
+    assert_eq!([&long["totalLines"], &long["totalBytes"]], [20_001, 108_894]);
+}
+
+#[test]
+fn whatever_a_command_does_it_is_answered() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    for (command, output) in [
+        ("", ""),
+        ("cat", ""),
+        ("read x; echo got=$x", "got=\n"),
+        ("echo 'open", "quote"),
+        ("if then", "syntax error"),
+        ("kill -9 $$", ""),
+        ("exec echo last", "last\n"),
+        ("sleep 300 & echo behind", "behind\n"),
+        ("printf '\\xff\\xfe'", "\u{fffd}\u{fffd}"),
+    ] {
+        let result = run(&mut host, command);
+        assert!(result["output"].as_str().unwrap().contains(output) || output == "quote", "{command}: {result}");
+        assert_eq!(run(&mut host, "echo alive")["output"], "alive\n", "after {command}");
+    }
+    host.close_cleanly();
+}
+
+#[test]
+fn state_is_answered_and_abort_bash_works_while_a_command_runs() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let due = host.ask(json!({ "type": "bash", "command": "echo early; sh -c 'echo $$ > pid; exec sleep 300'" }));
+    let pid = place.wait_for("pid");
+    let behind = host.ask(json!({ "type": "bash", "command": "echo behind" }));
+    assert_eq!(host.state()["isStreaming"], false);
+    host.done(json!({ "type": "abort_bash" }));
+    let data = host.answer(&due)["data"].clone();
+    assert_eq!((&data["cancelled"], data.get("exitCode"), &data["output"]), (&json!(true), None, &json!("early\n")));
+    wait_dead(&pid);
+    assert_eq!(host.answer(&behind)["data"]["output"], "behind\n");
+}
+
+#[test]
+fn a_command_during_a_run_joins_the_conversation_with_the_next_prompt() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let latch = Latch::default();
+    place.provider.script([Reply::new(vec![text("one"), Part::Until(latch.clone())])]);
+    let from = host.prompt("go");
+    host.event(from, "message_update");
+    assert_eq!(run(&mut host, "echo meanwhile")["output"], "meanwhile\n");
+    latch.open();
+    host.settled(from);
+    assert_eq!(roles(&host.messages()), ["user", "assistant"]);
+    host.turn("next");
+    assert_eq!(roles(&host.messages()), ["user", "assistant", "bashExecution", "user", "assistant"]);
+    assert!(place.provider.last().text().contains("meanwhile"));
+}
+
+#[test]
+fn no_pager_no_editor_and_no_key_reaches_a_command() {
+    let place = Place::new();
+    let mut command = Host::command_of(&place, &["--model", "fake/fake-1"]);
+    command.env("ANTHROPIC_API_KEY", "sk-hidden").env("PAGER", "less").env("OWN", "kept");
+    let mut host = Host::spawn(command);
+    let output = run(&mut host, "echo $PAGER $EDITOR $CI $OWN; env")["output"].as_str().unwrap().to_owned();
+    assert!(output.starts_with("cat true 1 kept\n") && !output.contains("sk-hidden"), "{output}");
+}

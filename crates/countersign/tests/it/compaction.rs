@@ -1,0 +1,167 @@
+//! Compaction, by hand and by itself.
+
+use serde_json::json;
+
+use crate::{
+    host::{Host, only, shape, text as text_of},
+    place::{Place, check_chain, lines_with},
+    provider::{Part, Reply, bash, refuse, say, text},
+};
+
+const KEEP: &str = "compaction: { keepRecentTokens: 30 }\n";
+const TIGHT: &str = "compaction: { keepRecentTokens: 30, thresholdTokens: 1000 }\n";
+
+fn talk(host: &mut Host, turns: usize) {
+    for turn in 0..turns {
+        host.turn(&format!("message {turn} ").repeat(20));
+    }
+}
+
+#[test]
+fn a_compaction_by_hand_replaces_what_is_old() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    assert_eq!(host.refused(json!({ "type": "compact" })), "Nothing to compact (session too small)");
+    talk(&mut host, 4);
+    place.provider.script([say("the summary")]);
+    let from = host.mark();
+    let result = host.done(json!({ "type": "compact", "customInstructions": "look at the ports" }));
+    assert_eq!(shape(&host.since(from)), "compact");
+    assert!(place.provider.asked(4).text().contains("look at the ports"));
+    assert!(result["summary"].as_str().unwrap().contains("the summary"));
+    assert_eq!(host.messages()[0]["role"], "compactionSummary");
+    let file = host.file();
+    let lines = lines_with(&file, "\"compaction\"");
+    check_chain(&lines);
+    let entry = lines.iter().find(|line| line["type"] == "compaction").unwrap();
+    for key in ["summary", "firstKeptEntryId", "tokensBefore"] {
+        assert_eq!(entry[key], result[key], "{key}");
+    }
+    assert_eq!(host.refused(json!({ "type": "compact" })), "Already compacted");
+    host.turn("on");
+    let asked = place.provider.last().text();
+    assert!(asked.contains("the summary") && !asked.contains("message 0"));
+    host.close_cleanly();
+    assert_eq!(place.resume().messages()[0]["role"], "compactionSummary");
+}
+
+#[test]
+fn a_compaction_that_fails_leaves_the_conversation() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    talk(&mut host, 4);
+    let before = host.messages();
+    place.provider.script([refuse(400, "bad request")]);
+    assert!(host.refused(json!({ "type": "compact" })).contains("bad request"));
+    assert_eq!(host.messages(), before);
+}
+
+#[test]
+fn a_compaction_is_seen_answered_around_and_aborted() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    talk(&mut host, 4);
+    place.provider.script([Reply::new(vec![Part::Hang])]);
+    let due = host.ask(json!({ "type": "compact" }));
+    place.provider.asked(4);
+    assert_eq!(host.state()["isCompacting"], true);
+    host.done(json!({ "type": "abort" }));
+    assert_eq!(host.answer(&due)["error"], "Compaction cancelled");
+    place.provider.request(4, |request| request.is_gone);
+    assert_eq!(host.state()["isCompacting"], false);
+    host.turn("on");
+    assert_eq!(host.said().last().unwrap(), "ok");
+}
+
+#[test]
+fn a_compaction_stops_the_run_and_tells_nothing_more_of_it() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    talk(&mut host, 4);
+    place.provider.script([Reply::new(vec![text("cut short"), Part::Hang])]);
+    let from = host.prompt("long");
+    host.event(from, "message_update");
+    host.done(json!({ "type": "compact" }));
+    assert_eq!(only(&host.since(from), "agent_end").len(), 0);
+    host.turn("on");
+    assert!(place.provider.last().is_paired());
+}
+
+#[test]
+fn past_the_threshold_the_session_compacts_itself_and_goes_on() {
+    let place = Place::with_config(TIGHT);
+    let mut host = place.start(&[]);
+    talk(&mut host, 3);
+    place.provider.script([say("big").counting(2000)]);
+    let frames = host.turn(&"more ".repeat(50));
+    let told = shape(&frames);
+    let text = "+assistant text_start text_delta text_end -assistant turn_end agent_end";
+    let rest = format!("auto_compaction_start auto_compaction_end agent_start turn_start +developer -developer {text}");
+    assert_eq!(told, format!("prompt agent_start turn_start +user -user {text} {rest}"));
+    let start = only(&frames, "auto_compaction_start").remove(0);
+    assert_eq!((&start["reason"], &start["action"]), (&json!("threshold"), &json!("context-full")));
+    let end = only(&frames, "auto_compaction_end").remove(0);
+    assert_eq!((&end["aborted"], &end["willRetry"]), (&json!(false), &json!(false)));
+    assert!(end["result"]["summary"].is_string());
+    let developer = &only(&frames, "agent_end")[1]["messages"][0];
+    assert_eq!(text_of(developer), "Continue if you have next steps.");
+}
+
+#[test]
+fn what_is_too_long_for_the_provider_is_compacted_and_asked_again() {
+    for refusal in ["prompt is too long: 300000 tokens", "This model's maximum context length is 128000 tokens."] {
+        let place = Place::with_config(KEEP);
+        let mut host = place.start(&[]);
+        talk(&mut host, 3);
+        place.provider.script([refuse(400, refusal)]);
+        let frames = host.turn(&"more ".repeat(50));
+        assert_eq!(only(&frames, "auto_retry_start").len(), 0);
+        assert_eq!(only(&frames, "auto_compaction_start")[0]["reason"], "overflow");
+        assert_eq!(only(&frames, "auto_compaction_end")[0]["willRetry"], true);
+        let told = shape(&frames);
+        let again = "agent_end auto_compaction_start auto_compaction_end agent_start turn_start +assistant";
+        assert!(told.contains(again), "{told}");
+        assert_eq!(host.said().last().unwrap(), "ok");
+    }
+}
+
+#[test]
+fn an_overflow_that_compaction_does_not_cure_ends() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    talk(&mut host, 3);
+    host.done(json!({ "type": "set_auto_compaction", "enabled": false }));
+    place.provider.script([refuse(400, "prompt is too long")]);
+    let frames = host.turn("more");
+    assert_eq!(only(&frames, "auto_compaction_start").len(), 0);
+    assert_eq!(only(&frames, "turn_end")[0]["message"]["stopReason"], "error");
+}
+
+#[test]
+fn an_abort_ends_an_automatic_compaction() {
+    let place = Place::with_config(TIGHT);
+    let mut host = place.start(&[]);
+    talk(&mut host, 3);
+    place.provider.script([say("big").counting(2000), Reply::new(vec![Part::Hang])]);
+    let from = host.prompt(&"more ".repeat(50));
+    host.event(from, "auto_compaction_start");
+    assert_eq!(host.state()["isCompacting"], true);
+    host.done(json!({ "type": "abort" }));
+    assert_eq!(host.event(from, "auto_compaction_end")["aborted"], true);
+    host.settled(from);
+    let state = host.state();
+    assert_eq!((&state["isCompacting"], &state["isStreaming"]), (&json!(false), &json!(false)));
+}
+
+#[test]
+fn calls_and_results_stay_together_across_a_compaction() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    for _ in 0..3 {
+        place.provider.script([Reply::new(vec![bash("k", "seq 1 60")]), say("counted")]);
+        host.turn("count");
+    }
+    host.done(json!({ "type": "compact" }));
+    host.turn("on");
+    assert!(place.provider.last().is_paired());
+}

@@ -1,0 +1,197 @@
+//! kill -9 while something runs, and the same session again.
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, text as text_of, wait_dead},
+    place::{Place, check_chain, lines_with},
+    provider::{Part, Reply, bash, refuse, say, text},
+};
+
+/// A host whose session has a file.
+fn begun(place: &Place) -> Host {
+    let mut host = place.start(&[]);
+    host.turn("one");
+    lines_with(&host.file(), "\"ok\"");
+    host
+}
+
+/// Goes on after a crash; what the provider was asked then must be acceptable, and the file whole.
+fn go_on(host: &mut Host, place: &Place) {
+    host.turn("go on");
+    assert!(place.provider.last().is_paired());
+    check_chain(&lines_with(&host.file(), "go on"));
+}
+
+fn sleeping() -> String {
+    "echo ran >> count; sh -c 'echo $$ > pid; exec sleep 300'".to_owned()
+}
+
+#[test]
+fn while_the_model_streams_the_prompt_is_kept_and_nothing_goes_on_by_itself() {
+    let place = Place::new();
+    let mut host = begun(&place);
+    place.provider.script([Reply::new(vec![text("half"), Part::Hang])]);
+    let from = host.prompt("two");
+    host.event(from, "message_update");
+    host.kill();
+    let mut again = place.resume();
+    assert_eq!(again.said(), ["one", "ok", "two"]);
+    assert_eq!(again.state()["isStreaming"], false);
+    go_on(&mut again, &place);
+    assert_eq!(place.provider.count(), 3);
+    again.close_cleanly();
+}
+
+#[test]
+fn while_a_command_runs_it_dies_and_its_outcome_is_unknown() {
+    let place = Place::new();
+    let mut host = begun(&place);
+    place.provider.script([Reply::new(vec![bash("k1", &sleeping()), bash("k2", "touch never")])]);
+    host.prompt("two");
+    let pid = place.wait_for("pid");
+    host.kill();
+    wait_dead(&pid);
+    let mut again = place.resume();
+    go_on(&mut again, &place);
+    let asked = place.provider.last();
+    assert!(asked.result("k1").unwrap().contains("Outcome unknown"), "{asked:?}");
+    assert!(asked.result("k2").unwrap().contains("Not run"), "{asked:?}");
+    assert_eq!((place.get("count").unwrap().as_str(), place.get("never")), ("ran\n", None));
+}
+
+#[test]
+fn while_a_command_that_left_its_group_runs_it_dies_too() {
+    let place = Place::new();
+    let mut host = begun(&place);
+    place.provider.script([Reply::new(vec![bash("k1", "setsid sh -c 'echo $$ > pid; exec sleep 300'")])]);
+    host.prompt("two");
+    let pid = place.wait_for("pid");
+    host.kill();
+    wait_dead(&pid);
+}
+
+#[test]
+fn while_a_command_of_the_person_runs_it_dies_and_is_told_of() {
+    let place = Place::new();
+    let mut host = begun(&place);
+    host.ask(json!({ "type": "bash", "command": sleeping() }));
+    let pid = place.wait_for("pid");
+    host.kill();
+    wait_dead(&pid);
+    let mut again = place.resume();
+    let message = again.messages().last().unwrap().clone();
+    assert_eq!((&message["role"], &message["cancelled"]), (&json!("bashExecution"), &json!(true)));
+    assert_eq!(again.done(json!({ "type": "bash", "command": "echo alive" }))["output"], "alive\n");
+    go_on(&mut again, &place);
+    assert_eq!(place.get("count").unwrap(), "ran\n");
+}
+
+#[test]
+fn between_a_result_and_the_next_request_the_result_is_kept() {
+    let place = Place::new();
+    let mut host = begun(&place);
+    place.provider.script([Reply::new(vec![bash("k1", "echo ran | tee -a count")]), Reply::new(vec![Part::Hang])]);
+    host.prompt("two");
+    place.provider.asked(2);
+    host.kill();
+    go_on(&mut place.resume(), &place);
+    assert_eq!(place.provider.last().result("k1").unwrap(), "ran\n");
+    assert_eq!(place.get("count").unwrap(), "ran\n");
+}
+
+#[test]
+fn right_after_its_acknowledgement_everything_is_kept() {
+    let place = Place::new();
+    let mut host = begun(&place);
+    for round in 0..4 {
+        place.provider.script([Reply::new(vec![Part::Hang])]);
+        host.prompt(&format!("prompt {round}"));
+        host.kill();
+        host = place.resume();
+        assert_eq!(host.said().last().unwrap(), &format!("prompt {round}"));
+    }
+    type Kept = fn(&mut Host) -> Value;
+    let state = |key: &'static str| move |host: &mut Host| host.state()[key].clone();
+    let last: Kept = |host| host.messages().last().unwrap()["output"].clone();
+    let steps: [(Value, Box<dyn Fn(&mut Host) -> Value>, Value); 5] = [
+        (json!({ "type": "steer", "message": "s" }), Box::new(state("queuedMessageCount")), json!(1)),
+        (json!({ "type": "follow_up", "message": "f" }), Box::new(state("queuedMessageCount")), json!(2)),
+        (json!({ "type": "set_session_name", "name": "n" }), Box::new(state("sessionName")), json!("n")),
+        (json!({ "type": "bash", "command": "echo kept" }), Box::new(last), json!("kept\n")),
+        (json!({ "type": "set_thinking_level", "level": "low" }), Box::new(state("thinkingLevel")), json!("low")),
+    ];
+    for (command, look, want) in steps {
+        host.done(command.clone());
+        host.kill();
+        host = place.resume();
+        assert_eq!(look(&mut host), want, "{command}");
+    }
+}
+
+#[test]
+fn during_a_compaction_the_conversation_is_as_it_was() {
+    let place = Place::with_config("compaction: { keepRecentTokens: 30 }\n");
+    let mut host = begun(&place);
+    for turn in 0..3 {
+        host.turn(&format!("message {turn} ").repeat(20));
+    }
+    let before = host.messages();
+    lines_with(&host.file(), "message 2");
+    place.provider.script([Reply::new(vec![text("half a summary"), Part::Hang])]);
+    host.ask(json!({ "type": "compact" }));
+    place.provider.asked(4);
+    host.kill();
+    let mut again = place.resume();
+    assert_eq!((&again.state()["isCompacting"], again.messages()), (&json!(false), before));
+    again.done(json!({ "type": "compact" }));
+    go_on(&mut again, &place);
+}
+
+#[test]
+fn while_another_attempt_is_waited_for_the_prompt_is_kept() {
+    let place = Place::with_config("retry: { baseDelayMs: 600000 }\n");
+    let mut host = begun(&place);
+    place.provider.script([refuse(503, "overloaded")]);
+    let from = host.prompt("two");
+    host.event(from, "auto_retry_start");
+    host.kill();
+    let mut again = place.resume();
+    go_on(&mut again, &place);
+    assert!(again.said().contains(&"two".to_owned()));
+}
+
+#[test]
+fn at_any_moment_no_call_runs_twice_and_the_file_holds_the_conversation() {
+    let place = Place::new();
+    let mut host = begun(&place);
+    for round in 0..10_u64 {
+        let calls = ["a", "b"].map(|name| bash(&format!("{name}{round}"), &format!("echo {name}{round} >> log; sleep 0.02")));
+        place.provider.script([Reply::new(calls.into()), Reply::new(vec![bash(&format!("c{round}"), &format!("echo c{round} >> log"))])]);
+        let before = host.mark();
+        host.prompt(&format!("round {round}"));
+        // The more rounds, the later the moment.
+        let frames = usize::try_from(round * 2).unwrap();
+        host.wait(before, "so many frames", {
+            let seen = std::cell::Cell::new(0);
+            move |_| seen.replace(seen.get() + 1) >= frames
+        });
+        host.kill();
+        host = place.resume();
+        place.provider.script([say("back")]);
+        host.turn(&format!("after {round}"));
+        let asked = place.provider.last();
+        assert!(asked.is_paired(), "{round}");
+        assert!(asked.text().contains(&format!("round {round}")));
+    }
+    let log = place.get("log").unwrap_or_default();
+    let mut ran: Vec<&str> = log.lines().collect();
+    ran.sort_unstable();
+    ran.dedup();
+    assert_eq!(ran.len(), log.lines().count(), "{log}");
+    let lines = lines_with(&host.file(), "after 9");
+    check_chain(&lines);
+    let messages = host.messages();
+    let in_file: Vec<String> = lines.iter().filter(|line| line["type"] == "message").map(|line| text_of(&line["message"])).collect();
+    assert_eq!(in_file[..messages.len()], messages.iter().map(text_of).collect::<Vec<_>>());
+}

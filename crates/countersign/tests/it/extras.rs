@@ -1,0 +1,110 @@
+//! Tasks, mentions, pages, models, flags.
+
+use serde_json::json;
+
+use crate::{
+    host::{Host, only, roles, shape},
+    place::Place,
+    provider::{Reply, call, say},
+};
+
+fn todo(ops: &serde_json::Value) -> Reply {
+    Reply::new(vec![call("k", "todo_write", &json!({ "ops": ops }))])
+}
+
+#[test]
+fn open_tasks_are_reminded_of_and_finished_ones_go_with_the_next_prompt() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
+    place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
+    let frames = host.turn("go");
+    let reminders = only(&frames, "todo_reminder");
+    let attempts: Vec<_> = reminders.iter().map(|reminder| reminder["attempt"].clone()).collect();
+    assert_eq!((attempts, &reminders[0]["maxAttempts"]), (vec![json!(1), json!(2), json!(3)], &json!(3)));
+    assert_eq!((&reminders[0]["todos"][0]["content"], &reminders[0]["todos"][0]["status"]), (&json!("first"), &json!("pending")));
+    assert_eq!(roles(only(&frames, "agent_end")[1]["messages"].as_array().unwrap())[0], "developer");
+    let id = reminders[0]["todos"][0]["id"].clone();
+    place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "completed" }]))]);
+    let frames = host.turn("finish");
+    assert_eq!((only(&frames, "todo_reminder").len(), only(&frames, "todo_auto_clear").len()), (0, 0));
+    assert!(shape(&host.turn("next")).starts_with("prompt todo_auto_clear agent_start"));
+    assert_eq!(only(&host.turn("next"), "todo_auto_clear").len(), 0);
+}
+
+#[test]
+fn a_file_that_is_mentioned_comes_right_behind_the_message() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.put("notes.txt", "what it says\n");
+    place.put("picture.bin", [0xff, 0, 0xfe]);
+    let told = shape(&host.turn("see @notes.txt, @picture.bin and @nowhere.txt"));
+    assert!(told.contains("+user -user +fileMention -fileMention +assistant"), "{told}");
+    let files = host.messages()[1]["files"].clone();
+    assert_eq!(files[0], json!({ "path": "notes.txt", "content": "what it says\n", "lineCount": 1, "byteSize": 13 }));
+    assert_eq!((&files[1]["path"], &files[1]["skippedReason"]), (&json!("picture.bin"), &json!("binary")));
+    assert_eq!(files.as_array().unwrap().len(), 2);
+    assert!(place.provider.last().text().contains("what it says"));
+}
+
+#[test]
+fn a_page_shows_the_conversation_runs_nothing_of_it_and_loads_nothing() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([say("<script>alert(1)</script> and ![x](http://example.org/x.png)")]);
+    host.turn("</script><img src=http://example.org/y onerror=alert(2)>");
+    let path = host.done(json!({ "type": "export_html" }))["path"].as_str().unwrap().to_owned();
+    let stem = host.file().file_stem().unwrap().to_string_lossy().into_owned();
+    assert_eq!(path, format!("omp-session-{stem}.html"));
+    let page = place.get(&path).unwrap();
+    for bad in ["<script>alert", "<img src=http", "src=\"http", "href=\"http"] {
+        assert!(!page.contains(bad), "{bad}");
+    }
+    assert!(page.contains("alert(1)"));
+    assert_eq!(host.done(json!({ "type": "export_html", "outputPath": "sub/page.html" }))["path"], "sub/page.html");
+    assert!(place.get("sub/page.html").is_some());
+    host.refused(json!({ "type": "export_html", "outputPath": "/proc/nowhere/page.html" }));
+}
+
+#[test]
+fn models_and_levels_go_round() {
+    let place = Place::new();
+    let mut host = Host::start(&place, &["--models", "fake/fake-1,claude/claude-1", "--thinking", "low"]);
+    let state = host.state();
+    assert_eq!((&state["model"]["id"], &state["thinkingLevel"]), (&json!("fake-1"), &json!("low")));
+    let next = host.done(json!({ "type": "cycle_model" }));
+    assert_eq!((&next["model"]["id"], &next["isScoped"]), (&json!("claude-1"), &json!(true)));
+    host.turn("go");
+    assert!(place.provider.last().head.starts_with("POST /v1/messages"));
+    assert_eq!(host.done(json!({ "type": "cycle_model" }))["model"]["id"], "fake-1");
+    let levels: Vec<String> = (0..3)
+        .map(|_| host.done(json!({ "type": "cycle_thinking_level" }))["level"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(levels[..2], ["medium", "high"]);
+    host.done(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
+    assert!(host.state().get("thinkingLevel").is_none());
+    assert!(host.done(json!({ "type": "cycle_thinking_level" })).is_null());
+}
+
+#[test]
+fn flags_of_other_programs_are_taken_and_those_for_the_prompt_reach_it() {
+    let place = Place::new();
+    place.put("AGENTS.md", "always be brief\n");
+    let mut host = place.start(&["--no-title", "--no-lsp", "--weird", "--flag=1", "left over", "--append-system-prompt", "and be kind"]);
+    host.turn("go");
+    let system = place.provider.last().messages()[0].to_string();
+    assert!(system.contains("always be brief") && system.contains("and be kind"));
+    host.close_cleanly();
+    let mut bare = place.start(&["--no-tools", "--system-prompt", "only this"]);
+    bare.turn("go");
+    let asked = place.provider.last();
+    assert!(asked.messages()[0].to_string().contains("only this") && asked.body["tools"].as_array().is_none_or(Vec::is_empty));
+}
+
+#[test]
+fn what_begins_with_a_slash_goes_to_the_model_as_it_is() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("/unknown thing");
+    assert!(place.provider.last().text().contains("/unknown thing"));
+}

@@ -1,0 +1,186 @@
+//! Session files that others wrote: older forms, unknown lines, torn ends, more lines than ours.
+
+use std::io::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::Host,
+    place::{Place, check_chain, lines_when, lines_with, texts},
+};
+
+const AT: &str = "2026-01-01T00:00:00.000Z";
+
+fn header(version: u8) -> Value {
+    json!({ "type": "session", "version": version, "id": "0011223344556677", "timestamp": AT, "cwd": "/" })
+}
+
+fn user(text: &str) -> Value {
+    json!({ "role": "user", "content": [{ "type": "text", "text": text }], "timestamp": 1 })
+}
+
+fn assistant(content: Value, stop: &str) -> Value {
+    let usage = json!({ "input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 2,
+        "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 } });
+    json!({ "role": "assistant", "content": content, "api": "openai-completions", "provider": "fake", "model": "fake-1",
+        "usage": usage, "stopReason": stop, "timestamp": 2 })
+}
+
+fn says(text: &str) -> Value {
+    assistant(json!([{ "type": "text", "text": text }]), "stop")
+}
+
+fn message(id: &str, parent: Option<&str>, message: Value) -> Value {
+    json!({ "type": "message", "id": id, "parentId": parent, "timestamp": AT, "message": message })
+}
+
+fn write(place: &Place, lines: &[Value], tail: &str) -> String {
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    place.put("other.jsonl", text + tail).display().to_string()
+}
+
+fn open(place: &Place, lines: &[Value], tail: &str) -> (Host, String) {
+    let path = write(place, lines, tail);
+    (place.start(&["--session", &path]), path)
+}
+
+#[test]
+fn the_first_form_gets_ids_and_keeps_its_compaction() {
+    let place = Place::new();
+    let mut first = header(1);
+    first.as_object_mut().unwrap().remove("version");
+    let line = |message: Value| json!({ "type": "message", "timestamp": AT, "message": message });
+    let compaction = json!({ "type": "compaction", "timestamp": AT, "summary": "in short", "firstKeptEntryIndex": 3, "tokensBefore": 9 });
+    let (mut host, path) = open(
+        &place,
+        &[first, line(user("long gone")), line(says("r1")), line(user("two")), line(says("r2")), compaction, line(user("three")), line(says("r3"))],
+        "",
+    );
+    assert_eq!(host.messages()[0]["summary"], "in short");
+    assert_eq!(host.said()[1..], ["two", "r2", "three", "r3"]);
+    check_chain(&lines_with(path.as_ref(), "r3"));
+    host.turn("four");
+    let asked = place.provider.last().text();
+    assert!(asked.contains("in short") && !asked.contains("long gone"));
+}
+
+#[test]
+fn the_second_form_is_brought_up_to_date_and_unknown_lines_stay() {
+    let place = Place::new();
+    let hook = json!({ "role": "hookMessage", "customType": "h", "content": "from a hook", "display": true, "timestamp": 4 });
+    let alien = json!({ "type": "alien", "id": "a4", "parentId": "a3", "timestamp": AT, "deep": { "x": [1, 2] } });
+    let summary = json!({ "type": "branch_summary", "id": "a5", "parentId": "a4", "timestamp": AT, "fromId": "root", "summary": "of a branch" });
+    let custom = json!({ "type": "custom_message", "id": "a6", "parentId": "a5", "timestamp": AT, "customType": "c", "content": "custom text", "display": true });
+    let (mut host, path) = open(
+        &place,
+        &[header(2), message("a1", None, user("one")), message("a2", Some("a1"), says("r1")), message("a3", Some("a2"), hook), alien.clone(), summary, custom],
+        "",
+    );
+    host.turn("two");
+    let asked = place.provider.last().text();
+    for text in ["from a hook", "of a branch", "custom text"] {
+        assert!(asked.contains(text), "{text}");
+    }
+    let lines = lines_with(path.as_ref(), "two");
+    check_chain(&lines);
+    assert_eq!(lines[4], alien);
+    assert_eq!(lines[3]["message"]["role"], "custom");
+}
+
+#[test]
+fn every_kind_of_message_is_taken_and_a_torn_line_is_cut() {
+    let place = Place::new();
+    let call = json!([{ "type": "toolCall", "id": "k1", "name": "bash", "arguments": { "command": "touch never" } }]);
+    let result = json!({ "role": "toolResult", "toolCallId": "k1", "toolName": "bash", "content": [{ "type": "text", "text": "out" }], "isError": false, "timestamp": 3 });
+    let command = |command: &str, output: &str, excluded: bool| json!({ "role": "bashExecution", "command": command, "output": output, "exitCode": 2,
+        "cancelled": false, "truncated": false, "timestamp": 5, "excludeFromContext": excluded });
+    let mention = json!({ "role": "fileMention", "files": [{ "path": "q.txt", "content": "of q" }], "timestamp": 1 });
+    let stranger = json!({ "role": "stranger", "x": 1, "timestamp": 1 });
+    let all = [user("one"), assistant(call, "toolUse"), result, says("r1"), command("ls -x", "listed", false), command("hush", "kept from the model", true), mention, stranger];
+    let mut lines = vec![header(3)];
+    for (at, one) in all.into_iter().enumerate() {
+        let parent = at.checked_sub(1).map(|at| format!("b{at}"));
+        lines.push(message(&format!("b{at}"), parent.as_deref(), one));
+    }
+    let (mut host, path) = open(&place, &lines, "{\"type\":\"message\",\"id\":\"torn");
+    host.turn("two");
+    let asked = place.provider.last();
+    let text = asked.text();
+    assert!(asked.is_paired() && text.contains("listed") && text.contains("of q") && !text.contains("kept from the model"), "{text}");
+    let after = lines_with(path.as_ref(), "two");
+    check_chain(&after);
+    assert_eq!((&after[..lines.len()], place.get("never")), (&lines[..], None));
+}
+
+#[test]
+fn calls_without_a_result_are_never_run_and_are_paired_in_the_request() {
+    let place = Place::new();
+    let call = |id: &str| json!({ "type": "toolCall", "id": id, "name": "bash", "arguments": { "command": "touch never" } });
+    let lines = [header(3), message("c1", None, user("go")), message("c2", Some("c1"), assistant(json!([call("k1"), call("k2")]), "toolUse"))];
+    let (mut host, _) = open(&place, &lines, "");
+    assert_eq!(host.state()["isStreaming"], false);
+    host.turn("next");
+    assert!(place.provider.last().is_paired());
+    assert_eq!(place.get("never"), None);
+}
+
+#[test]
+fn the_last_line_is_the_branch_that_goes_on_and_all_branches_are_listed() {
+    let place = Place::new();
+    let lines = [
+        header(3),
+        message("d1", None, user("root")),
+        message("d2", Some("d1"), says("r1")),
+        message("d3", Some("d2"), user("left")),
+        message("d4", Some("d3"), says("r2")),
+        message("d5", Some("d2"), user("right")),
+        message("d6", Some("d5"), says("r3")),
+    ];
+    let (mut host, _) = open(&place, &lines, "");
+    assert_eq!(host.said(), ["root", "r1", "right", "r3"]);
+    let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    assert_eq!([&users[0]["text"], &users[1]["text"], &users[2]["text"]], ["root", "left", "right"]);
+    assert_eq!(host.done(json!({ "type": "branch", "entryId": "d3" }))["text"], "left");
+    assert_eq!(host.said(), ["root", "r1"]);
+}
+
+#[test]
+fn lines_that_somebody_added_since_are_part_of_the_conversation() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let path = host.file();
+    let lines = lines_with(&path, "\"ok\"");
+    host.close_cleanly();
+    let leaf = lines.last().unwrap()["id"].as_str().unwrap();
+    let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    writeln!(file, "{}", message("f1", Some(leaf), user("theirs"))).unwrap();
+    writeln!(file, "{}", message("f2", Some("f1"), says("answered there"))).unwrap();
+    drop(file);
+    let mut again = place.resume();
+    assert_eq!(again.said(), ["one", "ok", "theirs", "answered there"]);
+    again.turn("two");
+    let after = lines_with(&path, "two");
+    check_chain(&after);
+    assert!(after.iter().any(|line| line["parentId"] == "f2"));
+}
+
+#[test]
+fn an_end_that_was_lost_is_written_again() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    host.turn("two");
+    let path = host.file();
+    let before = lines_when(&path, "both turns", |lines| texts(lines) == ["one", "ok", "two", "ok"]);
+    host.close_cleanly();
+    for kept in [before.len() - 1, before.len() - 3] {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let kept: String = text.split_inclusive('\n').take(kept).collect();
+        std::fs::write(&path, kept + "{\"type\":\"mess").unwrap();
+        let mut again = place.resume();
+        assert_eq!(again.said(), ["one", "ok", "two", "ok"]);
+        assert_eq!(lines_when(&path, "both turns", |lines| texts(lines) == ["one", "ok", "two", "ok"]), before);
+        again.close_cleanly();
+    }
+}

@@ -1,0 +1,162 @@
+//! Calls that somebody has to allow.
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, only, shape, text as text_of},
+    place::{Place, lines_with},
+    provider::{Reply, bash, call, say},
+};
+
+/// Has the model want `command`, and gives what was said up to a dialog or the end.
+fn want(host: &mut Host, place: &Place, command: &str) -> (usize, Option<Value>) {
+    place.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
+    let from = host.prompt("go");
+    let next = host.wait(from, "a dialog or the end", |frame| {
+        frame["type"] == "extension_ui_request" || frame["type"] == "agent_settled"
+    });
+    (from, (next["type"] == "extension_ui_request").then_some(next))
+}
+
+/// Has the model want `command` and answers the dialog with `answer`. Gives the dialog and what was said.
+fn answered(host: &mut Host, place: &Place, command: &str, answer: Value) -> (Value, Vec<Value>) {
+    let (from, dialog) = want(host, place, command);
+    let dialog = dialog.unwrap();
+    host.reply(&dialog, answer);
+    (dialog, host.settled(from))
+}
+
+#[test]
+fn a_dialog_shows_what_would_run_and_stands_before_its_start() {
+    let place = Place::asking();
+    let mut host = place.start(&[]);
+    let (dialog, frames) = answered(&mut host, &place, "touch ran", json!({ "value": "Allow once" }));
+    assert_eq!(dialog["method"], "select");
+    assert!(dialog["title"].as_str().unwrap().contains("touch ran") && dialog["timeout"].as_u64() > Some(0));
+    assert_eq!(dialog["options"].as_array().unwrap().len(), 4);
+    assert!(shape(&frames).contains("-assistant extension_ui_request +k -k +toolResult"), "{}", shape(&frames));
+    assert!(place.get("ran").is_some());
+    host.close_cleanly();
+}
+
+#[test]
+fn whatever_is_not_clearly_allowed_does_not_run() {
+    for answer in [json!({ "value": "Deny" }), json!({ "value": "other" }), json!({ "confirmed": false }), json!({ "cancelled": true })] {
+        let place = Place::asking();
+        let mut host = place.start(&[]);
+        let (_, frames) = answered(&mut host, &place, "touch ran", answer.clone());
+        let end = only(&frames, "tool_execution_end").remove(0);
+        assert!(end["isError"] == true && text_of(&end["result"]).contains("Denied"), "{end}");
+        assert_eq!((place.get("ran"), text_of(host.messages().last().unwrap()).as_str()), (None, "done"), "{answer}");
+    }
+}
+
+#[test]
+fn the_first_answer_counts_and_later_ones_are_ignored() {
+    let place = Place::asking();
+    let mut host = place.start(&[]);
+    let (from, dialog) = want(&mut host, &place, "touch ran");
+    let dialog = dialog.unwrap();
+    host.reply(&dialog, json!({ "value": "Deny" }));
+    host.reply(&dialog, json!({ "value": "Allow once" }));
+    host.settled(from);
+    host.reply(&dialog, json!({ "value": "Always allow exactly this" }));
+    host.state();
+    assert_eq!((place.get("ran"), only(&host.since(from), "response").len()), (None, 2));
+}
+
+#[test]
+fn an_answer_for_the_session_holds_in_it_after_a_kill_too_and_not_elsewhere() {
+    let place = Place::asking();
+    let mut host = place.start(&[]);
+    answered(&mut host, &place, "echo ran >> count", json!({ "value": "Allow for this session" }));
+    assert_eq!(want(&mut host, &place, "echo ran >> count").1, None);
+    assert!(want(&mut host, &place, "echo other >> count").1.is_some());
+    host.done(json!({ "type": "abort" }));
+    lines_with(&host.file(), "other");
+    host.kill();
+    let mut again = place.resume();
+    assert_eq!(want(&mut again, &place, "echo ran >> count").1, None);
+    assert!(want(&mut place.start(&[]), &place, "echo ran >> count").1.is_some());
+    assert_eq!(place.get("count").unwrap(), "ran\nran\nran\n");
+}
+
+#[test]
+fn an_answer_for_always_holds_in_other_processes() {
+    let place = Place::asking();
+    let mut host = place.start(&[]);
+    answered(&mut host, &place, "echo ran >> count", json!({ "value": "Always allow exactly this" }));
+    host.close_cleanly();
+    assert_eq!(std::fs::read_to_string(place.agent.join("grants.jsonl")).unwrap().lines().count(), 1);
+    assert_eq!(want(&mut place.start(&[]), &place, "echo ran >> count").1, None);
+    assert_eq!(place.get("count").unwrap(), "ran\nran\n");
+}
+
+#[test]
+fn without_an_answer_in_time_the_call_is_denied() {
+    let place = Place::with_config("countersign: { approval_timeout: 1 }\n");
+    place.rules("rules:\n  - { pattern: \"bash(*)\", action: ask }\n");
+    let mut host = place.start(&[]);
+    let (from, dialog) = want(&mut host, &place, "touch ran");
+    assert!(dialog.unwrap()["timeout"].as_u64() <= Some(1000));
+    let frames = host.settled(from);
+    assert_eq!(only(&frames, "tool_execution_end")[0]["isError"], true);
+    assert_eq!(place.get("ran"), None);
+}
+
+#[test]
+fn what_destroys_beyond_the_folder_is_asked_for_without_any_rule() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    for command in ["rm -rf /", "rm -rf ~", "rm -rf ..", "bash -c 'rm -rf /'", "x=/; rm -rf $x", "mkfs.ext4 /dev/sdb1"] {
+        let (from, dialog) = want(&mut host, &place, command);
+        let dialog = dialog.unwrap_or_else(|| panic!("{command} was not asked for"));
+        assert_eq!(dialog["method"], "confirm", "{command}");
+        assert!(dialog["message"].as_str().unwrap().contains(command), "{dialog}");
+        host.reply(&dialog, json!({ "confirmed": false }));
+        host.settled(from);
+    }
+}
+
+#[test]
+fn an_abort_withdraws_the_gate() {
+    let place = Place::asking();
+    let mut host = place.start(&[]);
+    let (from, dialog) = want(&mut host, &place, "touch ran");
+    host.done(json!({ "type": "abort" }));
+    host.settled(from);
+    host.reply(&dialog.unwrap(), json!({ "value": "Allow once" }));
+    host.turn("next");
+    assert!(place.provider.last().is_paired());
+    assert_eq!(place.get("ran"), None);
+}
+
+#[test]
+fn several_calls_wait_at_once_and_are_answered_in_any_order() {
+    let place = Place::new();
+    place.rules("rules:\n  - { pattern: \"read(*)\", action: ask }\n");
+    place.put("x", "of x\n");
+    place.put("y", "of y\n");
+    let mut host = place.start(&[]);
+    let read = |id, path| call(id, "read", &json!({ "path": path }));
+    place.provider.script([Reply::new(vec![read("k1", "x"), read("k2", "y")])]);
+    let from = host.prompt("go");
+    let first = host.wait(from, "the dialog of x", |frame| frame["title"].as_str().is_some_and(|title| title.contains("path: x")));
+    let second = host.wait(from, "the dialog of y", |frame| frame["title"].as_str().is_some_and(|title| title.contains("path: y")));
+    host.reply(&second, json!({ "value": "Allow once" }));
+    host.reply(&first, json!({ "value": "Deny" }));
+    host.settled(from);
+    let asked = place.provider.last();
+    assert!(asked.is_paired() && asked.result("k2").unwrap().contains("of y") && !asked.result("k1").unwrap().contains("of x"));
+}
+
+#[test]
+fn rules_that_are_not_understood_let_nothing_start() {
+    for rules in ["rules: [{", "rules:\n  - { pattern: \"bash(*)\", action: perhaps }\n"] {
+        let place = Place::new();
+        place.rules(rules);
+        let end = Host::spawn(Host::command_of(&place, &["--model", "fake/fake-1"])).wait_end();
+        assert_eq!((end.code, end.frames.len()), (Some(1), 0), "{end:?}");
+        assert!(end.stderr.contains("permissions.yaml"), "{end:?}");
+    }
+}

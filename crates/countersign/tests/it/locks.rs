@@ -1,0 +1,43 @@
+//! A second process on the same session, and disks that take nothing.
+
+use serde_json::json;
+
+use crate::{
+    host::Host,
+    place::{Place, lines_with},
+};
+
+#[test]
+fn a_second_process_on_a_session_is_refused_with_the_first_ones_id() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let file = host.file();
+    lines_with(&file, "\"ok\"");
+    let end = Host::spawn(Host::command_of(&place, &["--continue"])).wait_end();
+    assert_eq!((end.code, end.frames.len()), (Some(1), 0));
+    assert!(end.stderr.contains(&host.id().to_string()), "{end:?}");
+    let mut other = place.start(&[]);
+    let error = other.refused(json!({ "type": "switch_session", "sessionPath": file }));
+    assert!(error.contains(&host.id().to_string()), "{error}");
+    other.turn("still here");
+    host.turn("two");
+    host.kill();
+    other.done(json!({ "type": "switch_session", "sessionPath": file }));
+    assert_eq!(other.said(), ["one", "ok", "two", "ok"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_refuses_the_prompt_and_the_process_lives() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    // A file stands where the folder of the logs would be.
+    std::fs::write(place.agent.join("countersign"), "").unwrap();
+    let error = host.refused(json!({ "type": "prompt", "message": "go" }));
+    assert!(error.contains("not recorded"), "{error}");
+    assert_eq!((place.provider.count(), &host.state()["isStreaming"]), (0, &json!(false)));
+    std::fs::remove_file(place.agent.join("countersign")).unwrap();
+    let mut again = place.start(&[]);
+    again.turn("go");
+    assert_eq!(again.said(), ["go", "ok"]);
+}

@@ -1,0 +1,29 @@
+//! The omp door through the real binary: real pipes, a scripted model provider, real files.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod host;
+mod place;
+mod provider;
+mod wire;
+
+mod aborts;
+mod bad_input;
+mod bad_providers;
+mod bash_command;
+mod compaction;
+mod crash;
+mod crash_waiting;
+mod endings;
+mod extras;
+mod foreign_files;
+mod gates;
+mod locks;
+mod open_bugs;
+mod questions;
+mod queues;
+mod retries;
+mod runs;
+mod sessions;
+mod switching;
+mod volume;

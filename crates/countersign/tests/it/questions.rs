@@ -1,0 +1,67 @@
+//! Questions of the model to the person.
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, only},
+    place::Place,
+    provider::{Reply, call, say},
+};
+
+fn asks(host: &mut Host, place: &Place, questions: Value) -> usize {
+    place.provider.script([Reply::new(vec![call("k", "ask", &json!({ "questions": questions }))]), say("thanks")]);
+    host.prompt("go")
+}
+
+#[test]
+fn each_question_is_a_dialog_and_the_answers_are_one_result() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let from = asks(&mut host, &place, json!([
+        { "id": "q1", "question": "Which?", "options": [{ "label": "A" }, { "label": "B" }] },
+        { "id": "q2", "question": "Why?", "options": [] },
+    ]));
+    for (title, method, options, answer) in
+        [("Which?", "select", json!(["A", "B"]), "B"), ("Why?", "input", Value::Null, "because")]
+    {
+        let dialog = host.wait(from, title, |frame| frame["title"] == title);
+        assert_eq!((&dialog["method"], &dialog["options"]), (&json!(method), &options));
+        host.reply(&dialog, json!({ "value": answer }));
+    }
+    let frames = host.settled(from);
+    let end = only(&frames, "tool_execution_end").remove(0);
+    let results = end["result"]["details"]["results"].clone();
+    assert_eq!([&results[0]["selected"], &results[1]["selected"]], [&json!(["B"]), &json!(["because"])]);
+    let told = place.provider.last().result("k").unwrap();
+    assert!(told.contains('B') && told.contains("because"), "{told}");
+    host.close_cleanly();
+}
+
+#[test]
+fn a_question_that_is_cancelled_says_so_and_the_run_goes_on() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let from = asks(&mut host, &place, json!([{ "id": "q1", "question": "Which?", "options": [{ "label": "A" }] }]));
+    let dialog = host.dialog(from);
+    host.reply(&dialog, json!({ "cancelled": true }));
+    host.settled(from);
+    assert!(!place.provider.last().result("k").unwrap().contains("\n  A"));
+    assert_eq!(host.said().last().unwrap(), "thanks");
+}
+
+#[test]
+fn an_abort_ends_all_questions_of_a_call() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let option = json!([{ "label": "A" }]);
+    let from = asks(&mut host, &place, json!([
+        { "id": "q1", "question": "Which?", "options": option },
+        { "id": "q2", "question": "And?", "options": option },
+    ]));
+    host.dialog(from);
+    host.done(json!({ "type": "abort" }));
+    let frames = host.settled(from);
+    assert_eq!(only(&frames, "tool_execution_end").len(), 1);
+    host.turn("next");
+    assert!(place.provider.last().is_paired());
+}

@@ -1,0 +1,80 @@
+//! Steering and follow-ups.
+
+use serde_json::json;
+
+use crate::{
+    host::{only, roles, shape},
+    place::Place,
+    provider::{Latch, Part, Reply, bash, say, text},
+};
+
+const BUSY: &str = "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
+const WAITS: &str = "touch on; until test -e off; do sleep 0.01; done; echo first";
+
+#[test]
+fn a_steer_skips_the_calls_that_have_not_begun() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![bash("k1", WAITS), bash("k2", "touch never")]), say("turned"), say("followed")]);
+    let from = host.prompt("go");
+    host.event(from, "tool_execution_start");
+    host.done(json!({ "type": "steer", "message": "turn" }));
+    host.done(json!({ "type": "follow_up", "message": "then" }));
+    assert_eq!(host.refused(json!({ "type": "prompt", "message": "no" })), BUSY);
+    assert_eq!(host.state()["queuedMessageCount"], 2);
+    place.put("off", "");
+    let frames = host.settled(from);
+    let skipped = &only(&frames, "tool_execution_end")[1];
+    assert_eq!((&skipped["isError"], crate::host::text(&skipped["result"]).as_str()), (&json!(true), "Skipped due to queued user message."));
+    assert_eq!(host.said()[4..], ["turn", "turned", "then", "followed"]);
+    assert_eq!((only(&frames, "agent_end").len(), place.get("never")), (1, None));
+    assert_eq!(host.state()["queuedMessageCount"], 0);
+    assert!(place.provider.last().is_paired());
+}
+
+#[test]
+fn in_mode_wait_every_call_runs_before_the_steer() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.done(json!({ "type": "set_interrupt_mode", "mode": "wait" }));
+    place.provider.script([Reply::new(vec![bash("k1", WAITS), bash("k2", "echo second")]), say("turned")]);
+    let from = host.prompt("go");
+    host.event(from, "tool_execution_start");
+    host.done(json!({ "type": "steer", "message": "turn" }));
+    place.put("off", "");
+    host.settled(from);
+    assert_eq!(host.said()[2..], ["first\n", "second\n", "turn", "turned"]);
+}
+
+#[test]
+fn a_steer_while_idle_waits_for_the_next_prompt() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.done(json!({ "type": "steer", "message": "early" }));
+    assert_eq!((&host.state()["queuedMessageCount"], place.provider.count()), (&json!(1), 0));
+    let told = shape(&host.turn("go"));
+    assert!(told.starts_with("prompt agent_start turn_start +user -user +user -user +assistant"), "{told}");
+    assert_eq!(host.said(), ["go", "early", "ok"]);
+}
+
+#[test]
+fn follow_ups_come_one_a_turn_or_all_at_once() {
+    for (mode, want) in [
+        ("one-at-a-time", vec!["user", "assistant", "user", "assistant", "user", "assistant"]),
+        ("all", vec!["user", "assistant", "user", "user", "assistant"]),
+    ] {
+        let place = Place::new();
+        let mut host = place.start(&[]);
+        host.done(json!({ "type": "set_follow_up_mode", "mode": mode }));
+        let latch = Latch::default();
+        place.provider.script([Reply::new(vec![text("one"), Part::Until(latch.clone())])]);
+        let from = host.prompt("go");
+        host.event(from, "message_update");
+        host.done(json!({ "type": "prompt", "message": "f1", "streamingBehavior": "followUp" }));
+        host.done(json!({ "type": "follow_up", "message": "f2" }));
+        latch.open();
+        let frames = host.settled(from);
+        let end = only(&frames, "agent_end").remove(0);
+        assert_eq!(roles(end["messages"].as_array().unwrap()), want, "{mode}");
+    }
+}

@@ -1,0 +1,138 @@
+//! Providers that fail, and what is tried again.
+
+use serde_json::json;
+
+use crate::{
+    host::{only, shape, text as text_of},
+    place::Place,
+    provider::{Part, Reply, bash, refuse, say, text},
+};
+
+const QUICK: &str = "retry: { baseDelayMs: 20 }\n";
+const SLOW: &str = "retry: { baseDelayMs: 600000 }\n";
+const FAILED: &str = "+assistant -assistant turn_end agent_end";
+const AGAIN: &str = "auto_retry_start agent_start turn_start";
+
+#[test]
+fn a_failure_is_tried_again_and_the_success_told_before_the_turn_ends() {
+    let place = Place::with_config(QUICK);
+    let mut host = place.start(&[]);
+    place.provider.script([refuse(503, "overloaded"), say("fine")]);
+    let frames = host.turn("go");
+    let fine = "+assistant text_start text_delta text_end -assistant auto_retry_end turn_end agent_end";
+    assert_eq!(shape(&frames), format!("prompt agent_start turn_start +user -user {FAILED} {AGAIN} {fine}"));
+    let start = only(&frames, "auto_retry_start").remove(0);
+    assert_eq!((&start["attempt"], &start["maxAttempts"], &start["delayMs"]), (&json!(1), &json!(3), &json!(20)));
+    assert_eq!(only(&frames, "auto_retry_end"), [json!({ "type": "auto_retry_end", "success": true, "attempt": 1 })]);
+    assert_eq!(host.said(), ["go", "fine"]);
+    let file = host.file();
+    let lines = crate::place::lines_with(&file, "fine");
+    assert_eq!(lines.iter().filter(|line| line["message"]["role"] == "assistant").count(), 2);
+}
+
+#[test]
+fn three_attempts_later_it_gives_up_and_the_session_goes_on() {
+    let place = Place::with_config(QUICK);
+    let mut host = place.start(&[]);
+    place.provider.script((0..4).map(|_| refuse(500, "internal error")));
+    let frames = host.turn("go");
+    let delays: Vec<_> = only(&frames, "auto_retry_start").iter().map(|start| start["delayMs"].clone()).collect();
+    assert_eq!(delays, [20, 40, 80]);
+    assert!(shape(&frames).ends_with(&format!("{AGAIN} {FAILED} auto_retry_end")), "{}", shape(&frames));
+    let end = only(&frames, "auto_retry_end").remove(0);
+    assert_eq!((&end["success"], &end["attempt"]), (&json!(false), &json!(3)));
+    assert!(end["finalError"].as_str().unwrap().contains("internal error"));
+    host.turn("again");
+    assert_eq!(host.said().last().unwrap(), "ok");
+}
+
+#[test]
+fn what_cannot_get_better_is_not_tried_again() {
+    for (status, message) in [(400, "bad request"), (401, "invalid key"), (404, "no such model")] {
+        let place = Place::with_config(QUICK);
+        let mut host = place.start(&[]);
+        place.provider.script([refuse(status, message)]);
+        let frames = host.turn("go");
+        assert_eq!((only(&frames, "auto_retry_start").len(), place.provider.count()), (0, 1), "{status}");
+        let failed = only(&frames, "turn_end").remove(0)["message"].clone();
+        assert_eq!(failed["stopReason"], "error");
+        assert!(failed["errorMessage"].as_str().unwrap().contains(message));
+    }
+}
+
+#[test]
+fn a_hint_of_the_server_raises_the_delay() {
+    for (reply, want) in [
+        (refuse(429, "rate limit").with("retry-after", "1200"), 1_200_000),
+        (refuse(429, "rate limit").with("retry-after-ms", "900000"), 900_000),
+        (refuse(429, "Please retry after 700000ms"), 700_000),
+    ] {
+        let place = Place::with_config(SLOW);
+        let mut host = place.start(&[]);
+        place.provider.script([reply]);
+        let from = host.prompt("go");
+        assert_eq!(host.event(from, "auto_retry_start")["delayMs"], want);
+    }
+}
+
+#[test]
+fn abort_retry_ends_the_wait_without_another_agent_end() {
+    let place = Place::with_config(SLOW);
+    let mut host = place.start(&[]);
+    place.provider.script([refuse(503, "overloaded")]);
+    let from = host.prompt("go");
+    host.event(from, "auto_retry_start");
+    assert_eq!(host.state()["isStreaming"], true);
+    let from = host.mark();
+    host.done(json!({ "type": "abort_retry" }));
+    let frames = host.settled(from);
+    assert_eq!(shape(&frames), "abort_retry auto_retry_end");
+    assert_eq!(only(&frames, "auto_retry_end")[0]["finalError"], "Retry cancelled");
+    assert_eq!(host.state()["isStreaming"], false);
+    host.turn("again");
+    assert_eq!(host.said(), ["go", "again", "ok"]);
+}
+
+#[test]
+fn an_abort_ends_the_wait_too() {
+    let place = Place::with_config(SLOW);
+    let mut host = place.start(&[]);
+    place.provider.script([refuse(503, "overloaded")]);
+    let from = host.prompt("go");
+    host.event(from, "auto_retry_start");
+    let from = host.mark();
+    host.done(json!({ "type": "abort" }));
+    assert_eq!(shape(&host.settled(from)), "auto_retry_end abort");
+}
+
+#[test]
+fn nothing_is_tried_again_where_that_is_off() {
+    let place = Place::with_config(QUICK);
+    let mut host = place.start(&[]);
+    host.done(json!({ "type": "set_auto_retry", "enabled": false }));
+    place.provider.script([refuse(503, "overloaded")]);
+    assert_eq!(shape(&host.turn("go")), format!("prompt agent_start turn_start +user -user {FAILED}"));
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_tried_again_and_its_calls_are_not_run() {
+    for end in [Part::Cut, Part::Fault("Overloaded".into()), Part::Raw("data: {\"id\":\"c1\",\"obj".into())] {
+        for model in ["fake/fake-1", "claude/claude-1"] {
+            let place = Place::with_config(QUICK);
+            let mut host = place.start(&["--model", model]);
+            let end = match &end {
+                Part::Fault(message) => Part::Fault(message.clone()),
+                Part::Raw(raw) => Part::Raw(raw.clone()),
+                _ => Part::Cut,
+            };
+            let tail = matches!(end, Part::Raw(_)).then_some(Part::Cut);
+            let parts = [text("half"), bash("k", "touch never"), end].into_iter().chain(tail).collect();
+            place.provider.script([Reply::new(parts), say("whole")]);
+            let frames = host.turn("go");
+            assert_eq!(only(&frames, "auto_retry_end")[0]["success"], true, "{model}");
+            assert_eq!(text_of(host.messages().last().unwrap()), "whole", "{model}");
+            assert_eq!(place.get("never"), None, "{model}");
+            assert!(place.provider.last().is_paired(), "{model}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A run from its prompt to its end.
+
+use serde_json::json;
+
+use crate::{
+    host::{Host, only, roles, shape, text as text_of},
+    place::Place,
+    provider::{Part, Reply, bash, call, say, text},
+};
+
+const USER: &str = "agent_start turn_start +user -user";
+const TEXT: &str = "+assistant text_start text_delta text_end -assistant turn_end";
+
+#[test]
+fn a_text_is_told_in_order() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([Reply { usage: (100, 50, 40), ..Reply::new(vec![Part::Text(vec!["Grüße ".into(), "a\u{2028}b".into()])]) }]);
+    let frames = host.turn("hello");
+    assert_eq!(shape(&frames), format!("prompt {USER} {TEXT} agent_end"));
+    let start = &only(&frames, "message_start")[1]["message"];
+    assert_eq!((&start["content"], &start["stopReason"], &start["usage"]["totalTokens"]), (&json!([]), &json!("stop"), &json!(0)));
+    let end = only(&frames, "agent_end").remove(0);
+    let messages = end["messages"].as_array().unwrap();
+    assert_eq!(roles(messages), ["user", "assistant"]);
+    assert_eq!(messages[0]["content"], json!([{ "type": "text", "text": "hello" }]));
+    assert_eq!(text_of(&messages[1]), "Grüße a\u{2028}b");
+    let usage = &messages[1]["usage"];
+    assert_eq!([&usage["input"], &usage["output"], &usage["cacheRead"], &usage["totalTokens"]], [60, 50, 40, 150]);
+    assert_eq!(&host.messages(), messages);
+    host.close_cleanly();
+}
+
+#[test]
+fn every_update_carries_the_message_so_far_twice() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![Part::Think(vec!["hm".into()]), text("so"), bash("k", "true")])]);
+    for update in only(&host.turn("go"), "message_update") {
+        assert_eq!(update["message"], update["assistantMessageEvent"]["partial"]);
+    }
+}
+
+#[test]
+fn thinking_comes_before_the_text_on_both_wires() {
+    for model in ["fake/fake-1", "claude/claude-1"] {
+        let place = Place::new();
+        let mut host = Host::start(&place, &["--model", model]);
+        place.provider.script([Reply::new(vec![Part::Think(vec!["hm ".into(), "ok".into()]), text("said")])]);
+        let frames = host.turn("go");
+        let thinking = "+assistant thinking_start thinking_delta thinking_end text_start text_delta text_end -assistant";
+        assert_eq!(shape(&frames), format!("prompt {USER} {thinking} turn_end agent_end"), "{model}");
+        let content = host.messages()[1]["content"].clone();
+        assert_eq!((&content[0]["thinking"], &content[1]["text"]), (&json!("hm ok"), &json!("said")), "{model}");
+    }
+}
+
+#[test]
+fn calls_are_told_one_after_the_other_and_go_back_paired_on_both_wires() {
+    for model in ["fake/fake-1", "claude/claude-1"] {
+        let place = Place::new();
+        let mut host = Host::start(&place, &["--model", model]);
+        place.provider.script([Reply::new(vec![text("I go"), bash("k1", "echo one"), bash("k2", "echo two; exit 3")]), say("done")]);
+        let frames = host.turn("go");
+        let told = "+assistant text_start text_delta text_end toolcall_start toolcall_delta toolcall_end \
+                    toolcall_start toolcall_delta toolcall_end -assistant";
+        let ran = "+k1 -k1 +toolResult -toolResult +k2 -k2 +toolResult -toolResult turn_end";
+        assert_eq!(shape(&frames), format!("prompt {USER} {told} {ran} turn_start {TEXT} agent_end"), "{model}");
+        let turns = only(&frames, "turn_end");
+        assert_eq!(turns[0]["toolResults"].as_array().unwrap().len(), 2);
+        let ends = only(&frames, "tool_execution_end");
+        assert_eq!([&ends[0]["isError"], &ends[1]["isError"]], [&json!(false), &json!(true)]);
+        let asked = place.provider.last();
+        assert!(asked.is_paired(), "{model}");
+        assert_eq!(asked.result("k1").unwrap(), "one\n");
+        assert!(asked.result("k2").unwrap().contains('3'));
+    }
+}
+
+#[test]
+fn a_bad_call_is_an_error_result_and_the_run_goes_on() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let broken = Part::Call { id: "json".into(), name: "read".into(), arguments: "{\"path\": \"a".into() };
+    let calls = vec![call("unknown", "frobnicate", &json!({})), call("missing", "write", &json!({ "content": "x" })), broken];
+    place.provider.script([Reply::new(calls), say("done")]);
+    let frames = host.turn("go");
+    assert!(only(&frames, "tool_execution_end").iter().all(|end| end["isError"] == true));
+    let asked = place.provider.last();
+    assert!(asked.is_paired());
+    assert!(asked.result("unknown").unwrap().contains("Tool frobnicate not found"));
+    assert!(asked.result("missing").unwrap().contains("path"));
+    assert_eq!(text_of(host.messages().last().unwrap()), "done");
+}
+
+#[test]
+fn an_answer_that_was_cut_off_by_its_limit_says_so() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([Reply { stop: Some("length"), ..say("half") }]);
+    host.turn("go");
+    assert_eq!(host.messages()[1]["stopReason"], "length");
+}
+
+#[test]
+fn the_output_of_a_command_is_told_while_it_runs() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let waits = "echo early; until test -e go; do sleep 0.01; done; echo late";
+    place.provider.script([Reply::new(vec![bash("k", waits)])]);
+    let from = host.prompt("go");
+    let update = host.event(from, "tool_execution_update");
+    assert_eq!((&update["toolCallId"], text_of(&update["partialResult"]).as_str()), (&json!("k"), "early\n"));
+    place.put("go", "");
+    host.settled(from);
+    assert_eq!(place.provider.last().result("k").unwrap(), "early\nlate\n");
+}

@@ -1,0 +1,161 @@
+//! The session file, and which session a process takes up.
+
+use serde_json::json;
+
+use crate::{
+    host::{Host, only},
+    place::{Place, check_chain, lines_when, lines_with, texts},
+    provider::{Part, Reply, say, text},
+};
+
+#[test]
+fn there_is_no_file_before_a_model_has_answered() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let file = host.file();
+    host.done(json!({ "type": "set_session_name", "name": " early " }));
+    host.done(json!({ "type": "bash", "command": "echo hi" }));
+    place.provider.script([Reply::new(vec![text("so far"), Part::Hang])]);
+    let from = host.prompt("go");
+    host.event(from, "message_update");
+    assert!(!file.exists());
+    host.done(json!({ "type": "abort" }));
+    let lines = lines_with(&file, "so far");
+    check_chain(&lines);
+    assert_eq!((&lines[0]["title"], &lines[0]["cwd"]), (&json!("early"), &json!(place.work)));
+    let kinds: Vec<_> = lines[1..].iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["model_change", "thinking_level_change", "message", "message", "message"]);
+    assert_eq!((&lines[1]["model"], &lines[2]["thinkingLevel"]), (&json!("fake/fake-1"), &json!("high")));
+}
+
+#[test]
+fn what_is_said_and_set_is_appended_and_a_name_rewrites_the_first_line_only() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let file = host.file();
+    let before = lines_with(&file, "\"ok\"");
+    host.done(json!({ "type": "set_session_name", "name": "named" }));
+    let named = lines_when(&file, "a title", |lines| lines[0]["title"] == "named");
+    assert_eq!(named[1..], before[1..]);
+    host.done(json!({ "type": "set_thinking_level", "level": "low" }));
+    host.done(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
+    host.done(json!({ "type": "bash", "command": "echo by hand" }));
+    host.turn("two");
+    let after = lines_when(&file, "two answers", |lines| texts(lines).iter().filter(|text| *text == "ok").count() == 2);
+    assert_eq!(after[..named.len()], named);
+    check_chain(&after);
+    let command = after.iter().find(|line| line["message"]["role"] == "bashExecution").unwrap();
+    assert_eq!((&command["message"]["output"], &command["message"]["exitCode"]), (&json!("by hand\n"), &json!(0)));
+    assert!(after.iter().any(|line| line["model"] == "fake/fake-2") && after.iter().any(|line| line["thinkingLevel"] == "low"));
+}
+
+#[test]
+fn continue_resume_and_session_take_up_the_same_conversation() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    host.done(json!({ "type": "set_session_name", "name": "named" }));
+    host.done(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
+    let (file, state, messages) = (host.file(), host.state(), host.messages());
+    host.close_cleanly();
+    let id = state["sessionId"].as_str().unwrap();
+    let path = file.display().to_string();
+    for flags in [vec!["--continue"], vec!["--resume", &id[..6]], vec!["--session", id], vec!["--session", &path]] {
+        let mut host = Host::start(&place, &flags);
+        let again = host.state();
+        for key in ["sessionId", "sessionFile", "sessionName", "messageCount"] {
+            assert_eq!(again[key], state[key], "{key} with {flags:?}");
+        }
+        assert_eq!(again["model"]["id"], "fake-2");
+        assert_eq!(host.messages(), messages);
+        host.close_cleanly();
+    }
+    assert_eq!(lines_with(&file, "named").len(), 6);
+}
+
+#[test]
+fn a_fork_has_the_conversation_and_leaves_the_file() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let file = host.file();
+    let messages = host.messages();
+    host.close_cleanly();
+    let before = std::fs::read(&file).unwrap();
+    let mut fork = place.start(&["--fork", file.to_str().unwrap()]);
+    assert_eq!(fork.messages(), messages);
+    fork.turn("elsewhere");
+    let lines = lines_with(&fork.file(), "elsewhere");
+    check_chain(&lines);
+    assert_eq!(lines[0]["parentSession"], json!(file));
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+}
+
+#[test]
+fn a_session_folder_holds_session_files_only() {
+    let place = Place::new();
+    let folder = place.home.join("mine");
+    let flags = ["--session-dir", folder.to_str().unwrap()];
+    let mut host = place.start(&flags);
+    host.turn("one");
+    let (file, id) = (host.file(), host.state()["sessionId"].clone());
+    host.close_cleanly();
+    let inside: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(inside, [file]);
+    let mut again = place.start(&[&flags[..], &["--continue"]].concat());
+    assert_eq!(again.state()["sessionId"], id);
+}
+
+#[test]
+fn no_session_leaves_nothing_behind() {
+    let place = Place::new();
+    let mut host = place.start(&["--no-session"]);
+    assert!(host.state().get("sessionFile").is_none());
+    host.turn("one");
+    host.close_cleanly();
+    assert!(!place.agent.join("sessions").exists() && !place.agent.join("countersign").exists());
+}
+
+#[test]
+fn a_session_that_is_not_there_or_none_ends_the_start_with_a_message() {
+    let place = Place::new();
+    let other = place.put("other.jsonl", "hello\n");
+    for flags in [vec!["--resume", "ffff"], vec!["--session", other.to_str().unwrap()], vec!["--fork", "nowhere.jsonl"]] {
+        let end = Host::spawn(Host::command_of(&place, &flags)).wait_end();
+        assert_eq!((end.code, end.frames.len(), end.stderr.trim().is_empty()), (Some(1), 0, false), "{flags:?}: {end:?}");
+    }
+    assert_eq!(std::fs::read_to_string(other).unwrap(), "hello\n");
+}
+
+#[test]
+fn a_start_without_a_usable_model_or_with_a_file_ends_with_a_message() {
+    let place = Place::new();
+    for flags in [vec!["@notes.txt"], vec!["--model", "nobody/nothing"]] {
+        let end = Host::spawn(Host::command_of(&place, &flags)).wait_end();
+        assert_eq!((end.code, end.frames.len(), end.stderr.trim().is_empty()), (Some(1), 0, false), "{flags:?}: {end:?}");
+    }
+    std::fs::remove_file(place.agent.join("models.yml")).unwrap();
+    let end = Host::spawn(Host::command_of(&place, &[])).wait_end();
+    assert_eq!((end.code, end.frames.len(), end.stderr.trim().is_empty()), (Some(1), 0, false), "{end:?}");
+}
+
+#[test]
+fn a_long_image_lies_beside_the_file_and_comes_back() {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let data = STANDARD.encode([7_u8; 3000]);
+    let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
+    let from = host.mark();
+    host.done(json!({ "type": "prompt", "message": "look", "images": [image] }));
+    let frames = host.settled(from);
+    assert_eq!(only(&frames, "agent_end")[0]["messages"][0]["content"][1]["data"], data.as_str());
+    let lines = lines_with(&host.file(), "blob:sha256:");
+    assert!(!json!(lines).to_string().contains(&data));
+    host.close_cleanly();
+    place.provider.script([say("again")]);
+    let mut again = place.resume();
+    again.turn("still there?");
+    assert!(place.provider.last().text().contains(&data));
+}

@@ -1,0 +1,141 @@
+//! Other sessions in the same process: new ones, files, branches.
+
+use serde_json::json;
+
+use crate::{
+    host::{only, shape},
+    place::{Place, check_chain, lines_with},
+    provider::{Part, Reply, text},
+};
+
+#[test]
+fn a_new_session_is_empty_and_names_its_parent() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    host.done(json!({ "type": "set_thinking_level", "level": "low" }));
+    host.done(json!({ "type": "follow_up", "message": "never" }));
+    let old = host.state();
+    let data = host.done(json!({ "type": "new_session", "parentSession": "some where" }));
+    assert_eq!(data, json!({ "cancelled": false }));
+    let new = host.state();
+    assert_ne!((&new["sessionId"], &new["sessionFile"]), (&old["sessionId"], &old["sessionFile"]));
+    assert_eq!([&new["messageCount"], &new["queuedMessageCount"]], [0, 0]);
+    assert_eq!((&new["model"], &new["thinkingLevel"]), (&old["model"], &json!("low")));
+    host.turn("two");
+    let lines = lines_with(&host.file(), "\"ok\"");
+    check_chain(&lines);
+    assert_eq!(lines[0]["parentSession"], "some where");
+}
+
+#[test]
+fn switching_takes_up_the_other_conversation() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("of the first");
+    let first = host.file();
+    lines_with(&first, "\"ok\"");
+    host.done(json!({ "type": "new_session" }));
+    host.turn("of the second");
+    let data = host.done(json!({ "type": "switch_session", "sessionPath": first }));
+    assert_eq!(data, json!({ "cancelled": false }));
+    assert_eq!((host.file(), host.said()), (first.clone(), vec!["of the first".to_owned(), "ok".to_owned()]));
+    host.turn("again");
+    assert!(!place.provider.last().text().contains("of the second"));
+    check_chain(&lines_with(&first, "again"));
+}
+
+#[test]
+fn a_session_begins_where_none_was_if_the_folder_is_one_for_sessions() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let new = host.file().with_file_name("fresh.jsonl");
+    host.done(json!({ "type": "switch_session", "sessionPath": new }));
+    assert_eq!((host.file(), &host.state()["messageCount"]), (new.clone(), &json!(0)));
+    host.turn("two");
+    check_chain(&lines_with(&new, "\"ok\""));
+}
+
+#[test]
+fn what_is_no_session_is_refused_untouched_and_the_old_one_stays() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let file = host.file();
+    let notes = place.put("notes.txt", "my notes\n");
+    let headless = place.put("headless.jsonl", "{\"type\":\"message\"}\n");
+    for path in [notes.clone(), headless.clone(), place.work.clone(), "/nowhere/at/all.jsonl".into()] {
+        host.refused(json!({ "type": "switch_session", "sessionPath": path }));
+    }
+    assert_eq!((place.get("notes.txt").unwrap(), place.get("headless.jsonl").unwrap()), ("my notes\n".into(), "{\"type\":\"message\"}\n".into()));
+    assert_eq!(host.file(), file);
+    host.turn("two");
+    assert_eq!(host.said(), ["one", "ok", "two", "ok"]);
+}
+
+#[test]
+fn a_run_that_a_switch_stops_is_told_of_no_more() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let file = host.file();
+    host.done(json!({ "type": "new_session" }));
+    place.provider.script([Reply::new(vec![text("cut short"), Part::Hang])]);
+    let from = host.prompt("long");
+    host.event(from, "message_update");
+    host.done(json!({ "type": "switch_session", "sessionPath": file }));
+    place.provider.request(1, |request| request.is_gone);
+    assert_eq!(only(&host.since(from), "agent_end").len(), 0);
+    assert_eq!((host.said().len(), &host.state()["isStreaming"]), (2, &json!(false)));
+}
+
+#[test]
+fn a_branch_holds_what_came_before_the_message_and_gives_its_text() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("first");
+    host.turn("second");
+    let old = host.file();
+    let before = lines_with(&old, "second");
+    let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    assert_eq!([&users[0]["text"], &users[1]["text"]], ["first", "second"]);
+    let data = host.done(json!({ "type": "branch", "entryId": users[1]["entryId"] }));
+    assert_eq!(data, json!({ "text": "second", "cancelled": false }));
+    assert_eq!(host.said(), ["first", "ok"]);
+    host.turn("other second");
+    let lines = lines_with(&host.file(), "other second");
+    check_chain(&lines);
+    assert_eq!(lines[0]["parentSession"], json!(old));
+    assert_eq!(lines[1..5], before[1..5]);
+    assert_eq!(lines_with(&old, "second")[..before.len()], before);
+}
+
+#[test]
+fn a_branch_before_the_first_message_is_a_new_session() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("first");
+    let old = host.file();
+    let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    let data = host.done(json!({ "type": "branch", "entryId": users[0]["entryId"] }));
+    assert_eq!((&data["text"], &host.state()["messageCount"]), (&json!("first"), &json!(0)));
+    host.turn("again");
+    let lines = lines_with(&host.file(), "again");
+    check_chain(&lines);
+    assert_eq!(lines[0]["parentSession"], json!(old));
+}
+
+#[test]
+fn only_a_message_of_the_person_can_be_branched_from() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("first");
+    let file = host.file();
+    let lines = lines_with(&file, "\"ok\"");
+    let answer = lines.iter().find(|line| line["message"]["role"] == "assistant").unwrap();
+    for id in [answer["id"].clone(), "nope".into()] {
+        assert_eq!(host.refused(json!({ "type": "branch", "entryId": id })), "Invalid entry ID for branching");
+    }
+    assert!(shape(&host.turn("second")).ends_with("turn_end agent_end"));
+}

@@ -1,0 +1,84 @@
+//! How much is written for how much is said.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::{
+    host::{Host, only},
+    place::Place,
+    provider::{Latch, Part, Reply, say},
+};
+
+fn words() -> Vec<String> {
+    (0..5000).map(|at| format!("word {at} ")).collect()
+}
+
+/// Bytes on stdout for each byte of the text of one reply.
+fn bytes_for_each(host: &mut Host, place: &Place, parts: Vec<Part>, size: usize) -> usize {
+    place.provider.script([Reply::new(parts), say("done")]);
+    let before = host.bytes();
+    host.turn("go");
+    (host.bytes() - before) / size
+}
+
+#[test]
+fn a_burst_costs_at_most_fifteen_times_its_text() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let size = words().concat().len();
+    let writes = json!({ "path": "big.txt", "content": words().concat(), "_i": "a test" }).to_string();
+    let call = Part::Call { id: "k".into(), name: "write".into(), arguments: writes };
+    for (case, parts, size) in [
+        ("text", vec![Part::Text(words())], size),
+        ("thinking", vec![Part::Think(words())], size),
+        ("thinking and text", vec![Part::Think(words()), Part::Text(words())], 2 * size),
+        ("a call", vec![call], size),
+    ] {
+        let each = bytes_for_each(&mut host, &place, parts, size);
+        assert!(each < 15, "{case}: {each} times the text");
+    }
+    assert_eq!(place.get("big.txt").unwrap(), words().concat());
+}
+
+#[test]
+fn deltas_of_a_burst_add_up_to_the_text() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![Part::Text(words())])]);
+    let frames = host.turn("go");
+    let deltas = only(&frames, "message_update");
+    let deltas: String = deltas.iter().filter_map(|update| update["assistantMessageEvent"]["delta"].as_str()).collect();
+    assert_eq!(deltas, words().concat());
+}
+
+#[test]
+fn a_stream_at_its_own_pace_gets_at_most_twenty_updates_a_second() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let latches: Vec<Latch> = (0..60).map(|_| Latch::default()).collect();
+    let parts = latches.iter().flat_map(|latch| [Part::Text(vec!["word ".into()]), Part::Until(latch.clone())]).collect();
+    place.provider.script([Reply::new(parts)]);
+    let began = Instant::now();
+    let from = host.prompt("go");
+    let opener = std::thread::spawn(move || {
+        for latch in latches {
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+            latch.open();
+        }
+    });
+    let frames = host.settled(from);
+    let seconds = began.elapsed().as_secs_f64();
+    opener.join().unwrap();
+    let updates = only(&frames, "message_update");
+    let deltas = updates.iter().filter(|update| update["assistantMessageEvent"]["type"] == "text_delta").count();
+    assert!(f64::from(u32::try_from(deltas).unwrap()) <= 20.0 * seconds + 2.0, "{deltas} in {seconds} s");
+}
+
+#[test]
+fn without_merging_each_delta_is_told() {
+    let place = Place::new();
+    let mut host = place.start(&["--no-merge-deltas"]);
+    place.provider.script([Reply::new(vec![Part::Text(words()[..200].to_vec())])]);
+    assert_eq!(only(&host.turn("go"), "message_update").len(), 202);
+}

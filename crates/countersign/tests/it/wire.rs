@@ -1,0 +1,185 @@
+//! The two wires of the scripted provider, and what a request of them means.
+
+use serde_json::{Value, json};
+
+use crate::provider::{Part, Reply};
+
+/// How the provider was asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    OpenAi,
+    Anthropic,
+}
+
+/// Writes one reply as a stream of events.
+pub(crate) struct Encoder<'a> {
+    wire: Wire,
+    reply: &'a Reply,
+    blocks: usize,
+    calls: usize,
+}
+
+impl<'a> Encoder<'a> {
+    pub(crate) const fn new(wire: Wire, reply: &'a Reply) -> Self {
+        Self { wire, reply, blocks: 0, calls: 0 }
+    }
+
+    pub(crate) fn begin(&self) -> String {
+        let (input, _, cached) = self.reply.usage;
+        match self.wire {
+            Wire::OpenAi => chunk(&json!({ "role": "assistant", "content": "" }), None),
+            Wire::Anthropic => event(&json!({ "type": "message_start", "message": {
+                "id": "msg_1", "type": "message", "role": "assistant", "content": [],
+                "usage": { "input_tokens": input - cached, "output_tokens": 1, "cache_read_input_tokens": cached },
+            }})),
+        }
+    }
+
+    pub(crate) fn part(&mut self, part: &Part) -> String {
+        match self.wire {
+            Wire::OpenAi => self.openai(part),
+            Wire::Anthropic => self.anthropic(part),
+        }
+    }
+
+    pub(crate) fn fault(&self, message: &str) -> String {
+        match self.wire {
+            Wire::OpenAi => event(&json!({ "error": { "message": message, "type": "server_error" } })),
+            Wire::Anthropic => event(&json!({ "type": "error", "error": { "type": "overloaded_error", "message": message } })),
+        }
+    }
+
+    pub(crate) fn end(&self) -> String {
+        let (input, output, cached) = self.reply.usage;
+        match self.wire {
+            Wire::OpenAi => {
+                let stop = self.reply.stop.unwrap_or(if self.calls > 0 { "tool_calls" } else { "stop" });
+                let usage = json!({ "id": "c1", "object": "chat.completion.chunk", "choices": [], "usage": {
+                    "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output,
+                    "prompt_tokens_details": { "cached_tokens": cached },
+                }});
+                format!("{}{}data: [DONE]\n\n", chunk(&json!({}), Some(stop)), event(&usage))
+            }
+            Wire::Anthropic => {
+                let stop = self.reply.stop.unwrap_or(if self.calls > 0 { "tool_use" } else { "end_turn" });
+                let delta = json!({ "type": "message_delta", "delta": { "stop_reason": stop }, "usage": { "output_tokens": output } });
+                event(&delta) + &event(&json!({ "type": "message_stop" }))
+            }
+        }
+    }
+
+    fn openai(&mut self, part: &Part) -> String {
+        match part {
+            Part::Text(deltas) => deltas.iter().map(|delta| chunk(&json!({ "content": delta }), None)).collect(),
+            Part::Think(deltas) => {
+                deltas.iter().map(|delta| chunk(&json!({ "reasoning_content": delta }), None)).collect()
+            }
+            Part::Call { id, name, arguments } => {
+                let index = self.calls;
+                self.calls += 1;
+                let begin = json!({ "index": index, "id": id, "type": "function", "function": { "name": name, "arguments": "" } });
+                let pieces = pieces(arguments).map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
+                std::iter::once(begin).chain(pieces).map(|call| chunk(&json!({ "tool_calls": [call] }), None)).collect()
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn anthropic(&mut self, part: &Part) -> String {
+        let index = self.blocks;
+        self.blocks += 1;
+        let (block, deltas): (Value, Vec<Value>) = match part {
+            Part::Text(deltas) => (
+                json!({ "type": "text", "text": "" }),
+                deltas.iter().map(|delta| json!({ "type": "text_delta", "text": delta })).collect(),
+            ),
+            Part::Think(deltas) => (
+                json!({ "type": "thinking", "thinking": "", "signature": "" }),
+                deltas
+                    .iter()
+                    .map(|delta| json!({ "type": "thinking_delta", "thinking": delta }))
+                    .chain([json!({ "type": "signature_delta", "signature": "c2lnbmVk" })])
+                    .collect(),
+            ),
+            Part::Call { id, name, arguments } => {
+                self.calls += 1;
+                (
+                    json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
+                    pieces(arguments).map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect(),
+                )
+            }
+            _ => return String::new(),
+        };
+        let mut text = event(&json!({ "type": "content_block_start", "index": index, "content_block": block }));
+        for delta in deltas {
+            text += &event(&json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        }
+        text + &event(&json!({ "type": "content_block_stop", "index": index }))
+    }
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = String> {
+    let characters: Vec<char> = text.chars().collect();
+    let size = 7.max(characters.len() / 2000);
+    characters.chunks(size).map(|piece| piece.iter().collect()).collect::<Vec<String>>().into_iter()
+}
+
+fn chunk(delta: &Value, finish: Option<&str>) -> String {
+    event(&json!({
+        "id": "c1", "object": "chat.completion.chunk", "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],
+    }))
+}
+
+fn event(value: &Value) -> String {
+    match value["type"].as_str() {
+        Some(kind) => format!("event: {kind}\ndata: {value}\n\n"),
+        None => format!("data: {value}\n\n"),
+    }
+}
+
+fn blocks(message: &Value) -> &[Value] {
+    message["content"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The results in `messages`: the id of the call, and the text.
+pub(crate) fn results(messages: &[Value]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for message in messages {
+        if message["role"] == "tool" {
+            found.push((message["tool_call_id"].as_str().unwrap().to_owned(), flat(&message["content"])));
+        }
+        for block in blocks(message).iter().filter(|block| block["type"] == "tool_result") {
+            found.push((block["tool_use_id"].as_str().unwrap().to_owned(), flat(&block["content"])));
+        }
+    }
+    found
+}
+
+/// Whether a real provider would take these messages: no call without its result before the next message, no result without its call.
+pub(crate) fn is_paired(messages: &[Value]) -> bool {
+    let mut owed: Vec<String> = Vec::new();
+    for message in messages {
+        let given = results(std::slice::from_ref(message));
+        for (id, _) in &given {
+            match owed.iter().position(|call| call == id) {
+                Some(at) => drop(owed.remove(at)),
+                None => return false,
+            }
+        }
+        if given.is_empty() && !owed.is_empty() {
+            return false;
+        }
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        let uses = blocks(message).iter().filter(|block| block["type"] == "tool_use");
+        owed.extend(calls.chain(uses).map(|call| call["id"].as_str().unwrap().to_owned()));
+    }
+    owed.is_empty()
+}
+
+fn flat(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,132 @@
+//! Drives the engine through random commands and crashes, and looks after every step whether what was promised holds.
+//!
+//! It is pure: the same seed gives the same run. It must not know a socket, a file or a clock; the owner around the engine is a small one of its own, so that only the engine
+//! and the contract between the two are in question.
+
+mod audit;
+mod book;
+mod dice;
+mod owner;
+mod people;
+mod rules;
+mod words;
+mod world;
+
+use std::{collections::BTreeSet, fmt};
+
+use owner::{Owner, Telling};
+
+/// A mistake that is made on purpose, once a run, to see that it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A reply leaves before its facts are durable.
+    ReplyBeforeAppend,
+    /// After a restart a call that the last process had started is started again.
+    StartTwice,
+    /// A model that is to be asked is not asked.
+    DropTurn,
+    /// A gate that is resolved is resolved once more.
+    SecondAnswer,
+    /// A call runs with other arguments than those that were decided.
+    OtherArguments,
+    /// What a call came to is not told.
+    ForgetResult,
+    /// One fact of a batch is left out of the log.
+    LoseFact,
+    /// A request gets a second reply.
+    ReplyTwice,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::ReplyBeforeAppend,
+        Self::StartTwice,
+        Self::DropTurn,
+        Self::SecondAnswer,
+        Self::OtherArguments,
+        Self::ForgetResult,
+        Self::LoseFact,
+        Self::ReplyTwice,
+    ];
+}
+
+/// What a run came to, for whoever wants to know how much it saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Records in the log.
+    pub facts: u64,
+    /// Processes that died.
+    pub crashes: u32,
+    /// Appends that failed without a crash.
+    pub failures: u32,
+    /// Pieces of work that had an effect outside.
+    pub effects: u32,
+    /// Replies that left.
+    pub replies: u32,
+    /// Every kind of fact that was recorded.
+    pub kinds: BTreeSet<String>,
+}
+
+impl Figures {
+    /// Adds another run's.
+    pub fn add(&mut self, other: Self) {
+        self.facts += other.facts;
+        self.crashes += other.crashes;
+        self.failures += other.failures;
+        self.effects += other.effects;
+        self.replies += other.replies;
+        self.kinds.extend(other.kinds);
+    }
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Gives the same run again.
+    pub seed: u64,
+    /// The step in which it was noticed.
+    pub step: u32,
+    /// Which promise.
+    pub broken: String,
+    /// What happened last, oldest first.
+    pub last: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} step {}: {}", self.seed, self.step, self.broken)?;
+        self.last.iter().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+}
+
+/// How many of the last events a failure tells.
+const TOLD: usize = 60;
+
+/// Runs one seed for `steps` steps, then lets everything come to rest.
+///
+/// # Errors
+/// The first promise that was broken.
+pub fn run(seed: u64, steps: u32, fault: Option<Fault>) -> Result<Figures, Failure> {
+    // Writing everything down takes longer than all the rest: only a run that failed is told, by running it again.
+    live(seed, steps, fault, Telling::Silent).or_else(|_| live(seed, steps, fault, Telling::Aloud))
+}
+
+fn live(seed: u64, steps: u32, fault: Option<Fault>, telling: Telling) -> Result<Figures, Failure> {
+    let mut owner = Owner::new(seed, fault, telling);
+    let mut step = 0;
+    let outcome = owner.open().and_then(|()| {
+        while step < steps {
+            step += 1;
+            owner.step()?;
+        }
+        owner.rest()
+    });
+    match outcome {
+        Ok(()) => Ok(owner.figures()),
+        Err(broken) => {
+            let last = owner.told.split_off(owner.told.len().saturating_sub(TOLD));
+            Err(Failure { seed, step, broken, last })
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Reads the log as an outsider would, from facts alone, and says which rule a record breaks.
+//!
+//! It must not ask the engine: what the engine believes of itself is what is in question.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign_core::{
+    call::{self, End, Executor},
+    digest::Digest,
+    engine::{Event, Meta},
+    gate::{self, Resolution, Scope},
+    id::{CallId, EntryId, GateId, Lsn, RunId, SessionId},
+    run,
+    session::{self, Queue, Then},
+    tool::Repeat,
+};
+
+/// Where a call stands in the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Wanted,
+    Gated,
+    Ready,
+    Started(u32),
+    InDoubt,
+    Over(End),
+}
+
+/// What the record says of a call.
+#[derive(Clone, Debug)]
+pub(super) struct CallSeen {
+    pub(super) run: Option<RunId>,
+    pub(super) executor: Executor,
+    pub(super) repeat: Repeat,
+    pub(super) arguments: Digest,
+    pub(super) content: Lsn,
+    pub(super) stage: Stage,
+    pub(super) again: usize,
+    gates: Vec<GateId>,
+}
+
+#[derive(Clone, Debug)]
+struct GateSeen {
+    call: Option<CallId>,
+    scopes: Vec<Scope>,
+    resolution: Option<Resolution>,
+}
+
+#[derive(Clone, Debug)]
+struct RunSeen {
+    session: SessionId,
+    epoch: u32,
+    is_asked: bool,
+    owes: u32,
+    calls: Vec<CallId>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct SessionSeen {
+    entries: BTreeSet<EntryId>,
+    queues: BTreeMap<Queue, usize>,
+    run: Option<RunId>,
+    compaction: Option<u32>,
+}
+
+/// What the record says so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Audit {
+    boot: u32,
+    sessions: BTreeMap<SessionId, SessionSeen>,
+    runs: BTreeMap<RunId, RunSeen>,
+    pub(super) calls: BTreeMap<CallId, CallSeen>,
+    gates: BTreeMap<GateId, GateSeen>,
+    /// Every kind of fact that came, for whoever wants to know how much of the engine was seen.
+    pub(super) kinds: BTreeSet<String>,
+}
+
+impl Audit {
+    pub(super) fn boot(&self) -> u32 {
+        self.boot
+    }
+
+    pub(super) fn gates(&self) -> impl Iterator<Item = GateId> {
+        self.gates.keys().copied()
+    }
+
+    /// Messages that wait in a queue of some session.
+    pub(super) fn waiting(&self, queue: Queue) -> usize {
+        self.sessions.values().filter_map(|session| session.queues.get(&queue)).sum()
+    }
+
+    pub(super) fn read(&mut self, meta: &Meta, event: &Event) -> Result<(), String> {
+        let told = match event {
+            Event::Booted => {
+                self.boot += 1;
+                Ok(())
+            }
+            Event::Session(event) => self.session(meta, event),
+            Event::Run(event) => self.run(meta, event),
+            Event::Call(event) => self.call(meta, event),
+            Event::Gate(event) => self.gate(event),
+            Event::Policy(_) => Ok(()),
+        };
+        let text = format!("{event:?}");
+        let names = text.split(['(', '{', ' ']).filter(|name| !name.is_empty()).take(2);
+        self.kinds.insert(names.collect::<Vec<_>>().join(" "));
+        told.map_err(|broken| format!("{broken}, in record {}: {event:?}", meta.lsn))
+    }
+
+    fn session(&mut self, meta: &Meta, event: &session::Event) -> Result<(), String> {
+        let id = meta.session.clone().ok_or("a fact about no session")?;
+        if let session::Event::Opened { .. } = event {
+            ensure(self.sessions.insert(id, SessionSeen::default()).is_none(), "a session is opened twice")?;
+            return Ok(());
+        }
+        let session = self.sessions.get_mut(&id).ok_or("a session that nobody opened")?;
+        match event {
+            session::Event::Entry { id, parent, .. } => {
+                let is_known = parent.as_ref().is_none_or(|parent| session.entries.contains(parent));
+                ensure(is_known, "an entry whose parent is not there")?;
+                ensure(session.entries.insert(id.clone()), "an entry of a name that is taken")
+            }
+            session::Event::Moved { leaf } => {
+                ensure(leaf.as_ref().is_none_or(|leaf| session.entries.contains(leaf)), "a leaf that is not there")
+            }
+            session::Event::Queued { queue, .. } => {
+                *session.queues.entry(*queue).or_default() += 1;
+                Ok(())
+            }
+            session::Event::Dequeued { queue } => {
+                let waiting = session.queues.entry(*queue).or_default();
+                *waiting = waiting.checked_sub(1).ok_or("a message that nobody queued")?;
+                Ok(())
+            }
+            session::Event::Cleared => {
+                session.queues.retain(|queue, _| *queue == Queue::Held);
+                Ok(())
+            }
+            session::Event::CompactionStarted { epoch, .. } => {
+                ensure(session.compaction.replace(*epoch).is_none(), "two compactions at once")?;
+                ensure(session.run.is_none(), "a compaction beside a run")
+            }
+            session::Event::CompactionEnded { epoch, then, ok, .. } => {
+                ensure(session.compaction.take() == Some(*epoch), "the end of another compaction")?;
+                ensure(*ok || !matches!(then, Then::Again), "a request is repeated that is as long as before")
+            }
+            session::Event::Opened { .. }
+            | session::Event::Set(_)
+            | session::Event::Named { .. }
+            | session::Event::Dropped { .. }
+            | session::Event::Pruned { .. }
+            | session::Event::CompactionAborting
+            | session::Event::FileWritten { .. }
+            | session::Event::Tasks { .. }
+            | session::Event::Reminded { .. } => Ok(()),
+        }
+    }
+
+    fn run(&mut self, meta: &Meta, event: &run::Event) -> Result<(), String> {
+        let id = event.run();
+        if let run::Event::Started { .. } = event {
+            let session = meta.session.clone().ok_or("a run in no session")?;
+            let seen = self.sessions.get_mut(&session).ok_or("a run in a session that nobody opened")?;
+            ensure(seen.run.replace(id).is_none(), "two runs in one session")?;
+            ensure(seen.compaction.is_none(), "a run beside a compaction")?;
+            let run = RunSeen { session, epoch: 0, is_asked: false, owes: 0, calls: Vec::new() };
+            ensure(self.runs.insert(id, run).is_none(), "a run begins twice")?;
+            return Ok(());
+        }
+        if let run::Event::ResultDropped { .. } = event {
+            return Ok(());
+        }
+        let run = self.runs.get_mut(&id).ok_or("a run that is not there")?;
+        let all_over = run.owes == 0
+            && run.calls.iter().all(|call| self.calls.get(call).is_some_and(|call| matches!(call.stage, Stage::Over(_))));
+        match event {
+            run::Event::Asked { epoch, boot, .. } => {
+                ensure(*boot == self.boot, "a model is asked by a process that is gone")?;
+                ensure(!run.is_asked, "a model is asked while it is asked")?;
+                ensure(*epoch == run.epoch + 1, "an attempt is left out or used twice")?;
+                ensure(all_over, "a model is asked while its calls have no result")?;
+                (run.epoch, run.is_asked) = (*epoch, true);
+                run.calls.clear();
+                Ok(())
+            }
+            run::Event::Answered { epoch, calls, .. } => {
+                ensure(run.is_asked && *epoch == run.epoch, "an answer that nobody asked for")?;
+                (run.is_asked, run.owes) = (false, *calls);
+                Ok(())
+            }
+            run::Event::Interrupted { .. } => {
+                run.is_asked = false;
+                Ok(())
+            }
+            run::Event::TurnClosed { .. } => ensure(all_over && !run.is_asked, "a turn is closed over open calls"),
+            run::Event::Ended { end, .. } => {
+                ensure(all_over, "a run ends over open calls")?;
+                ensure(!run.is_asked, "a run ends while a model is asked")?;
+                let session = self.sessions.get_mut(&run.session).ok_or("a run in no session")?;
+                session.run = None;
+                let waits = [Queue::Steering, Queue::FollowUp].iter().any(|queue| session.queues.get(queue).is_some_and(|n| *n > 0));
+                self.runs.remove(&id);
+                ensure(*end != run::End::Completed || !waits, "a run completes although messages wait for it")
+            }
+            run::Event::TurnOpened { .. } => ensure(all_over && !run.is_asked, "a turn opens over open calls"),
+            run::Event::Started { .. }
+            | run::Event::BackedOff { .. }
+            | run::Event::Resumed { .. }
+            | run::Event::Denied { .. }
+            | run::Event::DenialsForgiven { .. }
+            | run::Event::Aborting { .. }
+            | run::Event::ResultDropped { .. } => Ok(()),
+        }
+    }
+
+    fn call(&mut self, meta: &Meta, event: &call::Event) -> Result<(), String> {
+        let id = event.call();
+        if let call::Event::Wanted { run, executor, repeat, arguments, .. } = event {
+            let seen = CallSeen {
+                run: *run,
+                executor: executor.clone(),
+                repeat: *repeat,
+                arguments: *arguments,
+                content: meta.lsn,
+                stage: Stage::Wanted,
+                again: 0,
+                gates: Vec::new(),
+            };
+            ensure(self.calls.insert(id, seen).is_none(), "a call is wanted twice")?;
+            if let Some(run) = run {
+                let run = self.runs.get_mut(run).ok_or("a call of a run that is not there")?;
+                run.owes = run.owes.checked_sub(1).ok_or("a call that no message has")?;
+                run.calls.push(id);
+            }
+            return Ok(());
+        }
+        if let call::Event::ResultDropped { .. } = event {
+            return Ok(());
+        }
+        let boot = self.boot;
+        let call = self.calls.get_mut(&id).ok_or("a call that nobody wanted")?;
+        let resolved = |gate: &GateId| self.gates.get(gate).and_then(|gate| gate.resolution.as_ref());
+        match (event, call.stage) {
+            (call::Event::Allowed { by, .. }, Stage::Wanted | Stage::Gated) => {
+                let refused = call.gates.iter().filter_map(resolved).any(|resolution| {
+                    matches!(resolution, Resolution::Denied | Resolution::Expired | Resolution::Withdrawn)
+                });
+                ensure(!refused, "a call is allowed after it was refused")?;
+                if by.is_some() || call.stage == Stage::Gated {
+                    let last = call.gates.last().and_then(resolved);
+                    let allows = matches!(last, Some(Resolution::Allowed { .. } | Resolution::Granted));
+                    ensure(allows || call.run.is_none(), "a call is allowed that a gate did not allow")?;
+                }
+                call.stage = Stage::Ready;
+                Ok(())
+            }
+            (call::Event::Gated { .. }, Stage::Wanted | Stage::Ready) => {
+                call.stage = Stage::Gated;
+                Ok(())
+            }
+            (call::Event::Started { boot: by, .. }, Stage::Ready) => {
+                ensure(*by == boot, "a call is started by a process that is gone")?;
+                call.stage = Stage::Started(boot);
+                Ok(())
+            }
+            (call::Event::Aborting { .. }, Stage::Started(_)) => Ok(()),
+            (call::Event::InDoubt { .. }, Stage::Started(_)) => {
+                call.stage = Stage::InDoubt;
+                Ok(())
+            }
+            (call::Event::Again { .. }, Stage::InDoubt) => {
+                ensure(call.repeat == Repeat::Idempotent, "a call is repeated that may not be")?;
+                call.again += 1;
+                call.stage = Stage::Ready;
+                Ok(())
+            }
+            (call::Event::Ended { end, entry, .. }, stage) => {
+                let fits = match end {
+                    End::Done { .. } => matches!(stage, Stage::Started(_)),
+                    End::Unknown => stage == Stage::InDoubt,
+                    End::Denied | End::Skipped => matches!(stage, Stage::Wanted | Stage::Gated | Stage::Ready),
+                    End::Cancelled => !matches!(stage, Stage::Started(_)) || call.executor == Executor::Person,
+                    End::Failed => !matches!(stage, Stage::Over(_)),
+                };
+                ensure(fits && !matches!(stage, Stage::Over(_)), "a call ends in a way that does not fit")?;
+                ensure(call.run.is_none() || entry.is_some(), "a call of a run ends without a result")?;
+                let open = call.gates.iter().any(|gate| resolved(gate).is_none());
+                ensure(!open, "a call ends and leaves its gate open")?;
+                call.stage = Stage::Over(*end);
+                Ok(())
+            }
+            (_, stage) => Err(format!("a call that is {stage:?} takes no such turn")),
+        }
+    }
+
+    fn gate(&mut self, event: &gate::Event) -> Result<(), String> {
+        let id = event.gate();
+        if let gate::Event::Opened { call, scopes, .. } = event {
+            let seen = GateSeen { call: *call, scopes: scopes.clone(), resolution: None };
+            ensure(self.gates.insert(id, seen).is_none(), "a gate is opened twice")?;
+            if let Some(call) = call {
+                self.calls.get_mut(call).ok_or("a gate of a call that nobody wanted")?.gates.push(id);
+            }
+            return Ok(());
+        }
+        let gate = self.gates.get_mut(&id).ok_or("a gate that nobody opened")?;
+        ensure(gate.resolution.is_none(), "a gate that is resolved takes another turn")?;
+        if let gate::Event::Resolved { resolution, .. } = event {
+            if let Resolution::Allowed { scope } = resolution {
+                ensure(gate.scopes.contains(scope), "a gate is allowed further than it offered")?;
+            }
+            let is_over = gate.call.and_then(|call| self.calls.get(&call)).is_some_and(|call| matches!(call.stage, Stage::Over(_)));
+            ensure(!is_over, "a gate outlives its call")?;
+            gate.resolution = Some(resolution.clone());
+        }
+        Ok(())
+    }
+}
+
+fn ensure(holds: bool, broken: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(broken.to_owned()) }
+}

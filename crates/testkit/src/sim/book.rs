@@ -1,0 +1,78 @@
+//! The log of a simulation: records as text, as a real log would hold them.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    engine::{Engine, Event, Meta, Recorded, Rules},
+    id::Lsn,
+};
+use countersign_store::FACTS_LIMIT;
+
+/// One record.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) meta: Meta,
+    kind: &'static str,
+    version: u16,
+    facts: String,
+    content: Option<Arc<str>>,
+}
+
+/// Everything that is durable.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Book(Vec<Line>);
+
+impl Line {
+    pub(super) fn event(&self) -> Result<Event, String> {
+        Event::decode(self.kind, self.version, &self.facts).map_err(|error| format!("{error}: {}", self.facts))
+    }
+}
+
+impl Book {
+    pub(super) fn head(&self) -> Lsn {
+        self.0.last().map_or(Lsn(0), |line| line.meta.lsn)
+    }
+
+    pub(super) fn behind(&self, lsn: Lsn) -> &[Line] {
+        let from = usize::try_from(lsn.0).unwrap_or(usize::MAX).min(self.0.len());
+        &self.0[from..]
+    }
+
+    pub(super) fn content(&self, lsn: Lsn) -> Option<&Arc<str>> {
+        let at = usize::try_from(lsn.0).ok()?.checked_sub(1)?;
+        self.0.get(at)?.content.as_ref()
+    }
+
+    /// Writes a batch. Says what a log would refuse.
+    pub(super) fn write(&mut self, batch: &[Recorded]) -> Result<(), String> {
+        for recorded in batch {
+            let (kind, version, facts) = recorded.fact.event.encode();
+            if recorded.meta.lsn != self.head().next() {
+                return Err(format!("record {} follows {}", recorded.meta.lsn, self.head()));
+            }
+            if self.0.last().is_some_and(|last| last.meta.at > recorded.meta.at) {
+                return Err(format!("record {} is older than the one before it", recorded.meta.lsn));
+            }
+            if facts.len() > FACTS_LIMIT {
+                return Err(format!("a fact of {} bytes fits into no log: {:.200}", facts.len(), facts));
+            }
+            let content = recorded.fact.content.clone();
+            self.0.push(Line { meta: recorded.meta.clone(), kind, version, facts, content });
+        }
+        Ok(())
+    }
+
+    /// What a new process makes of it, before recovery.
+    pub(super) fn replay(&self, rules: Rules) -> Result<Engine, String> {
+        let mut engine = Engine::new(rules);
+        for line in &self.0 {
+            engine.replay(&line.event()?, &line.meta);
+        }
+        for lsn in engine.wants_admitted() {
+            if let Some(content) = self.content(lsn) {
+                engine.admit(lsn, content).map_err(|error| format!("record {lsn} cannot be admitted: {error}"))?;
+            }
+        }
+        Ok(engine)
+    }
+}

@@ -1,0 +1,168 @@
+//! What people and hosts ask for in a simulation.
+
+use std::time::Duration;
+
+use countersign_core::{
+    call::{self, Executor, Progress},
+    engine::{Command, Engine},
+    gate::{self, Answer, Scope},
+    id::{GateId, PrincipalId, SessionId},
+    run,
+    session::{
+        self, Interrupt, Kind, ModelRef, Modes, Queue, Retry, Setting, Settings, Take, Thresholds, WhenBusy,
+    },
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{audit::Audit, dice::Dice, rules, words};
+
+/// The sessions of a simulation.
+pub(super) const SESSIONS: [&str; 2] = ["s1", "s2"];
+
+pub(super) fn open(id: &str) -> Command {
+    let settings = Settings {
+        model: Some(ModelRef { provider: "p".to_owned(), id: "m".to_owned(), context_window: 2_000, max_tokens: 100 }),
+        retry: Retry { enabled: true, max: 2, base: Duration::from_secs(2) },
+        thresholds: Thresholds { auto: true, reserve: 100, keep_recent: 300, at_tokens: None, at_percent: None },
+        approval_timeout: Duration::from_secs(300),
+        clarify_timeout: Duration::from_secs(400),
+        todo_reminders: 1,
+        ..Settings::default()
+    };
+    let command =
+        session::Command::Open { cwd: "/work".to_owned(), name: None, parent: None, settings: Box::new(settings) };
+    Command::Session(SessionId::new(id), command)
+}
+
+/// Any command that somebody may send.
+pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
+    let id = SessionId::new(dice.pick(&SESSIONS));
+    let gates = engine.state().pending_gates().count();
+    if gates > 0 && dice.chance(35) {
+        return answer(dice, engine, audit);
+    }
+    let to = |command| Command::Session(id.clone(), command);
+    match dice.below(100) {
+        0..40 => to(session::Command::Prompt {
+            said: words::user(dice),
+            with: if dice.chance(10) { vec![(Kind::Custom, words::user(dice))] } else { Vec::new() },
+            when_busy: dice.pick(&[WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp]),
+        }),
+        40..48 => to(session::Command::Queue {
+            queue: dice.pick(&[Queue::Steering, Queue::FollowUp]),
+            said: words::user(dice),
+        }),
+        48..56 => Command::Run(run::Command::Abort { session: id }),
+        56..58 => Command::Run(run::Command::AbortRetry { session: id }),
+        58..66 => answer(dice, engine, audit),
+        66..72 => own_command(dice, id),
+        72..74 => Command::Call(call::Command::Abort { session: id }),
+        74..78 => to(session::Command::Compact { instructions: dice.chance(30).then(|| "briefly".into()) }),
+        78..80 => to(session::Command::AbortCompaction),
+        80..84 => to(set(dice)),
+        84..86 => to(session::Command::Clear),
+        86..88 => to(session::Command::Name { name: dice.pick(&["a name", " "]).to_owned() }),
+        88..91 => {
+            // A host moves to what a person said: behind a message with calls there would be no results.
+            let entries = engine.state().session(&id).map(session::Session::entries).unwrap_or_default();
+            let said: Vec<_> = entries.iter().filter(|entry| entry.kind == Kind::User).collect();
+            let leaf = said.get(dice.index(said.len() + 1)).map(|entry| entry.id.clone());
+            to(session::Command::Move { leaf })
+        }
+        91..94 => Command::UseRules(Box::new(rules::numbered(dice.below(4)))),
+        94..96 => stray(dice, engine, audit),
+        96..98 => revoke(dice, engine),
+        _ => open(dice.pick(&SESSIONS)),
+    }
+}
+
+fn own_command(dice: &mut Dice, session: SessionId) -> Command {
+    let command = dice.pick(&["ls", "make", "rm -rf /"]);
+    let arguments = json!({ "command": command });
+    Command::Call(call::Command::Run {
+        session,
+        tool: "bash".into(),
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
+        signature: format!("bash({command})"),
+        executor: Executor::Shell,
+    })
+}
+
+fn set(dice: &mut Dice) -> session::Command {
+    let setting = match dice.below(4) {
+        0 => Setting::AutoCompaction(dice.chance(80)),
+        1 => Setting::AutoRetry(dice.chance(80)),
+        2 => Setting::Thinking(Some("high".to_owned())),
+        _ => Setting::Modes(Modes {
+            steering: dice.pick(&[Take::One, Take::All]),
+            follow_up: dice.pick(&[Take::One, Take::All]),
+            interrupt: dice.pick(&[Interrupt::Immediate, Interrupt::Wait]),
+        }),
+    };
+    let entry = dice.chance(30).then(|| (Kind::ThinkingChange, words::user(dice)));
+    session::Command::Set { setting, entry }
+}
+
+/// An answer to any gate that ever was, or to one that never was.
+fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
+    let pending: Vec<GateId> = engine.state().pending_gates().map(gate::Gate::id).collect();
+    let known: Vec<GateId> = audit.gates().collect();
+    let gate = match (pending.is_empty(), known.is_empty()) {
+        (false, _) if dice.chance(75) => dice.pick(&pending),
+        (_, false) if dice.chance(90) => dice.pick(&known),
+        _ => GateId::new(Uuid::from_u128(7)),
+    };
+    let answer = match dice.below(10) {
+        0..3 => Answer::Allow(Scope::Once),
+        3 => Answer::Allow(Scope::Session),
+        4 => Answer::Allow(Scope::Always),
+        5 | 6 => Answer::Deny { reason: dice.chance(50).then(|| "not now".to_owned()) },
+        7 => Answer::Decline,
+        8 => Answer::Say(Vec::new()),
+        _ => Answer::Say(vec!["left".to_owned()]),
+    };
+    let by = PrincipalId::new(dice.pick(&["person:ana", "person:bo"]));
+    let key = dice.chance(40).then(|| dice.pick(&["k1", "k2"]).to_owned());
+    Command::Gate(gate::Command::Answer { gate, answer, by, key })
+}
+
+/// A result that nobody waits for: of another attempt, of a call that is over, of a compaction that is gone.
+fn stray(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
+    let id = SessionId::new(dice.pick(&SESSIONS));
+    let over: Vec<_> = audit.calls.keys().filter(|id| engine.state().call(**id).is_none_or(call::Call::is_over)).collect();
+    let run = engine.state().runs().next();
+    match (run, over.is_empty()) {
+        (Some(run), _) if dice.chance(50) => {
+            let epoch = if dice.chance(50) { run.epoch() + 1 } else { run.epoch().saturating_sub(1) };
+            let answer = Box::new(words::answered(dice));
+            Command::Run(run::Command::Answered { run: run.id(), epoch, answer })
+        }
+        (_, false) if dice.chance(70) => {
+            let progress = if dice.chance(50) { Progress::Broke } else { Progress::NotBegun("late".into()) };
+            Command::Call(call::Command::Ended { call: *dice.pick(&over), progress })
+        }
+        _ => Command::Session(id, session::Command::Compacted { epoch: 1_000, outcome: session::Compacted::Aborted }),
+    }
+}
+
+fn revoke(dice: &mut Dice, engine: &Engine) -> Command {
+    let grants: Vec<_> = engine.state().policy().grants().iter().map(|grant| grant.id).collect();
+    let none = countersign_core::policy::GrantId::new(Uuid::from_u128(9));
+    let grant = if grants.is_empty() { none } else { dice.pick(&grants) };
+    Command::Revoke { grant, by: PrincipalId::new("person:ana") }
+}
+
+/// A command in few words, for whoever reads a failure.
+pub(super) fn tell(command: &Command) -> String {
+    let text = match command {
+        Command::UseRules(rules) => format!("UseRules {}", rules.digest()),
+        Command::Run(run::Command::Answered { run, epoch, answer }) => {
+            let calls: Vec<String> = answer.wanted.iter().take(5).map(|wanted| wanted.signature.chars().take(30).collect()).collect();
+            format!("Answered {run} {epoch} {:?} {:?} {} {}", answer.stop, answer.failure, answer.wanted.len(), Value::from(calls))
+        }
+        Command::Session(id, session::Command::Prompt { when_busy, .. }) => format!("Prompt {id} {when_busy:?}"),
+        other => format!("{other:?}"),
+    };
+    text.chars().take(240).collect()
+}

@@ -1,0 +1,135 @@
+//! What people, models and tools say in a simulation, as content.
+
+use countersign_core::{
+    call::{Content, Executor, Returned},
+    message::{
+        Assistant, BashExecution, Block, Message, Said as Text, StopReason, Summary, ToolCall, ToolResult,
+    },
+    run::{Answer, Failure, Wanted},
+    session::Said,
+    tool::{Effect, Lane, Repeat},
+};
+use serde_json::{Map, Value, json};
+
+use super::dice::Dice;
+
+pub(super) fn said(message: &Message, tokens: u64) -> Said {
+    let content = serde_json::to_string(message).expect("messages are plain data with text keys");
+    Said { content: content.into(), tokens }
+}
+
+pub(super) fn user(dice: &mut Dice) -> Said {
+    let message = Message::User(Text { content: vec![Block::text("go on")], ..Text::default() });
+    said(&message, 1 + dice.below(120))
+}
+
+pub(super) fn summary() -> Said {
+    said(&Message::CompactionSummary(Summary { summary: "before".to_owned(), ..Summary::default() }), 20)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// A call that a model wants; its id is unique within its message only.
+fn wanted(dice: &mut Dice, at: usize) -> Wanted {
+    let path = dice.pick(&["a1", "a2", "b1", "c1"]);
+    let command = dice.pick(&["ls -l", "make all", "rm -rf /", "rm -rf build"]);
+    let (tool, arguments, named, lane, repeat, effect) = match dice.below(10) {
+        0..3 => ("look", json!({"path": path}), "path", Lane::Shared, Repeat::Idempotent, Effect::Reads),
+        3..6 => ("write", json!({"path": path, "text": "x"}), "path", Lane::Exclusive, Repeat::Once, Effect::Changes),
+        6 => ("note", json!({"path": path}), "path", Lane::Shared, Repeat::Once, Effect::Changes),
+        7 | 8 => ("bash", json!({"command": command}), "command", Lane::Exclusive, Repeat::Once, Effect::Changes),
+        _ => {
+            let questions = if dice.chance(10) {
+                json!("what?")
+            } else {
+                json!([
+                    {"id": "one", "question": "Which?", "options": [{"label": "left"}, {"label": "right"}]},
+                    {"question": "Why?"},
+                ])
+            };
+            ("ask", json!({"questions": questions}), "questions", Lane::Exclusive, Repeat::Once, Effect::Reads)
+        }
+    };
+    // A long line must not make a fact that fits into no log.
+    let command = (tool == "bash" && dice.chance(5)).then(|| format!("echo '{}'", "\u{1}".repeat(15_000)));
+    let arguments = command.map_or_else(|| object(arguments), |command| object(json!({ "command": command })));
+    let signature = format!("{tool}({})", arguments.get(named).and_then(Value::as_str).unwrap_or_default());
+    Wanted {
+        tool_call_id: format!("c{at}").into(),
+        tool: tool.into(),
+        arguments,
+        intent: None,
+        signature,
+        named: vec![named.to_owned()],
+        lane,
+        repeat,
+        effect,
+        executor: if tool == "ask" { Executor::Person } else { Executor::Builtin },
+        problem: dice.chance(5).then(|| "no such tool".into()),
+    }
+}
+
+fn answer(dice: &mut Dice, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) -> Answer {
+    let calls = wanted.iter().map(|wanted| {
+        Block::ToolCall(ToolCall {
+            id: wanted.tool_call_id.to_string(),
+            name: wanted.tool.to_string(),
+            arguments: wanted.arguments.clone(),
+            ..ToolCall::default()
+        })
+    });
+    let content = std::iter::once(Block::text("I will")).chain(calls).collect();
+    let message = Message::Assistant(Assistant { content, stop_reason: stop, ..Assistant::default() });
+    let total_tokens = if failure.is_none() && dice.chance(40) { 200 + dice.below(2_500) } else { 0 };
+    Answer { said: said(&message, 5 + dice.below(80)), stop, total_tokens, wanted, failure }
+}
+
+/// What a model answers.
+pub(super) fn answered(dice: &mut Dice) -> Answer {
+    let most = if dice.chance(2) { 12 } else { 4 };
+    match dice.below(100) {
+        0..40 => answer(dice, StopReason::Stop, Vec::new(), None),
+        40..78 => {
+            let wanted = (0..=dice.index(most)).map(|at| wanted(dice, at)).collect();
+            answer(dice, StopReason::ToolUse, wanted, None)
+        }
+        78..80 => answer(dice, StopReason::Length, Vec::new(), None),
+        roll => {
+            let after = dice.chance(30).then(|| std::time::Duration::from_secs(dice.below(100)));
+            let failure = Failure { retryable: roll < 90, overflow: roll >= 95, after };
+            answer(dice, StopReason::Error, Vec::new(), Some(failure))
+        }
+    }
+}
+
+/// What a model had said when it was stopped.
+pub(super) fn stopped(dice: &mut Dice) -> Answer {
+    let wanted = (0..dice.index(3)).map(|at| wanted(dice, at)).collect();
+    answer(dice, StopReason::Aborted, wanted, None)
+}
+
+/// What a tool or the shell gives back.
+pub(super) fn returned(dice: &mut Dice, content: &Content, executor: &Executor, text: &str) -> Returned {
+    let message = match executor {
+        Executor::Shell => Message::BashExecution(BashExecution { output: text.to_owned(), ..BashExecution::default() }),
+        Executor::Builtin | Executor::Person => Message::ToolResult(ToolResult {
+            tool_call_id: content.tool_call_id.to_string(),
+            tool_name: content.tool.to_string(),
+            content: vec![Block::text(text)],
+            ..ToolResult::default()
+        }),
+    };
+    // Old results are worth pruning only when there are tens of thousands of tokens of them.
+    let tokens = if dice.chance(4) { 30_000 } else { dice.below(60) };
+    Returned {
+        said: said(&message, tokens),
+        error: dice.chance(20),
+        open_tasks: dice.chance(10).then(|| u32::try_from(dice.below(3)).unwrap_or(0)),
+        prunable: dice.chance(70),
+    }
+}

@@ -1,0 +1,234 @@
+//! What is outside: it counts what was really done, and checks what it is asked to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign_core::{
+    Work,
+    call::{self, Content, Progress},
+    digest::{Digest, canonical},
+    engine::{Command, Engine},
+    gate,
+    id::CallId,
+    message::{Block, Message, StopReason},
+    run,
+    session::{self, Compacted, Session},
+    tool::Repeat,
+};
+use serde_json::Value;
+
+use super::{
+    Fault,
+    audit::{Audit, Stage},
+    book::Book,
+    dice::Dice,
+    words,
+};
+
+/// How far a piece of work got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    Begun,
+    /// It has had its effect, and nobody was told yet.
+    Effected,
+    Told,
+}
+
+/// A piece of work in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) doing: Doing,
+    pub(super) cancelled: bool,
+    /// The digest of the arguments that it runs with.
+    arguments: Option<Digest>,
+}
+
+/// What was done, beyond any process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct World {
+    effects: BTreeMap<CallId, usize>,
+    /// Calls that were told to stop and said so.
+    stopped: BTreeSet<CallId>,
+}
+
+impl World {
+    pub(super) fn effects(&self) -> u32 {
+        u32::try_from(self.effects.values().sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    /// Begins a piece of work, if it may begin.
+    pub(super) fn begin(engine: &Engine, book: &Book, audit: &Audit, work: &Work, fault: Option<Fault>) -> Result<Job, String> {
+        let mut arguments = None;
+        match work {
+            Work::Turn { run, .. } => {
+                let run = engine.state().run(*run).ok_or("a turn of a run that is not there")?;
+                let session = engine.state().session(run.session()).ok_or("a run in no session")?;
+                pairs(session, book)?;
+            }
+            Work::Compact { .. } => {}
+            Work::Call(id) => {
+                let seen = audit.calls.get(id).ok_or("a call runs that is not in the log")?;
+                if seen.stage != Stage::Started(audit.boot()) {
+                    return Err(format!("a call runs that the log says is {:?}", seen.stage));
+                }
+                let content = book.content(seen.content).ok_or("a call without content")?;
+                let content: Content = serde_json::from_str(content).map_err(|error| error.to_string())?;
+                let mut given = content.arguments.clone();
+                if fault == Some(Fault::OtherArguments) {
+                    given.insert("path".to_owned(), Value::from("elsewhere"));
+                }
+                let given = Digest::of(canonical(&Value::Object(given)).as_bytes());
+                if given != seen.arguments {
+                    return Err("a call runs with other arguments than were decided".to_owned());
+                }
+                shown(engine, book, *id, &content)?;
+                arguments = Some(given);
+            }
+        }
+        Ok(Job { doing: Doing::Begun, cancelled: false, arguments })
+    }
+
+    /// A call has its effect.
+    fn effect(&mut self, audit: &Audit, id: CallId) -> Result<(), String> {
+        let seen = audit.calls.get(&id).ok_or("an effect of a call that is not in the log")?;
+        let done = self.effects.entry(id).or_default();
+        *done += 1;
+        let most = if seen.repeat == Repeat::Idempotent { 1 + seen.again } else { 1 };
+        if *done > most { Err(format!("a call was done {done} times")) } else { Ok(()) }
+    }
+
+    /// Lets a piece of work get further. The command is what it tells.
+    pub(super) fn go_on(
+        &mut self,
+        dice: &mut Dice,
+        engine: &Engine,
+        audit: &Audit,
+        book: &Book,
+        work: &Work,
+        job: &mut Job,
+    ) -> Result<Option<Command>, String> {
+        let told = match work {
+            Work::Turn { run, epoch } => {
+                let answer = if job.cancelled { words::stopped(dice) } else { words::answered(dice) };
+                Some(Command::Run(run::Command::Answered { run: *run, epoch: *epoch, answer: Box::new(answer) }))
+            }
+            Work::Compact { session, epoch } => {
+                let outcome = match dice.below(10) {
+                    _ if job.cancelled => Compacted::Aborted,
+                    0 | 1 => Compacted::Failed { message: "the provider failed".into() },
+                    _ => Compacted::Done(words::summary()),
+                };
+                Some(Command::Session(session.clone(), session::Command::Compacted { epoch: *epoch, outcome }))
+            }
+            Work::Call(id) => {
+                self.call(dice, engine, audit, book, *id, job)?.map(|progress| Command::Call(call::Command::Ended { call: *id, progress }))
+            }
+        };
+        if told.is_some() {
+            job.doing = Doing::Told;
+        }
+        Ok(told)
+    }
+
+    fn call(
+        &mut self,
+        dice: &mut Dice,
+        engine: &Engine,
+        audit: &Audit,
+        book: &Book,
+        id: CallId,
+        job: &mut Job,
+    ) -> Result<Option<Progress>, String> {
+        let seen = audit.calls.get(&id).ok_or("a call in flight that is not in the log")?;
+        let content = book.content(seen.content).ok_or("a call without content")?;
+        let content: Content = serde_json::from_str(content).map_err(|error| error.to_string())?;
+        let has_effect = job.doing == Doing::Effected;
+        if job.cancelled {
+            self.stopped.insert(id);
+            return Ok(Some(Progress::Returned(Box::new(words::returned(dice, &content, &seen.executor, "stopped")))));
+        }
+        let ended = engine.state().call(id).is_none_or(call::Call::is_over);
+        if ended {
+            return Err("a call is over while it runs, and nobody told it to stop".to_owned());
+        }
+        let roll = dice.below(100);
+        match (has_effect, roll) {
+            (false, 0..10) => Ok(Some(Progress::NotBegun("it could not begin".into()))),
+            (false, 10..18) | (true, 0..10) => Ok(Some(Progress::Broke)),
+            (true, _) => Ok(Some(Progress::Returned(Box::new(words::returned(dice, &content, &seen.executor, "done"))))),
+            (false, _) => {
+                if job.arguments != Some(seen.arguments) {
+                    return Err("a call was done with other arguments than were decided".to_owned());
+                }
+                self.effect(audit, id)?;
+                job.doing = Doing::Effected;
+                Ok(None)
+            }
+        }
+    }
+
+    /// What a call that the log says is done has really done.
+    pub(super) fn confirm(&self, audit: &Audit) -> Result<(), String> {
+        for (id, seen) in &audit.calls {
+            let done = self.effects.get(id).copied().unwrap_or(0);
+            let is_done = matches!(seen.stage, Stage::Over(call::End::Done { .. }));
+            let is_ours = seen.executor != call::Executor::Person;
+            if is_done && is_ours && done == 0 && !self.stopped.contains(id) {
+                return Err(format!("{id} is said to be done, and was not"));
+            }
+            let never = matches!(
+                seen.stage,
+                Stage::Over(call::End::Denied | call::End::Skipped | call::End::Cancelled | call::End::Failed)
+                    | Stage::Wanted
+                    | Stage::Gated
+            );
+            if never && seen.again == 0 && done > 0 {
+                return Err(format!("{id} is {:?}, and was done", seen.stage));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a person was shown is what runs.
+fn shown(engine: &Engine, book: &Book, call: CallId, content: &Content) -> Result<(), String> {
+    for gate in engine.admitted().gates_of(call).iter().filter_map(|gate| engine.state().gate(*gate)) {
+        let text = book.content(gate.content()).ok_or("a gate without content")?;
+        match serde_json::from_str(text).map_err(|error| error.to_string())? {
+            gate::Content::Approval { tool, arguments, .. } => {
+                if tool != content.tool || arguments != content.arguments {
+                    return Err("a person was shown something else than what runs".to_owned());
+                }
+            }
+            gate::Content::Question { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Every call of every message that the model is shown has exactly one result, right behind the message.
+fn pairs(session: &Session, book: &Book) -> Result<(), String> {
+    let mut open: Vec<String> = Vec::new();
+    for piece in session.context() {
+        let entry = piece.entry();
+        let content = book.content(entry.content).ok_or_else(|| format!("entry {} has no content", entry.id))?;
+        let message: Message = serde_json::from_str(content).map_err(|error| error.to_string())?;
+        if let Message::ToolResult(result) = &message {
+            let at = open.iter().position(|id| *id == result.tool_call_id);
+            let at = at.ok_or_else(|| format!("a model is shown a result of {} without its call", result.tool_call_id))?;
+            open.swap_remove(at);
+            continue;
+        }
+        if !open.is_empty() {
+            return Err(format!("a model is shown {} calls without a result before {:?}", open.len(), entry.kind));
+        }
+        if let Message::Assistant(assistant) = &message
+            && assistant.stop_reason != StopReason::Error
+        {
+            open.extend(assistant.content.iter().filter_map(|block| match block {
+                Block::ToolCall(call) => Some(call.id.clone()),
+                Block::Text(_) | Block::Thinking(_) | Block::RedactedThinking { .. } | Block::Image(_) => None,
+            }));
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("a model is shown {} calls without a result at the end", open.len())) }
+}

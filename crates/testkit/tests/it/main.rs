@@ -1,0 +1,3 @@
+//! The simulation: many seeds, and mistakes that it must notice.
+
+mod simulation;
