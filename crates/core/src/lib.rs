@@ -19,4 +19,6 @@ mod settle;
 pub mod time;
 pub mod tool;
 
+pub use settle::folder_of;
+
 pub use owed::{Work, owed, stopping};

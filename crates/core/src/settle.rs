@@ -33,6 +33,9 @@ use crate::{
 
 pub(crate) use queue_goes_on::{continue_with, open_run};
 
+/// The tool that runs commands in the session's shell.
+const SHELL: &str = "bash";
+
 /// One session with what works in it.
 #[derive(Clone, Copy)]
 struct Scene<'a> {
@@ -112,6 +115,11 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// A reason as a fact may hold it. The whole of it is in the gate's content, or is told to the model.
+pub(crate) fn brief(why: &policy::Why) -> String {
+    why.to_string().chars().take(500).collect()
+}
+
 /// The principal that runs act as.
 pub(crate) fn agent() -> PrincipalId {
     PrincipalId::new("agent")
@@ -134,9 +142,28 @@ pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect
         effect,
         classes: std::collections::BTreeSet::new(),
         reach: policy::Reach::Files,
-        cwd: session.cwd().to_owned(),
+        cwd: folder_of(session, content),
         paths: paths.map(str::to_owned).into_iter().collect(),
     }
+}
+
+/// The folder that a call would work in, by name alone: for the shell where it is now, or what the call says.
+pub fn folder_of(session: &Session, content: &call::Content) -> String {
+    if &*content.tool != SHELL {
+        return session.cwd().to_owned();
+    }
+    let named = content.arguments.get("cwd").and_then(serde_json::Value::as_str).filter(|named| !named.is_empty());
+    let Some(named) = named else { return session.folder().to_owned() };
+    let mut parts: Vec<&str> = Vec::new();
+    let base = if named.starts_with('/') { "" } else { session.folder() };
+    for part in base.split('/').chain(named.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
 }
 
 /// What policy was asked about the call that a gate decides.
@@ -177,7 +204,7 @@ fn open_approval(scene: Scene<'_>, branch: &mut Branch<'_>, call: &Call, why: &p
     let scopes = if why.is_floor() { vec![Scope::Once] } else { vec![Scope::Once, Scope::Session, Scope::Always] };
     branch.push(Event::Call(call::Event::Gated {
         call: call.id(),
-        why: why.to_string(),
+        why: brief(why),
         policy: scene.view.rules.digest(),
     }));
     let opened = gate::Event::Opened {

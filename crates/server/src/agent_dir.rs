@@ -13,6 +13,9 @@ pub mod roster;
 pub mod settings;
 pub mod yaml;
 
+/// The largest file of settings that is read, in bytes.
+pub(crate) const LARGEST: u64 = 16 << 20;
+
 pub use environment::Environment;
 pub use keys::Keys;
 pub use models_file::ModelsFile;

@@ -2,17 +2,23 @@
 //!
 //! It turns lines into commands and what happens into lines; it decides nothing about calls, gates or runs.
 
+mod closing;
 mod commands;
 mod dialogs;
 mod door;
 mod entries;
 pub mod flags;
+mod grants;
 mod keeper;
 mod models;
+mod outbox;
+mod paths;
 mod rules;
 mod seat;
+mod showing;
 mod start;
 mod teller;
+mod telling;
 mod workshop;
 
 pub use door::{Input, Output};

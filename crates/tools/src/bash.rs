@@ -4,7 +4,11 @@
 
 pub(crate) mod output;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use countersign_core::tool::{Effect, Lane, Repeat, Spec};
 use futures_util::future::BoxFuture;
@@ -115,7 +119,8 @@ impl Tool for Bash {
             }
             let cwd = arguments.cwd.as_deref().map(|cwd| folder(cwd, cx)).transpose()?;
             let timeout = arguments.timeout.map_or(TIMEOUT, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
-            let job = Job { command: arguments.command, cwd, env: arguments.env.into_iter().collect() };
+            let env = arguments.env.into_iter().collect();
+            let job = Job { command: arguments.command, cwd, at: cx.pinned.clone(), env };
             let window = Window { head: arguments.head, tail: arguments.tail };
             let mut done = follow(job, timeout, window, cx).await?;
             if arguments.pty == Some(true) {
@@ -284,7 +289,8 @@ fn fresh_note(lost: Lost) -> String {
 }
 
 fn folder(given: &str, cx: &Context) -> Result<PathBuf, Failure> {
-    let place = arguments::locate(given, cx)?;
+    let base = cx.pinned.as_deref().unwrap_or(&cx.cwd);
+    let place = cx.roots.resolve(base, Path::new(given)).map_err(|error| Failure::Failed(error.to_string()))?;
     if place.path().is_dir() {
         Ok(place.path().to_owned())
     } else {

@@ -166,7 +166,7 @@ fn matching(root: &Path, glob: &GlobMatcher, hidden: bool, cx: &Context) -> Resu
 #[cfg(test)]
 mod tests {
     use std::{
-        fs::File,
+        fs::{File, hard_link},
         os::unix::fs::symlink,
         time::{Duration, SystemTime},
     };
@@ -189,6 +189,7 @@ mod tests {
         }
         case.write(".gitignore", "no/\n");
         symlink("/etc", case.path("etc")).unwrap();
+        hard_link(case.path("own/e.rs"), case.path("alias.rs")).unwrap();
         case
     }
 

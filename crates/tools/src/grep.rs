@@ -299,6 +299,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_second_name_of_a_reserved_file_is_not_searched() {
+        let case = Case::new();
+        case.write("own/rules", "a secret");
+        case.write("b/c", "no secret");
+        fs::hard_link(case.path("own/rules"), case.path("alias")).unwrap();
+        fs::hard_link(case.path("own/rules"), case.path("b/alias")).unwrap();
+        fs::hard_link(case.path("b/c"), case.path("free")).unwrap();
+        let got = case.run(&Grep::default(), json!({"pattern": "secret"})).await;
+        assert_eq!(text(&got), "b/c\n1:no secret\n\nfree\n1:no secret\n");
+    }
+
+    #[tokio::test]
     async fn the_details_count_what_is_shown() {
         let got = case().run(&Grep::default(), json!({"pattern": "fn", "path": "a.rs"})).await.unwrap();
         let want = json!({

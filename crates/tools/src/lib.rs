@@ -16,6 +16,7 @@ pub mod grep;
 pub mod ls;
 pub mod read;
 pub mod registry;
+pub mod regular;
 pub mod roots;
 pub mod schema;
 pub mod shell;

@@ -121,8 +121,9 @@ mod tests {
         case.write("b.txt", "12345");
         case.write(".hidden", "");
         fs::create_dir(case.path("a")).unwrap();
-        fs::create_dir(case.path("own")).unwrap();
         symlink("b.txt", case.path("link")).unwrap();
+        case.write("own/rules", "a secret");
+        fs::hard_link(case.path("own/rules"), case.path("alias")).unwrap();
         let listed = case.run(&Ls::default(), json!({"path": "."})).await;
         assert_eq!(text(&listed), ".hidden (0 B)\na/\nb.txt (5 B)\nlink -> b.txt");
         assert_eq!(listed.unwrap().details, Some(json!({"entryCount": 4, "truncated": false})));

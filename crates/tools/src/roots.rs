@@ -6,11 +6,13 @@
 //! two steps. A shell is not confined by this.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     ffi::OsString,
-    fs, io,
+    fs::{self, Metadata},
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Component, Path, PathBuf},
+    sync::OnceLock,
 };
 
 /// As many links as the kernel follows in one path.
@@ -108,8 +110,10 @@ impl Roots {
     /// The decision prepared for many paths of one moment, such as those of a walk.
     pub fn boundary(&self) -> Boundary {
         let denied = self.denied.iter().filter_map(|tree| follow(tree).ok()).collect::<Vec<_>>();
-        let identities = denied.iter().filter_map(|place| identity(&place.path)).collect();
-        Boundary { root: self.root.clone(), denied: denied.into_iter().map(|place| place.path).collect(), identities }
+        let found = denied.iter().filter_map(|place| fs::symlink_metadata(&place.path).ok());
+        let identities = found.map(|found| identity(&found)).collect();
+        let denied = denied.into_iter().map(|place| place.path).collect();
+        Boundary { root: self.root.clone(), denied, identities, linked: OnceLock::new() }
     }
 }
 
@@ -118,8 +122,14 @@ impl Roots {
 pub struct Boundary {
     root: PathBuf,
     denied: Vec<PathBuf>,
-    identities: Vec<(u64, u64)>,
+    /// The denied trees themselves, as far as they are there.
+    identities: Vec<Identity>,
+    /// The files in them that have another name somewhere. Made when it is first asked for.
+    linked: OnceLock<BTreeSet<Identity>>,
 }
+
+/// Device and inode: the same for every name of a file.
+type Identity = (u64, u64);
 
 impl Boundary {
     /// See [`Roots::resolve`].
@@ -143,7 +153,8 @@ impl Boundary {
         if !place.path.starts_with(&self.root) {
             return Err(RootsError::Outside { given: shown, root: self.root.display().to_string() });
         }
-        if self.is_denied(&place.path) || self.is_linked(&place.path) {
+        let is_linked = || fs::symlink_metadata(&place.path).is_ok_and(|found| self.is_linked(&found));
+        if self.is_denied(&place.path) || is_linked() {
             return Err(RootsError::Reserved(shown));
         }
         Ok(place)
@@ -151,30 +162,38 @@ impl Boundary {
 
     /// Whether a walk may show and enter `path`, whose parent was allowed. Links are not followed.
     pub fn allows_entry(&self, path: &Path) -> bool {
-        !is_process(path)
-            && !self.denied.iter().any(|tree| path.starts_with(tree))
-            && (self.identities.is_empty() || !identity(path).is_some_and(|found| self.identities.contains(&found)))
+        if is_process(path) || self.denied.iter().any(|tree| path.starts_with(tree)) {
+            return false;
+        }
+        if self.identities.is_empty() {
+            return true;
+        }
+        fs::symlink_metadata(path)
+            .map_or(true, |found| !self.identities.contains(&identity(&found)) && !self.is_linked(&found))
     }
 
     /// By name, and by identity of every folder on the way: another spelling or a bind mount is the same tree.
     fn is_denied(&self, path: &Path) -> bool {
-        let same = |at: &Path| identity(at).is_some_and(|found| self.identities.contains(&found));
+        let same = |at: &Path| fs::symlink_metadata(at).is_ok_and(|found| self.identities.contains(&identity(&found)));
         self.denied.iter().any(|tree| path.starts_with(tree))
             || (!self.identities.is_empty() && path.ancestors().any(same))
     }
 
-    /// Whether `path` is a second name of a file in a denied tree.
-    fn is_linked(&self, path: &Path) -> bool {
-        let Ok(found) = fs::symlink_metadata(path) else { return false };
-        if !found.is_file() || found.nlink() < 2 {
-            return false;
-        }
-        let wanted = (found.dev(), found.ino());
-        self.denied.iter().any(|tree| {
-            let walk = ignore::WalkBuilder::new(tree).standard_filters(false).build();
-            walk.flatten().any(|entry| identity(entry.path()) == Some(wanted))
-        })
+    /// Whether `found` is a second name of a file in a denied tree.
+    fn is_linked(&self, found: &Metadata) -> bool {
+        has_names(found) && self.linked.get_or_init(|| self.linked()).contains(&identity(found))
     }
+
+    fn linked(&self) -> BTreeSet<Identity> {
+        let walk = |tree| ignore::WalkBuilder::new(tree).standard_filters(false).build().flatten();
+        let found = self.denied.iter().flat_map(walk).filter_map(|entry| fs::symlink_metadata(entry.path()).ok());
+        found.filter(has_names).map(|found| identity(&found)).collect()
+    }
+}
+
+/// Whether it is a file with more than one name. Folders count theirs otherwise.
+fn has_names(found: &Metadata) -> bool {
+    !found.is_dir() && found.nlink() > 1
 }
 
 /// `/proc/<pid>`: the environment, the memory and the open files of a process, our own among them.
@@ -186,8 +205,8 @@ fn is_process(path: &Path) -> bool {
     })
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+fn identity(found: &Metadata) -> Identity {
+    (found.dev(), found.ino())
 }
 
 enum Unfollowed {
@@ -314,6 +333,28 @@ mod tests {
                 (Err(error), Err(want)) => assert!(error.to_string().contains(want), "{given}: {error}"),
                 (got, want) => panic!("{given}: {got:?}, not {want:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_walk_is_shown_no_second_name_of_a_denied_file() {
+        let world = world();
+        let work = world.path().canonicalize().unwrap().join("work");
+        fs::hard_link(work.join("own/rules"), work.join("own/deep/third-name")).unwrap();
+        fs::hard_link(world.path().join("outside/secret"), work.join("elsewhere")).unwrap();
+        for (denied, name, want) in [
+            ("own", "second-name", false),
+            ("own/rules", "second-name", false),
+            ("own/rules", "own/deep/third-name", false),
+            ("own", "elsewhere", true),
+            ("own", "a.txt", true),
+            ("own", "own", false),
+            ("own", "sub", true),
+            ("own", "absent", true),
+            ("absent", "second-name", true),
+        ] {
+            let boundary = Roots::new(&work, [work.join(denied)]).unwrap().boundary();
+            assert_eq!(boundary.allows_entry(&work.join(name)), want, "{name} beside {denied}");
         }
     }
 

@@ -17,7 +17,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
     process::{Child, Command},
-    sync::{Mutex, OwnedMutexGuard},
+    sync::{Mutex, OwnedMutexGuard, watch},
 };
 
 use crate::{
@@ -39,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(8);
 pub struct Shells {
     launcher: Launcher,
     session: Arc<Mutex<Session>>,
+    /// Where the shell was after the last command, for those who must not wait for it.
+    folder: Arc<watch::Sender<Option<PathBuf>>>,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +76,8 @@ pub struct Job {
     pub command: String,
     /// The folder for this command alone; absent means where the shell is.
     pub cwd: Option<PathBuf>,
+    /// Where the shell must be, or nothing is run: what was decided for one folder is not run in another.
+    pub at: Option<PathBuf>,
     /// Variables for this command alone, with valid names.
     pub env: Vec<(String, String)>,
 }
@@ -95,6 +99,9 @@ pub enum ShellError {
     /// Nothing was run.
     #[error("cannot start a shell: {0}")]
     Start(String),
+    /// Nothing was run: the shell is not where it was when the command was decided.
+    #[error("not run: the shell is in {} now, which is not where this call was decided for; call again", .0.display())]
+    Moved(PathBuf),
     /// It is not known how the command ended; all of it was killed.
     #[error("the shell broke off")]
     Broken(#[source] io::Error),
@@ -103,7 +110,12 @@ pub enum ShellError {
 impl Shells {
     /// A session without a shell yet: nothing is started here.
     pub fn new(launcher: Launcher) -> Self {
-        Self { launcher, session: Arc::default() }
+        Self { launcher, session: Arc::default(), folder: Arc::new(watch::Sender::new(None)) }
+    }
+
+    /// The folder that the shell was in after the last command; absent before the first.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.folder.borrow().clone()
     }
 
     /// Waits until the shell is free and runs `job` in it, in a new one that starts in `cwd` if there is none.
@@ -116,6 +128,10 @@ impl Shells {
         let mut session = Arc::clone(&self.session).lock_owned().await;
         if job.command.contains('\0') {
             return Err(ShellError::Start("the command holds a NUL character".to_owned()));
+        }
+        let place = session.cwd.clone().unwrap_or_else(|| cwd.to_owned());
+        if job.at.as_ref().is_some_and(|at| *at != place) {
+            return Err(ShellError::Moved(place));
         }
         let mut link = match session.link.take() {
             Some(link) if link.is_open() => link,
@@ -132,7 +148,8 @@ impl Shells {
         let order = Order::Run(frame::Run { command: job.command, cwd, env: job.env });
         let lost = session.lost.replace(Lost::Stopped);
         link.stream.write_all(&order.encode()).await.map_err(ShellError::Broken)?;
-        Ok(Running { session, link: Some(link), lost, stop: Stop::No })
+        let folder = Arc::clone(&self.folder);
+        Ok(Running { session, link: Some(link), lost, stop: Stop::No, folder })
     }
 
     /// Ends the shell and everything that it started, and waits for that. The next command gets a new shell in the same
@@ -156,6 +173,7 @@ pub struct Running {
     link: Option<Link>,
     lost: Option<Lost>,
     stop: Stop,
+    folder: Arc<watch::Sender<Option<PathBuf>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -208,7 +226,9 @@ impl Running {
             Ok(Report::Ended(ended)) => {
                 self.session.link = self.link.take();
                 if let Some(cwd) = ended.cwd {
-                    self.session.cwd = Some(PathBuf::from(cwd));
+                    let cwd = PathBuf::from(cwd);
+                    self.folder.send_replace(Some(cwd.clone()));
+                    self.session.cwd = Some(cwd);
                 }
                 let stopped = matches!(self.stop, Stop::Until(_)) && !ended.alive;
                 self.session.lost = match (ended.alive, stopped) {

@@ -84,6 +84,8 @@ pub struct Context {
     pub edit_mode: EditMode,
     /// Whether `read` numbers lines where the form of `edit` does not ask for marks.
     pub line_numbers: bool,
+    /// Where the session's shell must be when a command of a run begins; absent means wherever it is.
+    pub pinned: Option<PathBuf>,
 }
 
 impl Context {
@@ -100,6 +102,7 @@ impl Context {
             updates: Updates::default(),
             edit_mode: EditMode::default(),
             line_numbers: false,
+            pinned: None,
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Returned {
     pub error: bool,
     /// Open tasks, where the call changed the model's list of tasks.
     pub open_tasks: Option<u32>,
+    /// Where the session's shell is now, where the call used it.
+    pub folder: Option<String>,
     /// Whether its text may be replaced by a notice when the context grows too long.
     pub prunable: bool,
 }

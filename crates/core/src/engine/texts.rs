@@ -48,6 +48,16 @@ pub(crate) fn command_unknown(content: Option<&Arc<call::Content>>) -> session::
     }))
 }
 
+/// A person's command that could not be started.
+pub(crate) fn command_failed(content: Option<&Arc<call::Content>>, problem: &str) -> session::Said {
+    let command = content.and_then(|content| content.arguments.get("command")?.as_str().map(str::to_owned));
+    said(&Message::BashExecution(BashExecution {
+        command: command.unwrap_or_default(),
+        output: problem.to_owned(),
+        ..BashExecution::default()
+    }))
+}
+
 /// A message of the system.
 pub(crate) fn developer(text: &str) -> session::Said {
     said(&Message::Developer(Said {

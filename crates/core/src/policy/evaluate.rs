@@ -34,6 +34,8 @@ pub struct Surroundings {
     pub temporary: Vec<String>,
     /// Files and folders of the gateway itself that no governed tool may write, whether they exist or not.
     pub protected: Vec<String>,
+    /// Those of them that no governed tool may read either: where keys and rules lie.
+    pub unreadable: Vec<String>,
 }
 
 /// Everything that a decision is made from, besides its subject.
@@ -89,6 +91,7 @@ impl Judge<'_> {
         let tables = self.layers.compiled.tables();
         self.protected()
             .map(|path| Cause::Protected { path })
+            .or_else(|| self.unreadable().map(|path| Cause::Unreadable { path }))
             .or_else(|| self.touched(&tables.deny).map(|rank| Cause::Rule(tables.named(rank))))
             .or_else(|| {
                 let stop = self.layers.constraints.stops(self.subject, now)?;
@@ -100,14 +103,21 @@ impl Judge<'_> {
     fn protected(&self) -> Option<String> {
         match self.line {
             Some(line) => line.protected.clone(),
-            None => floor::protected(self.subject, &self.layers.surroundings.protected),
+            None => floor::protected(self.subject, self.layers.surroundings),
+        }
+    }
+
+    fn unreadable(&self) -> Option<String> {
+        match self.line {
+            Some(line) => line.unreadable.clone(),
+            None => floor::unreadable(self.subject, self.layers.surroundings),
         }
     }
 
     fn floor(&self) -> Option<String> {
         match self.line {
             Some(line) => line.floor.clone(),
-            None => floor::reason(self.subject),
+            None => floor::reason(self.subject, self.layers.surroundings),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a card offers for "always": never more than a person can read off it.
 
-use crate::policy::{grants::Covers, shell, subject::Subject};
+use crate::policy::{evaluate::Surroundings, grants::Covers, shell, subject::Subject};
 
 /// One thing that a person may allow for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,10 @@ pub struct Proposal {
 /// What may be offered for `subject`, the exact thing first. Empty under a verdict of the floor is the caller's business.
 pub fn propose(subject: &Subject) -> Vec<Proposal> {
     let exact = Proposal { covers: Covers::Exact(subject.digest()), label: format!("exactly {}", subject.signature) };
-    let patterns = subject.command().map(shell::patterns).unwrap_or_default();
+    let patterns = subject
+        .command()
+        .map(|command| shell::patterns(command, &shell::Place::of(subject, &Surroundings::default())))
+        .unwrap_or_default();
     let patterns = patterns
         .into_iter()
         .map(|pattern| Proposal { label: format!("anything like {pattern}"), covers: Covers::Pattern(pattern) });

@@ -13,6 +13,7 @@ mod programs;
 mod protect;
 mod simple;
 mod unwrap;
+mod variables;
 mod walk;
 mod word;
 
@@ -21,7 +22,7 @@ pub(crate) use self::programs::grants_interpreter;
 
 /// Judges `command` as run in `place`.
 pub(crate) fn judge(command: &str, place: &Place) -> Line {
-    walk::Walk::new(place).judge(command)
+    walk::Walk::judge(command, place)
 }
 
 /// What `command` says when quoting, white space, comments and wrappers that change nothing are taken off. Text that cannot be parsed stays as it is.
@@ -33,9 +34,9 @@ pub(crate) fn plain_form(command: &str) -> String {
     }
 }
 
-/// Patterns for more commands like this one: its program and subcommand, where it is one plain command without power over others.
-pub(crate) fn patterns(command: &str) -> Vec<String> {
-    let line = judge(command, &Place::default());
+/// Patterns for more calls like this one: its program and subcommand, where it is one plain command without power over others.
+pub(crate) fn patterns(command: &str, place: &Place) -> Vec<String> {
+    let line = judge(command, place);
     let [only] = line.commands.as_slice() else { return Vec::new() };
     let [text] = only.cover.as_slice() else { return Vec::new() };
     if line.opaque.is_some() || line.floor.is_some() {

@@ -71,6 +71,11 @@ pub enum Cause {
         /// What it would write.
         path: String,
     },
+    /// It would read where the gateway keeps its keys and rules.
+    Unreadable {
+        /// Where they lie.
+        path: String,
+    },
     /// There are no rules, and it only reads inside the workspace.
     ReadsInside,
     /// There are no rules, and the host expects its tools to run.
@@ -137,6 +142,7 @@ impl fmt::Display for Why {
             Cause::Contract { lacks } => write!(f, "because the unattended contract does not cover {lacks}"),
             Cause::Floor { reason } => write!(f, "because it {reason}"),
             Cause::Protected { path } => write!(f, "because it would change {path}, which belongs to the gateway"),
+            Cause::Unreadable { path } => write!(f, "because the keys and rules of the gateway lie in {path}"),
             Cause::ReadsInside => f.write_str("because it only reads inside the workspace"),
             Cause::NoRules => f.write_str("because there are no rules"),
             Cause::Unmatched { uncovered: Some(what) } => write!(f, "because no rule covers {what}"),

@@ -25,6 +25,13 @@ const PRUNE_WORTH: u64 = 20_000;
 impl Session {
     /// Finds the cut that keeps about the newest `keep` tokens, or `None` if there is nothing before it to summarise.
     pub fn cut(&self) -> Option<Cut> {
+        self.cut_without(None)
+    }
+
+    /// The same as if the entry `without` were no longer shown.
+    pub(crate) fn cut_without(&self, without: Option<&EntryId>) -> Option<Cut> {
+        let counts = |entry: &Entry| counts(entry) && Some(&entry.id) != without;
+        let may_begin = |entry: &Entry| may_begin(entry) && Some(&entry.id) != without;
         let tokens_before = self.context_tokens();
         let path = self.path();
         let last = path.iter().rposition(|entry| matches!(entry.kind, Kind::Compaction { .. }));
@@ -37,7 +44,10 @@ impl Session {
         let part = &path[from..];
         let estimated: u64 = part.iter().filter(|entry| counts(entry)).map(|entry| entry.tokens).sum();
         // Where the provider counts more than the estimate, less is kept.
-        let keep = self.settings().thresholds.keep_recent;
+        let settings = self.settings();
+        let limit = settings.model.as_ref().map(|model| settings.thresholds.limit(model.context_window));
+        // What is kept must leave room below the limit, or the next look at it would cut again.
+        let keep = settings.thresholds.keep_recent.min(limit.map_or(u64::MAX, |limit| (limit / 2).max(1)));
         let keep = if estimated > 0 && tokens_before > estimated {
             u64::try_from(u128::from(keep) * u128::from(estimated) / u128::from(tokens_before)).unwrap_or(keep)
         } else {

@@ -198,6 +198,11 @@ pub enum Event {
         /// SHA-256 of its bytes, in hex.
         digest: String,
     },
+    /// The session's shell went to another folder.
+    Folder {
+        /// Absolute.
+        path: String,
+    },
     /// The model's list of tasks changed.
     Tasks {
         /// Tasks that are not done.

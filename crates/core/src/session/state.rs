@@ -106,6 +106,8 @@ pub struct Session {
     pub(crate) compactions: u32,
     pub(crate) overflow_tried: bool,
     pub(crate) file: Option<(String, u64, String)>,
+    /// Where the shell is; absent means where the session works.
+    pub(crate) folder: Option<String>,
     pub(crate) open_tasks: u32,
     pub(crate) reminded: u32,
     /// The run that works in it. Kept by the engine's `apply` for runs.
@@ -134,6 +136,7 @@ impl Session {
             compactions: 0,
             overflow_tried: false,
             file: None,
+            folder: None,
             open_tasks: 0,
             reminded: 0,
             run: None,
@@ -154,6 +157,11 @@ impl Session {
     /// The folder that its tools work in.
     pub fn cwd(&self) -> &str {
         &self.cwd
+    }
+
+    /// The folder that its shell is in.
+    pub fn folder(&self) -> &str {
+        self.folder.as_deref().unwrap_or(&self.cwd)
     }
 
     /// Its name for people.
@@ -302,6 +310,7 @@ impl Session {
             }
             Event::CompactionEnded { .. } => self.compaction = None,
             Event::FileWritten { path, length, digest } => self.file = Some((path.clone(), *length, digest.clone())),
+            Event::Folder { path } => self.folder = Some(path.clone()),
             Event::Tasks { open } => self.open_tasks = *open,
             Event::Reminded { attempt } => self.reminded = *attempt,
         }

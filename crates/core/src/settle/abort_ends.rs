@@ -4,11 +4,14 @@ use super::Scene;
 use crate::{
     call::{self, Call, End, Executor, Phase as CallPhase},
     engine::{Branch, Context, Event, Fact, texts},
+    message::StopReason,
     run::{self, Abort, Phase},
 };
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
-    if scene.run.abort() != Abort::Asked {
+    // A message that was broken off wants nothing any more, whoever broke it off.
+    let is_broken = matches!(scene.run.last, Some((_, StopReason::Aborted, _)));
+    if scene.run.abort() != Abort::Asked && !is_broken {
         return None;
     }
     let mut branch = Branch::new(scene.session);

@@ -6,7 +6,7 @@ use super::{Scene, evaluate, open_approval};
 use crate::{
     call::{self, Call, End, Phase},
     engine::{Branch, Context, Event, Fact},
-    policy::Verdict,
+    policy::{Subject, Verdict},
     run::{self, Abort},
     tool::Lane,
 };
@@ -16,13 +16,16 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
         return None;
     }
     let call = next(scene)?;
-    let subject = scene.subject(call)?;
     let mut branch = Branch::new(scene.session);
+    let Some(subject) = scene.subject(call) else {
+        scene.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
+        return Some(branch.finish());
+    };
     match evaluate(scene.view, &subject, context.now) {
         Verdict::Deny(why) => {
             scene.end_call(&mut branch, call, End::Denied, &format!("Denied by policy: {why}"), context);
         }
-        Verdict::Ask(why) if !call.approved && *call.executor() != call::Executor::Person => {
+        Verdict::Ask(why) if !is_approved(scene, call, &subject) && *call.executor() != call::Executor::Person => {
             open_approval(scene, &mut branch, call, &why, context);
         }
         Verdict::Allow(_) | Verdict::Ask(_) => {
@@ -31,6 +34,11 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
         }
     }
     Some(branch.finish())
+}
+
+/// Whether a person allowed exactly this: the shell may have gone elsewhere since, and then it is something else.
+fn is_approved(scene: Scene<'_>, call: &Call, subject: &Subject) -> bool {
+    call.approved && scene.view.state.gate_of(call.id()).is_some_and(|gate| gate.subject == subject.digest())
 }
 
 /// The first call that may start: nothing exclusive before it is open, and for an exclusive one nothing at all.

@@ -8,6 +8,9 @@ use crate::{
 };
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    if scene.view.state.policy().grants().iter().next().is_none() {
+        return None;
+    }
     let gate = scene.calls().find_map(|call| {
         let gate = scene.view.state.gate_of(call.id())?;
         (gate.is_pending() && gate.kind() == Kind::Approval).then_some(())?;

@@ -1,6 +1,6 @@
 //! A call that is wanted is judged: it may run, it is refused, or a person decides.
 
-use super::{Scene, breaker_trips, evaluate, open_approval};
+use super::{Scene, breaker_trips, brief, evaluate, open_approval};
 use crate::{
     call::{self, End, Executor, Phase},
     engine::{Branch, Context, Event, Fact},
@@ -8,6 +8,9 @@ use crate::{
 };
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    if scene.view.closing {
+        return None;
+    }
     let call = scene.calls().find(|call| *call.phase() == Phase::Wanted)?;
     let mut branch = Branch::new(scene.session);
     let Some(content) = scene.view.admitted.call(call.id()) else {
@@ -28,7 +31,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
     let policy = scene.view.rules.digest();
     match verdict {
         Verdict::Allow(why) => {
-            let why = why.to_string();
+            let why = brief(&why);
             branch.push(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
         }
         Verdict::Deny(why) => {
@@ -36,7 +39,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
         }
         // A question to a person needs nobody's leave but their own.
         Verdict::Ask(why) if *call.executor() == Executor::Person => {
-            let why = why.to_string();
+            let why = brief(&why);
             branch.push(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
         }
         Verdict::Ask(_) if scene.run.denials >= breaker_trips::LIMIT => {

@@ -33,9 +33,9 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
             && matches!(call.phase(), Phase::Started { .. })
             && scene.view.state.gate_of(call.id()).is_none_or(|gate| !gate.is_pending())
     })?;
-    let content = scene.view.admitted.call(call.id())?;
     let mut branch = Branch::new(scene.session);
-    let Some(questions) = questions(content) else {
+    let read = scene.view.admitted.call(call.id()).and_then(|content| Some((content, questions(content)?)));
+    let Some((content, questions)) = read else {
         scene.end_call(&mut branch, call, End::Failed, "Not asked: the questions cannot be read.", context);
         return Some(branch.finish());
     };

@@ -31,11 +31,16 @@ pub(crate) fn continue_with(
     branch.push(Event::Run(Happened::Started { run, trigger }));
     branch.push(Event::Run(Happened::TurnOpened { run, turn: 1 }));
     branch.take(Queue::Held, Take::All, context);
-    branch.take(Queue::Prompt, Take::All, context);
+    let is_prompted = branch.take(Queue::Prompt, Take::All, context);
+    let is_empty = opening.is_empty();
     for (kind, said) in opening {
         branch.say(kind, said, context);
     }
     let steering = branch.session().settings().modes.steering;
-    branch.take(Queue::Steering, steering, context);
+    let is_steered = branch.take(Queue::Steering, steering, context);
+    if is_empty && !is_prompted && !is_steered && trigger == Trigger::Prompt {
+        let follow_up = branch.session().settings().modes.follow_up;
+        branch.take(Queue::FollowUp, follow_up, context);
+    }
     run
 }

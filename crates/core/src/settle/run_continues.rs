@@ -10,6 +10,8 @@ use crate::{
     session::{Event as InSession, Kind, Queue, Reason, Then},
 };
 
+/// How many entries one fact names.
+const PRUNED_AT_ONCE: usize = 500;
 /// No wait for another attempt is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 60);
 
@@ -63,7 +65,9 @@ fn failed(
     let settings = scene.session.settings();
     let attempt = scene.run.attempt + 1;
     if failure.overflow {
-        let cut = (settings.thresholds.auto && !scene.session.overflow_tried).then(|| scene.session.cut()).flatten();
+        let cut = (settings.thresholds.auto && !scene.session.overflow_tried && !scene.view.closing)
+            .then(|| scene.session.cut_without(Some(&entry)))
+            .flatten();
         match cut {
             Some(cut) => {
                 branch.push(Event::Session(InSession::Dropped { entry }));
@@ -96,15 +100,18 @@ fn goes_on(scene: Scene<'_>, branch: &mut Branch<'_>, context: &mut Context) {
         let saved: u64 = prunable.iter().filter_map(|entry| session.entry(entry)).map(|entry| entry.tokens).sum();
         let window = session.settings().model.as_ref().map_or(0, |model| model.context_window);
         let is_enough = session.context_tokens().saturating_sub(saved) <= session.settings().thresholds.limit(window);
-        if !prunable.is_empty() {
-            branch.push(Event::Session(InSession::Pruned { entries: prunable }));
+        for entries in prunable.chunks(PRUNED_AT_ONCE) {
+            branch.push(Event::Session(InSession::Pruned { entries: entries.to_vec() }));
         }
-        if !is_enough && let Some(cut) = session.cut() {
+        // A continuation that did nothing is not continued again: a context that does not get small enough would go round for ever.
+        let went_round = scene.run.trigger == Trigger::Continuation && scene.run.turn() == 1;
+        let may_begin = !went_round && !scene.view.closing;
+        if !is_enough && may_begin && let Some(cut) = session.cut() {
             branch.push(compaction_started(session, Reason::Threshold, cut, Then::Continue));
             return;
         }
     }
-    if session.open_tasks > 0 && session.reminded < session.settings().todo_reminders {
+    if !scene.view.closing && session.open_tasks > 0 && session.reminded < session.settings().todo_reminders {
         let attempt = session.reminded + 1;
         branch.push(Event::Session(InSession::Reminded { attempt }));
         let text = format!(

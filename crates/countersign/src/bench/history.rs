@@ -88,7 +88,7 @@ impl Author {
                 content: vec![Block::text("use std::fmt;\n".repeat(20))],
                 ..ToolResult::default()
             }))?;
-            let returned = Returned { said, error: false, open_tasks: None, prunable: true };
+            let returned = Returned { said, error: false, open_tasks: None, folder: None, prunable: true };
             let progress = Progress::Returned(Box::new(returned));
             self.tell(Command::Call(call::Command::Ended { call, progress }))?;
         }

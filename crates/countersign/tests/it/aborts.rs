@@ -32,7 +32,11 @@ fn an_abort_gives_each_call_of_the_message_a_result() {
     let place = Place::new();
     let mut host = place.start(&[]);
     let runs = "sh -c 'echo $$ > pid; exec sleep 300'";
-    place.provider.script([Reply::new(vec![bash("k1", runs), bash("k2", "touch never"), call("k3", "ls", &json!({}))])]);
+    place.provider.script([Reply::new(vec![
+        bash("k1", runs),
+        bash("k2", "touch never"),
+        call("k3", "ls", &json!({})),
+    ])]);
     let from = host.prompt("go");
     let pid = place.wait_for("pid");
     host.done(json!({ "type": "abort" }));

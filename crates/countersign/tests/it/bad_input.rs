@@ -24,7 +24,11 @@ fn a_line_that_is_no_command_is_answered_and_the_next_one_works() {
     for line in [&b"{bad\n"[..], b"null\n", b"[1]\n", b"\"text\"\n", b"\xff\xfe{\n", b"{\"a\":\n", deep.as_bytes()] {
         let answer = first_answer(&mut host, line);
         let said = String::from_utf8_lossy(&line[..line.len().min(20)]).into_owned();
-        assert_eq!((&answer["command"], &answer["success"], answer.get("id")), (&json!("parse"), &json!(false), None), "{said}");
+        assert_eq!(
+            (&answer["command"], &answer["success"], answer.get("id")),
+            (&json!("parse"), &json!(false), None),
+            "{said}"
+        );
         assert!(answer["error"].as_str().unwrap().starts_with("Failed to parse command: "), "{answer}");
         host.state();
     }
@@ -59,7 +63,9 @@ fn an_unknown_field_and_null_where_absent_is_meant_change_nothing() {
     let place = Place::new();
     let mut host = place.start(&[]);
     let from = host.mark();
-    host.done(json!({ "type": "prompt", "message": "m", "images": null, "streamingBehavior": null, "more": { "x": 1 } }));
+    host.done(
+        json!({ "type": "prompt", "message": "m", "images": null, "streamingBehavior": null, "more": { "x": 1 } }),
+    );
     host.settled(from);
     host.done(json!({ "type": "new_session", "parentSession": null }));
 }
@@ -69,7 +75,10 @@ fn an_unknown_command_is_named_without_an_id() {
     let place = Place::new();
     let mut host = place.start(&[]);
     for (line, want) in [
-        ("{\"type\":\"nonsense\",\"id\":\"u\"}\n", json!({ "type": "response", "command": "nonsense", "success": false, "error": "Unknown command: nonsense" })),
+        (
+            "{\"type\":\"nonsense\",\"id\":\"u\"}\n",
+            json!({ "type": "response", "command": "nonsense", "success": false, "error": "Unknown command: nonsense" }),
+        ),
         ("{\"id\":\"u\"}\n", json!({ "type": "response", "success": false, "error": "Unknown command: undefined" })),
     ] {
         assert_eq!(first_answer(&mut host, line), want);
@@ -81,14 +90,21 @@ fn each_of_a_thousand_commands_in_one_write_is_answered_once_and_in_order() {
     let place = Place::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![Part::Hang])]);
-    for command in [json!({ "type": "prompt", "message": "m" }), json!({ "type": "get_state" }), json!({ "type": "follow_up", "message": "f" })] {
+    for command in [
+        json!({ "type": "prompt", "message": "m" }),
+        json!({ "type": "get_state" }),
+        json!({ "type": "follow_up", "message": "f" }),
+    ] {
         let kind = command["type"].as_str().unwrap();
         let ids: Vec<String> = (0..1000).map(|at| format!("{kind} {at}")).collect();
-        let lines: String = ids.iter().map(|id| {
-            let mut command = command.clone();
-            command["id"] = id.as_str().into();
-            format!("{command}\n")
-        }).collect();
+        let lines: String = ids
+            .iter()
+            .map(|id| {
+                let mut command = command.clone();
+                command["id"] = id.as_str().into();
+                format!("{command}\n")
+            })
+            .collect();
         let from = host.mark();
         host.write(lines);
         host.wait(from, "the last answer", |frame| frame["id"] == ids[999].as_str());

@@ -33,7 +33,9 @@ fn a_result_counts_lines_and_bytes_and_keeps_the_last_fifty_kibibytes() {
     assert_eq!(run(&mut host, "true")["totalLines"], 0);
     let long = run(&mut host, "seq 1 20000");
     let output = long["output"].as_str().unwrap();
-    assert!(long["truncated"] == true && output.len() <= 51_200 && output.len() > 51_000 && output.ends_with("20000\n"));
+    assert!(
+        long["truncated"] == true && output.len() <= 51_200 && output.len() > 51_000 && output.ends_with("20000\n")
+    );
     assert_eq!([&long["totalLines"], &long["totalBytes"]], [20_001, 108_894]);
 }
 

@@ -1,6 +1,6 @@
 //! kill -9 while something runs, and the same session again.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     host::{Host, text as text_of, wait_dead},
@@ -111,22 +111,20 @@ fn right_after_its_acknowledgement_everything_is_kept() {
         host = place.resume();
         assert_eq!(host.said().last().unwrap(), &format!("prompt {round}"));
     }
-    type Kept = fn(&mut Host) -> Value;
-    let state = |key: &'static str| move |host: &mut Host| host.state()[key].clone();
-    let last: Kept = |host| host.messages().last().unwrap()["output"].clone();
-    let steps: [(Value, Box<dyn Fn(&mut Host) -> Value>, Value); 5] = [
-        (json!({ "type": "steer", "message": "s" }), Box::new(state("queuedMessageCount")), json!(1)),
-        (json!({ "type": "follow_up", "message": "f" }), Box::new(state("queuedMessageCount")), json!(2)),
-        (json!({ "type": "set_session_name", "name": "n" }), Box::new(state("sessionName")), json!("n")),
-        (json!({ "type": "bash", "command": "echo kept" }), Box::new(last), json!("kept\n")),
-        (json!({ "type": "set_thinking_level", "level": "low" }), Box::new(state("thinkingLevel")), json!("low")),
-    ];
-    for (command, look, want) in steps {
+    for (command, key, want) in [
+        (json!({ "type": "steer", "message": "s" }), "queuedMessageCount", json!(1)),
+        (json!({ "type": "follow_up", "message": "f" }), "queuedMessageCount", json!(2)),
+        (json!({ "type": "set_session_name", "name": "n" }), "sessionName", json!("n")),
+        (json!({ "type": "set_thinking_level", "level": "low" }), "thinkingLevel", json!("low")),
+    ] {
         host.done(command.clone());
         host.kill();
         host = place.resume();
-        assert_eq!(look(&mut host), want, "{command}");
+        assert_eq!(host.state()[key], want, "{command}");
     }
+    host.done(json!({ "type": "bash", "command": "echo kept" }));
+    host.kill();
+    assert_eq!(place.resume().messages().last().unwrap()["output"], "kept\n");
 }
 
 #[test]
@@ -166,8 +164,12 @@ fn at_any_moment_no_call_runs_twice_and_the_file_holds_the_conversation() {
     let place = Place::new();
     let mut host = begun(&place);
     for round in 0..10_u64 {
-        let calls = ["a", "b"].map(|name| bash(&format!("{name}{round}"), &format!("echo {name}{round} >> log; sleep 0.02")));
-        place.provider.script([Reply::new(calls.into()), Reply::new(vec![bash(&format!("c{round}"), &format!("echo c{round} >> log"))])]);
+        let calls =
+            ["a", "b"].map(|name| bash(&format!("{name}{round}"), &format!("echo {name}{round} >> log; sleep 0.02")));
+        place.provider.script([
+            Reply::new(calls.into()),
+            Reply::new(vec![bash(&format!("c{round}"), &format!("echo c{round} >> log"))]),
+        ]);
         let before = host.mark();
         host.prompt(&format!("round {round}"));
         // The more rounds, the later the moment.
@@ -192,6 +194,7 @@ fn at_any_moment_no_call_runs_twice_and_the_file_holds_the_conversation() {
     let lines = lines_with(&host.file(), "after 9");
     check_chain(&lines);
     let messages = host.messages();
-    let in_file: Vec<String> = lines.iter().filter(|line| line["type"] == "message").map(|line| text_of(&line["message"])).collect();
+    let in_file: Vec<String> =
+        lines.iter().filter(|line| line["type"] == "message").map(|line| text_of(&line["message"])).collect();
     assert_eq!(in_file[..messages.len()], messages.iter().map(text_of).collect::<Vec<_>>());
 }

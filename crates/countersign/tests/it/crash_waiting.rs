@@ -46,7 +46,10 @@ fn a_gate_that_waits_is_shown_again_under_its_id_and_the_run_goes_on() {
     again.close_cleanly();
     let mut third = place.resume();
     third.turn("three");
-    assert_eq!((only(&third.since(0), "extension_ui_request").len(), place.get("count").unwrap().as_str()), (0, "ran\n"));
+    assert_eq!(
+        (only(&third.since(0), "extension_ui_request").len(), place.get("count").unwrap().as_str()),
+        (0, "ran\n")
+    );
 }
 
 #[test]

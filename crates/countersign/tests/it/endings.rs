@@ -57,7 +57,10 @@ fn an_end_of_input_ends_a_command_with_its_children_and_the_process_with_0() {
 fn what_a_command_left_behind_ends_with_the_process() {
     let place = Place::new();
     let mut host = place.start(&[]);
-    place.provider.script([Reply::new(vec![bash("k", "nohup sh -c 'echo $$ > pid; exec sleep 300' > /dev/null 2>&1 & echo on")])]);
+    place.provider.script([Reply::new(vec![bash(
+        "k",
+        "nohup sh -c 'echo $$ > pid; exec sleep 300' > /dev/null 2>&1 & echo on",
+    )])]);
     host.turn("go");
     let pid = place.wait_for("pid");
     host.close_cleanly();

@@ -22,7 +22,10 @@ fn open_tasks_are_reminded_of_and_finished_ones_go_with_the_next_prompt() {
     let reminders = only(&frames, "todo_reminder");
     let attempts: Vec<_> = reminders.iter().map(|reminder| reminder["attempt"].clone()).collect();
     assert_eq!((attempts, &reminders[0]["maxAttempts"]), (vec![json!(1), json!(2), json!(3)], &json!(3)));
-    assert_eq!((&reminders[0]["todos"][0]["content"], &reminders[0]["todos"][0]["status"]), (&json!("first"), &json!("pending")));
+    assert_eq!(
+        (&reminders[0]["todos"][0]["content"], &reminders[0]["todos"][0]["status"]),
+        (&json!("first"), &json!("pending"))
+    );
     assert_eq!(roles(only(&frames, "agent_end")[1]["messages"].as_array().unwrap())[0], "developer");
     let id = reminders[0]["todos"][0]["id"].clone();
     place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "completed" }]))]);
@@ -90,7 +93,15 @@ fn models_and_levels_go_round() {
 fn flags_of_other_programs_are_taken_and_those_for_the_prompt_reach_it() {
     let place = Place::new();
     place.put("AGENTS.md", "always be brief\n");
-    let mut host = place.start(&["--no-title", "--no-lsp", "--weird", "--flag=1", "left over", "--append-system-prompt", "and be kind"]);
+    let mut host = place.start(&[
+        "--no-title",
+        "--no-lsp",
+        "--weird",
+        "--flag=1",
+        "left over",
+        "--append-system-prompt",
+        "and be kind",
+    ]);
     host.turn("go");
     let system = place.provider.last().messages()[0].to_string();
     assert!(system.contains("always be brief") && system.contains("and be kind"));
@@ -98,7 +109,10 @@ fn flags_of_other_programs_are_taken_and_those_for_the_prompt_reach_it() {
     let mut bare = place.start(&["--no-tools", "--system-prompt", "only this"]);
     bare.turn("go");
     let asked = place.provider.last();
-    assert!(asked.messages()[0].to_string().contains("only this") && asked.body["tools"].as_array().is_none_or(Vec::is_empty));
+    assert!(
+        asked.messages()[0].to_string().contains("only this")
+            && asked.body["tools"].as_array().is_none_or(Vec::is_empty)
+    );
 }
 
 #[test]

@@ -53,7 +53,16 @@ fn the_first_form_gets_ids_and_keeps_its_compaction() {
     let compaction = json!({ "type": "compaction", "timestamp": AT, "summary": "in short", "firstKeptEntryIndex": 3, "tokensBefore": 9 });
     let (mut host, path) = open(
         &place,
-        &[first, line(user("long gone")), line(says("r1")), line(user("two")), line(says("r2")), compaction, line(user("three")), line(says("r3"))],
+        &[
+            first,
+            line(user("long gone")),
+            line(says("r1")),
+            line(user("two")),
+            line(says("r2")),
+            compaction,
+            line(user("three")),
+            line(says("r3")),
+        ],
         "",
     );
     assert_eq!(host.messages()[0]["summary"], "in short");
@@ -67,13 +76,22 @@ fn the_first_form_gets_ids_and_keeps_its_compaction() {
 #[test]
 fn the_second_form_is_brought_up_to_date_and_unknown_lines_stay() {
     let place = Place::new();
-    let hook = json!({ "role": "hookMessage", "customType": "h", "content": "from a hook", "display": true, "timestamp": 4 });
+    let hook =
+        json!({ "role": "hookMessage", "customType": "h", "content": "from a hook", "display": true, "timestamp": 4 });
     let alien = json!({ "type": "alien", "id": "a4", "parentId": "a3", "timestamp": AT, "deep": { "x": [1, 2] } });
     let summary = json!({ "type": "branch_summary", "id": "a5", "parentId": "a4", "timestamp": AT, "fromId": "root", "summary": "of a branch" });
     let custom = json!({ "type": "custom_message", "id": "a6", "parentId": "a5", "timestamp": AT, "customType": "c", "content": "custom text", "display": true });
     let (mut host, path) = open(
         &place,
-        &[header(2), message("a1", None, user("one")), message("a2", Some("a1"), says("r1")), message("a3", Some("a2"), hook), alien.clone(), summary, custom],
+        &[
+            header(2),
+            message("a1", None, user("one")),
+            message("a2", Some("a1"), says("r1")),
+            message("a3", Some("a2"), hook),
+            alien.clone(),
+            summary,
+            custom,
+        ],
         "",
     );
     host.turn("two");
@@ -92,11 +110,22 @@ fn every_kind_of_message_is_taken_and_a_torn_line_is_cut() {
     let place = Place::new();
     let call = json!([{ "type": "toolCall", "id": "k1", "name": "bash", "arguments": { "command": "touch never" } }]);
     let result = json!({ "role": "toolResult", "toolCallId": "k1", "toolName": "bash", "content": [{ "type": "text", "text": "out" }], "isError": false, "timestamp": 3 });
-    let command = |command: &str, output: &str, excluded: bool| json!({ "role": "bashExecution", "command": command, "output": output, "exitCode": 2,
-        "cancelled": false, "truncated": false, "timestamp": 5, "excludeFromContext": excluded });
+    let command = |command: &str, output: &str, excluded: bool| {
+        json!({ "role": "bashExecution", "command": command, "output": output, "exitCode": 2,
+        "cancelled": false, "truncated": false, "timestamp": 5, "excludeFromContext": excluded })
+    };
     let mention = json!({ "role": "fileMention", "files": [{ "path": "q.txt", "content": "of q" }], "timestamp": 1 });
     let stranger = json!({ "role": "stranger", "x": 1, "timestamp": 1 });
-    let all = [user("one"), assistant(call, "toolUse"), result, says("r1"), command("ls -x", "listed", false), command("hush", "kept from the model", true), mention, stranger];
+    let all = [
+        user("one"),
+        assistant(call, "toolUse"),
+        result,
+        says("r1"),
+        command("ls -x", "listed", false),
+        command("hush", "kept from the model", true),
+        mention,
+        stranger,
+    ];
     let mut lines = vec![header(3)];
     for (at, one) in all.into_iter().enumerate() {
         let parent = at.checked_sub(1).map(|at| format!("b{at}"));
@@ -106,7 +135,10 @@ fn every_kind_of_message_is_taken_and_a_torn_line_is_cut() {
     host.turn("two");
     let asked = place.provider.last();
     let text = asked.text();
-    assert!(asked.is_paired() && text.contains("listed") && text.contains("of q") && !text.contains("kept from the model"), "{text}");
+    assert!(
+        asked.is_paired() && text.contains("listed") && text.contains("of q") && !text.contains("kept from the model"),
+        "{text}"
+    );
     let after = lines_with(path.as_ref(), "two");
     check_chain(&after);
     assert_eq!((&after[..lines.len()], place.get("never")), (&lines[..], None));
@@ -115,8 +147,13 @@ fn every_kind_of_message_is_taken_and_a_torn_line_is_cut() {
 #[test]
 fn calls_without_a_result_are_never_run_and_are_paired_in_the_request() {
     let place = Place::new();
-    let call = |id: &str| json!({ "type": "toolCall", "id": id, "name": "bash", "arguments": { "command": "touch never" } });
-    let lines = [header(3), message("c1", None, user("go")), message("c2", Some("c1"), assistant(json!([call("k1"), call("k2")]), "toolUse"))];
+    let call =
+        |id: &str| json!({ "type": "toolCall", "id": id, "name": "bash", "arguments": { "command": "touch never" } });
+    let lines = [
+        header(3),
+        message("c1", None, user("go")),
+        message("c2", Some("c1"), assistant(json!([call("k1"), call("k2")]), "toolUse")),
+    ];
     let (mut host, _) = open(&place, &lines, "");
     assert_eq!(host.state()["isStreaming"], false);
     host.turn("next");

@@ -41,7 +41,12 @@ fn a_dialog_shows_what_would_run_and_stands_before_its_start() {
 
 #[test]
 fn whatever_is_not_clearly_allowed_does_not_run() {
-    for answer in [json!({ "value": "Deny" }), json!({ "value": "other" }), json!({ "confirmed": false }), json!({ "cancelled": true })] {
+    for answer in [
+        json!({ "value": "Deny" }),
+        json!({ "value": "other" }),
+        json!({ "confirmed": false }),
+        json!({ "cancelled": true }),
+    ] {
         let place = Place::asking();
         let mut host = place.start(&[]);
         let (_, frames) = answered(&mut host, &place, "touch ran", answer.clone());
@@ -108,7 +113,8 @@ fn without_an_answer_in_time_the_call_is_denied() {
 fn what_destroys_beyond_the_folder_is_asked_for_without_any_rule() {
     let place = Place::new();
     let mut host = place.start(&[]);
-    for command in ["rm -rf /", "rm -rf ~", "rm -rf ..", "bash -c 'rm -rf /'", "x=/; rm -rf $x", "mkfs.ext4 /dev/sdb1"] {
+    for command in ["rm -rf /", "rm -rf ~", "rm -rf ..", "bash -c 'rm -rf /'", "x=/; rm -rf $x", "mkfs.ext4 /dev/sdb1"]
+    {
         let (from, dialog) = want(&mut host, &place, command);
         let dialog = dialog.unwrap_or_else(|| panic!("{command} was not asked for"));
         assert_eq!(dialog["method"], "confirm", "{command}");
@@ -141,13 +147,19 @@ fn several_calls_wait_at_once_and_are_answered_in_any_order() {
     let read = |id, path| call(id, "read", &json!({ "path": path }));
     place.provider.script([Reply::new(vec![read("k1", "x"), read("k2", "y")])]);
     let from = host.prompt("go");
-    let first = host.wait(from, "the dialog of x", |frame| frame["title"].as_str().is_some_and(|title| title.contains("path: x")));
-    let second = host.wait(from, "the dialog of y", |frame| frame["title"].as_str().is_some_and(|title| title.contains("path: y")));
+    let first = host
+        .wait(from, "the dialog of x", |frame| frame["title"].as_str().is_some_and(|title| title.contains("path: x")));
+    let second = host
+        .wait(from, "the dialog of y", |frame| frame["title"].as_str().is_some_and(|title| title.contains("path: y")));
     host.reply(&second, json!({ "value": "Allow once" }));
     host.reply(&first, json!({ "value": "Deny" }));
     host.settled(from);
     let asked = place.provider.last();
-    assert!(asked.is_paired() && asked.result("k2").unwrap().contains("of y") && !asked.result("k1").unwrap().contains("of x"));
+    assert!(
+        asked.is_paired()
+            && asked.result("k2").unwrap().contains("of y")
+            && !asked.result("k1").unwrap().contains("of x")
+    );
 }
 
 #[test]

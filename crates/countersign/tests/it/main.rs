@@ -19,7 +19,6 @@ mod extras;
 mod foreign_files;
 mod gates;
 mod locks;
-mod open_bugs;
 mod questions;
 mod queues;
 mod retries;

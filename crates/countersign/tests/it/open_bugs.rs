@@ -1,8 +1,7 @@
 //! What does not hold yet. Each test moves to its theme once it does.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
+use serde_json::json;
 
 use crate::{
     host::{Host, only, shape},
@@ -10,29 +9,27 @@ use crate::{
     provider::{Latch, Part, Reply, bash, say, text},
 };
 
-fn message(id: &str, parent: Option<&str>, message: &Value) -> Value {
-    json!({ "type": "message", "id": id, "parentId": parent, "timestamp": "2026-01-01T00:00:00.000Z", "message": message })
-}
-
 #[test]
-fn an_image_beside_a_file_is_put_back() {
+fn an_image_beside_a_file_of_others_is_put_back() {
     let place = Place::new();
-    let bytes = [7_u8; 1500];
-    let name = hex::encode(Sha256::digest(bytes));
-    std::fs::create_dir(place.agent.join("blobs")).unwrap();
-    std::fs::write(place.agent.join("blobs").join(&name), bytes).unwrap();
-    let image = json!({ "type": "image", "data": format!("blob:sha256:{name}"), "mimeType": "image/png" });
-    let looks = json!({ "role": "user", "content": [{ "type": "text", "text": "look" }, image], "timestamp": 1 });
-    let header = json!({ "type": "session", "version": 3, "id": "0011223344556677", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/" });
-    let lines: String = [header, message("e1", None, &looks)].iter().map(|line| format!("{line}\n")).collect();
-    let path = place.put("other.jsonl", lines);
-    let mut host = place.start(&["--session", path.to_str().unwrap()]);
+    let mut host = place.start(&[]);
+    let data = STANDARD.encode([7_u8; 3000]);
+    let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
+    let from = host.mark();
+    host.done(json!({ "type": "prompt", "message": "look", "images": [image] }));
+    host.settled(from);
+    lines_with(&host.file(), "blob:sha256:");
+    let text = std::fs::read_to_string(host.file()).unwrap();
+    let own = host.state()["sessionId"].as_str().unwrap().to_owned();
+    let other = place.put("other.jsonl", text.replace(&own, "0011223344556677"));
+    let mut host = place.start(&["--session", other.to_str().unwrap()]);
+    assert_eq!(host.messages()[0]["content"][1]["data"], data.as_str());
     host.turn("again");
-    assert!(place.provider.last().text().contains(&STANDARD.encode(bytes)));
+    assert!(place.provider.last().text().contains(&data));
 }
 
 #[test]
-fn an_image_is_still_there_in_a_fork_and_in_a_branch_of_it() {
+fn an_image_is_still_there_in_a_fork() {
     let place = Place::new();
     let mut host = place.start(&[]);
     let data = STANDARD.encode([7_u8; 3000]);
@@ -201,4 +198,17 @@ fn questions_that_are_none_are_an_error() {
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![crate::provider::call("k", "ask", &json!({ "questions": [] }))])]);
     assert_eq!(only(&host.turn("go"), "tool_execution_end")[0]["isError"], true);
+}
+
+#[test]
+fn a_burst_of_thinking_and_text_costs_at_most_fifteen_times_them() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let words: Vec<String> = (0..5000).map(|at| format!("word {at} ")).collect();
+    let size = 2 * words.concat().len();
+    place.provider.script([Reply::new(vec![Part::Think(words.clone()), Part::Text(words)])]);
+    let before = host.bytes();
+    host.turn("go");
+    let each = (host.bytes() - before) / size;
+    assert!(each < 15, "{each} times");
 }

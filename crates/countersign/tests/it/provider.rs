@@ -19,7 +19,11 @@ use crate::{host::PATIENCE, wire};
 pub(crate) enum Part {
     Text(Vec<String>),
     Think(Vec<String>),
-    Call { id: String, name: String, arguments: String },
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+    },
     /// Nothing until the latch is opened.
     Until(Latch),
     /// Nothing until the client goes.
@@ -194,7 +198,8 @@ impl Provider {
                 return Ok(());
             }
         }
-        let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+        let length =
+            head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
         let mut body = vec![0; length.unwrap_or(0)];
         reader.read_exact(&mut body)?;
         let body: Value = serde_json::from_slice(&body)?;

@@ -17,10 +17,14 @@ fn asks(host: &mut Host, place: &Place, questions: Value) -> usize {
 fn each_question_is_a_dialog_and_the_answers_are_one_result() {
     let place = Place::new();
     let mut host = place.start(&[]);
-    let from = asks(&mut host, &place, json!([
-        { "id": "q1", "question": "Which?", "options": [{ "label": "A" }, { "label": "B" }] },
-        { "id": "q2", "question": "Why?", "options": [] },
-    ]));
+    let from = asks(
+        &mut host,
+        &place,
+        json!([
+            { "id": "q1", "question": "Which?", "options": [{ "label": "A" }, { "label": "B" }] },
+            { "id": "q2", "question": "Why?", "options": [] },
+        ]),
+    );
     for (title, method, options, answer) in
         [("Which?", "select", json!(["A", "B"]), "B"), ("Why?", "input", Value::Null, "because")]
     {
@@ -54,10 +58,14 @@ fn an_abort_ends_all_questions_of_a_call() {
     let place = Place::new();
     let mut host = place.start(&[]);
     let option = json!([{ "label": "A" }]);
-    let from = asks(&mut host, &place, json!([
-        { "id": "q1", "question": "Which?", "options": option },
-        { "id": "q2", "question": "And?", "options": option },
-    ]));
+    let from = asks(
+        &mut host,
+        &place,
+        json!([
+            { "id": "q1", "question": "Which?", "options": option },
+            { "id": "q2", "question": "And?", "options": option },
+        ]),
+    );
     host.dialog(from);
     host.done(json!({ "type": "abort" }));
     let frames = host.settled(from);

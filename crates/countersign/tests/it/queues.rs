@@ -15,7 +15,11 @@ const WAITS: &str = "touch on; until test -e off; do sleep 0.01; done; echo firs
 fn a_steer_skips_the_calls_that_have_not_begun() {
     let place = Place::new();
     let mut host = place.start(&[]);
-    place.provider.script([Reply::new(vec![bash("k1", WAITS), bash("k2", "touch never")]), say("turned"), say("followed")]);
+    place.provider.script([
+        Reply::new(vec![bash("k1", WAITS), bash("k2", "touch never")]),
+        say("turned"),
+        say("followed"),
+    ]);
     let from = host.prompt("go");
     host.event(from, "tool_execution_start");
     host.done(json!({ "type": "steer", "message": "turn" }));
@@ -25,7 +29,10 @@ fn a_steer_skips_the_calls_that_have_not_begun() {
     place.put("off", "");
     let frames = host.settled(from);
     let skipped = &only(&frames, "tool_execution_end")[1];
-    assert_eq!((&skipped["isError"], crate::host::text(&skipped["result"]).as_str()), (&json!(true), "Skipped due to queued user message."));
+    assert_eq!(
+        (&skipped["isError"], crate::host::text(&skipped["result"]).as_str()),
+        (&json!(true), "Skipped due to queued user message.")
+    );
     assert_eq!(host.said()[4..], ["turn", "turned", "then", "followed"]);
     assert_eq!((only(&frames, "agent_end").len(), place.get("never")), (1, None));
     assert_eq!(host.state()["queuedMessageCount"], 0);

@@ -15,11 +15,17 @@ const TEXT: &str = "+assistant text_start text_delta text_end -assistant turn_en
 fn a_text_is_told_in_order() {
     let place = Place::new();
     let mut host = place.start(&[]);
-    place.provider.script([Reply { usage: (100, 50, 40), ..Reply::new(vec![Part::Text(vec!["Grüße ".into(), "a\u{2028}b".into()])]) }]);
+    place.provider.script([Reply {
+        usage: (100, 50, 40),
+        ..Reply::new(vec![Part::Text(vec!["Grüße ".into(), "a\u{2028}b".into()])])
+    }]);
     let frames = host.turn("hello");
     assert_eq!(shape(&frames), format!("prompt {USER} {TEXT} agent_end"));
     let start = &only(&frames, "message_start")[1]["message"];
-    assert_eq!((&start["content"], &start["stopReason"], &start["usage"]["totalTokens"]), (&json!([]), &json!("stop"), &json!(0)));
+    assert_eq!(
+        (&start["content"], &start["stopReason"], &start["usage"]["totalTokens"]),
+        (&json!([]), &json!("stop"), &json!(0))
+    );
     let end = only(&frames, "agent_end").remove(0);
     let messages = end["messages"].as_array().unwrap();
     assert_eq!(roles(messages), ["user", "assistant"]);
@@ -48,7 +54,8 @@ fn thinking_comes_before_the_text_on_both_wires() {
         let mut host = Host::start(&place, &["--model", model]);
         place.provider.script([Reply::new(vec![Part::Think(vec!["hm ".into(), "ok".into()]), text("said")])]);
         let frames = host.turn("go");
-        let thinking = "+assistant thinking_start thinking_delta thinking_end text_start text_delta text_end -assistant";
+        let thinking =
+            "+assistant thinking_start thinking_delta thinking_end text_start text_delta text_end -assistant";
         assert_eq!(shape(&frames), format!("prompt {USER} {thinking} turn_end agent_end"), "{model}");
         let content = host.messages()[1]["content"].clone();
         assert_eq!((&content[0]["thinking"], &content[1]["text"]), (&json!("hm ok"), &json!("said")), "{model}");
@@ -60,7 +67,10 @@ fn calls_are_told_one_after_the_other_and_go_back_paired_on_both_wires() {
     for model in ["fake/fake-1", "claude/claude-1"] {
         let place = Place::new();
         let mut host = Host::start(&place, &["--model", model]);
-        place.provider.script([Reply::new(vec![text("I go"), bash("k1", "echo one"), bash("k2", "echo two; exit 3")]), say("done")]);
+        place.provider.script([
+            Reply::new(vec![text("I go"), bash("k1", "echo one"), bash("k2", "echo two; exit 3")]),
+            say("done"),
+        ]);
         let frames = host.turn("go");
         let told = "+assistant text_start text_delta text_end toolcall_start toolcall_delta toolcall_end \
                     toolcall_start toolcall_delta toolcall_end -assistant";
@@ -82,7 +92,8 @@ fn a_bad_call_is_an_error_result_and_the_run_goes_on() {
     let place = Place::new();
     let mut host = place.start(&[]);
     let broken = Part::Call { id: "json".into(), name: "read".into(), arguments: "{\"path\": \"a".into() };
-    let calls = vec![call("unknown", "frobnicate", &json!({})), call("missing", "write", &json!({ "content": "x" })), broken];
+    let calls =
+        vec![call("unknown", "frobnicate", &json!({})), call("missing", "write", &json!({ "content": "x" })), broken];
     place.provider.script([Reply::new(calls), say("done")]);
     let frames = host.turn("go");
     assert!(only(&frames, "tool_execution_end").iter().all(|end| end["isError"] == true));

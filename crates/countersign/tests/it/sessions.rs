@@ -47,7 +47,10 @@ fn what_is_said_and_set_is_appended_and_a_name_rewrites_the_first_line_only() {
     check_chain(&after);
     let command = after.iter().find(|line| line["message"]["role"] == "bashExecution").unwrap();
     assert_eq!((&command["message"]["output"], &command["message"]["exitCode"]), (&json!("by hand\n"), &json!(0)));
-    assert!(after.iter().any(|line| line["model"] == "fake/fake-2") && after.iter().any(|line| line["thinkingLevel"] == "low"));
+    assert!(
+        after.iter().any(|line| line["model"] == "fake/fake-2")
+            && after.iter().any(|line| line["thinkingLevel"] == "low")
+    );
 }
 
 #[test]
@@ -121,9 +124,14 @@ fn no_session_leaves_nothing_behind() {
 fn a_session_that_is_not_there_or_none_ends_the_start_with_a_message() {
     let place = Place::new();
     let other = place.put("other.jsonl", "hello\n");
-    for flags in [vec!["--resume", "ffff"], vec!["--session", other.to_str().unwrap()], vec!["--fork", "nowhere.jsonl"]] {
+    for flags in [vec!["--resume", "ffff"], vec!["--session", other.to_str().unwrap()], vec!["--fork", "nowhere.jsonl"]]
+    {
         let end = Host::spawn(Host::command_of(&place, &flags)).wait_end();
-        assert_eq!((end.code, end.frames.len(), end.stderr.trim().is_empty()), (Some(1), 0, false), "{flags:?}: {end:?}");
+        assert_eq!(
+            (end.code, end.frames.len(), end.stderr.trim().is_empty()),
+            (Some(1), 0, false),
+            "{flags:?}: {end:?}"
+        );
     }
     assert_eq!(std::fs::read_to_string(other).unwrap(), "hello\n");
 }
@@ -133,7 +141,11 @@ fn a_start_without_a_usable_model_or_with_a_file_ends_with_a_message() {
     let place = Place::new();
     for flags in [vec!["@notes.txt"], vec!["--model", "nobody/nothing"]] {
         let end = Host::spawn(Host::command_of(&place, &flags)).wait_end();
-        assert_eq!((end.code, end.frames.len(), end.stderr.trim().is_empty()), (Some(1), 0, false), "{flags:?}: {end:?}");
+        assert_eq!(
+            (end.code, end.frames.len(), end.stderr.trim().is_empty()),
+            (Some(1), 0, false),
+            "{flags:?}: {end:?}"
+        );
     }
     std::fs::remove_file(place.agent.join("models.yml")).unwrap();
     let end = Host::spawn(Host::command_of(&place, &[])).wait_end();

@@ -68,7 +68,10 @@ fn what_is_no_session_is_refused_untouched_and_the_old_one_stays() {
     for path in [notes.clone(), headless.clone(), place.work.clone(), "/nowhere/at/all.jsonl".into()] {
         host.refused(json!({ "type": "switch_session", "sessionPath": path }));
     }
-    assert_eq!((place.get("notes.txt").unwrap(), place.get("headless.jsonl").unwrap()), ("my notes\n".into(), "{\"type\":\"message\"}\n".into()));
+    assert_eq!(
+        (place.get("notes.txt").unwrap(), place.get("headless.jsonl").unwrap()),
+        ("my notes\n".into(), "{\"type\":\"message\"}\n".into())
+    );
     assert_eq!(host.file(), file);
     host.turn("two");
     assert_eq!(host.said(), ["one", "ok", "two", "ok"]);

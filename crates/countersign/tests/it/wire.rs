@@ -45,7 +45,9 @@ impl<'a> Encoder<'a> {
     pub(crate) fn fault(&self, message: &str) -> String {
         match self.wire {
             Wire::OpenAi => event(&json!({ "error": { "message": message, "type": "server_error" } })),
-            Wire::Anthropic => event(&json!({ "type": "error", "error": { "type": "overloaded_error", "message": message } })),
+            Wire::Anthropic => {
+                event(&json!({ "type": "error", "error": { "type": "overloaded_error", "message": message } }))
+            }
         }
     }
 
@@ -78,7 +80,8 @@ impl<'a> Encoder<'a> {
                 let index = self.calls;
                 self.calls += 1;
                 let begin = json!({ "index": index, "id": id, "type": "function", "function": { "name": name, "arguments": "" } });
-                let pieces = pieces(arguments).map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
+                let pieces =
+                    pieces(arguments).map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
                 std::iter::once(begin).chain(pieces).map(|call| chunk(&json!({ "tool_calls": [call] }), None)).collect()
             }
             _ => String::new(),
@@ -105,7 +108,9 @@ impl<'a> Encoder<'a> {
                 self.calls += 1;
                 (
                     json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
-                    pieces(arguments).map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect(),
+                    pieces(arguments)
+                        .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }))
+                        .collect(),
                 )
             }
             _ => return String::new(),

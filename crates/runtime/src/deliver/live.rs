@@ -16,6 +16,25 @@ pub struct Live {
     pub kind: LiveKind,
 }
 
+impl Live {
+    /// About how many bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_block = |block: &Block| match block {
+            Block::Text(text) => text.text.len(),
+            Block::Thinking(thinking) => thinking.thinking.len(),
+            Block::RedactedThinking { data } => data.len(),
+            Block::Image(image) => image.data.len(),
+            Block::ToolCall(_) => 256,
+        };
+        match &self.kind {
+            LiveKind::MessageStarted { .. } | LiveKind::PartStarted { .. } => 0,
+            LiveKind::Delta { text, .. } => text.len(),
+            LiveKind::PartEnded { block, .. } => of_block(block),
+            LiveKind::CallProgress { content, .. } => content.iter().map(of_block).sum(),
+        }
+    }
+}
+
 /// A part of a message that begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {

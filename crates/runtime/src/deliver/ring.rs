@@ -35,7 +35,7 @@ impl Released {
     fn bytes(&self) -> usize {
         match self {
             Self::Fact(recorded) => 256 + recorded.fact.content.as_ref().map_or(0, |content| content.len()),
-            Self::Live(_) => 256,
+            Self::Live(live) => 256 + live.bytes(),
         }
     }
 }
@@ -69,11 +69,6 @@ pub(crate) struct Ring {
 impl Ring {
     pub(crate) fn new(log: AnyLog, contents: Contents) -> Self {
         Self { frames: Arc::default(), head: watch::Sender::new(Head::default()), log, contents }
-    }
-
-    /// The number of the next frame.
-    pub(crate) fn head(&self) -> u64 {
-        self.head.borrow().next
     }
 
     /// Puts frames behind the others, without waking anybody yet.
@@ -114,9 +109,12 @@ impl Ring {
             head: self.head.subscribe(),
             log: self.log.clone(),
             contents: self.contents.clone(),
-            cursor: self.head(),
+            // Facts of the batch that is being released stand before whoever asks in it.
+            cursor: self.pushed(),
+            behind: None,
             lsn,
             caught_up: VecDeque::new(),
+            is_broken: false,
         }
     }
 }
@@ -132,12 +130,15 @@ pub struct Subscriber {
     /// The last fact that was handed out.
     lsn: Lsn,
     caught_up: VecDeque<Released>,
+    /// The number that the cursor had before it caught up, until everything that was missed is handed out.
+    behind: Option<u64>,
+    is_broken: bool,
 }
 
 impl Subscriber {
     /// The number of the next frame.
     pub fn position(&self) -> u64 {
-        if self.caught_up.is_empty() { self.cursor } else { self.cursor.saturating_sub(1) }
+        if self.caught_up.is_empty() { self.cursor } else { self.behind.unwrap_or(self.cursor) }
     }
 
     /// The next frame, or `None` once the owner has ended and everything was handed out.
@@ -152,17 +153,22 @@ impl Subscriber {
             }
             if let Some(released) = self.held() {
                 match released {
+                    Ok(released) if self.is_known(&released) => {}
                     Ok(released) => return Some(self.handed(released)),
+                    Err(_) if self.is_broken => return None,
                     Err(first) => self.catch_up(first).await,
                 }
                 continue;
             }
             if self.head.borrow().is_over || self.head.changed().await.is_err() {
                 // The owner has ended; what it pushed last may still be there.
-                return match self.held() {
-                    Some(Ok(released)) => Some(self.handed(released)),
-                    _ => None,
-                };
+                match self.held() {
+                    Some(Ok(released)) if self.is_known(&released) => {}
+                    Some(Ok(released)) => return Some(self.handed(released)),
+                    Some(Err(_)) if self.is_broken => return None,
+                    Some(Err(first)) => self.catch_up(first).await,
+                    None => return None,
+                }
             }
         }
     }
@@ -172,10 +178,18 @@ impl Subscriber {
         if let Some(released) = self.caught_up.pop_front() {
             return Some(self.handed(released));
         }
-        match self.held() {
-            Some(Ok(released)) => Some(self.handed(released)),
-            Some(Err(_)) | None => None,
+        loop {
+            match self.held() {
+                Some(Ok(released)) if self.is_known(&released) => {}
+                Some(Ok(released)) => return Some(self.handed(released)),
+                Some(Err(_)) | None => return None,
+            }
         }
+    }
+
+    /// Whether it was handed out already, from the log.
+    fn is_known(&self, released: &Released) -> bool {
+        matches!(released, Released::Fact(recorded) if recorded.meta.lsn <= self.lsn)
     }
 
     fn handed(&mut self, released: Released) -> Released {
@@ -214,7 +228,12 @@ impl Subscriber {
         match self.missed(upto).await {
             Ok(missed) => {
                 self.caught_up = missed;
+                self.behind = Some(self.cursor);
                 self.cursor = first;
+            }
+            Err(error @ (ReadError::Closed | ReadError::Corrupt(_) | ReadError::Content(_))) => {
+                warn!(%error, "a follower cannot read what it missed; it ends");
+                self.is_broken = true;
             }
             Err(error) => {
                 warn!(%error, "a follower cannot read what it missed; it tries again");

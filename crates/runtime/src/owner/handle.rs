@@ -27,6 +27,9 @@ pub enum Refused {
     /// The log could not record it. Nothing has happened.
     #[error(transparent)]
     NotRecorded(#[from] NotRecorded),
+    /// What follows from it is too long for a record. Nothing has happened.
+    #[error("this is too long to be recorded")]
+    TooLarge,
     /// Deciding it went wrong inside. Nothing has happened.
     #[error("internal error: this command could not be decided")]
     Panicked,
@@ -42,7 +45,7 @@ pub struct NotRecorded(pub Arc<str>);
 
 pub(crate) type Replied = Result<Reply, Refused>;
 
-/// A handle to an owner. The owner ends when [`Handle::close`] was called or every handle is gone.
+/// A handle to an owner. The owner ends when [`Handle::close`] was called.
 #[derive(Clone)]
 pub struct Handle {
     pub(super) inbox: Arc<Inbox>,
@@ -90,6 +93,10 @@ impl Handle {
         if let Some(task) = self.task.lock().await.take() {
             let _ = task.await;
         }
+    }
+
+    /// Gives the log up, so that another may own it. To be called after [`Handle::close`], and when nobody follows it any more.
+    pub async fn close_log(&self) {
         self.log.close().await;
     }
 }

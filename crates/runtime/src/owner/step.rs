@@ -11,7 +11,7 @@ use countersign_core::{
     id::Lsn,
     time::Millis,
 };
-use countersign_store::{AnyLog, AppendError, Batch, Log as _, Partition, Record};
+use countersign_store::{AnyLog, AppendError, Batch, FACTS_LIMIT, Log as _, Partition, Record};
 use tokio::{sync::oneshot, time::Instant};
 use tracing::{error, warn};
 
@@ -52,6 +52,13 @@ pub(super) struct Owner {
     desk: Desk,
     /// Why the log cannot be written, and when it is tried again.
     degraded: Option<(Arc<str>, Instant)>,
+    /// The boot that this process recorded. Work of another is another owner's.
+    boot: u32,
+    is_closing: bool,
+    /// Whether the state is no longer what the log says, and cannot be made so.
+    is_lost: bool,
+    /// When deadlines are looked at again after looking at them went wrong.
+    tick_after: Option<Instant>,
 }
 
 /// What leaves once the batch is durable, in order.
@@ -80,7 +87,12 @@ impl Owner {
         contents: &Contents,
     ) -> Self {
         let desk = Desk::new(Arc::clone(&options.host), inbox.source(Lane::Result), contents.clone(), options.merge);
+        let boot = engine.state().boot();
         Self {
+            boot,
+            is_closing: false,
+            is_lost: false,
+            tick_after: None,
             engine,
             durable,
             deferred: Vec::new(),
@@ -102,12 +114,15 @@ impl Owner {
     }
 
     pub(super) async fn run(mut self) {
+        // Whatever ends this task, nobody may wait for it any more.
+        let _ended = Ended { inbox: Arc::clone(&self.inbox), ring: Arc::clone(&self.ring) };
         let mut closing: Option<Instant> = None;
         loop {
             if self.inbox.is_closed() && closing.is_none() {
                 closing = Some(Instant::now() + GRACE);
+                self.is_closing = true;
                 self.engine.quiesce();
-                self.desk.cancel_all();
+                self.desk.close();
             }
             if let Some(deadline) = closing
                 && (Instant::now() >= deadline || self.desk.is_idle() && self.inbox.is_empty())
@@ -119,13 +134,13 @@ impl Owner {
                 break;
             }
         }
-        self.inbox.end();
-        self.ring.end();
+        self.desk.abandon();
     }
 
     /// Waits until there is something to do.
     async fn wait(&self, closing: Option<Instant>) {
-        if self.degraded.is_none() && (!self.inbox.is_empty() || self.engine.is_unsettled()) {
+        let may_settle = self.tick_after.is_none_or(|at| Instant::now() >= at);
+        if self.degraded.is_none() && (!self.inbox.is_empty() || self.engine.is_unsettled() && may_settle) {
             return;
         }
         let now = self.options.clock.now();
@@ -133,6 +148,9 @@ impl Owner {
         let mut until = Instant::now() + due;
         if let Some((_, probe)) = &self.degraded {
             until = *probe;
+        }
+        if let Some(at) = self.tick_after {
+            until = until.min(at);
         }
         if closing.is_some() {
             // Tasks that were cancelled end without a command where nobody waits for one any more.
@@ -164,6 +182,11 @@ impl Owner {
         for waiting in waiting {
             self.take_up(waiting, &mut taken, &mut recorded, &mut releases).await;
         }
+        if self.is_lost {
+            error!("the state can no longer be told from the log; this owner ends");
+            self.desk.abandon();
+            return Next::End;
+        }
         let next = match self.append(recorded).await {
             Ok(()) => {
                 self.release(releases);
@@ -171,8 +194,15 @@ impl Owner {
             }
             Err(failed) => self.roll_back(failed, taken, releases).await,
         };
+        if next == Next::End {
+            // What is owed now may be another owner's, or was never recorded.
+            self.desk.abandon();
+            return next;
+        }
         self.engine.evict(self.options.clock.now());
-        self.desk.reconcile(&self.engine);
+        if self.engine.state().boot() == self.boot {
+            self.desk.reconcile(&self.engine);
+        }
         next
     }
 
@@ -180,12 +210,17 @@ impl Owner {
     async fn tick(&mut self, recorded: &mut Vec<Recorded>, releases: &mut Vec<Release>) {
         let now: Millis = self.options.clock.now();
         let is_due = self.engine.state().next_deadline().is_some_and(|at| at <= now);
-        if (is_due || self.engine.is_unsettled())
-            && let Ok(Ok((facts, _))) = self.decide(Command::Tick, recorded).await
-            && !facts.is_empty()
-        {
-            recorded.extend(facts.iter().cloned());
-            releases.push(Release::Facts(facts));
+        if !(is_due || self.engine.is_unsettled()) || self.tick_after.is_some_and(|at| Instant::now() < at) {
+            return;
+        }
+        self.tick_after = None;
+        match self.decide(Command::Tick, recorded).await {
+            Ok(Ok((facts, _))) if !facts.is_empty() => {
+                recorded.extend(facts.iter().cloned());
+                releases.push(Release::Facts(facts));
+            }
+            Ok(_) => {}
+            Err(_) => self.tick_after = Some(Instant::now() + PROBE_EVERY),
         }
     }
 
@@ -207,12 +242,21 @@ impl Owner {
                 }
             }
             Item::Command(command, reply) => {
-                // A result that cannot be recorded now must not be lost: it is offered again.
-                if lane == Lane::Result {
+                // A result that cannot be recorded now must not be lost: it is offered again. Whoever waits for an answer is told
+                // instead, and may ask again.
+                let is_result = lane == Lane::Result && reply.is_none();
+                let broken = if is_result { crate::work::broken(&command) } else { None };
+                if is_result {
                     let item = Item::Command(command.clone(), None);
                     taken.push(Waiting { item, source, lane, permit });
                 }
-                let replied = match self.decide(*command, recorded).await {
+                let mut decided = self.decide(*command, recorded).await;
+                if let (Err(_), Some(broken)) = (&decided, broken) {
+                    // What came back cannot be decided as it is; that it broke off can.
+                    decided = self.decide(broken, recorded).await;
+                    self.is_lost |= decided.is_err();
+                }
+                let replied = match decided {
                     Ok(Ok((facts, outcome))) => {
                         recorded.extend(facts.iter().cloned());
                         if let Some(reply) = reply {
@@ -239,10 +283,17 @@ impl Owner {
     ) -> Result<Result<(Vec<Recorded>, engine::Reply), engine::Refusal>, Refused> {
         let mut context = self.options.context();
         let engine = &mut self.engine;
-        if let Ok(decided) = catch_unwind(AssertUnwindSafe(|| engine.handle(command, &mut context))) {
-            return Ok(decided);
-        }
-        error!("a decision panicked; its command is refused");
+        let refused = match catch_unwind(AssertUnwindSafe(|| engine.handle(command, &mut context))) {
+            Ok(Ok((facts, _))) if facts.iter().any(is_too_large) => {
+                error!("a decision is too large for the log; its command is refused");
+                Refused::TooLarge
+            }
+            Ok(decided) => return Ok(decided),
+            Err(_) => {
+                error!("a decision panicked; its command is refused");
+                Refused::Panicked
+            }
+        };
         for recorded in batch {
             if let Some(content) = &recorded.fact.content {
                 self.contents.remember(recorded.meta.lsn, content);
@@ -250,8 +301,9 @@ impl Owner {
         }
         if let Err(failed) = self.rebuild(batch).await {
             error!(error = %failed, "the state could not be rebuilt");
+            self.is_lost = true;
         }
-        Err(Refused::Panicked)
+        Err(refused)
     }
 
     /// Makes the state again from the log and from what is decided but not written.
@@ -261,6 +313,9 @@ impl Owner {
             engine.replay(&recorded.fact.event, &recorded.meta);
         }
         open::admit(&mut engine, &self.contents).await?;
+        if self.is_closing {
+            engine.quiesce();
+        }
         self.engine = engine;
         Ok(())
     }
@@ -293,6 +348,7 @@ impl Owner {
                             return Ok(());
                         }
                         Ok(_) => return Err(AppendError::Io(cause)),
+                        Err(_) if self.inbox.is_closed() => return Err(AppendError::Closed),
                         Err(failed) => {
                             warn!(error = %failed, "it is not known whether the last batch was recorded");
                             tokio::time::sleep(PROBE_EVERY).await;
@@ -316,7 +372,7 @@ impl Owner {
             error!(error = %failed, "the state could not be rebuilt");
             return Next::End;
         }
-        self.contents.forget_after(self.durable);
+        self.contents.forget_after(self.engine.state().head());
         for release in releases {
             match release {
                 Release::Reply(reply, Ok(_)) => {
@@ -372,6 +428,23 @@ impl Owner {
         }
         self.ring.publish();
     }
+}
+
+/// Tells everybody that the owner has ended, however it did.
+struct Ended {
+    inbox: Arc<Inbox>,
+    ring: Arc<Ring>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.inbox.end();
+        self.ring.end();
+    }
+}
+
+fn is_too_large(recorded: &Recorded) -> bool {
+    recorded.fact.event.encode().2.len() > FACTS_LIMIT
 }
 
 fn record(recorded: &Recorded) -> Record {

@@ -24,6 +24,10 @@ pub(super) struct CallWork {
     pub(super) call: CallId,
     pub(super) session: SessionId,
     pub(super) cwd: String,
+    /// Where the shell was when the call was decided.
+    pub(super) folder: String,
+    /// Where the call is to work, as it was decided.
+    pub(super) place: String,
     pub(super) executor: Executor,
     pub(super) content: Lsn,
     pub(super) arguments: Digest,
@@ -76,12 +80,17 @@ impl CallWork {
             return Progress::NotBegun(format!("Tool {} not found", content.tool).into());
         };
         let mut cx = host.context(&self.session, &self.cwd);
+        cx.pinned = Some(self.folder.clone().into());
         cx.cancel = cancel;
         let (line, latest) = tokio::sync::watch::channel(None);
         cx.updates = Updates::new(move |output: Output| {
             line.send_replace(Some(output));
         });
-        let work = tool.run(content.arguments.clone(), &cx);
+        let mut arguments = content.arguments.clone();
+        if let Some(cwd) = arguments.get_mut("cwd") {
+            *cwd = Value::String(self.place.clone());
+        }
+        let work = tool.run(arguments, &cx);
         let outcome = self.with_progress(work, latest, results).await;
         let output = match outcome {
             Ok(output) => output,
@@ -104,6 +113,7 @@ impl CallWork {
             said: said(&message),
             error,
             open_tasks,
+            folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
             prunable: content.tool.as_ref() != "read",
         }))
     }
@@ -173,6 +183,7 @@ impl CallWork {
             said: said(&Message::BashExecution(message)),
             error: false,
             open_tasks: None,
+            folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
             prunable: false,
         }))
     }

@@ -1,10 +1,10 @@
 //! Summarises what a compaction cuts off.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
     engine::Command,
-    id::{Lsn, SessionId},
+    id::{EntryId, Lsn, SessionId},
     message::{Message, Summary},
     session::{Command as SessionCommand, Compacted, ModelRef, Piece, Session},
 };
@@ -38,16 +38,17 @@ impl CompactWork {
         let compaction = session.compaction().filter(|compaction| compaction.epoch == epoch)?;
         let context = session.context();
         let path = session.path();
-        let place = |id| path.iter().position(|entry| entry.id == id);
-        let kept = place(compaction.first_kept.clone())?;
-        let split = compaction.split_from.clone().and_then(place).filter(|split| *split < kept).unwrap_or(kept);
+        let places: BTreeMap<_, _> = path.iter().enumerate().map(|(at, entry)| (&entry.id, at)).collect();
+        let place = |id: &EntryId| places.get(id).copied();
+        let kept = place(&compaction.first_kept)?;
+        let split = compaction.split_from.as_ref().and_then(place).filter(|split| *split < kept).unwrap_or(kept);
         let mut previous = None;
         let (mut history, mut turn) = (Vec::new(), Vec::new());
         let outline = conversation::outline(session);
         for (piece, outline) in context.iter().zip(outline) {
             match piece {
                 Piece::Summary(entry) => previous = Some(entry.content),
-                Piece::Entry(entry) => match place(entry.id.clone()) {
+                Piece::Entry(entry) => match place(&entry.id) {
                     Some(at) if at < split => history.push(outline),
                     Some(at) if at < kept => turn.push(outline),
                     _ => {}

@@ -172,6 +172,13 @@ fn estimate(blocks: &[Block]) -> u64 {
     tokens.sum()
 }
 
+/// An answer that was stopped before a word of it came.
+pub(crate) fn aborted_answer(settings: &Settings) -> Answer {
+    let failure = Failure { retryable: false, overflow: false, after: None };
+    let answer = failed_answer(settings, "Request was aborted", failure, StopReason::Aborted);
+    Answer { failure: None, ..answer }
+}
+
 /// An answer that is nothing but a failure.
 pub(crate) fn failed_answer(settings: &Settings, message: &str, failure: Failure, stop: StopReason) -> Answer {
     let (provider, model) =

@@ -1,13 +1,15 @@
 //! Keeps what is in flight in step with what is owed.
 
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::{BTreeMap, BTreeSet}, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use countersign_core::{
     Work,
     call::{self, Progress},
     engine::{Command, Engine},
+    folder_of,
+    id::CallId,
     message::StopReason,
-    owed,
+    owed, stopping,
     run::{self, Answer, Failure},
     session::{self, Compacted},
 };
@@ -31,11 +33,14 @@ pub(crate) struct Desk {
     contents: Contents,
     merge: Duration,
     in_flight: BTreeMap<Work, InFlight>,
+    is_closing: bool,
+    /// Calls whose work was begun in this process and whose turn is still open.
+    known: BTreeSet<CallId>,
 }
 
 impl Desk {
     pub(crate) fn new(host: Arc<dyn Host>, results: Source, contents: Contents, merge: Duration) -> Self {
-        Self { host, results, contents, merge, in_flight: BTreeMap::new() }
+        Self { host, results, contents, merge, in_flight: BTreeMap::new(), is_closing: false, known: BTreeSet::new() }
     }
 
     /// Whether nothing is in flight.
@@ -43,34 +48,86 @@ impl Desk {
         self.in_flight.is_empty()
     }
 
-    /// Tells everything in flight to stop. Each piece still says what became of it.
-    pub(crate) fn cancel_all(&mut self) {
+    /// Tells everything in flight to stop, and what is started from now on too. Each piece still says what became of it.
+    pub(crate) fn close(&mut self) {
+        self.is_closing = true;
         for work in self.in_flight.values() {
             work.cancel.cancel();
         }
     }
 
+    /// Ends everything in flight without waiting for what it says.
+    pub(crate) fn abandon(&mut self) {
+        for (_, work) in std::mem::take(&mut self.in_flight) {
+            work.cancel.cancel();
+            work.task.abort();
+        }
+    }
+
     pub(crate) fn reconcile(&mut self, engine: &Engine) {
         let owed = owed(engine.state());
+        let to_stop = stopping(engine.state());
         // A piece that is still owed stays known even when its task has ended: its result is on the way, and starting it again could run it twice.
         self.in_flight.retain(|work, in_flight| {
             let is_owed = owed.binary_search(work).is_ok();
+            let is_stopping = to_stop.binary_search(work).is_ok();
             if !is_owed {
                 in_flight.cancel.cancel();
             }
-            is_owed || !in_flight.task.is_finished()
+            is_owed || is_stopping || !in_flight.task.is_finished()
         });
-        for work in owed {
+        // What is to stop and was never begun, or was lost, has nobody else to say so.
+        for work in to_stop {
             if !self.in_flight.contains_key(&work)
-                && let Some(in_flight) = self.start(engine, &work)
+                && let Some(in_flight) = self.end(engine, &work)
             {
                 self.in_flight.insert(work, in_flight);
             }
         }
+        for work in owed {
+            if !self.in_flight.contains_key(&work)
+                && let Some(in_flight) = self.start(engine, &work)
+            {
+                if let Work::Call(call) = &work {
+                    self.known.insert(*call);
+                }
+                self.in_flight.insert(work, in_flight);
+            }
+        }
+        self.known.retain(|call| engine.state().call(*call).is_some());
+    }
+
+    /// Says of a piece of work that nobody has in hand that it was stopped.
+    fn end(&self, engine: &Engine, work: &Work) -> Option<InFlight> {
+        let state = engine.state();
+        let command = match work {
+            Work::Turn { run, epoch } => {
+                let session = state.session(state.run(*run)?.session())?;
+                let answer = conversation::aborted_answer(session.settings());
+                Command::Run(run::Command::Answered { run: *run, epoch: *epoch, answer: Box::new(answer) })
+            }
+            Work::Call(call) if self.known.contains(call) => {
+                Command::Call(call::Command::Ended { call: *call, progress: Progress::Broke })
+            }
+            Work::Call(call) => {
+                let progress = Progress::NotBegun("Command aborted before it began".into());
+                Command::Call(call::Command::Ended { call: *call, progress })
+            }
+            Work::Compact { session, epoch } => Command::Session(
+                session.clone(),
+                session::Command::Compacted { epoch: *epoch, outcome: Compacted::Aborted },
+            ),
+        };
+        let results = self.results.clone();
+        let task = tokio::spawn(async move { results.tell(command).await });
+        Some(InFlight { cancel: CancellationToken::new(), task })
     }
 
     fn start(&self, engine: &Engine, work: &Work) -> Option<InFlight> {
         let cancel = CancellationToken::new();
+        if self.is_closing {
+            cancel.cancel();
+        }
         let state = engine.state();
         let (host, contents, results) = (Arc::clone(&self.host), self.contents.clone(), self.results.clone());
         let token = cancel.clone();
@@ -103,6 +160,8 @@ impl Desk {
                     call: call.id(),
                     session: session.id().clone(),
                     cwd: session.cwd().to_owned(),
+                    folder: session.folder().to_owned(),
+                    place: folder_of(session, engine.admitted().call(call.id())?),
                     executor: call.executor().clone(),
                     content: call.content(),
                     arguments: call.arguments(),

@@ -8,9 +8,11 @@
 
 use std::{io, path::Path};
 
+use countersign_runtime::tools::regular;
 use serde_json::{Map, Value};
 
 use super::{
+    LARGEST,
     replace::{Access, replace},
     yaml::Node,
 };
@@ -44,7 +46,7 @@ pub enum EditError {
 /// [`EditError`], with the file untouched.
 pub fn set(path: &Path, key: &[&str], value: &Value) -> Result<(), EditError> {
     let io = |source| EditError::Io { file: path.to_owned(), source };
-    let text = match std::fs::read_to_string(path) {
+    let text = match regular::read_text(path, LARGEST) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(io(error)),

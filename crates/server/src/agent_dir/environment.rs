@@ -4,6 +4,10 @@
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
+use countersign_runtime::tools::regular;
+
+use super::LARGEST;
+
 /// Variables by name. Printing it shows the names only, for values may be secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<String, String>);
@@ -25,7 +29,7 @@ impl Environment {
 
     /// Adds the variables of the `.env` file at `path` that are not set yet. A file that cannot be read adds nothing.
     pub fn add_file(&mut self, path: &Path) {
-        let Ok(bytes) = std::fs::read(path) else { return };
+        let Ok(bytes) = regular::read(path, LARGEST) else { return };
         for (name, value) in parse(&String::from_utf8_lossy(&bytes)) {
             if self.get(&name).is_none() {
                 self.0.insert(name, value);
@@ -103,6 +107,9 @@ mod tests {
         let mut environment: Environment = [("A", "process"), ("B", "")].into_iter().collect();
         environment.add_file(&file);
         environment.add_file(&folder.path().join("absent"));
+        // Nobody writes to it: to open it would wait for ever.
+        assert!(std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap().success());
+        environment.add_file(&folder.path().join("pipe"));
         assert_eq!(["A", "B", "C"].map(|name| environment.get(name)), [Some("process"), Some("file"), Some("file")]);
         assert_eq!(format!("{environment:?}"), r#"{"A", "B", "C"}"#);
     }

@@ -22,9 +22,14 @@ pub enum Access {
 /// A symbolic link stays one: the file that it points to is replaced.
 ///
 /// # Errors
-/// Whatever the file system says; the old file is then untouched and the temporary one removed.
+/// Whatever the file system says, or [`io::ErrorKind::InvalidInput`] if there is something other than a regular file; what
+/// is there is then untouched and the temporary file removed.
 pub fn replace(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let is_other = fs::metadata(&target).is_ok_and(|found| !found.is_file());
+    if is_other {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     fs::create_dir_all(folder)?;
     let mut salt = [0; 8];
@@ -64,7 +69,10 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _};
+    use std::{
+        fs,
+        os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    };
 
     use super::{Access, replace};
 
@@ -79,6 +87,17 @@ mod tests {
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let error = replace(&pipe, b"x", Access::Private).unwrap_err();
+        assert_eq!(error.to_string(), "it is not a regular file");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

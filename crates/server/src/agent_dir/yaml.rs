@@ -2,11 +2,14 @@
 //!
 //! It must not know any setting. Keys that nobody asks for are never looked at: the files belong to other programs too.
 
-use std::{fmt, fs, io, path::Path, path::PathBuf};
+use std::{fmt, io, path::Path, path::PathBuf};
 
+use countersign_runtime::tools::regular;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
+
+use super::LARGEST;
 
 /// One value of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +82,7 @@ impl Node {
     /// # Errors
     /// [`ReadError`] if it is there and cannot be used.
     pub fn read(path: &Path) -> Result<Option<Self>, ReadError> {
-        let text = match fs::read_to_string(path) {
+        let text = match regular::read_text(path, LARGEST) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(ReadError::Io { file: path.to_owned(), source }),
@@ -402,6 +405,8 @@ mod tests {
             assert!(error.starts_with(&format!("{}{line}", file.display())), "{error}");
         }
         assert!(Node::read(&folder.path().join("absent.yml")).unwrap().is_none());
+        let error = Node::read(std::path::Path::new("/dev/null")).unwrap_err().to_string();
+        assert_eq!(error, "/dev/null: it is not a regular file");
         assert_eq!(Node::parse("# nothing\n"), Ok(None));
         assert_eq!(Node::parse(""), Ok(None));
     }

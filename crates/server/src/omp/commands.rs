@@ -15,7 +15,7 @@ use countersign_protocol::omp::{Command, Id, Response, state::BashResult};
 use countersign_runtime::Refused;
 use serde_json::{Map, Value};
 
-use super::door::{Door, Lane, Then};
+use super::door::{Door, Lane, Then, Until};
 
 pub(super) use sessions::{Switch, switch};
 pub(super) use settings::meaning;
@@ -105,17 +105,18 @@ pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, r
     }
 }
 
-/// Stops the run; answered when it has stopped. A compaction is stopped in its place.
+/// Stops the run and what summarises its context; answered when both have ended.
 async fn abort(door: &mut Door, id: Option<Id>) {
     if door.teller.is_compacting()
         && let Some(seat) = door.seat()
     {
         let session = seat.id.clone();
         let command = countersign_core::session::Command::AbortCompaction;
-        let stop = EngineCommand::Session(session, command);
-        return door.ask(stop, move |door, replied| acknowledge(door, id, "abort", replied)).await;
+        // One that is over already is as good as stopped.
+        door.ask(EngineCommand::Session(session, command), |_, _| {}).await;
     }
-    stop_run(door, Box::new(move |door| door.write(&Response::ack(id, "abort")))).await;
+    let acknowledge: Then = Box::new(move |door| door.write(&Response::ack(id, "abort")));
+    stop_run(door, Box::new(move |door| door.after(Until::CompactionEnded, acknowledge))).await;
 }
 
 /// Stops the run of the session, and then does `then`: at once, if there is none.
@@ -123,25 +124,15 @@ pub(super) async fn stop_run(door: &mut Door, then: Then) {
     let Some(seat) = door.seat() else { return then(door) };
     let command = EngineCommand::Run(run::Command::Abort { session: seat.id.clone() });
     door.ask(command, move |door, replied| match replied {
-        Ok(Reply::Stopping(_)) if door.teller.is_running() => {
-            let lane = std::mem::replace(&mut door.lane, Lane::Free);
-            door.lane = match lane {
-                // Somebody waits for the same end already: one after the other.
-                Lane::Run(first) => Lane::Run(Box::new(move |door| {
-                    first(door);
-                    then(door);
-                })),
-                Lane::Free | Lane::Short => Lane::Run(then),
-                // A compaction or a command of a person is not ended by the end of a run.
-                other => {
-                    then(door);
-                    other
-                }
-            };
-        }
+        Ok(Reply::Stopping(_)) => door.after(Until::RunEnded, then),
         _ => then(door),
     })
     .await;
+}
+
+/// Why a command could not be sent on.
+pub(super) const fn not_sent(door: &Door) -> &'static str {
+    if door.is_closing { "the session is closing" } else { "too many commands are waiting" }
 }
 
 async fn abort_retry(door: &mut Door, id: Option<Id>) {

@@ -4,30 +4,24 @@ use std::{collections::VecDeque, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use countersign_core::{
-    engine::{self, Command as EngineCommand, Event as Happened},
-    id::{CallId, Lsn},
-    message::Message,
-    policy, session,
+    engine::{self, Command as EngineCommand},
+    id::CallId,
 };
 use countersign_protocol::{
     Wire, encode,
     lines::Line,
-    omp::{
-        self, Event, Id, Incoming, Response,
-        event::{Todo, TodoStatus},
-        state::{BashResult, CompactionResult},
-    },
+    omp::{self, Event, Id, Incoming, Response, state::BashResult},
 };
-use countersign_runtime::{Refused, Released, Reply, tools::todo};
+use countersign_runtime::{Refused, Reply};
 use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
-use tokio::sync::mpsc;
-use tracing::warn;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    commands, dialogs,
-    rules::keep_grant,
+    commands,
+    dialogs::Dialogs,
+    outbox::Outbox,
     seat::{Seat, Shelf},
-    teller::{Ended, Teller},
+    teller::Teller,
 };
 
 /// Where lines come from.
@@ -39,8 +33,8 @@ pub type Output = mpsc::Sender<Bytes>;
 const LANE: usize = 256;
 /// How long nothing must happen before it is said that all is quiet.
 const QUIET: Duration = Duration::from_millis(120);
-/// How long answers that are due are waited for once the host has gone.
-const FAREWELL: Duration = Duration::from_millis(1500);
+/// How often it is looked whether a host that does not read has gone.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What a command came to, and what is done with it.
 pub(super) type Then = Box<dyn FnOnce(&mut Door) + Send>;
@@ -49,16 +43,21 @@ type Pending = Pin<Box<dyn Future<Output = (u64, Then)> + Send>>;
 /// A command that takes long: the ordered lane waits for it.
 pub(super) enum Lane {
     Free,
-    /// Until the run has ended; then this is done.
-    Run(Then),
     /// Until a compaction has ended; its answer is due to this id.
     Compaction(Option<Id>),
     /// Until a person's command has ended; its answer is due to this id.
     Command(CallId, Option<Id>),
-    /// Until another session is open.
+    /// Until the session has given way to another one, which is open.
     Session(Box<commands::Switch>),
     /// Until something short is done.
     Short,
+}
+
+/// What somebody waits for, beside the lane; while somebody does, the lane is not free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    RunEnded,
+    CompactionEnded,
 }
 
 /// The session's log could not be written any more.
@@ -72,12 +71,17 @@ pub(super) struct Door {
     pub(super) seat: Option<Seat>,
     pub(super) teller: Teller,
     pub(super) lane: Lane,
-    waiting: VecDeque<(Option<Id>, omp::Command)>,
+    pub(super) waiting: VecDeque<(Option<Id>, omp::Command)>,
+    /// What is done once something has ended, first come, first served.
+    waiters: Vec<(Until, Then)>,
     pending: FuturesOrdered<Pending>,
     /// A reply that came before frames that it stands behind.
     early: Option<(u64, Then)>,
-    frames: Vec<Bytes>,
-    output: Output,
+    pub(super) outbox: Outbox,
+    pub(super) dialogs: Dialogs,
+    /// The grants that are being written to their file.
+    pub(super) grant_writes: JoinSet<()>,
+    pub(super) is_closing: bool,
     /// The level that was asked for last, before a model's limits.
     pub(super) wanted_level: Option<String>,
     pub(super) modes: [String; 3],
@@ -93,10 +97,13 @@ impl Door {
             teller: Teller::default(),
             lane: Lane::Free,
             waiting: VecDeque::new(),
+            waiters: Vec::new(),
             pending: FuturesOrdered::new(),
             early: None,
-            frames: Vec::new(),
-            output,
+            outbox: Outbox::new(output),
+            dialogs: Dialogs::default(),
+            grant_writes: JoinSet::new(),
+            is_closing: false,
             wanted_level: None,
             modes: ["one-at-a-time".to_owned(), "one-at-a-time".to_owned(), "immediate".to_owned()],
             scoped: Vec::new(),
@@ -106,7 +113,7 @@ impl Door {
 
     /// Puts a frame behind the others.
     pub(super) fn write(&mut self, frame: &impl Wire) {
-        self.frames.push(encode(frame));
+        self.outbox.push(encode(frame));
     }
 
     pub(super) fn seat(&self) -> Option<&Seat> {
@@ -144,35 +151,41 @@ impl Door {
         self.write(&Event::Ready);
         self.take_up().await;
         loop {
-            if self.flush().await.is_err() {
+            if self.outbox.push_out().is_err() {
                 break;
             }
-            if matches!(self.lane, Lane::Session(_)) && self.pending.is_empty() {
+            if matches!(self.lane, Lane::Session(_)) && self.is_answered() {
                 commands::switch(&mut self).await;
                 continue;
             }
-            if matches!(self.lane, Lane::Free)
+            if self.is_free()
                 && let Some((id, command)) = self.waiting.pop_front()
             {
                 commands::handle(&mut self, id, command).await;
                 continue;
             }
-            if let Some((position, then)) = self.early.take() {
-                self.catch_up(position).await;
+            let Some(seat) = &mut self.seat else { break };
+            let number = seat.subscriber.position();
+            if self.early.as_ref().is_some_and(|(position, _)| *position <= number)
+                && let Some((_, then)) = self.early.take()
+            {
                 then(&mut self);
                 continue;
             }
-            let Some(seat) = &mut self.seat else { break };
-            let number = seat.subscriber.position();
-            let is_settling = self.teller.is_settling() && self.pending.is_empty();
+            let is_settling = self.teller.is_settling() && self.pending.is_empty() && self.early.is_none();
+            // A host that does not read stops what can wait, never the end.
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                Some((position, then)) = self.pending.next(), if !self.pending.is_empty() => {
-                    self.catch_up(position).await;
-                    then(&mut self);
+                step = self.outbox.step(), if !self.outbox.is_empty() => {
+                    if step.is_err() {
+                        break;
+                    }
                 }
-                released = seat.subscriber.next() => match released {
+                Some(reply) = self.pending.next(), if self.early.is_none() && !self.pending.is_empty() => {
+                    self.early = Some(reply);
+                }
+                released = seat.subscriber.next(), if !self.outbox.is_full() => match released {
                     Some(released) => {
                         self.replies_before(number);
                         self.released(released).await;
@@ -182,10 +195,15 @@ impl Door {
                         break;
                     }
                 },
-                line = input.recv() => match line {
+                line = input.recv(), if !self.outbox.is_overfull() => match line {
                     Some(line) => self.line(&line).await,
                     None => break,
                 },
+                () = tokio::time::sleep(LOOK), if self.outbox.is_overfull() => {
+                    if input.is_closed() {
+                        break;
+                    }
+                }
                 () = tokio::time::sleep(QUIET), if is_settling => {
                     if let Some(settled) = self.teller.settled() {
                         self.write(&settled);
@@ -197,69 +215,50 @@ impl Door {
         outcome
     }
 
-    /// Answers what can still be answered, then ends the session.
-    async fn end(&mut self) {
-        let answers = async {
-            if let Some((position, then)) = self.early.take() {
-                self.catch_up(position).await;
-                then(self);
-            }
-            while let Some((position, then)) = self.pending.next().await {
-                self.catch_up(position).await;
-                then(self);
-            }
-        };
-        let _ = tokio::time::timeout(FAREWELL, answers).await;
-        let _ = tokio::time::timeout(FAREWELL, self.flush()).await;
-        let Some(handle) = self.seat.as_ref().map(|seat| seat.handle.clone()) else { return };
-        let closing = tokio::spawn(async move { handle.close().await });
-        // What was stopped still says so, for a host that listens to the end.
-        let rest = async {
-            while let Some(seat) = &mut self.seat
-                && let Some(released) = seat.subscriber.next().await
-            {
-                self.released(released).await;
-                if self.flush().await.is_err() {
-                    break;
-                }
-            }
-        };
-        // A host that does not read any more must not keep the session open.
-        let told = tokio::time::timeout(FAREWELL, rest).await;
-        if told.is_err() {
-            warn!("the host did not read the last frames");
+    /// Whether nothing that was asked is still to be answered.
+    fn is_answered(&self) -> bool {
+        self.pending.is_empty() && self.early.is_none()
+    }
+
+    /// Whether the next command may be taken out of the line.
+    fn is_free(&self) -> bool {
+        matches!(self.lane, Lane::Free) && self.waiters.is_empty() && !self.outbox.is_overfull()
+    }
+
+    /// Does `then` once what it waits for has ended: at once, if that is so.
+    pub(super) fn after(&mut self, until: Until, then: Then) {
+        self.waiters.push((until, then));
+        self.ended();
+    }
+
+    /// Does what waited for something that has ended.
+    pub(super) fn ended(&mut self) {
+        if self.waiters.is_empty() {
+            return;
         }
-        let _ = closing.await;
-        if let Some(seat) = self.seat.take() {
-            seat.close().await;
+        let (is_running, is_compacting) = (self.teller.is_running(), self.teller.is_compacting());
+        let (still, done): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiters).into_iter().partition(|(until, _)| match until {
+                Until::RunEnded => is_running,
+                Until::CompactionEnded => is_compacting,
+            });
+        self.waiters = still;
+        for (_, then) in done {
+            then(self);
         }
     }
 
-    /// Takes up what another process left: a run that waits, and the gates that it waits for.
-    pub(super) async fn take_up(&mut self) {
-        let Some(seat) = &self.seat else { return };
-        let id = seat.id.clone();
-        let read = seat.requests.read(move |engine| {
-            let state = engine.state();
-            let session = state.session(&id)?;
-            let run = state.run(session.run()?)?;
-            let calls: Vec<_> = run
-                .calls()
-                .iter()
-                .filter_map(|call| Some((*call, (**engine.admitted().call(*call)?).clone())))
-                .collect();
-            let gates: Vec<_> = state
-                .pending_gates()
-                .filter_map(|gate| Some((gate.clone(), (**engine.admitted().gate(gate.id())?).clone())))
-                .collect();
-            Some((calls, gates, session.cwd().to_owned()))
-        });
-        if let Some((Some((calls, gates, cwd)), _)) = read.await {
-            self.teller.resume(calls);
-            let now = self.shelf.common.clock.now();
-            for (gate, content) in gates {
-                self.write(&dialogs::request(&gate, &content, &cwd, now));
-            }
+    /// Does what waits for an end that is not told any more: the session is over.
+    pub(super) fn all_ended(&mut self) {
+        self.teller = Teller::default();
+        self.ended();
+    }
+
+    /// The next reply, in the order in which they were asked for.
+    pub(super) async fn next_reply(&mut self) -> Option<(u64, Then)> {
+        match self.early.take() {
+            Some(early) => Some(early),
+            None => self.pending.next().await,
         }
     }
 
@@ -277,7 +276,7 @@ impl Door {
     }
 
     /// Tells of everything that was released before `position`.
-    async fn catch_up(&mut self, position: u64) {
+    pub(super) async fn catch_up(&mut self, position: u64) {
         loop {
             let Some(seat) = &mut self.seat else { return };
             if seat.subscriber.position() >= position {
@@ -286,13 +285,6 @@ impl Door {
             let Some(released) = seat.subscriber.next().await else { return };
             self.released(released).await;
         }
-    }
-
-    async fn flush(&mut self) -> Result<(), mpsc::error::SendError<Bytes>> {
-        for frame in self.frames.drain(..) {
-            self.output.send(frame).await?;
-        }
-        Ok(())
     }
 
     async fn line(&mut self, line: &Line) {
@@ -311,147 +303,5 @@ impl Door {
             Ok(Incoming::Unknown { type_name }) => self.write(&Response::unknown(type_name)),
             Err(malformed) => self.write(&malformed.response()),
         }
-    }
-
-    /// An answer to a dialog. One that nobody waits for is ignored.
-    async fn answered(&mut self, id: &str, answer: &omp::UiAnswer) {
-        let Some((gate, seat)) = dialogs::gate_of(id).zip(self.seat.as_ref()) else { return };
-        let read = seat.requests.read(move |engine| {
-            let found = engine.state().gate(gate)?;
-            Some((found.kind(), engine.admitted().gate(gate).map(|content| (**content).clone())))
-        });
-        let Some((Some((kind, content)), _)) = read.await else { return };
-        let answer = countersign_core::gate::Command::Answer {
-            gate,
-            answer: dialogs::answer(answer, kind, content.as_ref()),
-            by: countersign_core::id::PrincipalId::new("host"),
-            key: None,
-        };
-        seat.answers.tell(EngineCommand::Gate(answer)).await;
-    }
-
-    async fn released(&mut self, released: Released) {
-        let mut events = Vec::new();
-        let ended = match &released {
-            Released::Live(live) => {
-                let now = self.shelf.common.clock.now();
-                self.teller.live(live, now, &mut events);
-                None
-            }
-            Released::Fact(recorded) => {
-                let content = match &recorded.fact.event {
-                    Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => self.content(*at).await,
-                    _ => recorded.fact.content.clone(),
-                };
-                self.beside(&recorded.fact.event, content.as_deref());
-                let ended = self.teller.fact(recorded, content.as_deref(), &mut events);
-                if let Happened::Gate(countersign_core::gate::Event::Opened { gate, .. }) = &recorded.fact.event {
-                    self.show(*gate, content.as_deref()).await;
-                }
-                ended
-            }
-        };
-        for event in &events {
-            self.write(event);
-        }
-        match ended {
-            Some(Ended::Run) => {
-                if matches!(self.lane, Lane::Run(_))
-                    && let Lane::Run(then) = std::mem::replace(&mut self.lane, Lane::Free)
-                {
-                    then(self);
-                }
-            }
-            Some(Ended::Compaction(outcome)) => self.compacted(outcome),
-            Some(Ended::Command(call, _)) => self.command_ended(call),
-            None => {}
-        }
-    }
-
-    async fn content(&self, at: Lsn) -> Option<std::sync::Arc<str>> {
-        let contents = self.seat.as_ref()?.handle.contents();
-        contents.get(&[at]).await.ok()?.pop().flatten()
-    }
-
-    /// What facts mean beside their frames.
-    fn beside(&mut self, event: &Happened, content: Option<&str>) {
-        match event {
-            Happened::Policy(policy::Event::Granted(grant)) if grant.scope == policy::Scope::Always => {
-                if self.shelf.folder.is_some()
-                    && let Err(failed) = keep_grant(&self.shelf.common.folder.grants(), grant)
-                {
-                    warn!(error = %failed, "a grant holds for this session only");
-                }
-            }
-            Happened::Session(session::Event::Reminded { attempt }) => {
-                if let Some(seat) = &self.seat {
-                    let todos = seat.workshop.todos().open().iter().map(wire_todo).collect();
-                    let reminder = Teller::reminder(todos, *attempt, self.shelf.reminders);
-                    self.write(&reminder);
-                }
-            }
-            Happened::Session(
-                session::Event::Entry { kind: session::Kind::Bash { .. }, .. }
-                | session::Event::Queued { kind: session::Kind::Bash { .. }, .. },
-            ) => {
-                if let Some(Ok(Message::BashExecution(bash))) = content.map(serde_json::from_str) {
-                    self.last_command = Some(commands::bash_result(&bash));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    async fn show(&mut self, id: countersign_core::id::GateId, content: Option<&str>) {
-        let Some(seat) = &self.seat else { return };
-        let session = seat.id.clone();
-        let read = seat.requests.read(move |engine| {
-            let gate = engine.state().gate(id).filter(|gate| gate.is_pending())?.clone();
-            Some((gate, engine.state().session(&session)?.cwd().to_owned()))
-        });
-        let content = content.and_then(|content| serde_json::from_str(content).ok());
-        if let Some((Some((gate, cwd)), _)) = read.await
-            && let Some(content) = content
-        {
-            let now = self.shelf.common.clock.now();
-            self.write(&dialogs::request(&gate, &content, &cwd, now));
-        }
-    }
-
-    fn compacted(&mut self, outcome: Result<CompactionResult, String>) {
-        if !matches!(self.lane, Lane::Compaction(_)) {
-            return;
-        }
-        if let Lane::Compaction(id) = std::mem::replace(&mut self.lane, Lane::Free) {
-            match outcome {
-                Ok(result) => self.write(&Response::success(id, "compact", &result)),
-                Err(problem) => self.write(&Response::failure(id, "compact", problem)),
-            }
-        }
-    }
-
-    fn command_ended(&mut self, call: CallId) {
-        if !matches!(self.lane, Lane::Command(running, _) if running == call) {
-            return;
-        }
-        if let Lane::Command(_, id) = std::mem::replace(&mut self.lane, Lane::Free) {
-            match self.last_command.take() {
-                Some(result) => self.write(&Response::success(id, "bash", &result)),
-                None => self.write(&Response::failure(id, "bash", "the command's result cannot be read")),
-            }
-        }
-    }
-}
-
-fn wire_todo(task: &todo::Task) -> Todo {
-    Todo {
-        id: task.id.clone(),
-        content: task.content.clone(),
-        status: match task.status {
-            todo::Status::Pending => TodoStatus::Pending,
-            todo::Status::InProgress => TodoStatus::InProgress,
-            todo::Status::Completed => TodoStatus::Completed,
-            todo::Status::Abandoned => TodoStatus::Abandoned,
-        },
     }
 }

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use countersign_core::{
     engine::Rules,
-    policy::{self, Grant, Layer, Posture, Source, Surroundings},
+    policy::{self, Layer, Posture, Source, Surroundings},
 };
+use countersign_runtime::tools::regular;
 
-use crate::agent_dir::AgentDir;
+use super::paths;
+use crate::agent_dir::{AgentDir, LARGEST};
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +45,7 @@ pub(crate) struct Loaded {
 /// The file of a repository's own rules, below its working folder. It can only tighten.
 const PROJECT: &str = ".countersign/permissions.yaml";
 
-/// Reads the rules of a stdio door: `--permissions`, or those of the agent directory, and the working folder's own.
+/// Reads the rules of a stdio door: `--permissions`, or those of the agent directory, and the working folder's own. `sessions` is the folder of `--session-dir`.
 ///
 /// # Errors
 /// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
@@ -51,6 +53,7 @@ pub(crate) fn load(
     folder: &AgentDir,
     cwd: &Path,
     named: Option<&Path>,
+    sessions: Option<&Path>,
     temporary: &Path,
 ) -> Result<Loaded, RulesError> {
     let usual = folder.permissions();
@@ -58,7 +61,7 @@ pub(crate) fn load(
     let project = cwd.join(PROJECT);
     let mut sources = Vec::new();
     for (path, layer, must) in [(&main, Layer::Main, named.is_some()), (&project, Layer::Tighten, false)] {
-        let text = match std::fs::read_to_string(path) {
+        let text = match regular::read_text(path, LARGEST) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must => continue,
             Err(source) => return Err(RulesError::Io { path: path.clone(), source }),
@@ -76,7 +79,7 @@ pub(crate) fn load(
     let surroundings = Surroundings {
         home: Some(text(folder.home())),
         temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
-        protected: protected(folder, cwd, named).iter().map(|path| text(path)).collect(),
+        protected: protected(folder, cwd, named, sessions).iter().map(|path| text(path)).collect(),
     };
     Ok(Loaded {
         warnings: compiled.warnings().iter().map(ToString::to_string).collect(),
@@ -84,33 +87,53 @@ pub(crate) fn load(
     })
 }
 
-/// What no governed tool may write to.
-pub(crate) fn protected(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Vec<PathBuf> {
-    let mut protected = vec![folder.root().to_owned(), cwd.join(".countersign")];
-    protected.extend(named.map(|named| cwd.join(named)));
+/// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
+pub(crate) fn protected(folder: &AgentDir, cwd: &Path, named: Option<&Path>, sessions: Option<&Path>) -> Vec<PathBuf> {
+    let ours = [folder.root().to_owned(), folder.sessions(), folder.blobs(), cwd.join(".countersign")];
+    let named = named.into_iter().chain(sessions).map(|named| cwd.join(named));
+    let mut protected: Vec<PathBuf> = ours.into_iter().chain(named).flat_map(paths::both).collect();
+    protected.sort_unstable();
+    protected.dedup();
     protected
 }
 
-/// The grants that outlive their sessions. Lines that cannot be read are passed over: a grant that is lost is asked for again.
-pub(crate) fn grants(path: &Path) -> Vec<Grant> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-}
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, process::Command};
 
-/// Adds a grant to those that outlive their sessions.
-///
-/// # Errors
-/// What the system said. The grant then holds for its session only.
-pub(crate) fn keep_grant(path: &Path, grant: &Grant) -> std::io::Result<()> {
-    use std::io::Write as _;
+    use super::{PROJECT, load, protected};
+    use crate::agent_dir::{AgentDir, Environment, Product};
 
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+    #[test]
+    fn what_is_protected_is_so_by_every_name() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", root.join("agent")).unwrap();
+        let agent = root.join("agent").display().to_string();
+        let environment: Environment = [("PI_CODING_AGENT_DIR", agent.as_str())].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, &root, |_| false).unwrap();
+        let got = protected(&folder, &root.join("work"), None, Some(Path::new("../kept")));
+        let below = |top: &str| ["", "blobs", "sessions"].map(|name| root.join(top).join(name));
+        let work = ["work/.countersign", "work/../kept"].map(|name| root.join(name));
+        let mut want: Vec<_> = below("agent").into_iter().chain(below("real")).chain(work).collect();
+        want.sort_unstable();
+        assert_eq!(got, want);
     }
-    let mut line = serde_json::to_vec(grant)?;
-    line.push(b'\n');
-    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
-    file.lock()?;
-    file.write_all(&line)?;
-    file.sync_data()
+
+    #[test]
+    fn rules_that_are_no_regular_file_are_not_waited_for() {
+        let cwd = tempfile::tempdir().unwrap();
+        let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, cwd.path(), |_| false).unwrap();
+        let refused = |named| {
+            let error = load(&folder, cwd.path(), named, None, Path::new("/tmp")).unwrap_err().to_string();
+            assert!(error.ends_with(": it is not a regular file"), "{error}");
+        };
+        refused(Some(Path::new("/dev/null")));
+        let project = cwd.path().join(PROJECT);
+        std::fs::create_dir(project.parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(&project).status().unwrap().success());
+        refused(None);
+    }
 }

@@ -9,7 +9,8 @@ use std::{
 use countersign_core::{
     digest::Digest,
     engine::{Command, Resume, Rules},
-    id::{EntryId, SessionId},
+    id::{EntryId, PrincipalId, SessionId},
+    policy::{GrantId, Scope},
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
 use countersign_protocol::omp::session_file::{Entry as FileEntry, Form, Header};
@@ -21,11 +22,14 @@ use countersign_runtime::{
 };
 
 use super::{
-    entries,
+    entries, grants,
     keeper::Keeper,
     workshop::{Common, Workshop},
 };
 use crate::session_file::{self, Blobs, Writer, find, name};
+
+/// How many grants are adopted at once.
+const GRANTS: usize = 256;
 
 /// Where sessions of a process are kept.
 #[derive(Clone)]
@@ -112,6 +116,7 @@ impl Seat {
             settings: Box::new(beginning.settings),
         };
         requests.ask(Command::Session(id.clone(), open)).await?;
+        adopt(shelf, &requests).await?;
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let keeper = match &shelf.folder {
             None => None,
@@ -182,8 +187,13 @@ impl Seat {
         let requests = handle.source(Lane::Request);
         let known = entries_of(&requests, &id).await.ok_or(SeatError::Closed)?;
         if known.is_none() {
+            let cwd = shelf.cwd.display().to_string();
+            if !header.cwd.is_empty() && header.cwd != cwd {
+                // Rules and protected files were read for this folder; a file that anybody may have written must not choose another.
+                tracing::warn!(named = header.cwd, "the session file names another working folder; the session works in {cwd}");
+            }
             let open = session::Command::Open {
-                cwd: if header.cwd.is_empty() { shelf.cwd.display().to_string() } else { header.cwd.clone() },
+                cwd,
                 name: header.title.clone(),
                 parent: header.parent_session.clone(),
                 settings: Box::default(),
@@ -234,6 +244,7 @@ impl Seat {
         let all_settings = settings(&all, &notes);
         let set = session::Command::Set { setting: Setting::All(Box::new(all_settings)), entry: None };
         requests.ask(Command::Session(id.clone(), set)).await?;
+        adopt(shelf, &requests).await?;
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let answers = handle.source(Lane::Result);
         Ok(Self { id, handle, requests, answers, subscriber, workshop, keeper: Some(keeper) })
@@ -308,6 +319,36 @@ async fn entries_agree(handle: &Handle, requests: &Source, id: &SessionId, opene
     let both = opened.file.entries.iter().filter_map(|entry| Some((said.get(entry.id.as_str())?, entry)));
     let value = |entry: &FileEntry| serde_json::to_value(entry).ok();
     both.into_iter().all(|(ours, theirs)| value(ours) == value(theirs))
+}
+
+/// Brings the grants of a session in step with the file of those that outlive sessions: what is there holds, what a person took out of it does not.
+async fn adopt(shelf: &Shelf, requests: &Source) -> Result<(), SeatError> {
+    if shelf.folder.is_none() {
+        return Ok(());
+    }
+    let path = shelf.common.folder.grants();
+    let read = tokio::task::spawn_blocking(move || grants::load(&path)).await;
+    let kept = match read.map_err(std::io::Error::other).flatten() {
+        Ok(kept) => kept,
+        Err(failed) => {
+            tracing::warn!(error = %failed, "the grants that outlive sessions cannot be read; those of this session stay as they are");
+            return Ok(());
+        }
+    };
+    let ids: BTreeSet<GrantId> = kept.iter().map(|grant| grant.id).collect();
+    let read = requests.read(move |engine| {
+        let grants = engine.state().policy().grants().iter();
+        let gone = grants.filter(|grant| grant.scope == Scope::Always && !ids.contains(&grant.id));
+        gone.map(|grant| grant.id).collect::<Vec<_>>()
+    });
+    let (gone, _) = read.await.ok_or(SeatError::Closed)?;
+    for grant in gone {
+        requests.ask(Command::Revoke { grant, by: PrincipalId::new("host") }).await?;
+    }
+    for some in kept.chunks(GRANTS) {
+        requests.ask(Command::Adopt(some.to_vec())).await?;
+    }
+    Ok(())
 }
 
 async fn entries_of(requests: &Source, id: &SessionId) -> Option<Option<Vec<Entry>>> {

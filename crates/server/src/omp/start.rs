@@ -8,7 +8,6 @@ use std::{
 };
 
 use countersign_core::{
-    engine::Command as EngineCommand,
     id::EntryId,
     session::{Retry, Settings, Thresholds},
 };
@@ -19,12 +18,13 @@ use countersign_runtime::{
 };
 use parking_lot::Mutex;
 use serde_json::Value;
+use tracing::info;
 
 use super::{
     commands,
     door::{Door, Input, Output},
     flags::Flags,
-    models, rules,
+    models, paths, rules,
     seat::{Beginning, Seat, SeatError, Shelf, first_entries},
     workshop::Common,
 };
@@ -82,8 +82,15 @@ pub async fn start(
         environment.add_file(&file);
     }
     let settings = agent_dir::Settings::load(&folder, &cwd).map_err(StartError::new)?;
+    let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
+    if let Some(dir) = kept.filter(|dir| holds(&cwd.join(dir), &cwd)) {
+        let problem = "the working folder lies in it, and tools may not write where session files are";
+        return Err(StartError(format!("--session-dir {}: {problem}", dir.display())));
+    }
+    let temporary = std::env::temp_dir();
     let loaded =
-        rules::load(&folder, &cwd, flags.permissions.as_deref(), &std::env::temp_dir()).map_err(StartError::new)?;
+        rules::load(&folder, &cwd, flags.permissions.as_deref(), kept, &temporary).map_err(StartError::new)?;
+    info!("commands of the agent have the rights of this user: there is no sandbox (docs/protocol/omp.md)");
     for warning in &loaded.warnings {
         notice(warning);
     }
@@ -115,15 +122,16 @@ pub async fn start(
         .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
     let session = session_settings(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
     let seat = open_seat(&flags, &shelf, session, &choice).await.map_err(StartError::new)?;
-    let grants = rules::grants(&shelf.common.folder.grants());
-    if !grants.is_empty() && shelf.folder.is_some() {
-        seat.requests.tell(EngineCommand::Adopt(grants)).await;
-    }
     let mut door = Door::new(shelf, seat, output);
     door.modes = modes;
     door.scoped = scoped;
     door.wanted_level = Some(wanted);
     door.run(input, stop).await.map_err(StartError::new)
+}
+
+/// Whether `folder` is `inner` or above it.
+fn holds(folder: &Path, inner: &Path) -> bool {
+    paths::resolved(folder).zip(paths::resolved(inner)).is_some_and(|(folder, inner)| inner.starts_with(folder))
 }
 
 fn working_folder(flags: &Flags) -> std::io::Result<PathBuf> {
@@ -196,7 +204,8 @@ fn common(
         (None, false) => registry,
     };
     let withheld: BTreeSet<String> = variables().map(str::to_owned).chain(roster.key_variables()).collect();
-    let denied = rules::protected(&folder, cwd, flags.permissions.as_deref());
+    let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
+    let denied = rules::protected(&folder, cwd, flags.permissions.as_deref(), kept);
     Common {
         roster: Mutex::new(roster),
         providers: Arc::new(Providers::default()),

@@ -12,8 +12,10 @@ use countersign_core::{
     digest::Digest,
     message::{Block, Message},
 };
+use countersign_runtime::tools::regular;
 use serde_json::Value;
 
+use super::open::LARGEST;
 use crate::agent_dir::replace::{Access, replace};
 
 /// From so many base64 characters on an image is put beside.
@@ -36,7 +38,7 @@ impl Blobs {
     /// The base64 behind a reference. `None` if `data` is none, or the blob is not there or not what its name says.
     pub fn resolve(&self, data: &str) -> Option<String> {
         let digest: Digest = data.strip_prefix(PREFIX)?.parse().ok()?;
-        let bytes = fs::read(self.0.join(digest.to_string())).ok()?;
+        let bytes = regular::read(&self.0.join(digest.to_string()), LARGEST).ok()?;
         (Digest::of(&bytes) == digest).then(|| STANDARD.encode(bytes))
     }
 

@@ -3,13 +3,14 @@
 //! It must not read more of a file than its first line.
 
 use std::{
-    fs::{self, File},
+    fs::{self, OpenOptions},
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use countersign_protocol::omp::session_file::Header;
+use countersign_runtime::tools::regular;
 
 /// The longest first line that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -25,10 +26,8 @@ pub struct Found {
 
 /// Reads the first line of the file at `path`. `None` if it is no session's.
 pub fn header(path: &Path) -> Option<Header> {
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let mut lines = BufReader::new(File::open(path).ok()?.take(LONGEST)).lines();
+    let file = regular::open(path, OpenOptions::new().read(true)).ok()?;
+    let mut lines = BufReader::new(file.take(LONGEST)).lines();
     let first = lines.find(|line| line.as_ref().map_or(true, |line| !line.trim().is_empty()))?.ok()?;
     let is_session = serde_json::from_str::<serde_json::Value>(&first).ok()?.get("type")? == "session";
     serde_json::from_str(&first).ok().filter(|_| is_session)

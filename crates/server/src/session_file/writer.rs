@@ -16,10 +16,11 @@ use countersign_protocol::{
         session_file::{Body, Entry, Header},
     },
 };
+use countersign_runtime::tools::regular;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Blobs, Mark, blobs::concerns};
+use super::{Blobs, Mark, blobs::concerns, open::LARGEST};
 use crate::agent_dir::replace::{Access, replace};
 
 /// Why nothing was written. What was to be written is kept and can be tried again.
@@ -75,19 +76,19 @@ impl Writer {
     /// [`WriteError::Io`]; [`WriteError::Changed`] if the file is shorter.
     pub fn resume(path: PathBuf, header: Header, blobs: Blobs, keep: u64) -> Result<Self, WriteError> {
         let failed = |source| WriteError::Io { path: path.clone(), source };
-        let mut bytes = std::fs::read(&path).map_err(failed)?;
+        let mut bytes = regular::read(&path, LARGEST).map_err(failed)?;
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         if bytes.len() < keep {
             return Err(WriteError::Changed(path));
         }
         if bytes.len() > keep {
             bytes.truncate(keep);
-            let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
+            let file = regular::open(&path, OpenOptions::new().write(true)).map_err(failed)?;
             file.set_len(keep as u64).and_then(|()| file.sync_all()).map_err(failed)?;
         }
         if bytes.last().is_some_and(|last| *last != b'\n') {
             bytes.push(b'\n');
-            let mut file = OpenOptions::new().append(true).open(&path).map_err(failed)?;
+            let mut file = regular::open(&path, OpenOptions::new().append(true)).map_err(failed)?;
             file.write_all(b"\n").map_err(failed)?;
         }
         let file = State::There { length: bytes.len() as u64, hash: Sha256::new_with_prefix(&bytes) };
@@ -156,7 +157,7 @@ impl Writer {
             State::There { .. } => {}
         }
         let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
-        let mut file = OpenOptions::new().append(true).open(&self.path).map_err(|source| match source.kind() {
+        let mut file = regular::open(&self.path, OpenOptions::new().append(true)).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => WriteError::Changed(self.path.clone()),
             _ => failed(source),
         })?;
@@ -191,7 +192,7 @@ impl Writer {
     fn rewrite_header(&mut self) -> Result<Vec<Mark>, WriteError> {
         let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
         let failed = |source| WriteError::Io { path: self.path.clone(), source };
-        let bytes = std::fs::read(&self.path).map_err(failed)?;
+        let bytes = regular::read(&self.path, LARGEST).map_err(failed)?;
         let ours = bytes.len() as u64 == *length && Digest::of(&bytes).as_bytes()[..] == hash.clone().finalize()[..];
         if !ours {
             return Err(WriteError::Changed(self.path.clone()));

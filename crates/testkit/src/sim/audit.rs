@@ -151,6 +151,7 @@ impl Audit {
             | session::Event::Pruned { .. }
             | session::Event::CompactionAborting
             | session::Event::FileWritten { .. }
+            | session::Event::Folder { .. }
             | session::Event::Tasks { .. }
             | session::Event::Reminded { .. } => Ok(()),
         }

@@ -56,7 +56,7 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
         }
     };
     // A long line must not make a fact that fits into no log.
-    let command = (tool == "bash" && dice.chance(5)).then(|| format!("echo '{}'", "\u{1}".repeat(15_000)));
+    let command = (tool == "bash" && dice.chance(1)).then(|| format!("echo '{}'", "\u{1}".repeat(15_000)));
     let arguments = command.map_or_else(|| object(arguments), |command| object(json!({ "command": command })));
     let signature = format!("{tool}({})", arguments.get(named).and_then(Value::as_str).unwrap_or_default());
     Wanted {
@@ -130,6 +130,7 @@ pub(super) fn returned(dice: &mut Dice, content: &Content, executor: &Executor, 
         said: said(&message, tokens),
         error: dice.chance(20),
         open_tasks: dice.chance(10).then(|| u32::try_from(dice.below(3)).unwrap_or(0)),
+        folder: dice.chance(5).then(|| "/work/sub".to_owned()),
         prunable: dice.chance(70),
     }
 }

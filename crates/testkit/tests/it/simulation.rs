@@ -4,7 +4,7 @@ use countersign_testkit::sim::{self, Fault, Figures};
 const STEPS: u32 = 60;
 
 fn seeds() -> u64 {
-    std::env::var("COUNTERSIGN_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(500)
+    std::env::var("COUNTERSIGN_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }
 
 #[test]

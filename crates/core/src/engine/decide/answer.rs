@@ -17,6 +17,13 @@ pub(super) fn answer(
     context: &mut Context,
 ) -> Result<Decision, Refusal> {
     let gate = view.state.gate(id).ok_or(AnswerRefusal::Unknown(id))?;
+    // Nobody signs off what they asked for themselves.
+    if *by == settle::agent() {
+        return Err(AnswerRefusal::NotAllowed { gate: id, by: by.clone() }.into());
+    }
+    if *by == settle::agent() {
+        return Err(AnswerRefusal::NotAllowed { gate: id, by: by.clone() }.into());
+    }
     let Some(event) = gate.answer(answer, by, key)? else {
         let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
         return Ok(Decision { facts: Vec::new(), reply: Reply::Resolved(resolution) });

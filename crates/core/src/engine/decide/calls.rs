@@ -16,6 +16,9 @@ use crate::{
     tool::{Effect, Lane, Repeat},
 };
 
+/// A folder with a longer name is not followed: what runs in it is refused by the shell's own check.
+const LONGEST_FOLDER: usize = 4096;
+
 /// A command that a person runs beside the run.
 pub(super) struct Own {
     pub(super) tool: Arc<str>,
@@ -26,6 +29,9 @@ pub(super) struct Own {
 
 /// A person's command needs nobody's approval, but what rules deny stays denied.
 pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Context) -> Result<Decision, Refusal> {
+    if view.closing {
+        return Err(Refusal::OutOfPlace("the session is closing"));
+    }
     let session = find(view, id)?;
     let call = CallId::new(context.fresh.uuid(context.now));
     let wanted = Wanted {
@@ -74,22 +80,29 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
     };
     let mut branch = Branch::new(session);
     let content = view.admitted.call(id);
+    let mut problem: Arc<str> = Arc::from("");
     let (end, returned) = match progress {
         Progress::Returned(returned) => (End::Done { error: returned.error }, *returned),
-        Progress::NotBegun(text) => (End::Failed, plain(texts::result(content, &text, true))),
+        Progress::NotBegun(text) => {
+            let result = plain(texts::result(content, &text, true));
+            problem = text;
+            (End::Failed, result)
+        }
         Progress::Broke => {
             branch.push(Event::Call(Happened::InDoubt { call: id, since: Known::TaskBroke }));
             (End::Unknown, plain(texts::result(content, texts::UNKNOWN, true)))
         }
     };
     let open_tasks = returned.open_tasks;
+    let folder = returned.folder.clone().filter(|folder| folder != session.folder() && folder.len() <= LONGEST_FOLDER);
     if call.run().is_some() {
         let entry = branch.say(Kind::ToolResult { prunable: returned.prunable }, returned.said, context);
         branch.push(Event::Call(Happened::Ended { call: id, end, entry: Some(entry) }));
     } else {
         let said = match end {
             End::Done { .. } => returned.said,
-            End::Failed | End::Denied | End::Skipped | End::Cancelled | End::Unknown => texts::command_unknown(content),
+            End::Failed => texts::command_failed(content, &problem),
+            End::Denied | End::Skipped | End::Cancelled | End::Unknown => texts::command_unknown(content),
         };
         let kind = Kind::Bash { in_context: true };
         if session.run().is_some() {
@@ -101,6 +114,9 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
             branch.push(Event::Call(Happened::Ended { call: id, end, entry: Some(entry) }));
         }
     }
+    if let Some(path) = folder {
+        branch.push(Event::Session(session::Event::Folder { path }));
+    }
     if let Some(open) = open_tasks {
         branch.push(Event::Session(session::Event::Tasks { open }));
     }
@@ -108,5 +124,5 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
 }
 
 fn plain(said: session::Said) -> Returned {
-    Returned { said, error: true, open_tasks: None, prunable: false }
+    Returned { said, error: true, open_tasks: None, folder: None, prunable: false }
 }

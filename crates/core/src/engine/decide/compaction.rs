@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, texts, tree::Branch},
     run::Trigger,
-    session::{CompactRefusal, Compacted, Cut, Event as Happened, Kind, Reason, Session, Then},
+    session::{CompactRefusal, Compacted, Cut, Event as Happened, Kind, Queue, Reason, Session, Then},
     settle,
 };
 
@@ -67,6 +67,12 @@ pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: 
         (then, true) => then.clone(),
         (_, false) => Then::Rest,
     };
+    // A prompt that was taken back leaves nothing to run; what was said meanwhile is not left lying.
+    let then = match then {
+        Then::Prompt if session.queue(Queue::Prompt).is_empty() => Then::Rest,
+        other => other,
+    };
+    let is_waited_for = [Queue::Steering, Queue::FollowUp].iter().any(|queue| !session.queue(*queue).is_empty());
     let message = match outcome {
         Compacted::Done(said) => {
             let kind =
@@ -80,6 +86,7 @@ pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: 
     let ended = Happened::CompactionEnded { epoch, ok, aborted, then: then.clone() };
     branch.push_with(Event::Session(ended), message);
     let (trigger, opening) = match then {
+        Then::Rest if is_waited_for && !aborted => (Trigger::Prompt, Vec::new()),
         Then::Rest => return Decision { facts: branch.finish(), reply: Reply::Done },
         Then::Continue => (Trigger::Continuation, vec![(Kind::Developer, texts::developer(texts::CONTINUE))]),
         Then::Again => (Trigger::Overflow, Vec::new()),

@@ -30,6 +30,10 @@ pub(super) fn recover(view: View<'_>, resume: Resume, context: &mut Context) -> 
 }
 
 fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &mut Branch<'_>, context: &mut Context) {
+    // A new process has a new shell, which starts where the session works.
+    if session.folder() != session.cwd() {
+        branch.push(Event::Session(session::Event::Folder { path: session.cwd().to_owned() }));
+    }
     if let Some(compaction) = session.compaction() {
         let ended =
             session::Event::CompactionEnded { epoch: compaction.epoch, ok: false, aborted: true, then: Then::Rest };

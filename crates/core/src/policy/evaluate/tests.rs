@@ -51,6 +51,7 @@ fn surroundings() -> Surroundings {
         ]
         .map(str::to_owned)
         .into(),
+        unreadable: Vec::new(),
     }
 }
 

@@ -91,7 +91,7 @@ fn note(harm: &mut Harm, place: &Place, here: &Here, target: &str, reach: Reach)
         for root in &place.protected {
             // The working folder may hold a file of ours; whoever means it names it, and the folder itself is the floor's business.
             let named = path::is_within(&target.certain, root) && !path::is_within(&target.certain, &place.cwd);
-            let emptied = named && (!target.glob || protect::leads(place, here, &target.resolved).is_some());
+            let emptied = named && (!target.glob || protect::leads(place, here, &target.resolved));
             if emptied && reach != Reach::Files {
                 harm.protected.get_or_insert_with(|| root.clone());
             }

@@ -23,7 +23,7 @@ pub(super) fn texts_for_a_shell(commands: &[ast::Command]) -> Vec<String> {
 }
 
 fn plain(raw: &str) -> String {
-    word::scan(raw, Known { home: None, cwd: None }).approximate()
+    word::scan(raw, Known { home: None, cwd: None, tried: &[] }).approximate()
 }
 
 fn items(command: &ast::Command) -> impl Iterator<Item = &ast::CommandPrefixOrSuffixItem> {

@@ -10,11 +10,12 @@ use crate::policy::path;
 pub(super) struct Here {
     dirs: BTreeSet<String>,
     unknown: bool,
+    matches_hidden: bool,
 }
 
 impl Here {
-    pub(super) fn at(dir: &str) -> Self {
-        Self { dirs: BTreeSet::from([dir.to_owned()]), unknown: false }
+    pub(super) fn at(dir: &str, matches_hidden: bool) -> Self {
+        Self { dirs: BTreeSet::from([dir.to_owned()]), unknown: false, matches_hidden }
     }
 
     /// The folder that it is in, if there is only one that it may be in.
@@ -35,6 +36,11 @@ impl Here {
     /// True if it may be anywhere.
     pub(super) const fn is_unknown(&self) -> bool {
         self.unknown
+    }
+
+    /// True if a wildcard may match a name that begins with a dot.
+    pub(super) const fn matches_hidden(&self) -> bool {
+        self.matches_hidden
     }
 
     /// Takes note of a `cd`; none or a text that is not known means anywhere.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use crate::policy::{contract::Class, evaluate::Surroundings, path, subject::Subject};
 
 /// Where a line runs.
@@ -11,16 +13,38 @@ pub(crate) struct Place {
     pub(crate) home: Option<String>,
     pub(crate) temporary: Vec<String>,
     pub(crate) protected: Vec<String>,
+    pub(crate) unreadable: Vec<String>,
+    /// Variables that the call sets for the line.
+    pub(crate) environment: Vec<(String, String)>,
+    /// What of the call beside its line nobody can judge.
+    pub(crate) beside: Option<String>,
 }
+
+/// The arguments of a shell call that change nothing about what its line does; `cwd` is where the line runs.
+const HARMLESS_ARGUMENTS: [&str; 7] = ["command", "timeout", "head", "tail", "pty", "async", "cwd"];
 
 impl Place {
     pub(crate) fn of(subject: &Subject, surroundings: &Surroundings) -> Self {
         let resolved = |paths: &[String]| paths.iter().map(|one| path::resolve("/", one)).collect();
+        let (mut environment, mut beside) = (Vec::new(), None);
+        for (name, value) in &subject.arguments {
+            match (name.as_str(), value) {
+                (name, _) if HARMLESS_ARGUMENTS.contains(&name) => {}
+                ("env", Value::Null) => {}
+                ("env", Value::Object(members)) => environment.extend(members.iter().map(|(name, value)| {
+                    (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+                })),
+                _ => beside = beside.or_else(|| Some(format!("the argument {name}"))),
+            }
+        }
         Self {
             cwd: path::resolve("/", &subject.cwd),
             home: surroundings.home.as_deref().map(|home| path::resolve("/", home)),
             temporary: resolved(&surroundings.temporary),
             protected: resolved(&surroundings.protected),
+            unreadable: resolved(&surroundings.unreadable),
+            environment,
+            beside,
         }
     }
 }
@@ -36,6 +60,8 @@ pub(crate) struct Line {
     pub(crate) floor: Option<String>,
     /// The gateway's own path that it would change.
     pub(crate) protected: Option<String>,
+    /// The gateway's own path that it would give away.
+    pub(crate) unreadable: Option<String>,
     /// The classes of an unattended contract that it needs.
     pub(crate) classes: BTreeSet<Class>,
     /// The commands' words without quoting and wrappers, joined unambiguously with what stands between them.
@@ -94,6 +120,10 @@ impl Line {
 
     pub(super) fn note_floor(&mut self, reason: impl Into<String>) {
         self.floor.get_or_insert_with(|| reason.into());
+    }
+
+    pub(super) fn note_unreadable(&mut self, path: impl Into<String>) {
+        self.unreadable.get_or_insert_with(|| path.into());
     }
 
     pub(super) fn note_protected(&mut self, path: impl Into<String>) {

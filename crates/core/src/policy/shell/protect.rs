@@ -2,59 +2,210 @@
 
 use super::{
     here::Here,
-    line::Place,
+    line::{Line, Place},
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::{fnmatch::Pattern, path};
 
-/// A protected path that a word leads to.
-pub(super) enum Found {
-    /// It does.
+/// How a text leads to a path of the gateway. A later one says more than an earlier.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    /// Only its last name is the same.
+    Namesake(String),
+    /// It names a folder above, and what follows is only known when the line runs.
+    Above(String),
+    /// The same, and it goes on with the beginning of the right name.
+    Begun(String),
+    /// It leads there.
     Surely(String),
-    /// It may, depending on what is only known when the line runs.
-    Perhaps(String),
 }
 
-/// The protected path that an argument of a command that may write leads to.
-pub(super) fn written(place: &Place, here: &Here, argv: &[Word]) -> Option<Found> {
-    argv.iter().skip(1).find_map(|word| {
-        let behind_equals = word.value.split_once('=').map(|(_, path)| path);
-        let option = word.value.strip_prefix('-');
-        let behind_slash = option.and_then(|rest| rest.find('/').map(|at| &rest[at..]));
-        let behind_letter = option.and_then(|rest| rest.char_indices().nth(1)).map(|(at, _)| &word.value[at + 1..]);
-        [Some(word.value.as_str()), behind_equals, behind_slash, behind_letter]
-            .into_iter()
-            .flatten()
-            .find_map(|text| leads(place, here, text))
-    })
+/// Notes what the arguments of a command that may write would change.
+pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[Word]) {
+    match find(place, &elsewhere(here, argv), &place.protected, argv.get(1..).unwrap_or_default()) {
+        Some(Found::Surely(path)) => line.note_protected(path),
+        Some(Found::Begun(path) | Found::Namesake(path)) => line.note_floor(may_change(&path)),
+        Some(Found::Above(_)) | None => {}
+    }
 }
 
-/// The protected path that `text` leads to.
-pub(super) fn leads(place: &Place, here: &Here, text: &str) -> Option<Found> {
-    if place.protected.is_empty() || text.is_empty() {
+/// Notes what the arguments of any command, or assignments, would give away.
+pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
+    match find(place, &elsewhere(here, words), &place.unreadable, words) {
+        Some(Found::Surely(path)) => line.note_unreadable(path),
+        Some(Found::Begun(path)) => line.note_floor(may_read(&path)),
+        Some(Found::Above(_) | Found::Namesake(_)) | None => {}
+    }
+}
+
+/// Notes what a redirection into `target` would change.
+pub(super) fn note_redirected_into(line: &mut Line, place: &Place, here: &Here, target: &Word) {
+    match find_in(place, here, &place.protected, whole(target)) {
+        // In the working folder names that are only known later are common, and a person can tell.
+        Some(Found::Above(path)) if path::is_within(&place.cwd, &path) => line.note_floor(may_change(&path)),
+        Some(Found::Surely(path) | Found::Begun(path) | Found::Above(path)) => line.note_protected(path),
+        Some(Found::Namesake(path)) => line.note_floor(may_change(&path)),
+        None => {}
+    }
+}
+
+/// Notes what a redirection from `target` would give away.
+pub(super) fn note_redirected_from(line: &mut Line, place: &Place, here: &Here, target: &Word) {
+    match find_in(place, here, &place.unreadable, whole(target)) {
+        Some(Found::Surely(path) | Found::Begun(path)) => line.note_unreadable(path),
+        Some(Found::Above(path)) => line.note_floor(may_read(&path)),
+        Some(Found::Namesake(_)) | None => {}
+    }
+}
+
+/// Notes what a command that `find` runs may change in folders of the gateway that it comes across.
+pub(super) fn note_come_across(line: &mut Line, place: &Place, here: &Here, start: &str) {
+    for dir in here.dirs() {
+        let start = path::resolve(dir, start);
+        if let Some(root) = place.protected.iter().find(|root| path::is_within(&start, root)) {
+            line.note_floor(may_change(root));
+        }
+    }
+}
+
+/// True if `text` surely leads to a protected path.
+pub(super) fn leads(place: &Place, here: &Here, text: &str) -> bool {
+    matches!(found(place, here, &place.protected, text), Some(Found::Surely(_)))
+}
+
+fn may_change(path: &str) -> String {
+    format!("may change {path}, which belongs to the gateway")
+}
+
+fn may_read(path: &str) -> String {
+    format!("may read {path}, where keys and rules of the gateway lie")
+}
+
+fn find(place: &Place, here: &Here, roots: &[String], words: &[Word]) -> Option<Found> {
+    if roots.is_empty() {
         return None;
     }
-    let unknown = text.contains(UNKNOWN) || (here.is_unknown() && !text.starts_with('/'));
+    find_in(place, here, roots, words.iter().flat_map(|word| whole(word).flat_map(pieces)))
+}
+
+fn find_in<'a>(
+    place: &Place,
+    here: &Here,
+    roots: &[String],
+    texts: impl Iterator<Item = &'a str>,
+) -> Option<Found> {
+    texts.filter_map(|text| found(place, here, roots, text)).max()
+}
+
+/// Every text that a word may stand for.
+fn whole(word: &Word) -> impl Iterator<Item = &str> {
+    // What a variable holds is split at white space where it is not quoted.
+    std::iter::once(word.value.as_str())
+        .chain(word.perhaps.iter().flat_map(|text| std::iter::once(text.as_str()).chain(text.split_whitespace())))
+}
+
+/// The parts of an argument that may be a path: `--out=x`, `-ox`, `@x`, `a:x`, `file://x`.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let option = text.strip_prefix('-');
+    let behind_slash = option.and_then(|rest| rest.find('/').map(|at| &rest[at..]));
+    let behind_letter = option.and_then(|rest| rest.char_indices().nth(1).map(|(at, _)| &rest[at..]));
+    let cut = text.contains(['=', '@', ':', ',']).then(|| text.split(['=', '@', ':', ',']));
+    let behind_equals = text.split_once('=').map(|(_, rest)| rest);
+    [Some(text), behind_slash, behind_letter, behind_equals]
+        .into_iter()
+        .flatten()
+        .chain(cut.into_iter().flatten())
+        .filter(|piece| !piece.is_empty())
+}
+
+/// Where the words of a command count from: also from the folder that `-C` names.
+fn elsewhere(here: &Here, argv: &[Word]) -> Here {
+    let mut here = here.clone();
+    for (at, word) in argv.iter().enumerate() {
+        let text = word.value.as_str();
+        let joined = ["--directory=", "--chdir=", "-C"].iter().find_map(|option| text.strip_prefix(option));
+        let target = match (text, joined) {
+            ("-C" | "--directory" | "--chdir", _) => argv.get(at + 1).map(|word| word.value.as_str()),
+            (_, joined) => joined,
+        };
+        if let Some(target) = target.filter(|target| !target.is_empty()) {
+            here.go(Some(target));
+        }
+        if text == "-C"
+            && let Some(next) = argv.get(at + 1)
+        {
+            next.perhaps.iter().for_each(|target| here.go(Some(target)));
+        }
+    }
+    here
+}
+
+/// The way in which `text` leads to one of `roots`, the surest of all.
+fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Found> {
+    if roots.is_empty() || text.is_empty() {
+        return None;
+    }
+    // The shell expands `~` behind an equals sign too.
+    let at_home = text.strip_prefix("~/").zip(place.home.as_ref()).map(|(rest, home)| format!("{home}/{rest}"));
+    let text = at_home.as_deref().unwrap_or(text);
+    let known = text.split_once(UNKNOWN).map(|(known, _)| known);
+    let mut best = None;
     for dir in here.dirs() {
-        let target = path::resolve(dir, text);
-        for root in &place.protected {
-            if !unknown && (path::is_within(root, &target) || matches_into(&target, root)) {
-                return Some(Found::Surely(root.clone()));
-            }
+        for root in roots {
+            let found = match known {
+                None => {
+                    matches_into(&path::resolve(dir, text), root, here).then(|| Found::Surely(root.clone()))
+                }
+                Some(known) => begins(dir, known, root, here),
+            };
+            best = best.max(found);
         }
     }
     // Of an unknown folder the last part of the path tells at least that it may be ours.
+    let unknown = known.is_some() || (here.is_unknown() && !text.starts_with('/'));
     let last = text.rsplit('/').next().unwrap_or(text);
     let same_name = |root: &&String| !last.is_empty() && root.rsplit('/').next() == Some(last);
-    place.protected.iter().find(same_name).filter(|_| unknown).map(|root| Found::Perhaps(root.clone()))
+    best.or_else(|| roots.iter().find(same_name).filter(|_| unknown).map(|root| Found::Namesake(root.clone())))
 }
 
-/// True if the parts of a path with wildcards can lead to `root` or into it.
-fn matches_into(target: &str, root: &str) -> bool {
-    if !target.contains(GLOB) {
+/// The way in which a text leads to `root` of which only the beginning is known.
+fn begins(dir: &str, known: &str, root: &str, here: &Here) -> Option<Found> {
+    if known.is_empty() {
+        return None;
+    }
+    let cut = known.rfind('/').map_or(0, |at| at + 1);
+    let (folder, begun) = (path::resolve(dir, &known[..cut]), &known[cut..]);
+    if matches_into(&folder, root, here) {
+        return Some(Found::Surely(root.to_owned()));
+    }
+    let mut wanted = parts(root);
+    let is_above = parts(&folder).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)));
+    let next = wanted.next().filter(|_| is_above)?;
+    match begun {
+        "" => Some(Found::Above(root.to_owned())),
+        _ => matches_part(&format!("{begun}{GLOB}"), next, here).then(|| Found::Begun(root.to_owned())),
+    }
+}
+
+/// True if a path, perhaps with wildcards, can lead to `root` or into it.
+fn matches_into(target: &str, root: &str, here: &Here) -> bool {
+    let mut given = parts(target);
+    parts(root).all(|wanted| given.next().is_some_and(|part| matches_part(part, wanted, here)))
+}
+
+fn parts(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|part| !part.is_empty())
+}
+
+fn matches_part(part: &str, wanted: &str, here: &Here) -> bool {
+    let Some(first) = part.find(GLOB) else { return part == wanted };
+    if first == 0 && wanted.starts_with('.') && !here.matches_hidden() {
         return false;
     }
-    let mut parts = target.split('/');
-    root.split('/')
-        .all(|wanted| parts.next().is_some_and(|part| Pattern::new(&part.replace(GLOB, "*")).matches(wanted)))
+    // What stands in brackets is not kept apart from what stands behind them.
+    let pattern = match part.rfind(']').filter(|end| first < *end) {
+        Some(end) => format!("{}*{}", &part[..first], &part[end + 1..]),
+        None => part.to_owned(),
+    };
+    Pattern::new(&pattern.replace(GLOB, "*")).matches(wanted)
 }

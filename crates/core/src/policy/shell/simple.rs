@@ -33,20 +33,24 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     if cover == Cover::Needed {
         note_program(line, argv, program, &arguments);
     }
-    let reads = program.is_some_and(|program| only_reads(program, &arguments));
-    if !reads && let Some(found) = protect::written(place, here, argv) {
-        match found {
-            protect::Found::Surely(path) => line.note_protected(path),
-            protect::Found::Perhaps(path) => {
-                line.note_floor(format!("may change {path}, which belongs to the gateway"))
-            }
-        }
+    let reads = reads(argv);
+    if !reads {
+        protect::note_written(line, place, here, argv);
     }
+    protect::note_read(line, place, here, argv.get(1..).unwrap_or_default());
+    protect::note_read(line, place, here, assignments);
     let harm = delete::harm(place, here, program, &argv[usize::from(!argv.is_empty())..]);
     if let Some(path) = harm.protected {
         line.note_protected(path);
     }
-    if let Some(reason) = harm.floor.or_else(|| disk::harm(program, &arguments)) {
+    let on_disk = || {
+        let most = argv.iter().map(|word| word.perhaps.len()).max().unwrap_or(0);
+        let tried = |at: usize| -> Vec<&str> {
+            argv.iter().skip(1).map(|word| word.perhaps.get(at).unwrap_or(&word.value).as_str()).collect()
+        };
+        disk::harm(program, &arguments).or_else(|| (0..most).find_map(|at| disk::harm(program, &tried(at))))
+    };
+    if let Some(reason) = harm.floor.or_else(on_disk) {
         line.note_floor(reason);
     }
     line.classes.insert(if reads { Class::BashReadonly } else { Class::BashMutating });
@@ -64,6 +68,13 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     }
 }
 
+/// True if `argv` is a command that only reads.
+pub(super) fn reads(argv: &[Word]) -> bool {
+    let arguments: Vec<&str> = argv.iter().skip(1).map(|word| word.value.as_str()).collect();
+    let program = argv.first().and_then(Word::as_literal).map(base_name);
+    program.is_some_and(|program| only_reads(program, &arguments))
+}
+
 fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Option<&str>) {
     for word in assignments.iter().chain(argv) {
         if let Some(why) = word.opaque {
@@ -79,6 +90,7 @@ fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Opt
         let name = word.value.split(['=', '+', '[']).next().unwrap_or("");
         if !name.starts_with('-') && !name.is_empty() && is_dangerous_variable(name) {
             line.note_opaque(format!("an assignment to {name}"));
+            line.classes.insert(Class::BashMutating);
         }
     }
 }

@@ -179,8 +179,14 @@ fn replace(word: &mut Word, mark: &str, by: &str) {
     }
 }
 
+/// The folders that a `find` begins with.
+pub(super) fn starts(argv: &[Word]) -> Vec<String> {
+    let words = argv[1..].iter().take_while(|word| !word.value.starts_with(['-', '(', '!']));
+    let starts: Vec<String> = words.map(|word| word.value.clone()).collect();
+    if starts.is_empty() { vec![".".to_owned()] } else { starts }
+}
+
 fn find(argv: &[Word]) -> Runs {
-    let starts: Vec<&Word> = argv[1..].iter().take_while(|word| !word.value.starts_with(['-', '(', '!'])).collect();
     let mut beside = Vec::new();
     let mut at = 1;
     while let Some(word) = argv.get(at) {
@@ -191,12 +197,7 @@ fn find(argv: &[Word]) -> Runs {
         let inner: Vec<Word> =
             argv[at..].iter().take_while(|word| !matches!(word.value.as_str(), ";" | "+")).cloned().collect();
         at += inner.len();
-        let roots = if starts.is_empty() {
-            vec![".".to_owned()]
-        } else {
-            starts.iter().map(|word| word.value.clone()).collect()
-        };
-        for root in roots {
+        for root in starts(argv) {
             let found = format!("{}/{}", root.trim_end_matches('/'), super::word::GLOB);
             let mut one = inner.clone();
             one.iter_mut().for_each(|word| replace(word, "{}", &found));

@@ -8,6 +8,7 @@ use super::{
     limits,
     line::{Line, Place},
     programs,
+    variables::{TooMany, Variables},
     word::{self, Known, Word},
 };
 use crate::policy::contract::Class;
@@ -16,6 +17,9 @@ mod commands;
 
 /// How many texts may lie inside one another: `sh -c "sh -c …"`, substitutions in substitutions.
 const MOST_TEXTS_DEEP: usize = 8;
+
+/// How many pieces of a text that cannot be parsed are looked at.
+const MOST_PARTS: usize = 256;
 
 /// The most commands that are noted, unwrapped ones included.
 const MOST_COMMANDS: usize = 4_000;
@@ -30,26 +34,37 @@ pub(super) struct Walk<'a> {
     /// What the line itself may set, so that nothing is known of it: where `~` leads, where `cd` goes.
     sets_home: bool,
     sets_folders: bool,
+    variables: Variables,
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(place: &'a Place) -> Self {
-        Self {
-            place,
-            line: Line::default(),
-            here: Here::at(&place.cwd),
-            depth: 0,
-            functions: Vec::new(),
-            sets_home: false,
-            sets_folders: false,
-        }
+    /// Judges `command`. A line that sets variables is walked again, so that what they may be is known from its start on.
+    pub(super) fn judge(command: &str, place: &'a Place) -> Line {
+        let mut variables = Variables::new(place);
+        let before = variables.clone();
+        let line = Self::walk(command, place, &mut variables);
+        if variables == before { line } else { Self::walk(command, place, &mut variables) }
     }
 
-    pub(super) fn judge(mut self, command: &str) -> Line {
-        self.sets_home = may_set(command, "HOME");
-        self.sets_folders = may_set(command, "PWD") || may_set(command, "CDPATH");
-        self.text(command);
-        self.line
+    fn walk(command: &str, place: &'a Place, variables: &mut Variables) -> Line {
+        let sets = |name: &str| may_set(command, name) || place.environment.iter().any(|(given, _)| given == name);
+        let matches_hidden = ["shopt", "dotglob", "GLOBIGNORE"].into_iter().any(sets);
+        let mut walk = Self {
+            place,
+            line: Line::default(),
+            here: Here::at(&place.cwd, matches_hidden),
+            depth: 0,
+            functions: Vec::new(),
+            sets_home: sets("HOME"),
+            sets_folders: sets("PWD") || sets("CDPATH"),
+            variables: std::mem::take(variables),
+        };
+        if let Some(beside) = &place.beside {
+            walk.line.note_opaque(beside.as_str());
+        }
+        walk.text(command);
+        *variables = walk.variables;
+        walk.line
     }
 
     fn text(&mut self, text: &str) {
@@ -98,6 +113,15 @@ impl<'a> Walk<'a> {
         if let Some(program) = programs::mentions_destroyer(text) {
             self.line.note_floor(format!("cannot be parsed and names {program}"));
         }
+        self.depth += 1;
+        // A shell runs what stands before the fault.
+        for part in text.split(['\n', ';', '|', '&', '(', ')', '{', '}']).take(MOST_PARTS) {
+            let words: Vec<Word> = part.split_whitespace().flat_map(|raw| self.words(raw)).collect();
+            if !words.is_empty() {
+                self.perhaps(&words);
+            }
+        }
+        self.depth -= 1;
     }
 
     /// A text that is not parsed for its array indices: what its words run is judged all the same.
@@ -191,6 +215,9 @@ impl<'a> Walk<'a> {
             }
             ast::CompoundCommand::ForClause(clause) => {
                 for value in clause.values.iter().flatten() {
+                    for word in self.words(&value.value) {
+                        self.variables.set(&clause.variable_name, &word);
+                    }
                     self.expanded(value);
                 }
                 if programs::is_dangerous_variable(&clause.variable_name) {
@@ -249,9 +276,25 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn words(&self, raw: &str) -> Vec<Word> {
-        let known = self.known();
-        word::braces(raw).iter().map(|raw| word::scan(raw, known.as_known())).collect()
+    fn words(&mut self, raw: &str) -> Vec<Word> {
+        word::braces(raw).iter().map(|raw| self.word(raw)).collect()
+    }
+
+    fn word(&mut self, raw: &str) -> Word {
+        let folders = self.folders();
+        let mut word = word::scan(raw, folders.as_known(&[]));
+        if !word.names.is_empty() {
+            let home = self.place.home.iter().map(|home| ("HOME", home.clone()));
+            let dirs = self.here.dirs().flat_map(|dir| [("PWD", dir.to_owned()), ("OLDPWD", dir.to_owned())]);
+            match self.variables.choices(&word.names, &home.chain(dirs).collect::<Vec<_>>()) {
+                Ok(choices) => {
+                    let values = choices.iter().map(|tried| word::scan(raw, folders.as_known(tried)).value);
+                    word.perhaps = values.filter(|value| *value != word.value).collect();
+                }
+                Err(TooMany) => self.line.note_opaque("a variable with too many values"),
+            }
+        }
+        word
     }
 
     /// A word whose expansion matters, not its value.
@@ -263,7 +306,7 @@ impl<'a> Walk<'a> {
     }
 
     fn live(&mut self, text: &str) {
-        let word = word::scan_live(text, self.known().as_known());
+        let word = word::scan_live(text, self.folders().as_known(&[]));
         self.run_all(&word);
     }
 
@@ -274,21 +317,21 @@ impl<'a> Walk<'a> {
         word.runs.iter().for_each(|text| self.aside(text));
     }
 
-    fn known(&self) -> Variables {
+    fn folders(&self) -> Folders {
         let only = self.here.only();
         let home = self.place.home.clone().filter(|_| !self.sets_home);
-        Variables { home, cwd: only.filter(|_| !self.sets_folders).map(str::to_owned) }
+        Folders { home, cwd: only.filter(|_| !self.sets_folders).map(str::to_owned) }
     }
 }
 
-struct Variables {
+struct Folders {
     home: Option<String>,
     cwd: Option<String>,
 }
 
-impl Variables {
-    fn as_known(&self) -> Known<'_> {
-        Known { home: self.home.as_deref(), cwd: self.cwd.as_deref() }
+impl Folders {
+    fn as_known<'k>(&'k self, tried: &'k [(String, String)]) -> Known<'k> {
+        Known { home: self.home.as_deref(), cwd: self.cwd.as_deref(), tried }
     }
 }
 

@@ -23,6 +23,10 @@ pub(super) struct Word {
     pub(super) runs: Vec<String>,
     /// Why no rule covers it.
     pub(super) opaque: Option<&'static str>,
+    /// The variables in it of which nothing is known, with what stands behind them in braces.
+    pub(super) names: Vec<String>,
+    /// What it may be, as far as the line itself sets its variables.
+    pub(super) perhaps: Vec<String>,
 }
 
 impl Word {
@@ -57,6 +61,8 @@ impl Word {
 pub(super) struct Known<'a> {
     pub(super) home: Option<&'a str>,
     pub(super) cwd: Option<&'a str>,
+    /// Variables that a value is tried for.
+    pub(super) tried: &'a [(String, String)],
 }
 
 /// `text` as the shell reads it back, in single quotes where it must be.
@@ -98,7 +104,7 @@ fn innermost(raw: &str) -> Option<(usize, usize)> {
 mod tests {
     use super::{GLOB, Known, UNKNOWN, scan};
 
-    const KNOWN: Known<'static> = Known { home: Some("/home/ana"), cwd: Some("/w") };
+    const KNOWN: Known<'static> = Known { home: Some("/home/ana"), cwd: Some("/w"), tried: &[] };
 
     #[test]
     fn a_word_is_its_text_where_nothing_expands() {

@@ -1,6 +1,10 @@
 //! What a person says: prompts, steering, follow-ups.
 
-use std::path::Path;
+use std::{
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+};
 
 use countersign_core::{
     engine::{Command as EngineCommand, Reply},
@@ -8,14 +12,19 @@ use countersign_core::{
     session::{Command, Kind, Queue, Said, WhenBusy},
 };
 use countersign_protocol::omp::{Event, Id, Response, command::StreamingBehavior, message::ImageContent};
-use countersign_runtime::Refused;
-use serde_json::json;
+use countersign_runtime::{
+    Refused,
+    tools::{Todos, disk, roots::Boundary, todo},
+};
+use serde_json::{Value, json};
 
-use super::{acknowledge, problem, stop_run};
-use crate::omp::door::Door;
+use super::{acknowledge, not_sent, problem, stop_run};
+use crate::omp::{door::Door, workshop::Common};
 
 /// How much of a file that is mentioned is shown, in bytes.
 const MENTIONED: usize = 50 * 1024;
+/// How much is shown of all files that one text mentions, in bytes.
+const MENTIONED_IN_ALL: usize = 1 << 20;
 
 pub(super) async fn prompt(
     door: &mut Door,
@@ -34,14 +43,14 @@ pub(super) async fn prompt(
 
 pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
     let said = said(&text, &images);
-    let with = door.seat().map_or_else(Vec::new, |_| mentions(&text, door));
+    let with = mentions(&text, &door.shelf.common, &door.shelf.cwd).await;
     stop_run(
         door,
         Box::new(move |door| {
             let Some(seat) = door.seat() else { return };
             let command = Command::Prompt { said, with, when_busy: WhenBusy::Refuse };
             let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), command)) else {
-                return door.write(&Response::failure(id, "abort_and_prompt", "too many commands are waiting"));
+                return door.write(&Response::failure(id, "abort_and_prompt", not_sent(door)));
             };
             door.later(async move {
                 let replied = replied.await.unwrap_or(Err(Refused::Closed));
@@ -64,15 +73,19 @@ async fn submit(
     images: Vec<ImageContent>,
     when_busy: WhenBusy,
 ) {
-    let cleared = clear_finished_tasks(door);
-    let with = mentions(&text, door);
+    let finished = finished_tasks(door);
+    let with = mentions(&text, &door.shelf.common, &door.shelf.cwd).await;
     let Some(seat) = door.seat() else { return };
     let command = Command::Prompt { said: said(&text, &images), with, when_busy };
     let command = EngineCommand::Session(seat.id.clone(), command);
     door.ask(command, move |door, replied| match replied {
         Ok(outcome) => {
             door.write(&Response::ack(id, name));
-            if cleared && matches!(outcome, Reply::Started(_)) {
+            if matches!(outcome, Reply::Started(_))
+                && let Some((todos, list)) = finished
+                && todos.get() == list
+            {
+                todos.set(Vec::new());
                 door.write(&Event::TodoAutoClear);
             }
         }
@@ -81,15 +94,11 @@ async fn submit(
     .await;
 }
 
-/// A list of which all tasks are done goes when the next prompt starts.
-fn clear_finished_tasks(door: &Door) -> bool {
-    let Some(seat) = door.seat().filter(|_| !door.teller.is_running()) else { return false };
-    let todos = seat.workshop.todos();
-    let is_finished = !todos.get().is_empty() && todos.open_count() == 0;
-    if is_finished {
-        todos.set(Vec::new());
-    }
-    is_finished
+/// The list of tasks, if all of them are done: it goes when the next prompt starts.
+fn finished_tasks(door: &Door) -> Option<(Todos, Vec<todo::Phase>)> {
+    let todos = door.seat().filter(|_| !door.teller.is_running())?.workshop.todos().clone();
+    let list = todos.get();
+    (!list.is_empty() && todos.open_count() == 0).then_some((todos, list))
 }
 
 pub(super) async fn steer(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
@@ -118,32 +127,17 @@ fn said(text: &str, images: &[ImageContent]) -> Said {
 }
 
 /// The files that a text mentions as `@path`, with what they hold.
-fn mentions(text: &str, door: &Door) -> Vec<(Kind, Said)> {
-    let roots = &door.shelf.common.roots;
-    let mut files = Vec::new();
-    for word in text.split_whitespace().filter_map(|word| word.strip_prefix('@')) {
-        let name = word.trim_end_matches([',', '.', ';', ':', '!', '?', ')', '"', '\'']);
-        // What tools may not read is not read for a mention either.
-        let Ok(place) = roots.resolve(&door.shelf.cwd, Path::new(name)) else { continue };
-        let path = place.path();
-        let Ok(meta) = std::fs::metadata(path) else { continue };
-        if name.is_empty() || !meta.is_file() {
-            continue;
-        }
-        let size = meta.len();
-        if size > MENTIONED as u64 {
-            files.push(json!({ "path": name, "content": "", "byteSize": size, "skippedReason": "tooLarge" }));
-            continue;
-        }
-        let Ok(bytes) = std::fs::read(path) else { continue };
-        match String::from_utf8(bytes) {
-            Ok(content) => {
-                let lines = content.lines().count();
-                files.push(json!({ "path": name, "content": content, "lineCount": lines, "byteSize": size }));
-            }
-            Err(_) => files.push(json!({ "path": name, "content": "", "byteSize": size, "skippedReason": "binary" })),
-        }
+async fn mentions(text: &str, common: &Arc<Common>, cwd: &Path) -> Vec<(Kind, Said)> {
+    let names: Vec<String> = mentioned(text).map(str::to_owned).collect();
+    if names.is_empty() {
+        return Vec::new();
     }
+    let (common, cwd) = (Arc::clone(common), cwd.to_owned());
+    let read = move || {
+        let (boundary, mut left) = (common.roots.boundary(), MENTIONED_IN_ALL);
+        names.iter().filter_map(|name| file(name, &boundary, &cwd, &mut left)).collect::<Vec<_>>()
+    };
+    let files = tokio::task::spawn_blocking(read).await.unwrap_or_default();
     if files.is_empty() {
         return Vec::new();
     }
@@ -151,4 +145,98 @@ fn mentions(text: &str, door: &Door) -> Vec<(Kind, Said)> {
     let content = serde_json::to_string(&message).unwrap_or_default();
     let tokens = message::estimate_tokens(content.len());
     vec![(Kind::Custom, Said { content: content.into(), tokens })]
+}
+
+fn mentioned(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
+    let names = words.map(|word| word.trim_end_matches([',', '.', ';', ':', '!', '?', ')', '"', '\'']));
+    names.filter(|name| !name.is_empty())
+}
+
+/// A file that is mentioned. What tools may not read is not read for a mention either. `left` is how many bytes may
+/// still be shown.
+fn file(name: &str, boundary: &Boundary, cwd: &Path, left: &mut usize) -> Option<Value> {
+    let place = boundary.resolve(cwd, Path::new(name)).ok()?;
+    let file = disk::open(&place).ok()?;
+    let found = file.metadata().ok()?;
+    if !found.is_file() {
+        return None;
+    }
+    let shown = shown(name, file, found.len(), MENTIONED.min(*left)).ok()?;
+    *left -= shown["content"].as_str().map_or(0, str::len);
+    Some(shown)
+}
+
+/// A file as it is shown if it has at most `most` bytes. One that is made on the fly says that it has none.
+fn shown(name: &str, file: impl Read, size: u64, most: usize) -> io::Result<Value> {
+    let mut bytes = Vec::new();
+    if size <= most as u64 {
+        file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    }
+    let size = size.max(bytes.len() as u64);
+    if size > most as u64 {
+        return Ok(json!({ "path": name, "content": "", "byteSize": size, "skippedReason": "tooLarge" }));
+    }
+    Ok(match String::from_utf8(bytes) {
+        Ok(content) => {
+            let lines = content.lines().count();
+            json!({ "path": name, "content": content, "lineCount": lines, "byteSize": size })
+        }
+        Err(_) => json!({ "path": name, "content": "", "byteSize": size, "skippedReason": "binary" }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io, path::Path, process::Command};
+
+    use countersign_runtime::tools::Roots;
+    use serde_json::{Value, json};
+
+    use super::{MENTIONED, file, mentioned, shown};
+
+    #[test]
+    fn a_mention_is_a_word_behind_an_at_sign() {
+        let names: Vec<&str> = mentioned("see @a.rs, (@b) @ and x@y: @\"c d\" @../e!").collect();
+        assert_eq!(names, ["a.rs", "\"c", "../e"]);
+    }
+
+    #[test]
+    fn only_regular_files_that_tools_may_read_are_shown_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("own")).unwrap();
+        fs::write(at("own/rules"), "secret").unwrap();
+        fs::write(at("a"), "one\ntwo\n").unwrap();
+        fs::write(at("image"), [0xff, 0xfe]).unwrap();
+        fs::write(at("large"), "x".repeat(MENTIONED + 1)).unwrap();
+        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        let boundary = Roots::whole([at("own")]).boundary();
+        let one = json!({ "path": "a", "content": "one\ntwo\n", "lineCount": 2, "byteSize": 8 });
+        let left_out = |name: &str, size: usize, why: &str| json!({ "path": name, "content": "", "byteSize": size, "skippedReason": why });
+        for (name, most, want) in [
+            ("a", MENTIONED, Some(one)),
+            ("a", 7, Some(left_out("a", 8, "tooLarge"))),
+            ("image", MENTIONED, Some(left_out("image", 2, "binary"))),
+            ("large", usize::MAX, Some(left_out("large", MENTIONED + 1, "tooLarge"))),
+            ("own/rules", MENTIONED, None),
+            ("pipe", MENTIONED, None),
+            ("/dev/zero", MENTIONED, None),
+            ("own", MENTIONED, None),
+            ("absent", MENTIONED, None),
+        ] {
+            let mut left = most;
+            let got = file(name, &boundary, folder.path(), &mut left);
+            let content = got.as_ref().and_then(|got| got["content"].as_str()).map_or(0, str::len);
+            assert_eq!((got, most - left), (want, content), "{name}");
+        }
+        assert_eq!(file("a", &boundary, Path::new("/"), &mut 9), None);
+    }
+
+    #[test]
+    fn a_file_that_says_it_is_empty_is_read_to_the_limit_at_most() {
+        let got = shown("x", io::repeat(b'x'), 0, 9).unwrap();
+        assert_eq!((&got["skippedReason"], &got["content"]), (&Value::from("tooLarge"), &Value::from("")));
+        assert_eq!(shown("x", &b"made"[..], 0, 9).unwrap()["content"], "made");
+    }
 }

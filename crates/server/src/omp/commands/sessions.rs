@@ -13,29 +13,34 @@ use countersign_protocol::omp::{
     Id, Response,
     state::{Branched, Cancelled, ExportedHtml},
 };
+use countersign_runtime::tools::Roots;
 
-use super::{acknowledge, conversation::user_text, problem, stop_run};
+use super::{acknowledge, conversation::user_text, not_sent, problem, stop_run};
 use crate::{
     agent_dir::replace::{Access, replace},
     omp::{
         door::{Door, Lane, Then},
+        paths,
         seat::{Beginning, Seat, SeatError, first_entries},
         start,
     },
     view::export,
 };
 
-/// Another session that is to be open instead.
+/// Another session, open already, that is to take the place of the one before.
 pub(crate) struct Switch {
     id: Option<Id>,
     command: &'static str,
-    to: To,
+    seat: Seat,
+    /// The text of the message that was branched from.
+    text: Option<String>,
 }
 
-enum To {
-    New { parent: Option<String> },
-    File(PathBuf),
-    Branch(EntryId),
+impl Switch {
+    /// Gives up: the command with its id, and the session that nobody wants.
+    pub(crate) fn into_parts(self) -> (Option<Id>, &'static str, Seat) {
+        (self.id, self.command, self.seat)
+    }
 }
 
 /// Summarises what is old. A run is stopped first, and no more is told of it.
@@ -49,7 +54,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
             let compact = Command::Compact { instructions: instructions.map(Into::into) };
             let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), compact)) else {
                 door.lane = Lane::Free;
-                return door.write(&Response::failure(id, "compact", "too many commands are waiting"));
+                return door.write(&Response::failure(id, "compact", not_sent(door)));
             };
             door.lane = Lane::Short;
             door.later(async move {
@@ -74,23 +79,18 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
 }
 
 pub(super) async fn new_session(door: &mut Door, id: Option<Id>, parent: Option<String>) {
-    leave(door, Switch { id, command: "new_session", to: To::New { parent } }).await;
+    let settings = settings(door).await;
+    let opened = begin(door, None, parent, settings, Vec::new()).await;
+    leave(door, id, "new_session", opened.map(|seat| (seat, None))).await;
 }
 
 pub(super) async fn switch_session(door: &mut Door, id: Option<Id>, path: String) {
     let path = door.shelf.cwd.join(path);
-    if !path.exists() {
-        let parent = path.parent().map(Path::to_owned).unwrap_or_default();
-        let folders = [door.shelf.folder.clone(), Some(door.shelf.cwd.clone())];
-        let is_ours = path.extension().is_some_and(|extension| extension == "jsonl")
-            && folders.into_iter().flatten().any(|folder| folder == parent)
-            || parent.starts_with(door.shelf.common.folder.sessions());
-        if !is_ours {
-            let problem = format!("{}: there is no session, and none can begin there", path.display());
-            return door.write(&Response::failure(id, "switch_session", problem));
-        }
-    }
-    leave(door, Switch { id, command: "switch_session", to: To::File(path) }).await;
+    let opened = match may_open(door, &path) {
+        Ok(()) => open_file(door, path).await,
+        Err(problem) => Err(problem),
+    };
+    leave(door, id, "switch_session", opened.map(|seat| (seat, None))).await;
 }
 
 pub(super) async fn branch(door: &mut Door, id: Option<Id>, entry: String) {
@@ -101,45 +101,68 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, entry: String) {
         let entry = engine.state().session(&session)?.entry(&wanted)?;
         (entry.kind == Kind::User).then_some(())
     });
-    if !matches!(read.await, Some((Some(()), _))) {
-        return door.write(&Response::failure(id, "branch", "Invalid entry ID for branching"));
-    }
-    leave(door, Switch { id, command: "branch", to: To::Branch(entry) }).await;
+    let opened = match read.await {
+        Some((Some(()), _)) => branch_from(door, &entry).await,
+        _ => Err("Invalid entry ID for branching".to_owned()),
+    };
+    leave(door, id, "branch", opened).await;
 }
 
-/// Stops what works in the session, telling nothing more of it, and has the other one opened.
-async fn leave(door: &mut Door, to: Switch) {
+/// Stops what works in the session, telling nothing more of it, and has the other one take its place. If that could not be opened nothing is stopped.
+async fn leave(
+    door: &mut Door,
+    id: Option<Id>,
+    command: &'static str,
+    opened: Result<(Seat, Option<String>), String>,
+) {
+    let (seat, text) = match opened {
+        Ok(opened) => opened,
+        Err(problem) => return door.write(&Response::failure(id, command, problem)),
+    };
+    let switch = Box::new(Switch { id, command, seat, text });
     door.teller.detach();
     door.lane = Lane::Short;
-    stop_run(door, Box::new(move |door| door.lane = Lane::Session(Box::new(to)))).await;
+    stop_run(door, Box::new(move |door| door.lane = Lane::Session(switch))).await;
 }
 
-/// Opens the other session. If that fails the old one stays.
+/// Puts the other session in the place of the old one.
 pub(crate) async fn switch(door: &mut Door) {
     let Lane::Session(switch) = std::mem::replace(&mut door.lane, Lane::Free) else { return };
-    let Switch { id, command, to } = *switch;
-    let Some(old) = door.seat.take() else { return };
-    let settings = settings_of(&old).await.unwrap_or_default();
-    let opened: Result<(Seat, Option<String>), String> = match to {
-        To::New { parent } => begin(door, None, parent, settings, Vec::new()).await.map(|seat| (seat, None)),
-        To::Branch(entry) => branch_from(door, &old, &entry, settings).await,
-        To::File(path) => open_file(door, &old, path, settings).await.map(|seat| (seat, None)),
-    };
-    match opened {
-        Ok((seat, text)) => {
-            door.seat = Some(seat);
-            old.close().await;
-            door.teller = crate::omp::teller::Teller::default();
-            match text {
-                Some(text) => door.write(&Response::success(id, command, &Branched { text, cancelled: false })),
-                None => door.write(&Response::success(id, command, &Cancelled { cancelled: false })),
-            }
-            door.take_up().await;
-        }
-        Err(problem) => {
-            door.seat = Some(old);
-            door.write(&Response::failure(id, command, problem));
-        }
+    let Switch { id, command, seat, text } = *switch;
+    if let Some(old) = door.seat.replace(seat) {
+        old.close().await;
+    }
+    door.teller = crate::omp::teller::Teller::default();
+    match text {
+        Some(text) => door.write(&Response::success(id, command, &Branched { text, cancelled: false })),
+        None => door.write(&Response::success(id, command, &Cancelled { cancelled: false })),
+    }
+    door.ended();
+    door.take_up().await;
+}
+
+/// Whether a session may be open at `path`: one that is there, or a new one in a folder where sessions lie.
+fn may_open(door: &Door, path: &Path) -> Result<(), String> {
+    if path.exists() {
+        return Ok(());
+    }
+    let refused = || Err(format!("{}: there is no session, and none can begin there", path.display()));
+    let is_link = path.symlink_metadata().is_ok();
+    let Some(folder) = path.parent().and_then(paths::resolved) else { return refused() };
+    if is_link || path.extension().is_none_or(|extension| extension != "jsonl") {
+        return refused();
+    }
+    let is = |ours: &Path| paths::resolved(ours).is_some_and(|ours| ours == folder);
+    let sessions = paths::resolved(&door.shelf.common.folder.sessions());
+    let is_below = sessions.is_some() && folder.parent() == sessions.as_deref();
+    let is_ours = door.shelf.folder.as_deref().is_some_and(is) || is_below || is(&door.shelf.cwd);
+    if is_ours { Ok(()) } else { refused() }
+}
+
+async fn settings(door: &Door) -> Settings {
+    match door.seat() {
+        Some(seat) => settings_of(seat).await.unwrap_or_default(),
+        None => Settings::default(),
     }
 }
 
@@ -150,21 +173,24 @@ async fn settings_of(seat: &Seat) -> Option<Settings> {
 }
 
 async fn begin(
-    door: &Door,
+    door: &mut Door,
     path: Option<PathBuf>,
     parent: Option<String>,
     settings: Settings,
     entries: Vec<Imported>,
 ) -> Result<Seat, String> {
+    door.grants_written().await;
     let entries = if entries.is_empty() { first_entries(&settings) } else { entries };
     let beginning = Beginning { path, parent, settings, entries };
     Seat::begin(&door.shelf, beginning).await.map_err(|error| error.to_string())
 }
 
-async fn open_file(door: &mut Door, old: &Seat, path: PathBuf, settings: Settings) -> Result<Seat, String> {
-    if old.path().is_some_and(|own| same(own, &path)) {
+async fn open_file(door: &mut Door, path: PathBuf) -> Result<Seat, String> {
+    if door.seat().and_then(Seat::path).is_some_and(|own| same(own, &path)) {
         return Err("this session is open already".to_owned());
     }
+    door.grants_written().await;
+    let settings = settings(door).await;
     let shelf = door.shelf.clone();
     let fallback = settings.clone();
     let opened = Seat::reopen(&door.shelf, &path, |_, notes| start::restored(&shelf, settings, notes)).await;
@@ -184,12 +210,9 @@ fn same(left: &Path, right: &Path) -> bool {
 }
 
 /// A new session with everything before a message of a person, whose text the host gets to edit.
-async fn branch_from(
-    door: &Door,
-    old: &Seat,
-    entry: &EntryId,
-    settings: Settings,
-) -> Result<(Seat, Option<String>), String> {
+async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, Option<String>), String> {
+    let settings = settings(door).await;
+    let Some(old) = door.seat() else { return Err("the session is closed".to_owned()) };
     let (session, wanted) = (old.id.clone(), entry.clone());
     let read = old.requests.read(move |engine| {
         let session = engine.state().session(&session)?;
@@ -239,7 +262,12 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
     let contents = seat.handle.contents().clone();
     let stem = seat.path().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
     let shown = path.unwrap_or_else(|| format!("omp-session-{}.html", stem.unwrap_or_else(|| session.to_string())));
-    let file = door.shelf.cwd.join(&shown);
+    let target = Target {
+        given: shown.clone(),
+        cwd: door.shelf.cwd.clone(),
+        roots: door.shelf.common.roots.clone(),
+        own: seat.path().map(Path::to_owned),
+    };
     let now = door.shelf.common.clock.now();
     door.later(async move {
         let read = requests.read(move |engine| {
@@ -257,7 +285,7 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
             Some((header, entries))
         });
         let (position, answer) = match read.await {
-            Some((Some((header, entries)), position)) => (position, page(&contents, header, entries, &file).await),
+            Some((Some((header, entries)), position)) => (position, page(&contents, header, entries, target).await),
             _ => (0, Err("the session is closed".to_owned())),
         };
         let then: Then = Box::new(move |door| match answer {
@@ -268,11 +296,32 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
     });
 }
 
+/// Where a page is to be.
+struct Target {
+    given: String,
+    cwd: PathBuf,
+    roots: Roots,
+    /// The session's own file.
+    own: Option<PathBuf>,
+}
+
+impl Target {
+    /// Writes the page, but not over anything that tools may not touch, over a device, or over the session itself.
+    fn write(&self, html: &str) -> Result<(), String> {
+        let place = self.roots.resolve(&self.cwd, Path::new(&self.given)).map_err(|error| error.to_string())?;
+        let real = |path: &Path| Roots::whole([]).resolve(&self.cwd, path).ok();
+        if self.own.as_deref().and_then(real).is_some_and(|own| own.path() == place.path()) {
+            return Err(format!("{} is the file of this session", self.given));
+        }
+        replace(place.path(), html.as_bytes(), Access::Private).map_err(|error| format!("{}: {error}", self.given))
+    }
+}
+
 async fn page(
     contents: &countersign_runtime::Contents,
     header: export::Header,
     entries: Vec<Entry>,
-    file: &Path,
+    target: Target,
 ) -> Result<(), String> {
     let lsns: Vec<_> = entries.iter().map(|entry| entry.content).collect();
     let texts = contents.get(&lsns).await.map_err(|error| error.to_string())?;
@@ -282,9 +331,60 @@ async fn page(
         .filter_map(|(entry, text)| Some((serde_json::from_str(&text?).ok()?, entry.at)))
         .collect();
     let html = export::export_html(&header, &messages);
-    let file = file.to_owned();
-    let write = move || {
-        replace(&file, html.as_bytes(), Access::Private).map_err(|error| format!("{}: {error}", file.display()))
+    tokio::task::spawn_blocking(move || target.write(&html)).await.map_err(|error| error.to_string())?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink},
+        process::Command,
     };
-    tokio::task::spawn_blocking(write).await.map_err(|error| error.to_string())?
+
+    use countersign_runtime::tools::Roots;
+
+    use super::Target;
+
+    #[test]
+    fn a_page_takes_the_place_of_nothing_but_plain_files_that_tools_may_touch() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("own")).unwrap();
+        fs::write(at("own/permissions.yaml"), "rules").unwrap();
+        fs::write(at("own.jsonl"), "session").unwrap();
+        fs::write(at("old.html"), "old").unwrap();
+        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        symlink("own/permissions.yaml", at("rules")).unwrap();
+        symlink("own.jsonl", at("session")).unwrap();
+        for (given, want) in [
+            ("new.html", None),
+            ("deep/new.html", None),
+            ("old.html", None),
+            ("pipe", Some("pipe: it is not a regular file")),
+            ("deep", Some("deep: it is not a regular file")),
+            ("own/permissions.yaml", Some("own/permissions.yaml is reserved")),
+            ("rules", Some("rules is reserved")),
+            ("own.jsonl", Some("own.jsonl is the file of this session")),
+            ("./session", Some("./session is the file of this session")),
+        ] {
+            let target = Target {
+                given: given.to_owned(),
+                cwd: folder.path().to_owned(),
+                roots: Roots::whole([at("own")]),
+                own: Some(at("own.jsonl")),
+            };
+            match (target.write("page"), want) {
+                (Ok(()), None) => {
+                    assert_eq!(fs::read_to_string(at(given)).unwrap(), "page", "{given}");
+                }
+                (Err(error), Some(want)) => assert!(error.starts_with(want), "{given}: {error}"),
+                (got, want) => panic!("{given}: {got:?}, not {want:?}"),
+            }
+        }
+        assert_eq!(fs::read_to_string(at("own/permissions.yaml")).unwrap(), "rules");
+        assert_eq!(fs::read_to_string(at("own.jsonl")).unwrap(), "session");
+        assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo());
+        assert_eq!(fs::metadata(at("new.html")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 }

@@ -1,6 +1,12 @@
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::PathBuf,
+    process::Command,
+};
 
 use countersign_core::{
+    digest::Digest,
     message::{Block, Message},
     time::Millis,
 };
@@ -12,6 +18,8 @@ use crate::session_file::{Blobs, Mark, Writer, convert};
 const V1: &str = include_str!("fixtures/v1.jsonl");
 const V2: &str = include_str!("fixtures/v2.jsonl");
 const V3: &str = include_str!("fixtures/v3.jsonl");
+/// Ids that come twice, lead elsewhere as paths, hide or are empty; parents that go round in circles or are not there.
+const HOSTILE: &str = include_str!("fixtures/hostile.jsonl");
 
 struct Place(tempfile::TempDir);
 
@@ -134,7 +142,7 @@ fn image(opened: &Opened) -> String {
 
 #[test]
 fn an_older_file_that_is_written_again_reads_the_same() {
-    for text in [V1, V2, V3] {
+    for text in [V1, V2, V3, HOSTILE] {
         let place = Place::with(text);
         let opened = place.open();
         let header = opened.file.header.clone();
@@ -162,4 +170,63 @@ fn what_is_no_session_is_refused_untouched_and_an_empty_file_is_free() {
         assert_eq!(fs::read_to_string(place.file()).unwrap(), text);
     }
     assert!(open(&Place::with("").0.path().join("absent"), String::new).unwrap().is_none());
+}
+
+#[test]
+fn ids_and_parents_are_kept_as_they_are_written_however_odd() {
+    let opened = Place::with(HOSTILE).open();
+    let said: Vec<serde_json::Value> = HOSTILE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let want: Vec<_> = said[1..].iter().map(|line| (text(&line["id"]), text(&line["parentId"]))).collect();
+    assert_eq!(tree(&opened), want);
+    assert_eq!((opened.file.form, opened.file.unreadable), (Form::Current, 0));
+    assert_eq!(opened.file.header.id, text(&said[0]["id"]));
+    assert_eq!(kinds(&opened).iter().filter(|kind| **kind == "user").count(), 14);
+}
+
+#[test]
+fn what_is_no_regular_file_or_too_large_is_refused_at_once() {
+    let place = Place::with("");
+    let at = |name: &str| place.0.path().join(name);
+    assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    symlink("/dev/zero", at("zero")).unwrap();
+    symlink("/dev/null", at("null")).unwrap();
+    File::create(at("large")).unwrap().set_len((1 << 30) + 1).unwrap();
+    for name in ["null", "pipe", "zero", "blobs"] {
+        let got = open(&at(name), String::new);
+        assert!(matches!(&got, Err(OpenError::NotASession(path)) if *path == at(name)), "{name}: {got:?}");
+    }
+    let got = open(&at("large"), String::new);
+    assert!(matches!(&got, Err(OpenError::TooLarge(path)) if *path == at("large")), "{got:?}");
+}
+
+#[test]
+fn a_last_line_counts_as_whole_unless_something_of_it_is_missing() {
+    let header = V3.lines().next().unwrap();
+    for (tail, counts) in [
+        ("", true),
+        ("\n", true),
+        ("\n \n", true),
+        ("\n{\"type\":\"label\"}", true),
+        ("\n{\"type\":\"label\"} ", true),
+        ("\n{\"type\":\"lab", false),
+        ("\n{\"type\":\"label\"}\nno json\n", true),
+        ("\n{\"type\":\"label\"}\n{", false),
+    ] {
+        let text = format!("{header}{tail}");
+        let end = if counts { text.len() } else { text.rfind('\n').unwrap() + 1 };
+        assert_eq!(Place::with(&text).open().whole, end as u64, "{tail:?}");
+    }
+}
+
+#[test]
+fn the_digest_of_every_beginning_is_known_without_the_file() {
+    let place = Place::with(V3);
+    let opened = place.open();
+    fs::remove_file(place.file()).unwrap();
+    for length in [0, 1, V3.len() - 1, V3.len()] {
+        assert_eq!(opened.digest_of_prefix(length as u64), Some(Digest::of(&V3.as_bytes()[..length])), "{length}");
+    }
+    assert_eq!(opened.digest_of_prefix(V3.len() as u64 + 1), None);
+    assert_eq!(opened.digest_of_prefix(u64::MAX), None);
 }

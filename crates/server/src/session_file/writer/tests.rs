@@ -1,4 +1,4 @@
-use std::{fs, path::PathBuf};
+use std::{fs, os::unix::fs::FileTypeExt as _, path::PathBuf, process::Command};
 
 use countersign_core::{id::SessionId, time::Millis};
 use countersign_protocol::omp::session_file::Entry;
@@ -121,6 +121,29 @@ fn nothing_is_written_into_what_somebody_else_changed() {
     second.push(&entry("2", "assistant", "ho")).unwrap();
     assert!(matches!(second.flush(), Err(WriteError::Exists(_))));
     assert_eq!(place.text(), "mine\n");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_file_is_neither_waited_for_nor_replaced() {
+    let place = Place::new();
+    let pipe = || assert!(Command::new("mkfifo").arg(place.file()).status().unwrap().success());
+    let (mut writer, _) = answered(&place);
+    fs::remove_file(place.file()).unwrap();
+    pipe();
+    writer.push(&entry("3", "user", "x")).unwrap();
+    let mut second = place.writer();
+    second.push(&entry("2", "assistant", "ho")).unwrap();
+    let resumed = Writer::resume(place.file(), writer.header().clone(), place.blobs(), 0).map(drop);
+    for failed in [
+        writer.flush().map(drop),
+        writer.set_title(Some("t".to_owned())).map(drop),
+        second.flush().map(drop),
+        resumed,
+    ] {
+        let error = failed.unwrap_err().to_string();
+        assert!(error.ends_with("it is not a regular file"), "{error}");
+    }
+    assert!(fs::metadata(place.file()).unwrap().file_type().is_fifo());
 }
 
 #[test]

@@ -11,13 +11,14 @@ use crate::policy::{
         protect,
         simple::{self, Cover},
         unwrap::{self, Runs},
-        word::{self, Word},
+        word::{self, GLOB, UNKNOWN, Word},
     },
 };
 
 impl Walk<'_> {
     pub(super) fn simple(&mut self, command: &ast::SimpleCommand) {
-        let (mut assignments, mut argv) = (Vec::new(), Vec::new());
+        let (mut assignments, mut argv) = (self.environment(), Vec::new());
+        let given = assignments.len();
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
             self.item(item, &mut assignments);
         }
@@ -25,7 +26,8 @@ impl Walk<'_> {
         for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
             self.item(item, &mut argv);
         }
-        if !assignments.is_empty() || !argv.is_empty() {
+        if assignments.len() > given || !argv.is_empty() {
+            assignments.iter().chain(&argv).for_each(|word| self.variables.assign(word, self.place));
             self.invoke(&assignments, &argv, Cover::Needed, 0);
         }
     }
@@ -40,7 +42,8 @@ impl Walk<'_> {
                 {
                     self.line.note_opaque("an array");
                 }
-                words.push(word::scan(&word.value, self.known().as_known()));
+                let word = self.word(&word.value);
+                words.push(word);
             }
             ast::CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
                 self.substitution(&subshell.list);
@@ -82,7 +85,16 @@ impl Walk<'_> {
                 let all = [assignments, more.as_slice()].concat();
                 self.invoke(&all, &inner, cover, wrapped + 1);
             }
-            Runs::Beside(inner) => inner.iter().for_each(|argv| self.invoke(&[], argv, cover, wrapped + 1)),
+            Runs::Beside(inner) => {
+                for inner in &inner {
+                    self.invoke(assignments, inner, cover, wrapped + 1);
+                }
+                if inner.iter().any(|inner| !simple::reads(inner)) {
+                    for start in unwrap::starts(argv) {
+                        protect::note_come_across(&mut self.line, self.place, &self.here, &start);
+                    }
+                }
+            }
             Runs::Text(text) => {
                 if !assignments.is_empty() {
                     self.line.note_opaque("a shell with assignments");
@@ -97,11 +109,25 @@ impl Walk<'_> {
                 if argv.iter().any(|word| word.value == "-C" || word.value.starts_with("--chdir")) {
                     self.here.lose();
                 }
-                perhaps.iter().for_each(|argv| self.invoke(&[], argv, Cover::Perhaps, wrapped + 1));
+                perhaps.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
                 texts.iter().for_each(|text| self.aside(text));
                 self.here = here;
             }
         }
+    }
+
+    /// What the call sets for every command of its line.
+    fn environment(&self) -> Vec<Word> {
+        let assignment = |(name, value): &(String, String)| {
+            let text = format!("{name}={value}");
+            Word { raw: format!("{name}={}", word::quoted(value)), value: text, ..Word::default() }
+        };
+        self.place.environment.iter().map(assignment).collect()
+    }
+
+    /// Judges words that may be a command, for deny rules and the floor.
+    pub(super) fn perhaps(&mut self, argv: &[Word]) {
+        self.invoke(&[], argv, Cover::Perhaps, 0);
     }
 
     fn change_folder(&mut self, argv: &[Word]) {
@@ -113,6 +139,7 @@ impl Walk<'_> {
                 (Some("cd"), None) => self.here.go(self.place.home.as_deref()),
                 (_, to) => self.here.go(to.map(|word| word.value.as_str()).filter(|_| program != Some("popd"))),
             }
+            to.iter().flat_map(|word| &word.perhaps).for_each(|to| self.here.go(Some(to)));
         }
     }
 
@@ -130,7 +157,7 @@ impl Walk<'_> {
                     ast::IoFileRedirectTarget::Duplicate(word)
                         if word.value == "-"
                             || word.value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()) => {}
-                    ast::IoFileRedirectTarget::Filename(word) if reads => self.expanded(word),
+                    ast::IoFileRedirectTarget::Filename(word) if reads => self.read(word),
                     ast::IoFileRedirectTarget::Duplicate(word) if reads => {
                         self.line.note_opaque("a redirection to what only the running shell knows");
                         self.expanded(word);
@@ -151,6 +178,16 @@ impl Walk<'_> {
         self.line.plain.push(redirect.to_string());
     }
 
+    fn read(&mut self, target: &ast::Word) {
+        self.expanded(target);
+        for word in self.words(&target.value) {
+            if word.value.contains([UNKNOWN, GLOB]) {
+                self.line.note_opaque("a redirection from what is only known when it runs");
+            }
+            protect::note_redirected_from(&mut self.line, self.place, &self.here, &word);
+        }
+    }
+
     fn written(&mut self, target: &ast::Word) {
         for word in self.words(&target.value) {
             self.run_all(&word);
@@ -159,15 +196,11 @@ impl Walk<'_> {
             }
             self.line.note_opaque("a redirection that writes");
             self.line.classes.extend([Class::FileWrite, Class::BashMutating]);
-            match protect::leads(self.place, &self.here, &word.value) {
-                Some(protect::Found::Surely(path)) => self.line.note_protected(path),
-                Some(protect::Found::Perhaps(path)) => {
-                    self.line.note_floor(format!("may change {path}, which belongs to the gateway"))
+            protect::note_redirected_into(&mut self.line, self.place, &self.here, &word);
+            for target in std::iter::once(&word.value).chain(&word.perhaps) {
+                if path::is_device(&path::resolve("/", target)) && target.starts_with('/') {
+                    self.line.note_floor(format!("writes to {target}"));
                 }
-                None => {}
-            }
-            if path::is_device(&path::resolve("/", &word.value)) && word.value.starts_with('/') {
-                self.line.note_floor(format!("writes to {}", word.value));
             }
         }
     }

@@ -42,11 +42,15 @@ impl Scanner<'_> {
         self.word.value.push(UNKNOWN);
     }
 
-    fn stands_for(&mut self, text: Option<&str>) {
+    fn stands_for(&mut self, name: &str, text: Option<&str>) {
         self.word.expands = true;
-        match text {
+        let tried = self.known.tried.iter().find(|(tried, _)| tried == name).map(|(_, value)| value.as_str());
+        match text.or(tried) {
             Some(text) => self.word.value.push_str(text),
-            None => self.word.value.push(UNKNOWN),
+            None => {
+                self.word.names.push(name.to_owned());
+                self.word.value.push(UNKNOWN);
+            }
         }
     }
 
@@ -56,7 +60,7 @@ impl Scanner<'_> {
         }
         self.at += 1;
         if matches!(self.peek(0), None | Some('/')) {
-            self.stands_for(self.known.home);
+            self.stands_for("HOME", self.known.home);
         } else {
             while self.peek(0).is_some_and(|c| c != '/') {
                 self.at += 1;
@@ -184,14 +188,14 @@ impl Scanner<'_> {
         if !plain {
             self.word.opaque = self.word.opaque.or(Some("a parameter expansion that computes"));
         }
-        self.unknown();
+        self.stands_for(body, None);
     }
 
     fn variable(&mut self, name: &str) {
         match name {
-            "HOME" => self.stands_for(self.known.home),
-            "PWD" => self.stands_for(self.known.cwd),
-            _ => self.unknown(),
+            "HOME" => self.stands_for(name, self.known.home),
+            "PWD" => self.stands_for(name, self.known.cwd),
+            _ => self.stands_for(name, None),
         }
     }
 

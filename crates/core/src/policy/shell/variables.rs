@@ -1,0 +1,129 @@
+//! What the variables of a line may hold, as far as the line itself or its call sets them.
+//!
+//! It knows no order: what a variable is set to anywhere in the line it may hold everywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    line::Place,
+    word::{self, GLOB, Known, UNKNOWN, Word},
+};
+
+/// The most values of one word that are tried.
+const MOST_CHOICES: usize = 64;
+
+/// The most values that are tried in one line.
+const MOST_TRIED: usize = 4_096;
+
+/// More values than anybody wants to try.
+#[derive(Debug)]
+pub(super) struct TooMany;
+
+/// Every value that a variable may hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Variables {
+    values: BTreeMap<String, BTreeSet<String>>,
+    tried: usize,
+}
+
+impl PartialEq for Variables {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl Variables {
+    /// What the call sets.
+    pub(super) fn new(place: &Place) -> Self {
+        let mut variables = Self::default();
+        for (name, value) in &place.environment {
+            variables.insert(name, value);
+        }
+        variables
+    }
+
+    /// Takes note of a word that may be an assignment.
+    pub(super) fn assign(&mut self, word: &Word, place: &Place) {
+        for text in std::iter::once(&word.value).chain(&word.perhaps) {
+            let Some((name, value)) = text.split_once('=') else { continue };
+            let at_home = value.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            let at_home = at_home.zip(place.home.as_ref()).map(|(rest, home)| format!("{home}{rest}"));
+            let value = at_home.as_deref().unwrap_or(value);
+            match name.strip_suffix('+') {
+                Some(name) => {
+                    let before: Vec<String> = self.values.get(name).into_iter().flatten().cloned().collect();
+                    before.iter().for_each(|before| self.insert(name, &format!("{before}{value}")));
+                    self.insert(name, value);
+                }
+                None => self.insert(name, value),
+            }
+        }
+    }
+
+    /// Takes note that `name` may hold what `word` says.
+    pub(super) fn set(&mut self, name: &str, word: &Word) {
+        std::iter::once(&word.value).chain(&word.perhaps).for_each(|value| self.insert(name, value));
+    }
+
+    /// Every way in which `names` may be filled in; `folders` are values that the shell itself gives.
+    ///
+    /// # Errors
+    /// [`TooMany`] ways.
+    pub(super) fn choices(
+        &mut self,
+        names: &[String],
+        folders: &[(&str, String)],
+    ) -> Result<Vec<Vec<(String, String)>>, TooMany> {
+        let mut choices = vec![Vec::new()];
+        for name in names.iter().collect::<BTreeSet<_>>() {
+            let values = self.held(name, folders);
+            if values.is_empty() {
+                continue;
+            }
+            if choices.len() * values.len() > MOST_CHOICES || self.tried > MOST_TRIED {
+                return Err(TooMany);
+            }
+            choices = choices
+                .iter()
+                .flat_map(|known: &Vec<(String, String)>| {
+                    values.iter().map(move |value| {
+                        let mut longer = known.clone();
+                        longer.push((name.clone(), value.clone()));
+                        longer
+                    })
+                })
+                .collect();
+        }
+        choices.retain(|choice| !choice.is_empty());
+        self.tried += choices.len();
+        Ok(choices)
+    }
+
+    /// What `name`, or `name:-text` as it stands in braces, may hold.
+    fn held(&self, name: &str, folders: &[(&str, String)]) -> Vec<String> {
+        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
+        let (plain, operator) = name.split_at(end);
+        let mut values: Vec<String> = self.values.get(plain).into_iter().flatten().cloned().collect();
+        values.extend(folders.iter().filter(|(known, _)| *known == plain).map(|(_, value)| value.clone()));
+        let otherwise = [":-", ":=", ":+", "-", "=", "+"].iter().find_map(|sign| operator.strip_prefix(sign));
+        if let Some(otherwise) = otherwise {
+            let home = folders.iter().find(|(known, _)| *known == "HOME").map(|(_, home)| home.as_str());
+            values.push(word::scan(otherwise, Known { home, cwd: None, tried: &[] }).value);
+        } else if !operator.is_empty() {
+            // What the operator leaves of it is anybody's guess: at best its beginning.
+            values.clear();
+        }
+        values.retain(|value| !value.starts_with(UNKNOWN));
+        values
+    }
+
+    fn insert(&mut self, name: &str, value: &str) {
+        let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let values = if is_name { self.values.entry(name.to_owned()).or_default() } else { return };
+        // One more than is ever tried, so that there are too many for good.
+        if values.len() <= MOST_CHOICES {
+            // Unquoted, what the variable holds is a pattern too.
+            values.insert(value.replace(['*', '?', '['], &GLOB.to_string()));
+        }
+    }
+}

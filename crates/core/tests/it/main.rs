@@ -1,0 +1,6 @@
+//! Tables of what the machines decide, each rule by its name.
+
+mod gates;
+mod restarts;
+mod runs;
+mod stage;

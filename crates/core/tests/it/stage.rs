@@ -1,0 +1,192 @@
+//! A small stage: an engine with one session, in whose log facts are read as short words.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    call::{self, Executor, Progress, Returned},
+    engine::{Command, Context, Engine, Event, Recorded, Refusal, Reply, Resume, Rules},
+    gate::{self, Answer},
+    id::{CallId, Fresh, GateId, Lsn, PrincipalId, RunId, SessionId},
+    message::StopReason,
+    policy::{Compiled, Posture, Surroundings},
+    run::{self, Failure, Wanted},
+    session::{self, ModelRef, Said, Settings, WhenBusy},
+    time::Millis,
+    tool::{Effect, Lane, Repeat},
+};
+use serde_json::{Value, json};
+
+/// What a command came to: its facts in words, and its reply.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Told(pub(crate) Vec<String>, pub(crate) Result<Reply, Refusal>);
+
+pub(crate) struct Stage {
+    pub(crate) engine: Engine,
+    pub(crate) now: Millis,
+    drawn: u8,
+    log: Vec<Recorded>,
+}
+
+/// Rules under which what changes something asks, and what reads runs.
+pub(crate) fn asking() -> Rules {
+    Rules { compiled: Compiled::default(), posture: Posture::Gateway, contract: None, surroundings: Surroundings::default() }
+}
+
+/// Rules under which everything runs but what the floor holds.
+pub(crate) fn open() -> Rules {
+    Rules { posture: Posture::Stdio, ..asking() }
+}
+
+pub(crate) fn session() -> SessionId {
+    SessionId::new("s")
+}
+
+pub(crate) fn text(tokens: u64) -> Said {
+    Said { content: r#"{"role":"user","content":[]}"#.into(), tokens }
+}
+
+/// A call of `tool` on `path`; `look` only reads and shares its lane.
+pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
+    let reads = tool == "look";
+    let arguments = match tool {
+        "bash" => json!({ "command": path }),
+        "ask" => json!({"questions": [{"question": "Which?"}, {"question": "Why?"}]}),
+        _ => json!({ "path": path }),
+    };
+    Wanted {
+        tool_call_id: "c".into(),
+        tool: tool.into(),
+        arguments: arguments.as_object().cloned().expect("the stage has it"),
+        intent: None,
+        signature: format!("{tool}({path})"),
+        named: vec![if tool == "bash" { "command" } else { "path" }.to_owned()],
+        lane: if reads { Lane::Shared } else { Lane::Exclusive },
+        repeat: if reads { Repeat::Idempotent } else { Repeat::Once },
+        effect: if reads { Effect::Reads } else { Effect::Changes },
+        executor: if tool == "ask" { Executor::Person } else { Executor::Builtin },
+        problem: None,
+    }
+}
+
+impl Stage {
+    pub(crate) fn new(rules: Rules) -> Self {
+        let mut stage = Self { engine: Engine::new(rules), now: Millis(1_000), drawn: 0, log: Vec::new() };
+        stage.tell(Command::Recover(Resume::Go));
+        let settings = Settings {
+            model: Some(ModelRef { provider: "p".to_owned(), id: "m".to_owned(), context_window: 1_000, max_tokens: 10 }),
+            thresholds: session::Thresholds { auto: true, reserve: 100, keep_recent: 50, at_tokens: None, at_percent: None },
+            ..Settings::default()
+        };
+        let open = session::Command::Open { cwd: "/w".to_owned(), name: None, parent: None, settings: Box::new(settings) };
+        stage.tell(Command::Session(session(), open));
+        stage
+    }
+
+    /// A new process over the same log.
+    pub(crate) fn restart(&mut self, rules: Rules, resume: Resume) -> Told {
+        let mut engine = Engine::new(rules);
+        for recorded in &self.log {
+            engine.replay(&recorded.fact.event, &recorded.meta);
+        }
+        for lsn in engine.wants_admitted() {
+            if let Some(content) = self.content(lsn) {
+                engine.admit(lsn, &content).expect("the stage has it");
+            }
+        }
+        assert_eq!((engine.state(), engine.admitted()), (self.engine.state(), self.engine.admitted()));
+        self.engine = engine;
+        self.tell(Command::Recover(resume))
+    }
+
+    fn content(&self, lsn: Lsn) -> Option<Arc<str>> {
+        self.log.iter().find(|recorded| recorded.meta.lsn == lsn)?.fact.content.clone()
+    }
+
+    pub(crate) fn tell(&mut self, command: Command) -> Told {
+        self.drawn += 1;
+        let mut context = Context { now: self.now, fresh: Fresh::new([self.drawn; 16]) };
+        match self.engine.handle(command, &mut context) {
+            Ok((facts, reply)) => {
+                let words = facts.iter().map(|recorded| words(&recorded.fact.event)).collect();
+                self.log.extend(facts);
+                Told(words, Ok(reply))
+            }
+            Err(refusal) => Told(Vec::new(), Err(refusal)),
+        }
+    }
+
+    pub(crate) fn prompt(&mut self, when_busy: WhenBusy) -> Told {
+        self.tell(Command::Session(session(), session::Command::Prompt { said: text(1), with: Vec::new(), when_busy }))
+    }
+
+    pub(crate) fn run(&self) -> RunId {
+        self.engine.state().session(&session()).expect("the stage has it").run().expect("the stage has it")
+    }
+
+    pub(crate) fn answer(&mut self, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) -> Told {
+        let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
+        let answer = Box::new(run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure });
+        self.tell(Command::Run(run::Command::Answered { run, epoch, answer }))
+    }
+
+    pub(crate) fn want<const N: usize>(&mut self, wanted: [Wanted; N]) -> Told {
+        self.answer(StopReason::ToolUse, wanted.into(), None)
+    }
+
+    pub(crate) fn fail(&mut self, failure: Failure) -> Told {
+        self.answer(StopReason::Error, Vec::new(), Some(failure))
+    }
+
+    pub(crate) fn abort(&mut self) -> Told {
+        self.tell(Command::Run(run::Command::Abort { session: session() }))
+    }
+
+    pub(crate) fn calls(&self) -> Vec<CallId> {
+        self.engine.state().run(self.run()).expect("the stage has it").calls().to_vec()
+    }
+
+    pub(crate) fn end(&mut self, at: usize) -> Told {
+        let returned =
+            Returned { said: text(1), error: false, open_tasks: None, folder: None, prunable: false };
+        let progress = Progress::Returned(Box::new(returned));
+        self.tell(Command::Call(call::Command::Ended { call: self.calls()[at], progress }))
+    }
+
+    /// The oldest gate that waits.
+    pub(crate) fn gate(&self) -> GateId {
+        self.engine.state().pending_gates().min_by_key(|gate| gate.ordinal()).expect("the stage has it").id()
+    }
+
+    pub(crate) fn decide(&mut self, gate: GateId, answer: Answer, by: &str, key: Option<&str>) -> Told {
+        let (by, key) = (PrincipalId::new(by), key.map(str::to_owned));
+        self.tell(Command::Gate(gate::Command::Answer { gate, answer, by, key }))
+    }
+}
+
+/// A fact in the words of its form in the log, without what is drawn by lot.
+fn words(event: &Event) -> String {
+    let (kind, _, facts) = event.encode();
+    let facts: Value = serde_json::from_str(&facts).expect("the stage has it");
+    let (name, members) = match &facts {
+        Value::Object(map) => map.iter().next().map_or(("", &Value::Null), |(name, members)| (name.as_str(), members)),
+        Value::String(name) => (name.as_str(), &Value::Null),
+        _ => ("", &Value::Null),
+    };
+    let mut words = format!("{kind} {name}").trim_end().to_owned();
+    let telling = ["kind", "end", "resolution", "scopes", "queue", "then", "attempt", "delay", "in_a_row", "trigger"];
+    for member in telling.iter().filter_map(|member| members.get(member)) {
+        let text = match member {
+            Value::Object(map) if map.contains_key("secs") => format!("{} s", map["secs"]),
+            Value::Object(map) => map.keys().cloned().collect(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        words.push(' ');
+        words.push_str(&text);
+    }
+    words
+}
+
+pub(crate) fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}

@@ -1,0 +1,273 @@
+//! The owner's loop on logs that fail, vanish, fence and close: nothing runs that was not recorded, nobody is told what is not so.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use countersign_core::{
+    engine::{Command, Reply as Outcome, Resume, Rules},
+    gate::{self, Answer, Scope},
+    id::{EntryId, GateId, PrincipalId, SessionId},
+    message::{Message, Summary},
+    policy::{self, Posture, Surroundings},
+    run,
+    session::{self, Imported, Kind, ModelRef, Said, Settings, WhenBusy},
+    tool::Spec,
+};
+use countersign_runtime::{
+    Chosen, Clock, Handle, Host, Lane, Options, Refused, Source, Summaries,
+    models::{
+        demo,
+        scripted::{Reply, Scripted, Step},
+    },
+    store::{self, AnyLog, Fault, MemoryLog, SqliteLog},
+    system_dice,
+    tools::{self, Registry},
+};
+use serde_json::json;
+
+struct Room(Scripted);
+
+impl Host for Room {
+    fn model(&self, _: &ModelRef) -> Result<Chosen, String> {
+        Ok(Chosen { entry: Arc::new(demo::entry()), key: None, model: Arc::new(self.0.clone()) })
+    }
+
+    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+        Arc::new(Registry::standard())
+    }
+
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
+        String::new()
+    }
+
+    fn context(&self, _: &SessionId, cwd: &str) -> tools::Context {
+        let launcher = tools::exec::Launcher::new(Path::new("/bin/false"));
+        let environment = tools::Environment::clean([]);
+        tools::Context::new(cwd.into(), tools::Roots::whole([]), environment, tools::Shells::new(launcher))
+    }
+
+    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
+        Summaries { system: String::new(), history: None, turn: None, details: json!({}) }
+    }
+
+    fn join_summary(&self, history: &str, _: Option<&str>, _: &serde_json::Value) -> String {
+        history.to_owned()
+    }
+}
+
+async fn open(log: impl Into<AnyLog>, model: &Scripted, posture: Posture, resume: Resume) -> Handle {
+    let rules = Rules {
+        compiled: policy::compile(Vec::new()).unwrap(),
+        posture,
+        contract: None,
+        surroundings: Surroundings::default(),
+    };
+    let host = Arc::new(Room(model.clone()));
+    let merge = Duration::from_millis(50);
+    let options = Options { rules, resume, clock: Clock::system(), dice: system_dice(), host, merge };
+    Handle::open(log.into(), options).await.unwrap()
+}
+
+fn name() -> SessionId {
+    SessionId::new("s")
+}
+
+fn to_session(command: session::Command) -> Command {
+    Command::Session(name(), command)
+}
+
+async fn begin(owner: &Handle, cwd: &Path) -> Source {
+    let model = ModelRef { provider: "demo".into(), id: "demo".into(), context_window: 200_000, max_tokens: 4096 };
+    let settings = Box::new(Settings { model: Some(model), ..Settings::default() });
+    let requests = owner.source(Lane::Request);
+    let cwd = cwd.display().to_string();
+    let opened = session::Command::Open { cwd, name: None, parent: None, settings };
+    requests.ask(to_session(opened)).await.unwrap();
+    requests
+}
+
+fn prompt() -> Command {
+    let said = Said { content: r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#.into(), tokens: 1 };
+    to_session(session::Command::Prompt { said, with: Vec::new(), when_busy: WhenBusy::FollowUp })
+}
+
+fn allow(gate: GateId) -> Command {
+    let by = PrincipalId::new("host");
+    Command::Gate(gate::Command::Answer { gate, answer: Answer::Allow(Scope::Once), by, key: None })
+}
+
+/// Asks until `what` gives something. Each look waits for the owner, so this is no sleep.
+async fn eventually<T: Send + 'static>(
+    owner: &Handle,
+    what: impl Fn(&countersign_core::engine::Engine) -> Option<T> + Clone + Send + 'static,
+) -> T {
+    let requests = owner.source(Lane::Request);
+    let look = async {
+        loop {
+            if let Some((Some(found), _)) = requests.read(what.clone()).await {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), look).await.expect("it does not come about")
+}
+
+async fn pending(owner: &Handle) -> GateId {
+    eventually(owner, |engine| engine.state().pending_gates().next().map(|gate| gate.id())).await
+}
+
+async fn at_rest(owner: &Handle) {
+    eventually(owner, |engine| engine.state().session(&name()).filter(|session| session.is_at_rest()).map(|_| ())).await;
+}
+
+fn writes(path: &Path) -> Reply {
+    Reply::use_tool("c1", "write", &json!({ "path": path, "content": "x" }).to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_runs_that_could_not_be_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (logs, ran) = (folder.path().join("log"), folder.path().join("ran"));
+    std::fs::create_dir(&logs).unwrap();
+    let log = SqliteLog::open(logs.join("l.db"), store::Options::default()).unwrap();
+    let owner = open(log, &Scripted::new([writes(&ran)]), Posture::Gateway, Resume::Wait).await;
+    let requests = begin(&owner, folder.path()).await;
+    requests.ask(prompt()).await.unwrap();
+    let gate = pending(&owner).await;
+    std::fs::remove_dir_all(&logs).unwrap();
+    assert!(requests.ask(allow(gate)).await.is_err());
+    owner.close().await;
+    assert!(!ran.exists(), "an action ran that no log knows of");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_was_fenced_does_none_of_the_others_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let hang = || Reply::new().step(Step::Hang);
+    let (ours, theirs) = (Scripted::new([hang(), hang()]), Scripted::new([hang(), hang()]));
+    let log = MemoryLog::new();
+    let first = open(log.clone(), &ours, Posture::Gateway, Resume::Go).await;
+    let requests = begin(&first, folder.path()).await;
+    requests.ask(prompt()).await.unwrap();
+    eventually(&first, |engine| engine.state().runs().next().map(|_| ())).await;
+    let second = open(log.restart(), &theirs, Posture::Gateway, Resume::Go).await;
+    eventually(&second, |engine| engine.state().runs().next().map(|_| ())).await;
+    assert!(requests.ask(prompt()).await.is_err());
+    first.close().await;
+    assert!(ours.requests().len() <= 1, "it asked for the other owner's turn");
+    second.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_of_any_length_leaves_the_session_usable() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = format!("rm -rf '/{}'", "\"".repeat(40_000));
+    let call = Reply::use_tool("c1", "bash", &json!({ "command": command }).to_string());
+    let owner = open(MemoryLog::new(), &Scripted::new([call]), Posture::Stdio, Resume::Wait).await;
+    let requests = begin(&owner, folder.path()).await;
+    requests.ask(prompt()).await.unwrap();
+    pending(&owner).await;
+    let aborted = requests.ask(Command::Run(run::Command::Abort { session: name() })).await;
+    assert!(matches!(aborted.map(|reply| reply.outcome), Ok(Outcome::Stopping(_))));
+    at_rest(&owner).await;
+    owner.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_not_recorded_has_no_effect_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let log = MemoryLog::new();
+    let owner = open(log.clone(), &Scripted::new([writes(&ran), Reply::say("ok")]), Posture::Gateway, Resume::Wait).await;
+    let requests = begin(&owner, folder.path()).await;
+    requests.ask(prompt()).await.unwrap();
+    let gate = pending(&owner).await;
+    log.fail_next(Fault::Io);
+    let told = owner.source(Lane::Result).ask(allow(gate)).await;
+    assert!(matches!(told, Err(Refused::NotRecorded(_))), "{told:?}");
+    // Once the log can be written again, the gate waits as before and the next answer counts.
+    let again = async {
+        loop {
+            match requests.ask(allow(gate)).await {
+                Err(Refused::NotRecorded(_)) => tokio::task::yield_now().await,
+                other => return other,
+            }
+        }
+    };
+    let again = tokio::time::timeout(Duration::from_secs(20), again).await.unwrap();
+    assert_eq!(again.map(|reply| reply.outcome), Ok(Outcome::Resolved(gate::Resolution::Allowed { scope: Scope::Once })));
+    at_rest(&owner).await;
+    assert!(ran.exists());
+    owner.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let arguments = json!({ "path": ran, "content": "x" }).to_string();
+    let model = Scripted::new([Reply::new().text(["I will"]).call("c1", "write", &arguments).step(Step::Hang)]);
+    let log = MemoryLog::new();
+    let owner = open(log.clone(), &model, Posture::Gateway, Resume::Wait).await;
+    let requests = begin(&owner, folder.path()).await;
+    requests.ask(prompt()).await.unwrap();
+    let heard = async {
+        let mut subscriber = owner.subscribe().await.unwrap();
+        while model.requests().is_empty() {
+            let _ = tokio::time::timeout(Duration::from_millis(10), subscriber.next()).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), heard).await.unwrap();
+    owner.close().await;
+    let owner = open(log.restart(), &Scripted::default(), Posture::Gateway, Resume::Wait).await;
+    let (gates, runs) = eventually(&owner, |engine| {
+        Some((engine.state().pending_gates().count(), engine.state().runs().count()))
+    })
+    .await;
+    assert_eq!((gates, runs, ran.exists()), (0, 0, false));
+    owner.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_and_its_abort_in_one_batch_come_to_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = open(MemoryLog::new(), &Scripted::default(), Posture::Gateway, Resume::Wait).await;
+    let requests = begin(&owner, folder.path()).await;
+    for _ in 0..20 {
+        let prompted = requests.send(prompt()).await;
+        let aborted = requests.send(Command::Run(run::Command::Abort { session: name() })).await;
+        assert!(prompted.await.unwrap().is_ok() && aborted.await.unwrap().is_ok());
+        at_rest(&owner).await;
+    }
+    owner.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_fell_behind_gets_every_fact_and_then_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = SqliteLog::open(folder.path().join("l.db"), store::Options::default()).unwrap();
+    let owner = open(log, &Scripted::default(), Posture::Gateway, Resume::Wait).await;
+    let requests = begin(&owner, folder.path()).await;
+    let mut subscriber = owner.subscribe().await.unwrap();
+    let entries: Vec<Imported> = (0..40)
+        .map(|at| Imported {
+            id: EntryId::new(format!("e{at}")),
+            parent: None,
+            kind: Kind::User,
+            said: Said { content: "x".repeat(600_000).into(), tokens: 1 },
+            made_at: None,
+        })
+        .collect();
+    let leaf = Some(EntryId::new("e39"));
+    requests.ask(to_session(session::Command::Import { entries, leaf })).await.unwrap();
+    owner.close().await;
+    let all = async {
+        let mut count = 0;
+        while subscriber.next().await.is_some() {
+            count += 1;
+        }
+        count
+    };
+    // Forty entries and the move to the last.
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), all).await, Ok(41));
+}

@@ -1,0 +1,87 @@
+//! The end of a conversation: what is still answered, and what is told to a host that listens to the end.
+
+use std::time::Duration;
+
+use countersign_protocol::omp::Response;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::door::{Door, Lane};
+
+/// How long answers that are due are waited for once the host has gone.
+const FAREWELL: Duration = Duration::from_millis(1200);
+
+impl Door {
+    /// Answers what can still be answered, then ends the session. A host that does not read any more does not keep it open.
+    pub(super) async fn end(&mut self) {
+        self.is_closing = true;
+        let mut is_heard = matches!(timeout(FAREWELL, self.outbox.flush()).await, Ok(Ok(())));
+        if is_heard {
+            let _ = timeout(FAREWELL, self.due()).await;
+        }
+        let closing = self.seat.as_ref().map(|seat| {
+            let handle = seat.handle.clone();
+            tokio::spawn(async move { handle.close().await })
+        });
+        if is_heard {
+            is_heard = timeout(FAREWELL, self.rest()).await.is_ok();
+        }
+        if let Some(closing) = closing {
+            let _ = closing.await;
+        }
+        if is_heard {
+            let _ = timeout(FAREWELL, self.due()).await;
+        }
+        self.refuse_rest().await;
+        if is_heard {
+            is_heard = matches!(timeout(FAREWELL, self.outbox.flush()).await, Ok(Ok(())));
+        }
+        if !is_heard {
+            warn!("the host did not read the last frames");
+        }
+        self.grants_written().await;
+        if let Some(seat) = self.seat.take() {
+            seat.close().await;
+        }
+    }
+
+    /// The answers that are on their way.
+    async fn due(&mut self) {
+        while let Some((position, then)) = self.next_reply().await {
+            self.catch_up(position).await;
+            then(self);
+        }
+    }
+
+    /// What was stopped still says so.
+    async fn rest(&mut self) {
+        while let Some(seat) = &mut self.seat
+            && let Some(released) = seat.subscriber.next().await
+        {
+            self.released(released).await;
+            if self.outbox.flush().await.is_err() {
+                break;
+            }
+        }
+    }
+
+    /// One request, one response: what was accepted and cannot be done any more is answered with that.
+    async fn refuse_rest(&mut self) {
+        const PROBLEM: &str = "the session is closing";
+        // What waits for the end of a run: there is none any more.
+        self.all_ended();
+        match std::mem::replace(&mut self.lane, Lane::Free) {
+            Lane::Free | Lane::Short => {}
+            Lane::Compaction(id) => self.write(&Response::failure(id, "compact", PROBLEM)),
+            Lane::Command(_, id) => self.write(&Response::failure(id, "bash", PROBLEM)),
+            Lane::Session(switch) => {
+                let (id, command, seat) = switch.into_parts();
+                self.write(&Response::failure(id, command, PROBLEM));
+                seat.close().await;
+            }
+        }
+        for (id, command) in std::mem::take(&mut self.waiting) {
+            self.write(&Response::failure(id, command.name(), PROBLEM));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Frames on their way out: a queue before the channel that the writing thread empties.
+//!
+//! It must not know what a frame says. A host that does not read fills it; whoever feeds it asks first whether it is full.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{Sender, error::TrySendError};
+
+/// How many frames may wait before nothing more is told that can wait.
+const FRAMES: usize = 256;
+/// How many may wait before nothing more is taken from the host either.
+const DEAF: usize = 4 * FRAMES;
+/// How many bytes may wait, for the first of the two limits; the second is four times that.
+const BYTES: usize = 16 << 20;
+
+/// Nobody takes frames any more.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// The frames that were not taken yet.
+pub(super) struct Outbox {
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+    output: Sender<Bytes>,
+}
+
+impl Outbox {
+    pub(super) fn new(output: Sender<Bytes>) -> Self {
+        Self { frames: VecDeque::new(), bytes: 0, output }
+    }
+
+    /// Puts a frame behind the others.
+    pub(super) fn push(&mut self, frame: Bytes) {
+        self.bytes += frame.len();
+        self.frames.push_back(frame);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Whether so much waits that what happens is not told until some of it was taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.frames.len() >= FRAMES || self.bytes >= BYTES
+    }
+
+    /// Whether so much waits that commands are not taken either.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.frames.len() >= DEAF || self.bytes >= 4 * BYTES
+    }
+
+    /// Hands on as much as there is room for, without waiting.
+    pub(super) fn push_out(&mut self) -> Result<(), Gone> {
+        while let Some(frame) = self.frames.pop_front() {
+            let length = frame.len();
+            match self.output.try_send(frame) {
+                Ok(()) => self.bytes -= length,
+                Err(TrySendError::Full(frame)) => {
+                    self.frames.push_front(frame);
+                    return Ok(());
+                }
+                Err(TrySendError::Closed(_)) => return Err(Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for room for a frame and hands it on. Dropping the future loses nothing.
+    pub(super) async fn step(&mut self) -> Result<(), Gone> {
+        let permit = self.output.reserve().await.map_err(|_| Gone)?;
+        if let Some(frame) = self.frames.pop_front() {
+            self.bytes -= frame.len();
+            permit.send(frame);
+        }
+        Ok(())
+    }
+
+    /// Hands on everything, waiting for room.
+    pub(super) async fn flush(&mut self) -> Result<(), Gone> {
+        while !self.is_empty() {
+            self.step().await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::sync::mpsc;
+
+    use super::{DEAF, FRAMES, Outbox};
+
+    #[tokio::test]
+    async fn frames_leave_in_order_and_wait_when_nobody_takes_them() {
+        let (output, mut taken) = mpsc::channel(2);
+        let mut outbox = Outbox::new(output);
+        for number in 0..DEAF {
+            assert_eq!((outbox.is_full(), outbox.is_overfull()), (number >= FRAMES, false));
+            outbox.push(Bytes::from(number.to_string()));
+        }
+        assert!(outbox.is_overfull());
+        outbox.push_out().unwrap();
+        for number in 0..DEAF {
+            assert_eq!(taken.recv().await.unwrap(), number.to_string());
+            outbox.push_out().unwrap();
+        }
+        assert!(outbox.is_empty() && outbox.bytes == 0);
+        drop(taken);
+        outbox.push(Bytes::new());
+        assert!(outbox.push_out().is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! Gates shown as dialogs, and the answers that come back.
+
+use countersign_core::{
+    engine::{Command as EngineCommand, Engine, Refusal},
+    gate::{self, AnswerRefusal, Content, Gate},
+    id::{GateId, PrincipalId},
+};
+use countersign_protocol::omp;
+use countersign_runtime::Refused;
+
+use super::{
+    dialogs,
+    door::{Door, Then},
+};
+
+/// A gate that waits, its content, and the folder of its session.
+type Waiting = (Gate, Content, String);
+
+fn waiting(engine: &Engine, gate: GateId) -> Option<Waiting> {
+    let found = engine.state().gate(gate).filter(|gate| gate.is_pending())?.clone();
+    let content = (**engine.admitted().gate(gate)?).clone();
+    let cwd = found.session().and_then(|session| engine.state().session(session)).map(|session| session.cwd());
+    let cwd = cwd.unwrap_or_default().to_owned();
+    Some((found, content, cwd))
+}
+
+impl Door {
+    /// Takes up what another process left: a run that waits, and the gates that it waits for.
+    pub(super) async fn take_up(&mut self) {
+        self.dialogs.clear();
+        let Some(seat) = &self.seat else { return };
+        let id = seat.id.clone();
+        let read = seat.requests.read(move |engine| {
+            let state = engine.state();
+            let run = state.run(state.session(&id)?.run()?)?;
+            let calls: Vec<_> = run
+                .calls()
+                .iter()
+                .filter_map(|call| Some((*call, (**engine.admitted().call(*call)?).clone())))
+                .collect();
+            let gates: Vec<_> = state.pending_gates().filter_map(|gate| waiting(engine, gate.id())).collect();
+            Some((calls, gates))
+        });
+        if let Some((Some((calls, gates)), _)) = read.await {
+            self.teller.resume(calls);
+            for waiting in gates {
+                self.dialog(waiting);
+            }
+        }
+    }
+
+    /// Shows a gate that was just opened.
+    pub(super) async fn show(&mut self, id: GateId) {
+        let Some(seat) = &self.seat else { return };
+        if let Some((Some(found), _)) = seat.requests.read(move |engine| waiting(engine, id)).await {
+            self.dialog(found);
+        }
+    }
+
+    fn dialog(&mut self, (gate, content, cwd): Waiting) {
+        let Some(id) = self.dialogs.open(gate.id()) else { return };
+        let now = self.shelf.common.clock.now();
+        self.write(&dialogs::request(id, &gate, &content, &cwd, now));
+    }
+
+    /// An answer to a dialog. One that nobody waits for is ignored; one that does not count has the gate shown again.
+    pub(super) async fn answered(&mut self, id: &str, answer: &omp::UiAnswer) {
+        let Some((gate, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
+        let read = seat.requests.read(move |engine| waiting(engine, gate));
+        let Some((Some((found, content, _)), _)) = read.await else { return };
+        let answer = gate::Command::Answer {
+            gate,
+            answer: dialogs::answer(answer, found.kind(), found.scopes(), Some(&content)),
+            by: PrincipalId::new("host"),
+            key: None,
+        };
+        let requests = seat.requests.clone();
+        let replied = seat.answers.send(EngineCommand::Gate(answer)).await;
+        self.later(async move {
+            let refused = replied.await.unwrap_or(Err(Refused::Closed)).err();
+            let is_not_offered =
+                matches!(refused, Some(Refused::Refusal(Refusal::Answer(AnswerRefusal::NotOffered { .. }))));
+            let again =
+                if is_not_offered { requests.read(move |engine| waiting(engine, gate)).await } else { None };
+            let (position, found) = again.map_or((0, None), |(found, position)| (position, found));
+            let then: Then = Box::new(move |door| {
+                if let Some(found) = found {
+                    door.dialog(found);
+                }
+            });
+            (position, then)
+        });
+    }
+}

@@ -1,0 +1,144 @@
+//! What happens in the session, as the door takes it: frames for the host, and what follows for those who wait.
+
+use countersign_core::{
+    engine::Event as Happened,
+    gate,
+    id::{CallId, Lsn},
+    message::Message,
+    policy, session,
+};
+use countersign_protocol::omp::{
+    Response,
+    event::{Todo, TodoStatus},
+    state::CompactionResult,
+};
+use countersign_runtime::{Released, tools::todo};
+use tracing::warn;
+
+use super::{
+    commands,
+    door::{Door, Lane},
+    grants,
+    teller::{Ended, Teller},
+};
+
+impl Door {
+    pub(super) async fn released(&mut self, released: Released) {
+        let mut events = Vec::new();
+        let ended = match &released {
+            Released::Live(live) => {
+                let now = self.shelf.common.clock.now();
+                self.teller.live(live, now, &mut events);
+                None
+            }
+            Released::Fact(recorded) => {
+                let content = match &recorded.fact.event {
+                    Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => self.content(*at).await,
+                    _ => recorded.fact.content.clone(),
+                };
+                self.beside(&recorded.fact.event, content.as_deref());
+                let ended = self.teller.fact(recorded, content.as_deref(), &mut events);
+                if let Happened::Gate(gate::Event::Opened { gate, .. }) = &recorded.fact.event {
+                    self.show(*gate).await;
+                }
+                ended
+            }
+        };
+        for event in &events {
+            self.write(event);
+        }
+        match ended {
+            Some(Ended::Run) | None => {}
+            Some(Ended::Compaction(outcome)) => self.compacted(outcome),
+            Some(Ended::Command(call, _)) => self.command_ended(call),
+        }
+        self.ended();
+    }
+
+    async fn content(&self, at: Lsn) -> Option<std::sync::Arc<str>> {
+        let contents = self.seat.as_ref()?.handle.contents();
+        contents.get(&[at]).await.ok()?.pop().flatten()
+    }
+
+    /// What facts mean beside their frames.
+    fn beside(&mut self, event: &Happened, content: Option<&str>) {
+        match event {
+            // What was adopted was so before the door listened: this one an answer made.
+            Happened::Policy(policy::Event::Granted(grant)) if grant.scope == policy::Scope::Always => {
+                self.keep_grant(grant.clone());
+            }
+            Happened::Gate(gate::Event::Resolved { gate, .. }) => self.dialogs.forget(*gate),
+            Happened::Session(session::Event::Reminded { attempt }) => {
+                if let Some(seat) = &self.seat {
+                    let todos = seat.workshop.todos().open().iter().map(wire_todo).collect();
+                    let reminder = Teller::reminder(todos, *attempt, self.shelf.reminders);
+                    self.write(&reminder);
+                }
+            }
+            Happened::Session(
+                session::Event::Entry { kind: session::Kind::Bash { .. }, .. }
+                | session::Event::Queued { kind: session::Kind::Bash { .. }, .. },
+            ) => {
+                if let Some(Ok(Message::BashExecution(bash))) = content.map(serde_json::from_str) {
+                    self.last_command = Some(commands::bash_result(&bash));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps a grant beyond its session, off the loop: the file may be locked by another process.
+    fn keep_grant(&mut self, grant: policy::Grant) {
+        if self.shelf.folder.is_none() {
+            return;
+        }
+        let path = self.shelf.common.folder.grants();
+        self.grant_writes.spawn_blocking(move || {
+            if let Err(failed) = grants::keep(&path, &grant) {
+                warn!(error = %failed, "a grant holds for this session only");
+            }
+        });
+    }
+
+    /// Waits for the grants that are being written; each takes a bounded time.
+    pub(super) async fn grants_written(&mut self) {
+        while self.grant_writes.join_next().await.is_some() {}
+    }
+
+    fn compacted(&mut self, outcome: Result<CompactionResult, String>) {
+        if !matches!(self.lane, Lane::Compaction(_)) {
+            return;
+        }
+        if let Lane::Compaction(id) = std::mem::replace(&mut self.lane, Lane::Free) {
+            match outcome {
+                Ok(result) => self.write(&Response::success(id, "compact", &result)),
+                Err(problem) => self.write(&Response::failure(id, "compact", problem)),
+            }
+        }
+    }
+
+    fn command_ended(&mut self, call: CallId) {
+        if !matches!(self.lane, Lane::Command(running, _) if running == call) {
+            return;
+        }
+        if let Lane::Command(_, id) = std::mem::replace(&mut self.lane, Lane::Free) {
+            match self.last_command.take() {
+                Some(result) => self.write(&Response::success(id, "bash", &result)),
+                None => self.write(&Response::failure(id, "bash", "the command's result cannot be read")),
+            }
+        }
+    }
+}
+
+fn wire_todo(task: &todo::Task) -> Todo {
+    Todo {
+        id: task.id.clone(),
+        content: task.content.clone(),
+        status: match task.status {
+            todo::Status::Pending => TodoStatus::Pending,
+            todo::Status::InProgress => TodoStatus::InProgress,
+            todo::Status::Completed => TodoStatus::Completed,
+            todo::Status::Abandoned => TodoStatus::Abandoned,
+        },
+    }
+}

@@ -1,0 +1,107 @@
+//! What must hold: while it works, and when everything has come to rest.
+
+use countersign_core::{
+    Work,
+    engine::{Command, Recorded, Refusal, Reply},
+    gate::{self, AnswerRefusal},
+    run,
+    session::Queue,
+};
+
+use super::{Mishap, Owner};
+use crate::sim::world::Doing;
+
+impl Owner {
+    /// What an answer must come to, told from the log alone.
+    pub(super) fn expected(&self, command: &Command) -> Option<Result<gate::Resolution, AnswerRefusal>> {
+        let Command::Gate(gate::Command::Answer { gate: id, key, .. }) = command else { return None };
+        let Some(gate) = self.engine.state().gate(*id) else { return Some(Err(AnswerRefusal::Unknown(*id))) };
+        let gate::Phase::Resolved { resolution, by, key: first, .. } = gate.phase() else { return None };
+        if key.is_some() && key == first {
+            return Some(Ok(resolution.clone()));
+        }
+        Some(Err(AnswerRefusal::AlreadyResolved { gate: *id, resolution: resolution.clone(), by: by.clone() }))
+    }
+
+    /// A process that opened the log now would have this very state, and what is admitted beside it.
+    pub(super) fn same_as_the_log(&mut self) -> Result<(), String> {
+        let mut again = self.book.replay(self.rules.clone())?;
+        again.evict(self.now);
+        self.engine.evict(self.now);
+        let live = &self.engine;
+        if *again.state() != *live.state() {
+            return Err("a replay gives another state".to_owned());
+        }
+        if *again.admitted() != *live.admitted() {
+            return Err(format!("a replay admits something else: {:?} is not {:?}", again.admitted(), live.admitted()));
+        }
+        self.world.confirm(&self.audit)
+    }
+
+    /// Lets everything come to rest: nobody asks for anything more, and what is in flight ends.
+    pub(in crate::sim) fn rest(&mut self) -> Result<(), String> {
+        self.tell(|| "-- everything comes to rest".to_owned());
+        for _ in 0..3_000 {
+            self.batch(64, Mishap::None)?;
+            let open: Vec<Work> =
+                self.jobs.iter().filter(|(_, job)| job.doing != Doing::Told).map(|(work, _)| work.clone()).collect();
+            for work in &open {
+                self.go_on(work)?;
+            }
+            if !open.is_empty() || !self.line.is_empty() || self.engine.is_unsettled() {
+                continue;
+            }
+            self.is_at_rest()?;
+            let Some(at) = self.engine.state().next_deadline() else { return self.is_done() };
+            self.now = self.now.max(at);
+        }
+        Err("it does not come to rest".to_owned())
+    }
+
+    /// Nothing is in flight: every run waits for a person or for a time.
+    fn is_at_rest(&self) -> Result<(), String> {
+        let state = self.engine.state();
+        for run in state.runs() {
+            let waits_for_person = run.calls().iter().any(|call| state.gate_of(*call).is_some_and(gate::Gate::is_pending));
+            let waits = match run.phase() {
+                run::Phase::Calling => waits_for_person,
+                run::Phase::Backoff { .. } => true,
+                run::Phase::Opening | run::Phase::Thinking { .. } | run::Phase::Between | run::Phase::Ended(_) => false,
+            };
+            if !waits {
+                return Err(format!("{} is forgotten: {run:?}", run.id()));
+            }
+        }
+        match state.sessions().find(|session| session.compaction().is_some() || session.commands().next().is_some()) {
+            Some(session) => Err(format!("work in {} is forgotten", session.id())),
+            None => Ok(()),
+        }
+    }
+
+    fn is_done(&mut self) -> Result<(), String> {
+        if let Some(run) = self.engine.state().runs().next() {
+            return Err(format!("{} waits for nothing that has a deadline", run.id()));
+        }
+        if !self.open.is_empty() {
+            return Err(format!("{} requests have no reply", self.open.len()));
+        }
+        if !self.has_waited && self.audit.waiting(Queue::Prompt) > 0 {
+            return Err("a prompt that was taken is forgotten".to_owned());
+        }
+        self.same_as_the_log()
+    }
+}
+
+/// Whether an answer came to what it must come to.
+pub(super) fn fits(
+    expected: &Option<Result<gate::Resolution, AnswerRefusal>>,
+    outcome: &Result<(Vec<Recorded>, Reply), Refusal>,
+) -> Result<(), String> {
+    let holds = match (expected, outcome) {
+        (None, _) => true,
+        (Some(Ok(resolution)), Ok((facts, Reply::Resolved(got)))) => facts.is_empty() && got == resolution,
+        (Some(Err(refusal)), Err(Refusal::Answer(got))) => got == refusal,
+        (Some(_), _) => false,
+    };
+    if holds { Ok(()) } else { Err(format!("a late answer came to {outcome:?} and not to {expected:?}")) }
+}

@@ -1,0 +1,122 @@
+//! Opens regular files and nothing else: no pipe that waits for its other end, no device that never ends.
+//!
+//! It must not decide which paths are allowed, and it follows links: it is for the files that the gateway itself uses.
+//! Those that tools touch are [`crate::disk`]'s.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+use nix::fcntl::OFlag;
+
+use crate::text;
+
+/// Opens the regular file at `path` as `options` say.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::InvalidInput`] if something else is there.
+pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // To open a device may do something already: it is looked at first, and again in case it was put there since.
+    match fs::metadata(path) {
+        Ok(found) => check(&found)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let file = options.custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    check(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads the regular file at `path` if it has at most `limit` bytes.
+///
+/// # Errors
+/// As [`open`]; [`io::ErrorKind::FileTooLarge`] if it has more, or still grows.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open(path, OpenOptions::new().read(true))?;
+    let length = file.metadata()?.len();
+    bounded(file, length, limit)
+}
+
+/// As [`read`], for text.
+///
+/// # Errors
+/// As [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read(path, limit)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+}
+
+fn check(found: &Metadata) -> io::Result<()> {
+    if found.is_file() {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+    }
+}
+
+/// Reads a file that says that it has `length` bytes. One that is made on the fly says 0 and may never end.
+fn bounded(file: impl Read, length: u64, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {}", text::size(limit)));
+    if length > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve(usize::try_from(length).unwrap_or(usize::MAX))?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File, OpenOptions},
+        io,
+        os::unix::{fs::symlink, net::UnixListener},
+    };
+
+    use super::{bounded, open, read, read_text};
+
+    #[test]
+    fn only_a_regular_file_is_opened_and_nothing_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        symlink("pipe", at("link to pipe")).unwrap();
+        symlink("/dev/zero", at("link to device")).unwrap();
+        fs::write(at("file"), "text").unwrap();
+        symlink("file", at("link to file")).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        for (name, want) in [
+            ("file", Ok("text")),
+            ("link to file", Ok("text")),
+            ("absent", Err(io::ErrorKind::NotFound)),
+            (".", Err(io::ErrorKind::InvalidInput)),
+            ("pipe", Err(io::ErrorKind::InvalidInput)),
+            ("link to pipe", Err(io::ErrorKind::InvalidInput)),
+            ("link to device", Err(io::ErrorKind::InvalidInput)),
+            ("socket", Err(io::ErrorKind::InvalidInput)),
+        ] {
+            let got = read_text(&at(name), 4).map_err(|error| error.kind());
+            assert_eq!(got.as_deref().map_err(|kind| *kind), want, "{name}");
+            let appended = open(&at(name), OpenOptions::new().append(true));
+            assert_eq!(appended.is_ok(), want.is_ok(), "{name}");
+        }
+        open(&at("made"), OpenOptions::new().append(true).create(true)).unwrap();
+        assert!(at("made").exists());
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let error = read(&path, 1 << 20).unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::FileTooLarge, "it is larger than 1.0 MiB"));
+        // It says that it is empty, as the files in /proc do.
+        assert_eq!(bounded(io::repeat(0), 0, 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(bounded(&[7; 9][..], 0, 9).unwrap(), [7; 9]);
+    }
+}
