@@ -137,6 +137,7 @@ async fn perform(options: Options, launcher: &Path) -> anyhow::Result<ExitCode> 
     let played = play(&handle, &place, person, &mut stage, stop).await;
     // Whatever became of it, nothing of it goes on.
     handle.close().await;
+    handle.close_log().await;
     house.close().await;
     let finish = played?;
     if finish == Finish::Interrupted {

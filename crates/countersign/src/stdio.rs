@@ -17,6 +17,10 @@ const WAITING: usize = 256;
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(700);
 /// How many frames wait for the pipe at most.
 const FRAMES: usize = 1024;
+/// How long nobody takes a line, after the host has gone, before that counts as the end of input.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+/// How often it is tried again to hand on a line.
+const TRIED: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Runs `countersign omp` with the arguments behind it.
 pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
@@ -42,14 +46,19 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
     };
     let (lines, input) = mpsc::channel(WAITING);
     let (output, frames) = mpsc::channel(FRAMES);
-    std::thread::spawn(move || read(&lines));
+    let (gone, has_gone) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        if read(&lines).is_err() {
+            let _ = gone.send(());
+        }
+    });
     let (written, is_written) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         write(frames);
         drop(written);
     });
     let program = omp::Program { path };
-    let outcome = runtime.block_on(omp::start(flags, program, input, output, notice, stop()));
+    let outcome = runtime.block_on(omp::start(flags, program, input, output, notice, stop(has_gone)));
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     // A host that does not read must not keep the process.
     let _ = is_written.recv_timeout(FAREWELL);
@@ -59,8 +68,8 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
     }
 }
 
-/// Ready when somebody asks the process to end.
-async fn stop() {
+/// Ready when somebody asks the process to end, or when the host has gone and its last lines are not taken.
+async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>) {
     use tokio::signal::unix::{SignalKind, signal};
 
     let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
@@ -70,11 +79,15 @@ async fn stop() {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        Ok(()) = has_gone => {}
     }
 }
 
+/// The door takes no more lines: it has closed, or the host has gone without reading its frames.
+struct Stuck;
+
 /// Reads standard input to its end. A line without an end counts as one.
-fn read(lines: &mpsc::Sender<Line>) {
+fn read(lines: &mpsc::Sender<Line>) -> Result<(), Stuck> {
     let mut decoder = Lines::default();
     let mut buffer = vec![0; 64 * 1024];
     let mut input = std::io::stdin().lock();
@@ -86,14 +99,45 @@ fn read(lines: &mpsc::Sender<Line>) {
             Err(_) => break,
         }
         while let Some(line) = decoder.next_line() {
-            if lines.blocking_send(line).is_err() {
-                return;
-            }
+            hand_on(lines, line)?;
         }
     }
-    if let Some(line) = decoder.finish() {
-        let _ = lines.blocking_send(line);
+    match decoder.finish() {
+        Some(line) => hand_on(lines, line),
+        None => Ok(()),
     }
+}
+
+/// Hands a line to the door, waiting for room as long as the host is there to make some.
+fn hand_on(lines: &mpsc::Sender<Line>, line: Line) -> Result<(), Stuck> {
+    let mut line = line;
+    let mut gone_since = None;
+    loop {
+        match lines.try_send(line) {
+            Ok(()) => return Ok(()),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(Stuck),
+            Err(mpsc::error::TrySendError::Full(full)) => line = full,
+        }
+        if gone_since.is_none() && has_hung_up() {
+            gone_since = Some(std::time::Instant::now());
+        }
+        if gone_since.is_some_and(|since| since.elapsed() > PATIENCE) {
+            return Err(Stuck);
+        }
+        std::thread::sleep(TRIED);
+    }
+}
+
+/// Whether nobody can write to standard input any more, though something may be left to read.
+fn has_hung_up() -> bool {
+    use std::os::fd::AsFd as _;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    let input = std::io::stdin();
+    let mut polled = [PollFd::new(input.as_fd(), PollFlags::empty())];
+    let count = poll(&mut polled, PollTimeout::ZERO);
+    count.is_ok_and(|count| count > 0) && polled[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP))
 }
 
 /// Writes frames to standard output, as many in one write as there are.

@@ -18,6 +18,7 @@ mod seat;
 mod showing;
 mod start;
 mod teller;
+mod unwritten;
 mod telling;
 mod workshop;
 

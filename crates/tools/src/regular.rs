@@ -50,11 +50,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 }
 
 fn check(found: &Metadata) -> io::Result<()> {
-    if found.is_file() {
-        Ok(())
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
-    }
+    if found.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
 }
 
 /// Reads a file that says that it has `length` bytes. One that is made on the fly says 0 and may never end.
@@ -114,7 +110,10 @@ mod tests {
         let path = folder.path().join("sparse");
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         let error = read(&path, 1 << 20).unwrap_err();
-        assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::FileTooLarge, "it is larger than 1.0 MiB"));
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (io::ErrorKind::FileTooLarge, "it is larger than 1.0 MiB")
+        );
         // It says that it is empty, as the files in /proc do.
         assert_eq!(bounded(io::repeat(0), 0, 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(bounded(&[7; 9][..], 0, 9).unwrap(), [7; 9]);

@@ -1,4 +1,4 @@
-//! The way in for a fuzz loop: any bytes are a shell line, and every line gets a verdict.
+//! The way in for a fuzz loop: any bytes are a shell line, every line gets a verdict, and what is added to a line never frees it.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Action, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject, Surroundings,
-    Verdict, compile, evaluate,
+    Verdict, compile, evaluate, shell,
 };
 use crate::{
     digest::{Digest, canonical},
@@ -15,37 +15,72 @@ use crate::{
     tool::Effect,
 };
 
-/// One rule that allows, so that a line can be covered by it or not.
-static COMPILED: LazyLock<Compiled> = LazyLock::new(|| {
-    let rule = Rule {
-        pattern: Some("bash(ls*)".to_owned()),
+/// Rules of which none covers `x` or `curl`.
+static NARROW: LazyLock<Compiled> =
+    LazyLock::new(|| compiled(&[("bash(ls*)", Action::Allow), ("bash(echo *)", Action::Allow)]));
+
+/// Everything is allowed but what is denied.
+static WIDE: LazyLock<Compiled> = LazyLock::new(|| compiled(&[("*", Action::Allow), ("bash(curl*)", Action::Deny)]));
+
+/// Rules that ask, so that the order of the layers shows.
+static ASKING: LazyLock<Compiled> =
+    LazyLock::new(|| compiled(&[("bash(x*)", Action::Allow), ("bash(ls*)", Action::Ask), ("bash(rm*)", Action::Deny)]));
+
+fn compiled(rules: &[(&str, Action)]) -> Compiled {
+    let rules = rules.iter().map(|(pattern, action)| Rule {
+        pattern: Some((*pattern).to_owned()),
         tool: None,
         args: None,
-        action: Action::Allow,
+        action: *action,
         description: None,
         line: 0,
-    };
-    let rules = Rules { defaults: Vec::new(), rules: vec![rule] };
-    compile(vec![Source { name: "fuzz".to_owned(), layer: Layer::Main, rules }]).expect("one rule that makes sense")
-});
+    });
+    let rules = Rules { defaults: Vec::new(), rules: rules.collect() };
+    compile(vec![Source { name: "fuzz".to_owned(), layer: Layer::Main, rules }]).expect("rules that make sense")
+}
 
-/// Judges, for a fuzz loop, `bytes` as a shell line under one rule that allows, and checks that a rule for `ls` does not
-/// cover the same line with another command behind it on a line of its own.
+/// Judges, for a fuzz loop, `bytes` as a shell line under a few sets of rules, and checks that another command behind it never
+/// makes it more allowed, and that a command that is denied stays denied whatever follows on the next line.
 ///
 /// # Panics
 /// Where that does not hold: a finding.
 pub fn fuzz(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
-    judge(&line);
+    let denied = format!("curl x\n{line}");
+    let verdict = judge(&WIDE, &denied);
+    assert!(matches!(verdict, Verdict::Deny(_)) || verdict.is_floor(), "{denied:?}: {verdict}");
     // Within quotes, a comment or a here-document what is added is text and nothing more runs.
-    if !line.contains(['\'', '"', '#', '<', '\\', '`', '(']) {
-        let longer = format!("{line}\ncurl x");
-        let verdict = judge(&longer);
-        assert!(!matches!(verdict, Verdict::Allow(_)), "{longer:?}: {verdict}");
+    let swallows = line.contains(['\'', '"', '#', '<', '\\', '`', '(']);
+    for rules in [&NARROW, &WIDE, &ASKING] {
+        let before = judge(rules, &line);
+        for longer in [format!("{line}; x"), format!("{line}\nx")] {
+            if swallows || !parses(&line) || !parses(&longer) {
+                continue;
+            }
+            let after = judge(rules, &longer);
+            assert!(freedom(&after) <= freedom(&before), "{line:?}: {before}, but {longer:?}: {after}");
+        }
+    }
+    let longer = format!("{line}\ncurl x");
+    let verdict = judge(&NARROW, &longer);
+    assert!(swallows || !matches!(verdict, Verdict::Allow(_)), "{longer:?}: {verdict}");
+}
+
+/// True if the grammar reads `line` and finds a command in it.
+fn parses(line: &str) -> bool {
+    let judged = shell::judge(line, &shell::Place::default());
+    judged.opaque.as_deref() != Some(shell::UNPARSABLE) && !judged.commands.is_empty()
+}
+
+const fn freedom(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Deny(_) => 0,
+        Verdict::Ask(_) => 1,
+        Verdict::Allow(_) => 2,
     }
 }
 
-fn judge(line: &str) -> Verdict {
+fn judge(compiled: &Compiled, line: &str) -> Verdict {
     let arguments = Map::from_iter([("command".to_owned(), Value::String(line.to_owned()))]);
     let subject = Subject {
         principal: PrincipalId::new("agent"),
@@ -63,13 +98,19 @@ fn judge(line: &str) -> Verdict {
         cwd: "/home/ana/project".to_owned(),
         paths: Vec::new(),
     };
+    let surroundings = Surroundings {
+        home: Some("/home/ana".to_owned()),
+        temporary: vec!["/tmp".to_owned()],
+        protected: vec!["/home/ana/project/.countersign".to_owned(), "/home/ana/.config/countersign".to_owned()],
+        unreadable: vec!["/home/ana/.config/countersign".to_owned()],
+    };
     let layers = Layers {
-        compiled: &COMPILED,
+        compiled,
         constraints: &Constraints::default(),
         contract: None,
         grants: &Grants::default(),
         posture: Posture::Gateway,
-        surroundings: &Surroundings::default(),
+        surroundings: &surroundings,
     };
     evaluate(&layers, &subject, Millis(0))
 }
@@ -84,6 +125,13 @@ mod tests {
         #[test]
         fn the_fuzz_entry_finds_no_fault(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             fuzz(&bytes);
+        }
+
+        #[test]
+        fn the_fuzz_entry_finds_no_fault_in_what_looks_like_shell(
+            line in r"(ls|rm|curl|x|A=|\$A|~|/| |;|&&|\||&|\n|\{|\}|\(|\)|>|<|\*|if|fi|then|for|in|do|done|\$\(|'|!){0,24}",
+        ) {
+            fuzz(line.as_bytes());
         }
     }
 }

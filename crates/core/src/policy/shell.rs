@@ -20,6 +20,9 @@ mod word;
 pub(crate) use self::line::{Line, Piece, Place};
 pub(crate) use self::programs::grants_interpreter;
 
+/// What a line is called that the grammar does not read.
+pub(crate) const UNPARSABLE: &str = "text that cannot be parsed";
+
 /// Judges `command` as run in `place`.
 pub(crate) fn judge(command: &str, place: &Place) -> Line {
     walk::Walk::judge(command, place)

@@ -40,6 +40,10 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
         return Some(branch.finish());
     };
     let asked = asked(scene, call);
+    if questions.is_empty() {
+        scene.end_call(&mut branch, call, End::Failed, "Not asked: there is no question.", context);
+        return Some(branch.finish());
+    }
     match questions.get(asked.len()) {
         Some(question) => {
             let gate = GateId::new(context.fresh.uuid(context.now));

@@ -82,6 +82,7 @@ async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
     }
     let took = begun.elapsed().as_secs_f64();
     handle.close().await;
+    handle.close_log().await;
     Ok(took)
 }
 

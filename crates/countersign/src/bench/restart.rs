@@ -47,6 +47,7 @@ pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
         pending = answered.map_or(0, |(count, _)| count);
         ensure!(pending == history::GATES, "{pending} gates are pending of {}", history::GATES);
         handle.close().await;
+        handle.close_log().await;
         drop(handle);
         let (took, records) = bare(&path).await?;
         read.push(took);

@@ -98,6 +98,7 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
         home: std::env::var("HOME").ok(),
         temporary: Vec::new(),
         protected: ["", "-wal", "-shm", ".lock"].map(beside).into(),
+        unreadable: Vec::new(),
     };
     Ok(Rules { compiled, posture: Posture::Gateway, contract: None, surroundings })
 }

@@ -30,9 +30,9 @@ use crate::{
 /// What an aborted message says.
 const ABORTED: &str = "Request was aborted";
 /// How many times the text a burst of updates may cost.
-const PROPORTION: usize = 8;
+const PROPORTION: usize = 6;
 /// How many bytes of updates each millisecond earns beside that, so that a paced stream is told of as it comes.
-const EARNED: usize = 1000;
+const EARNED: usize = 200;
 /// The tool that a person answers.
 const ASK: &str = "ask";
 
@@ -203,7 +203,7 @@ impl<'a> Hearing<'a> {
     /// Whether one more update keeps what is written in proportion to the text: a door repeats the whole message with each.
     fn is_affordable(&self) -> bool {
         let earned = usize::try_from(self.asked.elapsed().as_millis()).unwrap_or(usize::MAX).saturating_mul(EARNED);
-        self.work.merge.is_zero() || self.spent <= self.length.saturating_mul(PROPORTION).saturating_add(earned)
+        self.work.merge.is_zero() || self.spent.saturating_add(self.length.saturating_mul(2)) <= self.length.saturating_mul(PROPORTION).saturating_add(earned)
     }
 
     async fn flush(&mut self) {
@@ -234,6 +234,7 @@ impl<'a> Hearing<'a> {
             Event::Start { response_id } => self.response_id = response_id,
             Event::PartStart { index, kind } => {
                 self.flush().await;
+                self.spent = self.spent.saturating_add(self.length.saturating_mul(2));
                 self.live(LiveKind::PartStarted { index, part: live_part(&kind) }).await;
                 self.parts.push(Heard { kind, text: String::new(), whole: None });
             }
@@ -260,6 +261,7 @@ impl<'a> Hearing<'a> {
                 if let Some(heard) = self.parts.get_mut(index) {
                     heard.whole = Some(part);
                 }
+                self.spent = self.spent.saturating_add(self.length.saturating_mul(2));
                 self.live(LiveKind::PartEnded { index, block }).await;
             }
             Event::Usage(usage) => self.usage = usage,

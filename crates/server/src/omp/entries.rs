@@ -12,7 +12,7 @@ use countersign_protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::session_file::{convert, time};
+use crate::session_file::{Blobs, convert, time};
 
 /// The content of a `model_change` entry.
 pub(crate) fn model_change(provider: &str, id: &str) -> Said {
@@ -82,7 +82,7 @@ pub(crate) fn to_file(entry: &Entry, content: &str) -> Option<FileEntry> {
 }
 
 /// A line of a session file as an entry of the log. Nothing in it counts as a decision.
-pub(crate) fn from_file(entry: &FileEntry) -> Imported {
+pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> Imported {
     let id = EntryId::new(entry.id.as_str());
     let parent = entry.parent_id.as_deref().map(EntryId::new);
     let at = time::millis(&entry.timestamp);
@@ -104,7 +104,8 @@ pub(crate) fn from_file(entry: &FileEntry) -> Imported {
         }
         _ => match convert::of_entry(entry) {
             None => imported(Kind::Other, raw(), 0, at),
-            Some((message, own)) => {
+            Some((mut message, own)) => {
+                blobs.inline(&mut message);
                 let content = serde_json::to_string(&message).unwrap_or_default();
                 let kind = kind(&message, entry);
                 let tokens = estimate_tokens(content.len());

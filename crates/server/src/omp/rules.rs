@@ -80,6 +80,7 @@ pub(crate) fn load(
         home: Some(text(folder.home())),
         temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
         protected: protected(folder, cwd, named, sessions).iter().map(|path| text(path)).collect(),
+        unreadable: paths::both(folder.root().to_owned()).map(|path| text(&path)).collect(),
     };
     Ok(Loaded {
         warnings: compiled.warnings().iter().map(ToString::to_string).collect(),

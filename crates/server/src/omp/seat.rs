@@ -22,7 +22,7 @@ use countersign_runtime::{
 };
 
 use super::{
-    entries, grants,
+    entries, unwritten, grants,
     keeper::Keeper,
     workshop::{Common, Workshop},
 };
@@ -123,6 +123,13 @@ impl Seat {
             Some(folder) => {
                 let now = shelf.common.clock.now();
                 let path = beginning.path.unwrap_or_else(|| name::file(folder, now, &id));
+                // The file comes with the first answer; a crash before that must not lose what was acknowledged.
+                let planned = session::Command::FileWritten {
+                    path: path.display().to_string(),
+                    length: 0,
+                    digest: Digest::of(b"").to_string(),
+                };
+                requests.ask(Command::Session(id.clone(), planned)).await?;
                 let header = session_file::open::header(&id, now, &shelf.cwd, parent);
                 let writer = Writer::new(path, header, shelf.blobs());
                 Some(follow(&handle, &id, writer).await?)
@@ -149,7 +156,14 @@ impl Seat {
             let _ = getrandom::fill(&mut seed);
             hex::encode(seed)
         };
-        let Some(opened) = session_file::open(path, &mut fresh)? else { return Ok(None) };
+        let Some(opened) = session_file::open(path, &mut fresh)? else {
+            let Some(id) = unwritten::of_path(shelf, path).await else { return Ok(None) };
+            let workshop = Arc::new(shelf.workshop(Todos::default()));
+            let handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
+            let header = session_file::open::header(&id, shelf.common.clock.now(), &shelf.cwd, None);
+            let file = Origin::Log(path.to_owned());
+            return Self::take_up(shelf, handle, id, workshop, file, header, settings).await.map(Some);
+        };
         let header = opened.file.header.clone();
         let id = SessionId::new(header.id.as_str());
         let workshop = Arc::new(shelf.workshop(todos(&opened.file.entries)));
@@ -159,18 +173,21 @@ impl Seat {
             Recorded::Copy => {
                 // The same session at another place: a conversation of its own, without the decisions.
                 handle.close().await;
+                handle.close_log().await;
                 return Err(SeatError::Copy(Box::new(opened)));
             }
             Recorded::Changed => {
                 // What was written before was changed by hand. The file is the conversation; the old record is kept beside.
                 handle.close().await;
+                handle.close_log().await;
                 shelf.set_aside(&id)?;
                 handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
             }
         }
-        let seat = Self::take_up(shelf, handle.clone(), id, workshop, opened, header, settings).await;
+        let seat = Self::take_up(shelf, handle.clone(), id, workshop, Origin::File(Box::new(opened)), header, settings).await;
         if seat.is_err() {
             handle.close().await;
+            handle.close_log().await;
         }
         seat.map(Some)
     }
@@ -180,7 +197,7 @@ impl Seat {
         handle: Handle,
         id: SessionId,
         workshop: Arc<Workshop>,
-        opened: session_file::Opened,
+        file: Origin,
         header: Header,
         settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Self, SeatError> {
@@ -201,29 +218,39 @@ impl Seat {
             requests.ask(Command::Session(id.clone(), open)).await?;
         }
         let known = known.unwrap_or_default();
+        let written: &[FileEntry] = match &file {
+            Origin::File(opened) => &opened.file.entries,
+            Origin::Log(_) => &[],
+        };
         let ids: BTreeSet<&str> = known.iter().map(|entry| entry.id.as_str()).collect();
-        let in_file: BTreeSet<&str> = opened.file.entries.iter().map(|entry| entry.id.as_str()).collect();
+        let in_file: BTreeSet<&str> = written.iter().map(|entry| entry.id.as_str()).collect();
         // What the file has and the log has not was written by somebody else: the conversation follows the file.
-        let foreign: Vec<Imported> = opened
-            .file
-            .entries
+        let blobs = shelf.blobs();
+        let foreign: Vec<Imported> = written
             .iter()
             .filter(|entry| !ids.contains(entry.id.as_str()))
-            .map(entries::from_file)
+            .map(|entry| entries::from_file(entry, &blobs))
             .collect();
         let missing: Vec<Entry> = known.iter().filter(|entry| !in_file.contains(entry.id.as_str())).cloned().collect();
         if !foreign.is_empty() {
-            let leaf = opened.file.entries.last().map(|entry| EntryId::new(entry.id.as_str()));
+            // Lines that somebody put in while we wrote behind them are part of the file, but not where it goes on.
+            let last = written.last().map(|entry| EntryId::new(entry.id.as_str()));
+            let ours = last.as_ref().is_some_and(|last| ids.contains(last.as_str()));
+            let leaf = if ours { leaf_of(&requests, &id).await } else { last };
             let import = session::Command::Import { entries: foreign, leaf };
             requests.ask(Command::Session(id.clone(), import)).await?;
         }
-        let mut writer = match opened.file.form {
-            Form::Current => Writer::resume(opened.path.clone(), header, shelf.blobs(), whole_lines(&opened)?)?,
-            Form::Older => {
-                let mut writer = Writer::new(opened.path.clone(), header, shelf.blobs());
-                writer.rewrite(&opened.file.entries)?;
-                writer
-            }
+        let title = header.title.clone();
+        let mut writer = match &file {
+            Origin::Log(path) => Writer::new(path.clone(), header, blobs),
+            Origin::File(opened) => match opened.file.form {
+                Form::Current => Writer::resume(opened.path.clone(), header, blobs, opened.whole)?,
+                Form::Older => {
+                    let mut writer = Writer::new(opened.path.clone(), header, blobs);
+                    writer.rewrite(&opened.file.entries)?;
+                    writer
+                }
+            },
         };
         let lsns: Vec<_> = missing.iter().map(|entry| entry.content).collect();
         let contents = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
@@ -233,6 +260,15 @@ impl Seat {
             }
         }
         writer.flush()?;
+        match name_of(&requests, &id).await {
+            // A name that was given just before the last process died is not in the file yet.
+            Some(ours) if title.is_none() => drop(writer.set_title(Some(ours))?),
+            ours => {
+                if let Some(theirs) = title.filter(|title| ours.as_ref() != Some(title) && !title.trim().is_empty()) {
+                    requests.ask(Command::Session(id.clone(), session::Command::Name { name: theirs })).await?;
+                }
+            }
+        }
         let keeper = follow(&handle, &id, writer).await?;
         let all = entries_of(&requests, &id).await.flatten().unwrap_or_default();
         let notes: Vec<&Entry> =
@@ -254,11 +290,11 @@ impl Seat {
     pub(crate) async fn close(self) {
         self.handle.close().await;
         self.workshop.close().await;
-        let Self { keeper, handle, requests, answers, subscriber, .. } = self;
-        drop((handle, requests, answers, subscriber));
-        if let Some(keeper) = keeper {
+        // The file is brought up to the log before the log is given up.
+        if let Some(keeper) = self.keeper {
             keeper.finish().await;
         }
+        self.handle.close_log().await;
     }
 
     /// The session's file, where it has one.
@@ -267,14 +303,22 @@ impl Seat {
     }
 }
 
-/// How much of a file is whole lines. A last line that was cut off in the middle is written again.
-fn whole_lines(opened: &session_file::Opened) -> Result<u64, SeatError> {
-    let bytes =
-        std::fs::read(&opened.path).map_err(|error| SeatError::Owner(format!("{}: {error}", opened.path.display())))?;
-    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let last = std::str::from_utf8(&bytes[end..]).ok().map(str::trim);
-    let is_whole = last.is_some_and(|last| last.is_empty() || serde_json::from_str::<serde_json::Value>(last).is_ok());
-    Ok(if is_whole { bytes.len() } else { end } as u64)
+/// Where a session that is taken up comes from.
+enum Origin {
+    /// Its file.
+    File(Box<session_file::Opened>),
+    /// Its log alone: the process died before the file was written. Where the file is to be.
+    Log(PathBuf),
+}
+
+async fn leaf_of(requests: &Source, id: &SessionId) -> Option<EntryId> {
+    let id = id.clone();
+    requests.read(move |engine| engine.state().session(&id)?.leaf().cloned()).await?.0
+}
+
+async fn name_of(requests: &Source, id: &SessionId) -> Option<String> {
+    let id = id.clone();
+    requests.read(move |engine| engine.state().session(&id)?.name().map(str::to_owned)).await?.0
 }
 
 /// How a file stands to what the log recorded of it.
@@ -298,10 +342,8 @@ async fn recorded(handle: &Handle, id: &SessionId, opened: &session_file::Opened
     if path != opened.path && path.exists() {
         return Recorded::Copy;
     }
-    let bytes = std::fs::read(&opened.path).unwrap_or_default();
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
     // A file that is shorter lost its end; what is missing is written again.
-    let is_changed = bytes.len() >= length && Digest::of(&bytes[..length]).to_string() != digest;
+    let is_changed = opened.digest_of_prefix(length).is_some_and(|found| found.to_string() != digest);
     // A new title rewrites the file too, and a crash may come before that is recorded: what counts is what the entries say.
     if is_changed && !entries_agree(handle, &requests, id, opened).await { Recorded::Changed } else { Recorded::Fits }
 }
@@ -435,10 +477,12 @@ impl Shelf {
         Blobs::new(self.common.folder.blobs())
     }
 
-    /// The newest session of the working folder.
-    pub(crate) fn newest(&self) -> Option<PathBuf> {
+    /// The newest session of the working folder, whether or not its file was written yet.
+    pub(crate) async fn newest(&self) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?;
-        find::newest(folder).map(|found| found.path)
+        let file = find::newest(folder).map(|found| found.path);
+        let written = file.as_ref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
+        unwritten::newest(self, folder, written).await.or(file)
     }
 }
 

@@ -26,6 +26,7 @@ use super::{
     flags::Flags,
     models, paths, rules,
     seat::{Beginning, Seat, SeatError, Shelf, first_entries},
+    unwritten,
     workshop::Common,
 };
 use crate::{
@@ -122,6 +123,9 @@ pub async fn start(
         .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
     let session = session_settings(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
     let seat = open_seat(&flags, &shelf, session, &choice).await.map_err(StartError::new)?;
+    let session = seat.id.clone();
+    let level = seat.requests.read(move |engine| engine.state().session(&session)?.settings().thinking.clone()).await;
+    let wanted = level.and_then(|(level, _)| level).unwrap_or(wanted);
     let mut door = Door::new(shelf, seat, output);
     door.modes = modes;
     door.scoped = scoped;
@@ -265,17 +269,28 @@ async fn open_seat(flags: &Flags, shelf: &Shelf, settings: Settings, choice: &Ch
         Some(wanted) => match named(wanted) {
             Some(path) => Some(path),
             None if find::is_path(wanted) => Some(shelf.cwd.join(wanted)),
-            None => return Err(format!("{wanted}: there is no such session")),
+            None => match unwritten::of_id(shelf, wanted).await {
+                Some(path) => Some(path),
+                None => return Err(format!("{wanted}: there is no such session")),
+            },
         },
-        None if flags.continues => shelf.newest(),
+        None if flags.continues => shelf.newest().await,
         None => None,
     };
     let Some(path) = path else { return begin(shelf, settings).await };
     // A model that the command line names is stronger than the one that the session had.
     let is_named = flags.model.is_some() || flags.provider.is_some();
+    let named_level = flags.thinking.clone().or_else(|| choice.level.map(|level| level.as_str().to_owned()));
     let restore = |settings: Settings, notes: &[(EntryId, String)]| {
-        let restored = restored(shelf, settings.clone(), notes);
-        if is_named { with_model(restored, &choice.entry, settings.thinking.as_deref()) } else { restored }
+        let level = named_level.or_else(|| last_level(notes)).or_else(|| settings.thinking.clone());
+        let restored = restored(shelf, settings, notes);
+        let model = restored.model.clone();
+        let entry = model.and_then(|model| shelf.common.entry(&model.provider, &model.id));
+        let entry = if is_named { Some(choice.entry.clone()) } else { entry };
+        match entry {
+            Some(entry) => with_model(restored, &entry, level.as_deref()),
+            None => restored,
+        }
     };
     let fallback = settings.clone();
     let opened = Seat::reopen(shelf, &path, move |_, notes| restore(settings, notes)).await;
@@ -319,10 +334,19 @@ async fn fork(shelf: &Shelf, path: &Path, settings: Settings) -> Result<Seat, St
 
 /// A new session with the conversation of a file that was read.
 pub(crate) async fn fork_of(shelf: &Shelf, opened: &Opened, settings: Settings) -> Result<Seat, String> {
-    let entries = opened.file.entries.iter().map(super::entries::from_file).collect();
+    let entries = {
+        let blobs = shelf.blobs();
+        opened.file.entries.iter().map(|entry| super::entries::from_file(entry, &blobs)).collect()
+    };
     let parent = Some(opened.path.display().to_string());
     let beginning = Beginning { path: None, parent, settings, entries };
     Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())
+}
+
+/// The thinking level that a session had last.
+fn last_level(notes: &[(EntryId, String)]) -> Option<String> {
+    let mut values = notes.iter().rev().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok());
+    values.find_map(|value| value.get("thinkingLevel")?.as_str().map(str::to_owned))
 }
 
 /// The settings of a session that is opened again: the model and the level that it had last, where they can still be had.

@@ -157,10 +157,11 @@ impl Writer {
             State::There { .. } => {}
         }
         let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
-        let mut file = regular::open(&self.path, OpenOptions::new().append(true)).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => WriteError::Changed(self.path.clone()),
-            _ => failed(source),
-        })?;
+        let mut file =
+            regular::open(&self.path, OpenOptions::new().append(true)).map_err(|source| match source.kind() {
+                io::ErrorKind::NotFound => WriteError::Changed(self.path.clone()),
+                _ => failed(source),
+            })?;
         if file.metadata().map_err(failed)?.len() != *length {
             return Err(WriteError::Changed(self.path.clone()));
         }

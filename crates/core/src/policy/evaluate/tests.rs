@@ -45,13 +45,14 @@ fn surroundings() -> Surroundings {
         home: Some("/home/ana".to_owned()),
         temporary: vec!["/tmp".to_owned()],
         protected: [
+            "/home/ana/project/.countersign",
             "/home/ana/project/.countersign/permissions.yaml",
             "/home/ana/.config/countersign",
             "/srv/countersign/data",
         ]
         .map(str::to_owned)
         .into(),
-        unreadable: Vec::new(),
+        unreadable: vec!["/home/ana/.config/countersign".to_owned()],
     }
 }
 
@@ -342,6 +343,65 @@ fn file_tools_never_write_what_is_protected_and_ask_for_devices() {
     }
     let unreadable = Subject { arguments: Map::new(), ..bash("ls") };
     assert_eq!(word(&World::new(&["allow *"]).judge(&unreadable)), "floor");
+}
+
+#[test]
+fn no_tool_reads_where_the_keys_lie() {
+    let reads = |path: &str| Subject {
+        effect: Effect::Reads,
+        reach: Reach::Files,
+        paths: vec![path.to_owned()],
+        ..subject("read", json!({ "path": path }))
+    };
+    for (path, want) in [
+        ("/home/ana/.config/countersign/models.yml", "deny"),
+        ("~/.config/countersign", "deny"),
+        ("../.config/countersign/x", "deny"),
+        ("~/.config/other", "allow"),
+        (".countersign/permissions.yaml", "allow"),
+    ] {
+        assert_eq!(word(&World::new(&["allow *"]).judge(&reads(path))), want, "{path}");
+    }
+    let verdict = World::new(&["allow *"]).judge(&bash("cat ~/.config/countersign/models.yml"));
+    let want = "denied because the keys and rules of the gateway lie in /home/ana/.config/countersign";
+    assert_eq!(verdict.to_string(), want);
+}
+
+#[test]
+fn what_a_shell_call_sets_beside_its_line_is_judged_like_assignments() {
+    const TAR: &str = "tar cf a.tar x";
+    for (command, beside, rules, want) in [
+        (TAR, json!({}), vec!["allow bash(tar cf *)"], "allow"),
+        (
+            TAR,
+            json!({"timeout": 5, "head": 1, "tail": 1, "pty": true, "async": false, "cwd": "/tmp", "env": null}),
+            vec!["allow bash(tar cf *)"],
+            "allow",
+        ),
+        (TAR, json!({"env": {}}), vec!["allow bash(tar cf *)"], "allow"),
+        (TAR, json!({"env": {"TAR_OPTIONS": "--checkpoint-action=exec=id"}}), vec!["allow bash(tar cf *)"], "ask"),
+        (TAR, json!({"env": {"TAR_OPTIONS": "x"}}), vec!["allow bash(TAR_OPTIONS=x tar cf *)"], "ask"),
+        (TAR, json!({"env": {"LEVEL": "9"}}), vec!["allow bash(tar cf *)"], "ask"),
+        (TAR, json!({"env": {"LEVEL": "9"}}), vec!["allow bash(LEVEL=9 tar cf *)"], "allow"),
+        ("ls; ls", json!({"env": {"LEVEL": "9"}}), vec!["allow bash(LEVEL=9 ls)"], "allow"),
+        ("ls", json!({"env": {"LEVEL": 9}}), vec!["allow bash(ls)"], "ask"),
+        ("ls", json!({"env": ["LEVEL=9"]}), vec!["allow bash(ls)"], "ask"),
+        ("ls", json!({"env": {"A;id": "9"}}), vec!["allow bash(*ls)"], "ask"),
+        ("ls", json!({"env": {"LEVEL": "9"}}), vec!["allow *", "deny bash(ls)"], "deny"),
+        ("ls", json!({"env": {"LEVEL": "9"}}), vec!["allow *"], "allow"),
+        ("bash -c ls", json!({"env": {"LEVEL": "9"}}), vec!["allow bash(*ls)"], "ask"),
+        ("rm -rf ~/project/build", json!({"env": {"HOME": "/"}}), vec!["allow *"], "floor"),
+        ("cat $D/models.yml", json!({"env": {"D": "/home/ana/.config/countersign"}}), vec!["allow *"], "deny"),
+        ("echo > $D/x", json!({"env": {"D": "/srv/countersign/data"}}), vec!["allow *"], "deny"),
+        ("rm -rf *", json!({"env": {"GLOBIGNORE": "x"}}), vec!["allow *"], "deny"),
+        ("ls", json!({"shell": "/tmp/sh"}), vec!["allow bash(ls)"], "ask"),
+        ("ls", json!({"shell": "/tmp/sh"}), vec!["allow *"], "allow"),
+    ] {
+        let mut call = bash(command);
+        call.arguments.extend(beside.as_object().unwrap().clone());
+        let verdict = World::new(&rules).judge(&call);
+        assert_eq!(word(&verdict), want, "{command} with {beside} under {rules:?}: {verdict}");
+    }
 }
 
 #[test]

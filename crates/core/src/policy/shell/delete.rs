@@ -129,11 +129,14 @@ impl Target {
     fn is_beyond(&self, place: &Place, reach: Reach) -> bool {
         let certain = self.certain.as_str();
         let holds = |inner: &str| path::is_within(certain, inner);
-        let inside = path::is_within(&place.cwd, certain);
+        // A folder above everybody's is nobody's working folder.
+        let above = |home: &str| home != place.cwd && path::is_within(&place.cwd, home);
+        let working = place.cwd != "/" && !place.home.as_deref().is_some_and(above);
+        let inside = working && path::is_within(&place.cwd, certain);
         let is_cwd = certain == place.cwd;
         // Under a temporary folder nothing is lost, but the folder itself is everybody's.
         let temporary = place.temporary.iter().any(|root| path::is_within(root, certain) && certain != root);
-        let holds_home = !is_cwd && place.home.as_deref().is_some_and(holds);
+        let holds_home = (!is_cwd || self.contents) && place.home.as_deref().is_some_and(holds);
         if self.climbs {
             return true;
         }

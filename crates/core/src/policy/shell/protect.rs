@@ -58,13 +58,11 @@ pub(super) fn note_redirected_from(line: &mut Line, place: &Place, here: &Here, 
     }
 }
 
-/// Notes what a command that `find` runs may change in folders of the gateway that it comes across.
+/// Notes that a command which `find` runs may come across files of the gateway: `find` sees hidden names, a wildcard does not.
 pub(super) fn note_come_across(line: &mut Line, place: &Place, here: &Here, start: &str) {
-    for dir in here.dirs() {
-        let start = path::resolve(dir, start);
-        if let Some(root) = place.protected.iter().find(|root| path::is_within(&start, root)) {
-            line.note_floor(may_change(root));
-        }
+    let meets = |start: &str| place.protected.iter().any(|root| path::is_within(start, root));
+    if here.dirs().any(|dir| meets(&path::resolve(dir, start))) {
+        line.note_opaque("a find that may hand files of the gateway to what it runs");
     }
 }
 
@@ -88,12 +86,7 @@ fn find(place: &Place, here: &Here, roots: &[String], words: &[Word]) -> Option<
     find_in(place, here, roots, words.iter().flat_map(|word| whole(word).flat_map(pieces)))
 }
 
-fn find_in<'a>(
-    place: &Place,
-    here: &Here,
-    roots: &[String],
-    texts: impl Iterator<Item = &'a str>,
-) -> Option<Found> {
+fn find_in<'a>(place: &Place, here: &Here, roots: &[String], texts: impl Iterator<Item = &'a str>) -> Option<Found> {
     texts.filter_map(|text| found(place, here, roots, text)).max()
 }
 
@@ -153,9 +146,7 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
     for dir in here.dirs() {
         for root in roots {
             let found = match known {
-                None => {
-                    matches_into(&path::resolve(dir, text), root, here).then(|| Found::Surely(root.clone()))
-                }
+                None => matches_into(&path::resolve(dir, text), root, here).then(|| Found::Surely(root.clone())),
                 Some(known) => begins(dir, known, root, here),
             };
             best = best.max(found);

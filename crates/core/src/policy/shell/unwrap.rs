@@ -224,6 +224,9 @@ fn later(argv: &[Word]) -> Runs {
 fn shell(argv: &[Word]) -> Runs {
     for (at, word) in argv.iter().enumerate().skip(1) {
         let Some(text) = word.as_literal() else { return anything(argv, "a shell with options that are not literal") };
+        if text.ends_with(['o', 'O']) && text.starts_with(['-', '+']) || matches!(text, "--rcfile" | "--init-file") {
+            return anything(argv, "a shell with an option that takes a word");
+        }
         let is_short = text.starts_with('-') && !text.starts_with("--");
         if is_short && text.contains('c') {
             let plain = text[1..].chars().all(|c| "ceuxl".contains(c));

@@ -108,7 +108,7 @@ impl<'a> Walk<'a> {
     }
 
     fn unparsable(&mut self, text: &str) {
-        self.line.note_opaque("text that cannot be parsed");
+        self.line.note_opaque(super::UNPARSABLE);
         self.line.classes.insert(Class::BashMutating);
         if let Some(program) = programs::mentions_destroyer(text) {
             self.line.note_floor(format!("cannot be parsed and names {program}"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_core::{
     id::Lsn,
     message::{Block, Message, StopReason, text_of},
-    session::{Entry, Kind, Session},
+    session::{Entry, Kind, Reason, Session},
 };
 use countersign_protocol::{
     Json, Number,
@@ -49,6 +49,11 @@ async fn read<T: Send + 'static>(
     });
 }
 
+/// Whether a compaction is under way that belongs to the work of runs.
+fn goes_on_by_itself(session: &Session) -> bool {
+    session.compaction().is_some_and(|compaction| compaction.reason != Reason::Manual)
+}
+
 pub(super) async fn state(door: &mut Door, id: Option<Id>) {
     let Some(seat) = door.seat() else { return };
     let (session_id, requests) = (seat.id.clone(), seat.requests.clone());
@@ -61,7 +66,7 @@ pub(super) async fn state(door: &mut Door, id: Option<Id>) {
             Some((
                 settings.model.clone(),
                 settings.thinking.clone(),
-                session.run().is_some(),
+                session.run().is_some() || goes_on_by_itself(session),
                 session.compaction().is_some(),
                 session.name().map(str::to_owned),
                 settings.thresholds.auto,

@@ -134,12 +134,9 @@ fn a_pipe_in_the_place_of_the_file_is_neither_waited_for_nor_replaced() {
     let mut second = place.writer();
     second.push(&entry("2", "assistant", "ho")).unwrap();
     let resumed = Writer::resume(place.file(), writer.header().clone(), place.blobs(), 0).map(drop);
-    for failed in [
-        writer.flush().map(drop),
-        writer.set_title(Some("t".to_owned())).map(drop),
-        second.flush().map(drop),
-        resumed,
-    ] {
+    for failed in
+        [writer.flush().map(drop), writer.set_title(Some("t".to_owned())).map(drop), second.flush().map(drop), resumed]
+    {
         let error = failed.unwrap_err().to_string();
         assert!(error.ends_with("it is not a regular file"), "{error}");
     }
