@@ -1,4 +1,5 @@
 //! The owner's loop on logs that fail, vanish, fence and close: nothing runs that was not recorded, nobody is told what is not so.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -117,7 +118,8 @@ async fn pending(owner: &Handle) -> GateId {
 }
 
 async fn at_rest(owner: &Handle) {
-    eventually(owner, |engine| engine.state().session(&name()).filter(|session| session.is_at_rest()).map(|_| ())).await;
+    eventually(owner, |engine| engine.state().session(&name()).filter(|session| session.is_at_rest()).map(|_| ()))
+        .await;
 }
 
 fn writes(path: &Path) -> Reply {
@@ -178,7 +180,8 @@ async fn an_answer_that_was_not_recorded_has_no_effect_later() {
     let folder = tempfile::tempdir().unwrap();
     let ran = folder.path().join("ran");
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &Scripted::new([writes(&ran), Reply::say("ok")]), Posture::Gateway, Resume::Wait).await;
+    let owner =
+        open(log.clone(), &Scripted::new([writes(&ran), Reply::say("ok")]), Posture::Gateway, Resume::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     requests.ask(prompt()).await.unwrap();
     let gate = pending(&owner).await;
@@ -195,7 +198,10 @@ async fn an_answer_that_was_not_recorded_has_no_effect_later() {
         }
     };
     let again = tokio::time::timeout(Duration::from_secs(20), again).await.unwrap();
-    assert_eq!(again.map(|reply| reply.outcome), Ok(Outcome::Resolved(gate::Resolution::Allowed { scope: Scope::Once })));
+    assert_eq!(
+        again.map(|reply| reply.outcome),
+        Ok(Outcome::Resolved(gate::Resolution::Allowed { scope: Scope::Once }))
+    );
     at_rest(&owner).await;
     assert!(ran.exists());
     owner.close().await;
@@ -220,10 +226,9 @@ async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
     tokio::time::timeout(Duration::from_secs(20), heard).await.unwrap();
     owner.close().await;
     let owner = open(log.restart(), &Scripted::default(), Posture::Gateway, Resume::Wait).await;
-    let (gates, runs) = eventually(&owner, |engine| {
-        Some((engine.state().pending_gates().count(), engine.state().runs().count()))
-    })
-    .await;
+    let (gates, runs) =
+        eventually(&owner, |engine| Some((engine.state().pending_gates().count(), engine.state().runs().count())))
+            .await;
     assert_eq!((gates, runs, ran.exists()), (0, 0, false));
     owner.close().await;
 }

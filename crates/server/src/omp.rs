@@ -2,6 +2,7 @@
 //!
 //! It turns lines into commands and what happens into lines; it decides nothing about calls, gates or runs.
 
+mod adopting;
 mod closing;
 mod commands;
 mod dialogs;
@@ -18,8 +19,8 @@ mod seat;
 mod showing;
 mod start;
 mod teller;
-mod unwritten;
 mod telling;
+mod unwritten;
 mod workshop;
 
 pub use door::{Input, Output};

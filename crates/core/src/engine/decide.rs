@@ -81,6 +81,7 @@ fn decide_session(
         SessionCommand::Clear => session::clear(session),
         SessionCommand::Set { setting, entry } => session::set(session, setting, entry, context),
         SessionCommand::Name { name } => session::name(session, &name),
+        SessionCommand::Relocate { cwd } => session::relocate(session, cwd),
         SessionCommand::Move { leaf } => session::move_to(session, leaf),
         SessionCommand::Compact { instructions } => compaction::begin(session, instructions),
         SessionCommand::AbortCompaction => Ok(compaction::abort(session)),

@@ -122,6 +122,8 @@ mod tests {
     use super::fuzz;
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn the_fuzz_entry_finds_no_fault(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             fuzz(&bytes);

@@ -112,6 +112,11 @@ pub enum Command {
         /// Not empty after trimming.
         name: String,
     },
+    /// Has the session work in another folder. Refused while something works in it.
+    Relocate {
+        /// Absolute.
+        cwd: String,
+    },
     /// Moves the leaf.
     Move {
         /// The new leaf; absent means before the first entry.

@@ -198,6 +198,11 @@ pub enum Event {
         /// SHA-256 of its bytes, in hex.
         digest: String,
     },
+    /// The session works in another folder from now on.
+    Relocated {
+        /// Absolute.
+        cwd: String,
+    },
     /// The session's shell went to another folder.
     Folder {
         /// Absolute.

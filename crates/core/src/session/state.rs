@@ -310,6 +310,10 @@ impl Session {
             }
             Event::CompactionEnded { .. } => self.compaction = None,
             Event::FileWritten { path, length, digest } => self.file = Some((path.clone(), *length, digest.clone())),
+            Event::Relocated { cwd } => {
+                self.cwd.clone_from(cwd);
+                self.folder = None;
+            }
             Event::Folder { path } => self.folder = Some(path.clone()),
             Event::Tasks { open } => self.open_tasks = *open,
             Event::Reminded { attempt } => self.reminded = *attempt,

@@ -106,7 +106,10 @@ fn goes_on(scene: Scene<'_>, branch: &mut Branch<'_>, context: &mut Context) {
         // A continuation that did nothing is not continued again: a context that does not get small enough would go round for ever.
         let went_round = scene.run.trigger == Trigger::Continuation && scene.run.turn() == 1;
         let may_begin = !went_round && !scene.view.closing;
-        if !is_enough && may_begin && let Some(cut) = session.cut() {
+        if !is_enough
+            && may_begin
+            && let Some(cut) = session.cut()
+        {
             branch.push(compaction_started(session, Reason::Threshold, cut, Then::Continue));
             return;
         }

@@ -168,5 +168,13 @@ fn a_rule_that_came_since_wins_when_a_call_starts() {
     stage.prompt(countersign_core::session::WhenBusy::Refuse);
     stage.want([wanted("write", "a"), wanted("write", "b")]);
     stage.tell(Command::UseRules(Box::new(asking())));
-    assert_eq!(stage.end(0).0, ["session entry tool_result", "call ended done", "call gated", "gate opened approval [\"once\",\"session\",\"always\"]"]);
+    assert_eq!(
+        stage.end(0).0,
+        [
+            "session entry tool_result",
+            "call ended done",
+            "call gated",
+            "gate opened approval [\"once\",\"session\",\"always\"]"
+        ]
+    );
 }

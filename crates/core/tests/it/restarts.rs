@@ -37,7 +37,12 @@ fn a_restart_takes_up_or_ends_what_the_last_process_left() {
         ("backing off, wait", backing_off(), Resume::Wait, vec!["booted", interrupted]),
         ("started, go", with(open(), "write"), Resume::Go, [&unknown[..], &asks].concat()),
         ("started, wait", with(open(), "write"), Resume::Wait, [&unknown[..], &[interrupted]].concat()),
-        ("idempotent, go", with(open(), "look"), Resume::Go, vec!["booted", "call in_doubt", "call again", "call started"]),
+        (
+            "idempotent, go",
+            with(open(), "look"),
+            Resume::Go,
+            vec!["booted", "call in_doubt", "call again", "call started"],
+        ),
         ("idempotent, wait", with(open(), "look"), Resume::Wait, [&unknown[..], &[interrupted]].concat()),
         ("a person is asked, go", with(open(), "ask"), Resume::Go, vec!["booted"]),
         ("a person is asked, wait", with(open(), "ask"), Resume::Wait, vec!["booted"]),

@@ -94,7 +94,10 @@ fn a_follow_up_is_taken_when_a_run_would_end() {
     let mut stage = thinking(open());
     stage.prompt(WhenBusy::FollowUp);
     let told = stage.answer(StopReason::Stop, Vec::new(), None).0;
-    assert_eq!(told[2..], ["run turn_closed", "run turn_opened", "session dequeued follow_up", "session entry user", "run asked"]);
+    assert_eq!(
+        told[2..],
+        ["run turn_closed", "run turn_opened", "session dequeued follow_up", "session entry user", "run asked"]
+    );
 }
 
 #[test]
@@ -102,8 +105,13 @@ fn a_result_of_another_attempt_is_recorded_and_changes_nothing() {
     let mut stage = thinking(open());
     let run = stage.run();
     for epoch in [0, 2] {
-        let answer =
-            Box::new(run::Answer { said: text(1), stop: StopReason::Stop, total_tokens: 0, wanted: Vec::new(), failure: None });
+        let answer = Box::new(run::Answer {
+            said: text(1),
+            stop: StopReason::Stop,
+            total_tokens: 0,
+            wanted: Vec::new(),
+            failure: None,
+        });
         let told = stage.tell(Command::Run(run::Command::Answered { run, epoch, answer }));
         assert_eq!(told, Told(vec!["run result_dropped".to_owned()], Ok(Reply::Dropped)), "{epoch}");
     }
@@ -118,12 +126,21 @@ fn a_context_that_does_not_fit_is_compacted_once_and_asked_again() {
     stage.prompt(WhenBusy::Refuse);
     let overflow = Failure { retryable: false, overflow: true, after: None };
     let told = stage.fail(overflow).0;
-    assert_eq!(told[2..], ["run turn_closed", "session dropped", "run ended overflowed", "session compaction_started again"]);
+    assert_eq!(
+        told[2..],
+        ["run turn_closed", "session dropped", "run ended overflowed", "session compaction_started again"]
+    );
     let done = session::Command::Compacted { epoch: 1, outcome: session::Compacted::Done(text(1)) };
     let told = stage.tell(Command::Session(session(), done)).0;
     assert_eq!(
         told,
-        ["session entry compaction", "session compaction_ended again", "run started overflow", "run turn_opened", "run asked"]
+        [
+            "session entry compaction",
+            "session compaction_ended again",
+            "run started overflow",
+            "run turn_opened",
+            "run asked"
+        ]
     );
     assert_eq!(stage.fail(overflow).0.last().unwrap(), "run ended failed");
 }

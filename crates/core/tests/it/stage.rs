@@ -29,7 +29,12 @@ pub(crate) struct Stage {
 
 /// Rules under which what changes something asks, and what reads runs.
 pub(crate) fn asking() -> Rules {
-    Rules { compiled: Compiled::default(), posture: Posture::Gateway, contract: None, surroundings: Surroundings::default() }
+    Rules {
+        compiled: Compiled::default(),
+        posture: Posture::Gateway,
+        contract: None,
+        surroundings: Surroundings::default(),
+    }
 }
 
 /// Rules under which everything runs but what the floor holds.
@@ -73,11 +78,23 @@ impl Stage {
         let mut stage = Self { engine: Engine::new(rules), now: Millis(1_000), drawn: 0, log: Vec::new() };
         stage.tell(Command::Recover(Resume::Go));
         let settings = Settings {
-            model: Some(ModelRef { provider: "p".to_owned(), id: "m".to_owned(), context_window: 1_000, max_tokens: 10 }),
-            thresholds: session::Thresholds { auto: true, reserve: 100, keep_recent: 50, at_tokens: None, at_percent: None },
+            model: Some(ModelRef {
+                provider: "p".to_owned(),
+                id: "m".to_owned(),
+                context_window: 1_000,
+                max_tokens: 10,
+            }),
+            thresholds: session::Thresholds {
+                auto: true,
+                reserve: 100,
+                keep_recent: 50,
+                at_tokens: None,
+                at_percent: None,
+            },
             ..Settings::default()
         };
-        let open = session::Command::Open { cwd: "/w".to_owned(), name: None, parent: None, settings: Box::new(settings) };
+        let open =
+            session::Command::Open { cwd: "/w".to_owned(), name: None, parent: None, settings: Box::new(settings) };
         stage.tell(Command::Session(session(), open));
         stage
     }
@@ -146,8 +163,7 @@ impl Stage {
     }
 
     pub(crate) fn end(&mut self, at: usize) -> Told {
-        let returned =
-            Returned { said: text(1), error: false, open_tasks: None, folder: None, prunable: false };
+        let returned = Returned { said: text(1), error: false, open_tasks: None, folder: None, prunable: false };
         let progress = Progress::Returned(Box::new(returned));
         self.tell(Command::Call(call::Command::Ended { call: self.calls()[at], progress }))
     }

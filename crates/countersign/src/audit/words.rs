@@ -137,6 +137,7 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
         session::Event::CompactionEnded { ok: false, .. } => "compaction failed".to_owned(),
         session::Event::FileWritten { path, length, .. } => format!("file written, {length} bytes: {path}"),
         session::Event::Folder { path } => format!("the shell is in {path}"),
+        session::Event::Relocated { cwd } => format!("works in {cwd} now"),
         session::Event::Tasks { open } => format!("{open} open tasks"),
         session::Event::Reminded { attempt } => format!("reminded of open tasks, attempt {attempt}"),
     }

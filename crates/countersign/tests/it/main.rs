@@ -21,6 +21,7 @@ mod gates;
 mod locks;
 mod questions;
 mod queues;
+mod regressions;
 mod retries;
 mod runs;
 mod sessions;

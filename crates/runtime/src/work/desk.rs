@@ -1,6 +1,11 @@
 //! Keeps what is in flight in step with what is owed.
 
-use std::{collections::{BTreeMap, BTreeSet}, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use countersign_core::{
     Work,
@@ -9,9 +14,10 @@ use countersign_core::{
     folder_of,
     id::CallId,
     message::StopReason,
-    owed, stopping,
+    owed,
     run::{self, Answer, Failure},
     session::{self, Compacted},
+    stopping,
 };
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;

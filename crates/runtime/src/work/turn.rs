@@ -203,7 +203,9 @@ impl<'a> Hearing<'a> {
     /// Whether one more update keeps what is written in proportion to the text: a door repeats the whole message with each.
     fn is_affordable(&self) -> bool {
         let earned = usize::try_from(self.asked.elapsed().as_millis()).unwrap_or(usize::MAX).saturating_mul(EARNED);
-        self.work.merge.is_zero() || self.spent.saturating_add(self.length.saturating_mul(2)) <= self.length.saturating_mul(PROPORTION).saturating_add(earned)
+        self.work.merge.is_zero()
+            || self.spent.saturating_add(self.length.saturating_mul(2))
+                <= self.length.saturating_mul(PROPORTION).saturating_add(earned)
     }
 
     async fn flush(&mut self) {

@@ -18,7 +18,7 @@ const SESSION: &str = "Allow for this session";
 const ALWAYS: &str = "Always allow exactly this";
 const DENY: &str = "Deny";
 
-/// What a question begins with, so that its text cannot pass for that of an approval.
+/// What a question begins with that could pass for an approval: one of several lines, or one that offers an approval's words.
 const ASKS: &str = "The agent asks: ";
 
 /// The dialogs that a host has open: which gate each of them shows.
@@ -85,7 +85,12 @@ pub(crate) fn request(id: String, gate: &Gate, content: &Content, cwd: &str, now
             }
         }
         Content::Question { question, choices, multi, .. } => {
-            let title = format!("{ASKS}{}", escape(question, Lines::Many));
+            let words = [ONCE, SESSION, ALWAYS, DENY];
+            let is_plain = !question.contains('\n')
+                && !question.starts_with("The agent")
+                && !choices.iter().any(|choice| words.contains(&choice.label.trim()));
+            let asks = if is_plain { "" } else { ASKS };
+            let title = format!("{asks}{}", escape(question, Lines::Many));
             if choices.is_empty() {
                 UiMethod::Input { title, placeholder: None, timeout }
             } else if *multi {

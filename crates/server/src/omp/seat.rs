@@ -9,8 +9,7 @@ use std::{
 use countersign_core::{
     digest::Digest,
     engine::{Command, Resume, Rules},
-    id::{EntryId, PrincipalId, SessionId},
-    policy::{GrantId, Scope},
+    id::{EntryId, SessionId},
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
 use countersign_protocol::omp::session_file::{Entry as FileEntry, Form, Header};
@@ -22,14 +21,13 @@ use countersign_runtime::{
 };
 
 use super::{
-    entries, unwritten, grants,
+    adopting::adopt,
+    entries,
     keeper::Keeper,
+    unwritten,
     workshop::{Common, Workshop},
 };
 use crate::session_file::{self, Blobs, Writer, find, name};
-
-/// How many grants are adopted at once.
-const GRANTS: usize = 256;
 
 /// Where sessions of a process are kept.
 #[derive(Clone)]
@@ -184,7 +182,8 @@ impl Seat {
                 handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
             }
         }
-        let seat = Self::take_up(shelf, handle.clone(), id, workshop, Origin::File(Box::new(opened)), header, settings).await;
+        let seat =
+            Self::take_up(shelf, handle.clone(), id, workshop, Origin::File(Box::new(opened)), header, settings).await;
         if seat.is_err() {
             handle.close().await;
             handle.close_log().await;
@@ -207,7 +206,10 @@ impl Seat {
             let cwd = shelf.cwd.display().to_string();
             if !header.cwd.is_empty() && header.cwd != cwd {
                 // Rules and protected files were read for this folder; a file that anybody may have written must not choose another.
-                tracing::warn!(named = header.cwd, "the session file names another working folder; the session works in {cwd}");
+                tracing::warn!(
+                    named = header.cwd,
+                    "the session file names another working folder; the session works in {cwd}"
+                );
             }
             let open = session::Command::Open {
                 cwd,
@@ -216,6 +218,11 @@ impl Seat {
                 settings: Box::default(),
             };
             requests.ask(Command::Session(id.clone(), open)).await?;
+        }
+        // Rules and protected files were read for this folder; a session that was somewhere else comes here, unless it waits for somebody.
+        let cwd = shelf.cwd.display().to_string();
+        if known.is_some() && cwd_of(&requests, &id).await.as_ref() != Some(&cwd) {
+            requests.ask(Command::Session(id.clone(), session::Command::Relocate { cwd })).await?;
         }
         let known = known.unwrap_or_default();
         let written: &[FileEntry] = match &file {
@@ -311,6 +318,11 @@ enum Origin {
     Log(PathBuf),
 }
 
+async fn cwd_of(requests: &Source, id: &SessionId) -> Option<String> {
+    let id = id.clone();
+    requests.read(move |engine| Some(engine.state().session(&id)?.cwd().to_owned())).await?.0
+}
+
 async fn leaf_of(requests: &Source, id: &SessionId) -> Option<EntryId> {
     let id = id.clone();
     requests.read(move |engine| engine.state().session(&id)?.leaf().cloned()).await?.0
@@ -361,36 +373,6 @@ async fn entries_agree(handle: &Handle, requests: &Source, id: &SessionId, opene
     let both = opened.file.entries.iter().filter_map(|entry| Some((said.get(entry.id.as_str())?, entry)));
     let value = |entry: &FileEntry| serde_json::to_value(entry).ok();
     both.into_iter().all(|(ours, theirs)| value(ours) == value(theirs))
-}
-
-/// Brings the grants of a session in step with the file of those that outlive sessions: what is there holds, what a person took out of it does not.
-async fn adopt(shelf: &Shelf, requests: &Source) -> Result<(), SeatError> {
-    if shelf.folder.is_none() {
-        return Ok(());
-    }
-    let path = shelf.common.folder.grants();
-    let read = tokio::task::spawn_blocking(move || grants::load(&path)).await;
-    let kept = match read.map_err(std::io::Error::other).flatten() {
-        Ok(kept) => kept,
-        Err(failed) => {
-            tracing::warn!(error = %failed, "the grants that outlive sessions cannot be read; those of this session stay as they are");
-            return Ok(());
-        }
-    };
-    let ids: BTreeSet<GrantId> = kept.iter().map(|grant| grant.id).collect();
-    let read = requests.read(move |engine| {
-        let grants = engine.state().policy().grants().iter();
-        let gone = grants.filter(|grant| grant.scope == Scope::Always && !ids.contains(&grant.id));
-        gone.map(|grant| grant.id).collect::<Vec<_>>()
-    });
-    let (gone, _) = read.await.ok_or(SeatError::Closed)?;
-    for grant in gone {
-        requests.ask(Command::Revoke { grant, by: PrincipalId::new("host") }).await?;
-    }
-    for some in kept.chunks(GRANTS) {
-        requests.ask(Command::Adopt(some.to_vec())).await?;
-    }
-    Ok(())
 }
 
 async fn entries_of(requests: &Source, id: &SessionId) -> Option<Option<Vec<Entry>>> {

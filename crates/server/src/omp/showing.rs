@@ -80,8 +80,7 @@ impl Door {
             let refused = replied.await.unwrap_or(Err(Refused::Closed)).err();
             let is_not_offered =
                 matches!(refused, Some(Refused::Refusal(Refusal::Answer(AnswerRefusal::NotOffered { .. }))));
-            let again =
-                if is_not_offered { requests.read(move |engine| waiting(engine, gate)).await } else { None };
+            let again = if is_not_offered { requests.read(move |engine| waiting(engine, gate)).await } else { None };
             let (position, found) = again.map_or((0, None), |(found, position)| (position, found));
             let then: Then = Box::new(move |door| {
                 if let Some(found) = found {

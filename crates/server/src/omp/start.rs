@@ -89,8 +89,7 @@ pub async fn start(
         return Err(StartError(format!("--session-dir {}: {problem}", dir.display())));
     }
     let temporary = std::env::temp_dir();
-    let loaded =
-        rules::load(&folder, &cwd, flags.permissions.as_deref(), kept, &temporary).map_err(StartError::new)?;
+    let loaded = rules::load(&folder, &cwd, flags.permissions.as_deref(), kept, &temporary).map_err(StartError::new)?;
     info!("commands of the agent have the rights of this user: there is no sandbox (docs/protocol/omp.md)");
     for warning in &loaded.warnings {
         notice(warning);

@@ -25,7 +25,8 @@ pub(crate) async fn newest(shelf: &Shelf, folder: &Path, than: Option<SystemTime
         if than.is_some_and(|than| at <= than) {
             return None;
         }
-        if let Some((path, _)) = planned(&log).await.filter(|(path, _)| path.parent() == Some(folder) && !path.exists()) {
+        if let Some((path, _)) = planned(&log).await.filter(|(path, _)| path.parent() == Some(folder) && !path.exists())
+        {
             return Some(path);
         }
     }

@@ -152,6 +152,7 @@ impl Audit {
             | session::Event::CompactionAborting
             | session::Event::FileWritten { .. }
             | session::Event::Folder { .. }
+            | session::Event::Relocated { .. }
             | session::Event::Tasks { .. }
             | session::Event::Reminded { .. } => Ok(()),
         }
@@ -173,7 +174,10 @@ impl Audit {
         }
         let run = self.runs.get_mut(&id).ok_or("a run that is not there")?;
         let all_over = run.owes == 0
-            && run.calls.iter().all(|call| self.calls.get(call).is_some_and(|call| matches!(call.stage, Stage::Over(_))));
+            && run
+                .calls
+                .iter()
+                .all(|call| self.calls.get(call).is_some_and(|call| matches!(call.stage, Stage::Over(_))));
         match event {
             run::Event::Asked { epoch, boot, .. } => {
                 ensure(*boot == self.boot, "a model is asked by a process that is gone")?;
@@ -199,7 +203,9 @@ impl Audit {
                 ensure(!run.is_asked, "a run ends while a model is asked")?;
                 let session = self.sessions.get_mut(&run.session).ok_or("a run in no session")?;
                 session.run = None;
-                let waits = [Queue::Steering, Queue::FollowUp].iter().any(|queue| session.queues.get(queue).is_some_and(|n| *n > 0));
+                let waits = [Queue::Steering, Queue::FollowUp]
+                    .iter()
+                    .any(|queue| session.queues.get(queue).is_some_and(|n| *n > 0));
                 self.runs.remove(&id);
                 ensure(*end != run::End::Completed || !waits, "a run completes although messages wait for it")
             }
@@ -310,7 +316,10 @@ impl Audit {
             if let Resolution::Allowed { scope } = resolution {
                 ensure(gate.scopes.contains(scope), "a gate is allowed further than it offered")?;
             }
-            let is_over = gate.call.and_then(|call| self.calls.get(&call)).is_some_and(|call| matches!(call.stage, Stage::Over(_)));
+            let is_over = gate
+                .call
+                .and_then(|call| self.calls.get(&call))
+                .is_some_and(|call| matches!(call.stage, Stage::Over(_)));
             ensure(!is_over, "a gate outlives its call")?;
             gate.resolution = Some(resolution.clone());
         }

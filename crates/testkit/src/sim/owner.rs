@@ -9,15 +9,10 @@ use std::{
 };
 
 use countersign_core::{
-    Work,
-    call::{self, Progress},
+    Work, call,
     engine::{Command, Context, Engine, Event, Fact, Meta, Recorded, Refusal, Reply, Resume, Rules},
     gate::{self, AnswerRefusal},
     id::{Fresh, GateId, Lsn},
-    owed,
-    run,
-    session::{self, Compacted, Queue},
-    stopping,
     time::Millis,
 };
 
@@ -26,7 +21,7 @@ use super::{
     audit::Audit,
     book::Book,
     dice::Dice,
-    people, rules, words,
+    people, rules,
     world::{Doing, Job, World},
 };
 
@@ -134,9 +129,13 @@ impl Owner {
         }
         self.engine = self.book.replay(self.rules.clone())?;
         self.now = self.now.max(self.engine.state().at());
-        let before: Vec<Work> = self.engine.state().calls().map(|call| (call.id(), call.phase().clone())).filter_map(|(id, phase)| {
-            matches!(phase, call::Phase::Started { .. }).then_some(Work::Call(id))
-        }).collect();
+        let before: Vec<Work> = self
+            .engine
+            .state()
+            .calls()
+            .map(|call| (call.id(), call.phase().clone()))
+            .filter_map(|(id, phase)| matches!(phase, call::Phase::Started { .. }).then_some(Work::Call(id)))
+            .collect();
         let resume = self.dice.pick(self.resumes);
         self.has_waited |= resume == Resume::Wait && self.audit.boot() > 0;
         let head = self.book.head();
@@ -356,7 +355,11 @@ impl Owner {
         }
         self.shadow.evict(self.now);
         self.engine.evict(self.now);
-        if *self.engine.state() == *self.shadow.state() { Ok(()) } else { Err("the state is not what the log says".to_owned()) }
+        if *self.engine.state() == *self.shadow.state() {
+            Ok(())
+        } else {
+            Err("the state is not what the log says".to_owned())
+        }
     }
 
     fn release(&mut self, request: u64, upto: Lsn) -> Result<(), String> {
@@ -372,9 +375,9 @@ impl Owner {
         let resolution = gate::Resolution::Allowed { scope: gate::Scope::Once };
         let event = Event::Gate(gate::Event::Resolved { gate: id, resolution, by: None, key: None });
         let session = self.engine.state().gate(id).and_then(|gate| gate.session().cloned());
-        let meta = Meta { lsn: self.engine.state().head().next(), at: self.engine.state().at(), session: session.clone() };
+        let meta =
+            Meta { lsn: self.engine.state().head().next(), at: self.engine.state().at(), session: session.clone() };
         self.engine.replay(&event, &meta);
         Recorded { meta, fact: Fact { event, session, content: None } }
     }
-
 }

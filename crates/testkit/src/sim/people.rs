@@ -8,9 +8,7 @@ use countersign_core::{
     gate::{self, Answer, Scope},
     id::{GateId, PrincipalId, SessionId},
     run,
-    session::{
-        self, Interrupt, Kind, ModelRef, Modes, Queue, Retry, Setting, Settings, Take, Thresholds, WhenBusy,
-    },
+    session::{self, Interrupt, Kind, ModelRef, Modes, Queue, Retry, Setting, Settings, Take, Thresholds, WhenBusy},
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -130,7 +128,8 @@ fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
 /// A result that nobody waits for: of another attempt, of a call that is over, of a compaction that is gone.
 fn stray(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
     let id = SessionId::new(dice.pick(&SESSIONS));
-    let over: Vec<_> = audit.calls.keys().filter(|id| engine.state().call(**id).is_none_or(call::Call::is_over)).collect();
+    let over: Vec<_> =
+        audit.calls.keys().filter(|id| engine.state().call(**id).is_none_or(call::Call::is_over)).collect();
     let run = engine.state().runs().next();
     match (run, over.is_empty()) {
         (Some(run), _) if dice.chance(50) => {
@@ -158,8 +157,15 @@ pub(super) fn tell(command: &Command) -> String {
     let text = match command {
         Command::UseRules(rules) => format!("UseRules {}", rules.digest()),
         Command::Run(run::Command::Answered { run, epoch, answer }) => {
-            let calls: Vec<String> = answer.wanted.iter().take(5).map(|wanted| wanted.signature.chars().take(30).collect()).collect();
-            format!("Answered {run} {epoch} {:?} {:?} {} {}", answer.stop, answer.failure, answer.wanted.len(), Value::from(calls))
+            let calls: Vec<String> =
+                answer.wanted.iter().take(5).map(|wanted| wanted.signature.chars().take(30).collect()).collect();
+            format!(
+                "Answered {run} {epoch} {:?} {:?} {} {}",
+                answer.stop,
+                answer.failure,
+                answer.wanted.len(),
+                Value::from(calls)
+            )
         }
         Command::Session(id, session::Command::Prompt { when_busy, .. }) => format!("Prompt {id} {when_busy:?}"),
         other => format!("{other:?}"),

@@ -23,8 +23,13 @@ pub(super) fn numbered(number: u64) -> Rules {
     let (compiled, posture) = match number % 4 {
         0 => (Compiled::default(), Posture::Gateway),
         1 => (Compiled::default(), Posture::Stdio),
-        2 => (of(&[("look*", Action::Allow), ("write(a*)", Action::Allow), ("bash(ls*)", Action::Allow)]), Posture::Gateway),
-        _ => (of(&[("look*", Action::Allow), ("write(*)", Action::Ask), ("write(b*)", Action::Deny)]), Posture::Gateway),
+        2 => (
+            of(&[("look*", Action::Allow), ("write(a*)", Action::Allow), ("bash(ls*)", Action::Allow)]),
+            Posture::Gateway,
+        ),
+        _ => {
+            (of(&[("look*", Action::Allow), ("write(*)", Action::Ask), ("write(b*)", Action::Deny)]), Posture::Gateway)
+        }
     };
     let surroundings = Surroundings { home: Some("/home/ana".to_owned()), ..Surroundings::default() };
     Rules { compiled, posture, contract: None, surroundings }

@@ -2,9 +2,7 @@
 
 use countersign_core::{
     call::{Content, Executor, Returned},
-    message::{
-        Assistant, BashExecution, Block, Message, Said as Text, StopReason, Summary, ToolCall, ToolResult,
-    },
+    message::{Assistant, BashExecution, Block, Message, Said as Text, StopReason, Summary, ToolCall, ToolResult},
     run::{Answer, Failure, Wanted},
     session::Said,
     tool::{Effect, Lane, Repeat},
@@ -116,7 +114,9 @@ pub(super) fn stopped(dice: &mut Dice) -> Answer {
 /// What a tool or the shell gives back.
 pub(super) fn returned(dice: &mut Dice, content: &Content, executor: &Executor, text: &str) -> Returned {
     let message = match executor {
-        Executor::Shell => Message::BashExecution(BashExecution { output: text.to_owned(), ..BashExecution::default() }),
+        Executor::Shell => {
+            Message::BashExecution(BashExecution { output: text.to_owned(), ..BashExecution::default() })
+        }
         Executor::Builtin | Executor::Person => Message::ToolResult(ToolResult {
             tool_call_id: content.tool_call_id.to_string(),
             tool_name: content.tool.to_string(),

@@ -56,7 +56,13 @@ impl World {
     }
 
     /// Begins a piece of work, if it may begin.
-    pub(super) fn begin(engine: &Engine, book: &Book, audit: &Audit, work: &Work, fault: Option<Fault>) -> Result<Job, String> {
+    pub(super) fn begin(
+        engine: &Engine,
+        book: &Book,
+        audit: &Audit,
+        work: &Work,
+        fault: Option<Fault>,
+    ) -> Result<Job, String> {
         let mut arguments = None;
         match work {
             Work::Turn { run, .. } => {
@@ -119,9 +125,9 @@ impl World {
                 };
                 Some(Command::Session(session.clone(), session::Command::Compacted { epoch: *epoch, outcome }))
             }
-            Work::Call(id) => {
-                self.call(dice, engine, audit, book, *id, job)?.map(|progress| Command::Call(call::Command::Ended { call: *id, progress }))
-            }
+            Work::Call(id) => self
+                .call(dice, engine, audit, book, *id, job)?
+                .map(|progress| Command::Call(call::Command::Ended { call: *id, progress })),
         };
         if told.is_some() {
             job.doing = Doing::Told;
@@ -154,7 +160,9 @@ impl World {
         match (has_effect, roll) {
             (false, 0..10) => Ok(Some(Progress::NotBegun("it could not begin".into()))),
             (false, 10..18) | (true, 0..10) => Ok(Some(Progress::Broke)),
-            (true, _) => Ok(Some(Progress::Returned(Box::new(words::returned(dice, &content, &seen.executor, "done"))))),
+            (true, _) => {
+                Ok(Some(Progress::Returned(Box::new(words::returned(dice, &content, &seen.executor, "done")))))
+            }
             (false, _) => {
                 if job.arguments != Some(seen.arguments) {
                     return Err("a call was done with other arguments than were decided".to_owned());
@@ -214,7 +222,8 @@ fn pairs(session: &Session, book: &Book) -> Result<(), String> {
         let message: Message = serde_json::from_str(content).map_err(|error| error.to_string())?;
         if let Message::ToolResult(result) = &message {
             let at = open.iter().position(|id| *id == result.tool_call_id);
-            let at = at.ok_or_else(|| format!("a model is shown a result of {} without its call", result.tool_call_id))?;
+            let at =
+                at.ok_or_else(|| format!("a model is shown a result of {} without its call", result.tool_call_id))?;
             open.swap_remove(at);
             continue;
         }
@@ -230,5 +239,9 @@ fn pairs(session: &Session, book: &Book) -> Result<(), String> {
             }));
         }
     }
-    if open.is_empty() { Ok(()) } else { Err(format!("a model is shown {} calls without a result at the end", open.len())) }
+    if open.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("a model is shown {} calls without a result at the end", open.len()))
+    }
 }

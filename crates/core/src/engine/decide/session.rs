@@ -153,6 +153,14 @@ pub(super) fn name(session: &Session, name: &str) -> Result<Decision, Refusal> {
     Ok(Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done })
 }
 
+pub(super) fn relocate(session: &Session, cwd: String) -> Result<Decision, Refusal> {
+    if !session.is_at_rest() {
+        return Err(Refusal::Busy(session.id().clone()));
+    }
+    let event = Event::Session(Happened::Relocated { cwd });
+    Ok(Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done })
+}
+
 pub(super) fn move_to(session: &Session, leaf: Option<EntryId>) -> Result<Decision, Refusal> {
     if !session.is_at_rest() {
         return Err(Refusal::Busy(session.id().clone()));

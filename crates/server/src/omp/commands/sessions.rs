@@ -84,8 +84,27 @@ pub(super) async fn new_session(door: &mut Door, id: Option<Id>, parent: Option<
     leave(door, id, "new_session", opened.map(|seat| (seat, None))).await;
 }
 
+/// The session that is open already, from its beginning: what works in it is stopped, and nothing waits to be said.
+async fn reload(door: &mut Door, id: Option<Id>) {
+    door.teller.detach();
+    stop_run(
+        door,
+        Box::new(move |door| {
+            if let Some(seat) = door.seat() {
+                // What it comes to is of no interest: an empty queue stays empty.
+                drop(seat.requests.try_send(EngineCommand::Session(seat.id.clone(), Command::Clear)));
+            }
+            door.write(&Response::success(id, "switch_session", &Cancelled { cancelled: false }));
+        }),
+    )
+    .await;
+}
+
 pub(super) async fn switch_session(door: &mut Door, id: Option<Id>, path: String) {
     let path = door.shelf.cwd.join(path);
+    if door.seat().and_then(Seat::path).is_some_and(|own| same(own, &path)) {
+        return reload(door, id).await;
+    }
     let opened = match may_open(door, &path) {
         Ok(()) => open_file(door, path).await,
         Err(problem) => Err(problem),
@@ -109,12 +128,7 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, entry: String) {
 }
 
 /// Stops what works in the session, telling nothing more of it, and has the other one take its place. If that could not be opened nothing is stopped.
-async fn leave(
-    door: &mut Door,
-    id: Option<Id>,
-    command: &'static str,
-    opened: Result<(Seat, Option<String>), String>,
-) {
+async fn leave(door: &mut Door, id: Option<Id>, command: &'static str, opened: Result<(Seat, Option<String>), String>) {
     let (seat, text) = match opened {
         Ok(opened) => opened,
         Err(problem) => return door.write(&Response::failure(id, command, problem)),
@@ -186,9 +200,6 @@ async fn begin(
 }
 
 async fn open_file(door: &mut Door, path: PathBuf) -> Result<Seat, String> {
-    if door.seat().and_then(Seat::path).is_some_and(|own| same(own, &path)) {
-        return Err("this session is open already".to_owned());
-    }
     door.grants_written().await;
     let settings = settings(door).await;
     let shelf = door.shelf.clone();

@@ -27,7 +27,8 @@ impl Owner {
             if self.jobs.contains_key(&work) {
                 continue;
             }
-            let planted = (matches!(work, Work::Call(_)) && self.make(Fault::OtherArguments)).then_some(Fault::OtherArguments);
+            let planted =
+                (matches!(work, Work::Call(_)) && self.make(Fault::OtherArguments)).then_some(Fault::OtherArguments);
             let mut job = World::begin(&self.engine, &self.book, &self.audit, &work, planted)?;
             if matches!(work, Work::Turn { .. }) && self.make(Fault::DropTurn) {
                 job.doing = Doing::Told;
@@ -52,9 +53,10 @@ impl Owner {
                 let answer = Box::new(words::stopped(&mut self.dice));
                 Command::Run(run::Command::Answered { run, epoch, answer })
             }
-            Work::Call(call) => {
-                Command::Call(call::Command::Ended { call, progress: Progress::NotBegun("stopped before it began".into()) })
-            }
+            Work::Call(call) => Command::Call(call::Command::Ended {
+                call,
+                progress: Progress::NotBegun("stopped before it began".into()),
+            }),
             Work::Compact { session, epoch } => {
                 Command::Session(session, session::Command::Compacted { epoch, outcome: Compacted::Aborted })
             }
@@ -65,10 +67,14 @@ impl Owner {
 impl Item {
     fn command_is(&self, other: &Command) -> bool {
         match (&self.command, other) {
-            (Command::Run(run::Command::Answered { run, epoch, .. }), Command::Run(run::Command::Answered { run: of, epoch: at, .. })) => {
-                run == of && epoch == at
-            }
-            (Command::Call(call::Command::Ended { call, .. }), Command::Call(call::Command::Ended { call: of, .. })) => call == of,
+            (
+                Command::Run(run::Command::Answered { run, epoch, .. }),
+                Command::Run(run::Command::Answered { run: of, epoch: at, .. }),
+            ) => run == of && epoch == at,
+            (
+                Command::Call(call::Command::Ended { call, .. }),
+                Command::Call(call::Command::Ended { call: of, .. }),
+            ) => call == of,
             (
                 Command::Session(session, session::Command::Compacted { epoch, .. }),
                 Command::Session(of, session::Command::Compacted { epoch: at, .. }),

@@ -62,7 +62,8 @@ impl Owner {
     fn is_at_rest(&self) -> Result<(), String> {
         let state = self.engine.state();
         for run in state.runs() {
-            let waits_for_person = run.calls().iter().any(|call| state.gate_of(*call).is_some_and(gate::Gate::is_pending));
+            let waits_for_person =
+                run.calls().iter().any(|call| state.gate_of(*call).is_some_and(gate::Gate::is_pending));
             let waits = match run.phase() {
                 run::Phase::Calling => waits_for_person,
                 run::Phase::Backoff { .. } => true,
