@@ -30,7 +30,7 @@ use crate::{
 /// What an aborted message says.
 const ABORTED: &str = "Request was aborted";
 /// How many times the text a burst of updates may cost.
-const PROPORTION: usize = 6;
+const PROPORTION: usize = 4;
 /// How many bytes of updates each millisecond earns beside that, so that a paced stream is told of as it comes.
 const EARNED: usize = 200;
 /// The tool that a person answers.
