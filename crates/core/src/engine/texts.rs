@@ -48,12 +48,13 @@ pub(crate) fn command_unknown(content: Option<&Arc<call::Content>>) -> session::
     }))
 }
 
-/// A person's command that could not be started.
-pub(crate) fn command_failed(content: Option<&Arc<call::Content>>, problem: &str) -> session::Said {
+/// A person's command that was not started: it could not be, or it was stopped before.
+pub(crate) fn command_failed(content: Option<&Arc<call::Content>>, problem: &str, cancelled: bool) -> session::Said {
     let command = content.and_then(|content| content.arguments.get("command")?.as_str().map(str::to_owned));
     said(&Message::BashExecution(BashExecution {
         command: command.unwrap_or_default(),
         output: problem.to_owned(),
+        cancelled,
         ..BashExecution::default()
     }))
 }

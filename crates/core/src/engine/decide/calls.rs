@@ -101,7 +101,7 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
     } else {
         let said = match end {
             End::Done { .. } => returned.said,
-            End::Failed => texts::command_failed(content, &problem),
+            End::Failed => texts::command_failed(content, &problem, call.aborting),
             End::Denied | End::Skipped | End::Cancelled | End::Unknown => texts::command_unknown(content),
         };
         let kind = Kind::Bash { in_context: true };
