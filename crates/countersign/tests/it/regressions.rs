@@ -1,4 +1,4 @@
-//! What once went wrong, each told by what a host must see.
+//! What a host must still see at the edges: after a crash, in another session of the process, in files of others.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;
