@@ -7,23 +7,30 @@ mod admitted;
 mod command;
 mod decide;
 mod event;
+mod residency;
 mod rules;
+mod snapshot;
 mod state;
 pub(crate) mod texts;
 mod tree;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 pub use admitted::Admitted;
 pub use command::{Command, Refusal, Reply, Resume};
 pub use event::{Decode, Event, Fact, Meta};
+pub use residency::Scope;
 pub use rules::Rules;
+pub use snapshot::SNAPSHOT_VERSION;
 pub use state::State;
 
 pub(crate) use decide::compaction_started;
 pub(crate) use tree::Branch;
 
+use residency::Fetched;
+
 use crate::{
+    call,
     id::{Fresh, Lsn, SessionId},
     policy, settle,
     time::Millis,
@@ -49,6 +56,8 @@ pub(crate) struct View<'a> {
     pub(crate) rules: &'a Rules,
     /// True once nothing new may begin in this process.
     pub(crate) closing: bool,
+    /// The last record that is known to be durable.
+    pub(crate) durable: Lsn,
 }
 
 /// What a decider gives back.
@@ -74,14 +83,53 @@ pub struct Engine {
     admitted: Admitted,
     rules: Rules,
     closing: bool,
+    /// Whether this process has recovered what the last one left.
+    recovered: bool,
+    durable: Lsn,
     /// Sessions in which a settle rule may have something to say.
     touched: BTreeSet<SessionId>,
+    /// Sessions in which a call was let through its gate by what may not be durable yet.
+    let_through: BTreeSet<SessionId>,
+    fetched: Fetched,
 }
 
 impl Engine {
     /// An engine before the first fact.
     pub fn new(rules: Rules) -> Self {
-        Self { state: State::default(), admitted: Admitted::default(), rules, closing: false, touched: BTreeSet::new() }
+        Self {
+            state: State::default(),
+            admitted: Admitted::default(),
+            rules,
+            closing: false,
+            recovered: false,
+            durable: Lsn(0),
+            touched: BTreeSet::new(),
+            let_through: BTreeSet::new(),
+            fetched: Fetched::default(),
+        }
+    }
+
+    /// An engine with the state of a snapshot, to be brought up to the log with [`Engine::replay`].
+    ///
+    /// # Errors
+    /// The JSON error, where the text is no snapshot of this version. The log makes the same state.
+    pub fn from_snapshot(rules: Rules, snapshot: &str) -> Result<Self, serde_json::Error> {
+        let state = State::from_snapshot(snapshot)?;
+        let touched = state.runs().map(|run| run.session().clone()).collect();
+        Ok(Self { state, touched, ..Self::new(rules) })
+    }
+
+    /// The state as a text that a later process can begin with.
+    pub fn snapshot(&self) -> String {
+        self.state.to_snapshot()
+    }
+
+    /// Carries over what this process has done beside the state, when the state was made again from the log.
+    #[must_use]
+    pub fn in_place_of(mut self, before: &Self) -> Self {
+        self.closing = before.closing;
+        self.recovered = before.recovered;
+        self
     }
 
     /// The state.
@@ -99,10 +147,10 @@ impl Engine {
         &self.rules
     }
 
-    /// Folds a fact of the log in, before [`Command::Recover`].
+    /// Folds a fact of the log in, before [`Command::Recover`]. What its session is made of has to be at hand, see
+    /// [`Engine::lacks`].
     pub fn replay(&mut self, event: &Event, meta: &Meta) {
-        self.admitted.forget(event);
-        self.state.apply(event, meta);
+        self.fold(event, meta);
         // The last process may have died, or a batch may have been full, before the rules had said all.
         if let Some(session) = meta.session.as_ref().filter(|session| !self.touched.contains(*session)) {
             self.touched.insert(session.clone());
@@ -122,6 +170,30 @@ impl Engine {
         self.admitted.restore(&self.state, lsn, content)
     }
 
+    /// Notes that everything up to `head` is durable. What a person let through its gate starts only behind that: a
+    /// crash in between then finds it decided and not started, and it is run once.
+    pub fn committed(&mut self, head: Lsn) {
+        self.durable = head;
+        self.touched.append(&mut self.let_through);
+    }
+
+    /// What has to be at hand when `command` is decided.
+    pub fn scope_of(&self, command: &Command) -> Option<Scope> {
+        residency::scope_of(command)
+    }
+
+    /// Whether `scope` may be in the log, is not at hand, and so has to be [fetched](Engine::fetch) before anything is
+    /// decided or read of it.
+    pub fn lacks(&self, scope: &Scope) -> bool {
+        self.state.lacks(scope)
+    }
+
+    /// Takes `scope` back to hand from its records in the log, all of them and in order.
+    pub fn fetch(&mut self, scope: &Scope, records: impl IntoIterator<Item = (Event, Meta)>, now: Millis) {
+        self.state.fetch(scope, records);
+        self.fetched.note(scope, now);
+    }
+
     /// Decides one command and everything that follows from it, and folds the facts in.
     ///
     /// # Errors
@@ -138,10 +210,18 @@ impl Engine {
         }
         if matches!(command, Command::Tick) {
             self.touched.extend(self.state.due(context.now));
-            return Ok((self.settle(context), Reply::Done));
+            let mut batch = Vec::new();
+            if self.state.policy().is_untidy(context.now) {
+                let tidied = policy::Event::Tidied { at: context.now };
+                self.record(Fact::plain(Event::Policy(tidied), None), context.now, &mut batch);
+            }
+            batch.extend(self.settle(context));
+            return Ok((batch, Reply::Done));
         }
-        let view = View { state: &self.state, admitted: &self.admitted, rules: &self.rules, closing: self.closing };
-        let Decision { facts, reply } = decide::decide(view, command, context)?;
+        if matches!(command, Command::Recover(_)) && std::mem::replace(&mut self.recovered, true) {
+            return Err(Refusal::OutOfPlace("a process recovers once"));
+        }
+        let Decision { facts, reply } = decide::decide(self.view(), command, context)?;
         let mut batch = Vec::with_capacity(facts.len());
         for fact in facts {
             self.record(fact, context.now, &mut batch);
@@ -164,9 +244,7 @@ impl Engine {
                     self.touched.insert(session);
                     return batch;
                 }
-                let view =
-                    View { state: &self.state, admitted: &self.admitted, rules: &self.rules, closing: self.closing };
-                let Some(facts) = settle::next(view, &session, context) else { break };
+                let Some(facts) = settle::next(self.view(), &session, context) else { break };
                 for fact in facts {
                     self.record(fact, context.now, &mut batch);
                 }
@@ -182,15 +260,43 @@ impl Engine {
         self.closing = true;
     }
 
-    /// Forgets what needs no longer be at hand.
-    pub fn evict(&mut self, now: Millis) {
-        self.state.evict(now);
+    /// Lets go of what the log alone may keep: gates resolved a while ago, and with `idle` the sessions in which nothing
+    /// works, waits or has happened for so long.
+    pub fn evict(&mut self, now: Millis, idle: Option<Duration>) {
+        self.state.evict_gates(now);
+        if let Some(idle) = idle {
+            self.state.park_sessions(now, idle, &mut self.fetched);
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            state: &self.state,
+            admitted: &self.admitted,
+            rules: &self.rules,
+            closing: self.closing,
+            durable: self.durable,
+        }
+    }
+
+    /// Folds one fact in, decided or read.
+    fn fold(&mut self, event: &Event, meta: &Meta) {
+        self.admitted.forget(event);
+        self.state.apply(event, meta);
+        if let Event::Call(call::Event::Allowed { call, .. }) = event
+            && self.state.call(*call).is_some_and(|call| call.let_through == Some(meta.lsn))
+        {
+            self.let_through.extend(meta.session.clone());
+        }
+        // What was granted or taken back may matter wherever somebody waits.
+        if matches!(event, Event::Policy(_)) {
+            self.touched.extend(self.state.waiting());
+        }
     }
 
     fn record(&mut self, fact: Fact, now: Millis, batch: &mut Vec<Recorded>) {
         let meta = Meta { lsn: self.state.head().next(), at: now.max(self.state.at()), session: fact.session.clone() };
-        self.admitted.forget(&fact.event);
-        self.state.apply(&fact.event, &meta);
+        self.fold(&fact.event, &meta);
         if let Some(content) = &fact.content {
             self.admitted.take(&fact.event, content);
         }

@@ -3,6 +3,8 @@
 mod handle;
 mod inbox;
 mod open;
+mod parking;
+mod snapshots;
 mod step;
 
 use std::sync::Arc;
@@ -29,6 +31,8 @@ pub struct Options {
     pub host: Arc<dyn Host>,
     /// How long deltas of one block are gathered before they are released; zero releases each at once.
     pub merge: std::time::Duration,
+    /// How long a session in which nothing works or waits stays in memory; absent: as long as the owner lives.
+    pub idle: Option<std::time::Duration>,
 }
 
 /// Rolls 16 random bytes.

@@ -35,11 +35,15 @@ pub enum Fault {
     LoseFact,
     /// A request gets a second reply.
     ReplyTwice,
+    /// A call starts before the decision that let it through is durable.
+    StartTooEarly,
+    /// Of a session that was let go of, only a part is fetched back.
+    FetchLess,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::ReplyBeforeAppend,
         Self::StartTwice,
         Self::DropTurn,
@@ -48,6 +52,8 @@ impl Fault {
         Self::ForgetResult,
         Self::LoseFact,
         Self::ReplyTwice,
+        Self::StartTooEarly,
+        Self::FetchLess,
     ];
 }
 
@@ -64,6 +70,8 @@ pub struct Figures {
     pub effects: u32,
     /// Replies that left.
     pub replies: u32,
+    /// Sessions and gates that were fetched back from the log.
+    pub fetched: u32,
     /// Every kind of fact that was recorded.
     pub kinds: BTreeSet<String>,
 }
@@ -76,6 +84,7 @@ impl Figures {
         self.failures += other.failures;
         self.effects += other.effects;
         self.replies += other.replies;
+        self.fetched += other.fetched;
         self.kinds.extend(other.kinds);
     }
 }

@@ -46,6 +46,8 @@ pub struct Call {
     pub(crate) aborting: bool,
     /// True once a person allowed it; a rule that denies still wins at the start.
     pub(crate) approved: bool,
+    /// The record that let it through its gate. It starts only once that is durable.
+    pub(crate) let_through: Option<Lsn>,
 }
 
 impl Call {
@@ -64,6 +66,7 @@ impl Call {
             phase: Phase::Wanted,
             aborting: false,
             approved: false,
+            let_through: None,
         })
     }
 
@@ -113,10 +116,13 @@ impl Call {
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
-    pub(crate) fn apply(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn) {
         match event {
             Event::Wanted { .. } | Event::ResultDropped { .. } => {}
             Event::Allowed { by, .. } => {
+                if self.phase == Phase::Gated {
+                    self.let_through = Some(lsn);
+                }
                 self.phase = Phase::Ready;
                 self.approved = by.is_some();
             }

@@ -1,9 +1,6 @@
 //! Everything that was decided so far, folded from facts.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::{Event, Meta};
 use crate::{
@@ -16,31 +13,55 @@ use crate::{
     time::Millis,
 };
 
-/// How long a resolved gate stays at hand, so that whoever comes later can be told what became of it.
-const RESIDENT: Duration = Duration::from_secs(600);
-
 /// All machines. They meet in the settle rules and in the deciders, and nowhere else.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// Two states are equal where what was decided is: whether something that only the log needs to know is at hand makes
+/// no difference.
+#[derive(Clone, Debug, Default)]
 pub struct State {
-    head: Lsn,
-    at: Millis,
-    boot: u32,
-    sessions: BTreeMap<SessionId, Session>,
-    runs: BTreeMap<RunId, Run>,
-    calls: BTreeMap<CallId, Call>,
-    gates: BTreeMap<GateId, Gate>,
-    policy: policy::State,
-    /// How many gates each session has had.
-    ordinals: BTreeMap<SessionId, u32>,
+    pub(super) head: Lsn,
+    pub(super) at: Millis,
+    pub(super) boot: u32,
+    pub(super) sessions: BTreeMap<SessionId, Session>,
+    pub(super) runs: BTreeMap<RunId, Run>,
+    pub(super) calls: BTreeMap<CallId, Call>,
+    pub(super) gates: BTreeMap<GateId, Gate>,
+    pub(super) policy: policy::State,
     /// Sessions whose context is being compacted.
-    compacting: BTreeSet<SessionId>,
+    pub(super) compacting: BTreeSet<SessionId>,
+    /// Pending gates by where they were opened, which is their age.
+    pub(super) pending: BTreeMap<Lsn, GateId>,
     /// Pending gates by deadline, and runs that wait by the time at which they go on.
-    gate_deadlines: BTreeSet<(Millis, GateId)>,
-    backoffs: BTreeSet<(Millis, RunId)>,
-    /// Pending gates by the call that waits for them.
-    gate_of: BTreeMap<CallId, GateId>,
+    pub(super) gate_deadlines: BTreeSet<(Millis, GateId)>,
+    pub(super) backoffs: BTreeSet<(Millis, RunId)>,
+    /// The last gate of each call whose turn is open.
+    pub(super) gate_of: BTreeMap<CallId, GateId>,
     /// Resolved gates by when.
-    resolved: BTreeSet<(Millis, GateId)>,
+    pub(super) resolved: BTreeSet<(Millis, GateId)>,
+    /// Whether anything was ever let go of, so that something may be in the log and not at hand.
+    pub(super) is_partial: bool,
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        let at_hand = |state: &Self, gate: &Gate| gate.is_pending() || state.is_awaited(gate);
+        (self.head, self.at, self.boot) == (other.head, other.at, other.boot)
+            && same(&self.sessions, &other.sessions, |session| !session.may_park())
+            && self.runs == other.runs
+            && self.calls == other.calls
+            && same(&self.gates, &other.gates, |gate| at_hand(self, gate) || at_hand(other, gate))
+            && self.policy == other.policy
+            && self.compacting == other.compacting
+            && self.pending == other.pending
+            && self.gate_deadlines == other.gate_deadlines
+            && self.backoffs == other.backoffs
+    }
+}
+
+/// Whether what is in both is the same, and nothing is in one alone that must be at hand.
+fn same<K: Ord, V: PartialEq>(one: &BTreeMap<K, V>, other: &BTreeMap<K, V>, must_be: impl Fn(&V) -> bool) -> bool {
+    let in_one = one.iter().all(|(key, value)| other.get(key).map_or(!must_be(value), |found| found == value));
+    in_one && other.iter().all(|(key, value)| one.contains_key(key) || !must_be(value))
 }
 
 impl State {
@@ -101,7 +122,7 @@ impl State {
 
     /// All gates that wait, oldest first.
     pub fn pending_gates(&self) -> impl Iterator<Item = &Gate> {
-        self.gates.values().filter(|gate| gate.is_pending())
+        self.pending.values().filter_map(|gate| self.gates.get(gate))
     }
 
     /// The gate that a call waits for.
@@ -116,7 +137,7 @@ impl State {
 
     /// The number of the next gate of a session.
     pub(crate) fn next_ordinal(&self, session: &SessionId) -> u32 {
-        self.ordinals.get(session).map_or(1, |last| last + 1)
+        self.sessions.get(session).map_or(0, |session| session.gates) + 1
     }
 
     /// The next instant at which a deadline passes.
@@ -143,8 +164,13 @@ impl State {
     }
 
     /// Whether the call that opened a gate has not ended.
-    fn is_awaited(&self, gate: &Gate) -> bool {
+    pub(super) fn is_awaited(&self, gate: &Gate) -> bool {
         gate.call().and_then(|call| self.calls.get(&call)).is_some_and(|call| !call.is_over())
+    }
+
+    /// The sessions in which a gate waits.
+    pub(crate) fn waiting(&self) -> BTreeSet<SessionId> {
+        self.pending_gates().filter_map(|gate| gate.session().cloned()).collect()
     }
 
     /// All gates at hand, resolved ones too.
@@ -156,6 +182,9 @@ impl State {
     pub(crate) fn apply(&mut self, event: &Event, meta: &Meta) {
         self.head = meta.lsn;
         self.at = meta.at;
+        if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) {
+            session.last_at = meta.at;
+        }
         match event {
             Event::Booted => self.boot += 1,
             Event::Session(event) => self.apply_session(event, meta),
@@ -227,7 +256,7 @@ impl State {
             }
         }
         let Some(call) = self.calls.get_mut(&id) else { return };
-        call.apply(event);
+        call.apply(event, meta.lsn);
         if call.is_over() && call.run().is_none() {
             if let Some(session) = self.sessions.get_mut(call.session()) {
                 session.commands.remove(&id);
@@ -239,9 +268,10 @@ impl State {
     fn apply_gate(&mut self, event: &gate::Event, meta: &Meta) {
         let id = event.gate();
         if let Some(gate) = Gate::open(event, meta.session.clone(), meta.lsn, meta.at) {
-            if let Some(session) = &meta.session {
-                self.ordinals.insert(session.clone(), gate.ordinal());
+            if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) {
+                session.gates = gate.ordinal();
             }
+            self.pending.insert(gate.content(), id);
             if let Some(call) = gate.call() {
                 self.gate_of.insert(call, id);
             }
@@ -258,18 +288,8 @@ impl State {
             }
             (true, None) => {}
             (false, _) => {
+                self.pending.remove(&gate.content());
                 self.resolved.insert((meta.at, id));
-            }
-        }
-    }
-
-    /// Forgets gates that were resolved a while before `now`. What is at hand is not part of what was decided.
-    pub(crate) fn evict(&mut self, now: Millis) {
-        let old: Vec<_> = self.resolved.iter().copied().take_while(|(at, _)| *at + RESIDENT <= now).collect();
-        for (at, id) in old {
-            if self.gates.get(&id).is_none_or(|gate| !self.is_awaited(gate)) {
-                self.resolved.remove(&(at, id));
-                self.gates.remove(&id);
             }
         }
     }

@@ -122,6 +122,11 @@ impl Grants {
         })
     }
 
+    /// False if certainly nothing covers a subject of this digest, told without looking at it.
+    pub(crate) fn may_cover(&self, subject: Digest) -> bool {
+        self.exact.contains_key(&subject) || !self.ranked.is_empty()
+    }
+
     /// Every grant, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.by_id.values()

@@ -96,6 +96,8 @@ pub struct Session {
     pub(crate) parent: Option<String>,
     pub(crate) settings: Settings,
     pub(crate) entries: Vec<Entry>,
+    /// Where each entry stands. Made again from the entries when a session is read back.
+    #[serde(skip)]
     pub(crate) by_id: BTreeMap<EntryId, usize>,
     pub(crate) leaf: Option<EntryId>,
     pub(crate) steering: VecDeque<Queued>,
@@ -114,6 +116,10 @@ pub struct Session {
     pub(crate) run: Option<RunId>,
     /// Commands of a person that run in it.
     pub(crate) commands: BTreeSet<CallId>,
+    /// How many gates it has had.
+    pub(crate) gates: u32,
+    /// When something last happened in it.
+    pub(crate) last_at: Millis,
 }
 
 impl Session {
@@ -141,6 +147,8 @@ impl Session {
             reminded: 0,
             run: None,
             commands: BTreeSet::new(),
+            gates: 0,
+            last_at: at,
         }
     }
 
@@ -222,6 +230,17 @@ impl Session {
     /// Whether nothing works in it: no run, no compaction, no command.
     pub fn is_at_rest(&self) -> bool {
         self.run.is_none() && self.compaction.is_none() && self.commands.is_empty()
+    }
+
+    /// Whether it may be let go of: nothing works or waits in it. The log has it all.
+    pub(crate) fn may_park(&self) -> bool {
+        let queues = [&self.steering, &self.follow_up, &self.prompts, &self.held];
+        self.is_at_rest() && queues.iter().all(|queue| queue.is_empty())
+    }
+
+    /// Makes the index again that a stored form leaves out.
+    pub(crate) fn index(&mut self) {
+        self.by_id = self.entries.iter().enumerate().map(|(at, entry)| (entry.id.clone(), at)).collect();
     }
 
     pub(crate) fn queue(&self, queue: Queue) -> &VecDeque<Queued> {

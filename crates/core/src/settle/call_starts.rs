@@ -1,6 +1,7 @@
 //! A call starts when its turn has come: exclusive ones alone and in order, shared ones beside each other.
 //!
-//! It is judged once more: a rule, a constraint or a floor that came since the first judgement wins.
+//! It is judged once more: a rule, a constraint or a floor that came since the first judgement wins. A call that a gate
+//! let through starts only when that is durable, so that no crash can leave a decision without its work.
 
 use super::{Scene, evaluate, open_approval};
 use crate::{
@@ -51,7 +52,7 @@ fn next(scene: Scene<'_>) -> Option<&Call> {
         let may_start = match call.lane {
             Lane::Shared => true,
             Lane::Exclusive => !any_open,
-        };
+        } && call.let_through.is_none_or(|at| at <= scene.view.durable);
         if *call.phase() == Phase::Ready && may_start {
             return Some(call);
         }

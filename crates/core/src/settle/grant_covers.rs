@@ -9,12 +9,13 @@ use crate::{
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
     // Where nothing was granted, no call has to be looked at.
-    scene.view.state.policy().grants().iter().next()?;
+    let grants = scene.view.state.policy().grants();
+    grants.iter().next()?;
     let gate = scene.calls().find_map(|call| {
         let gate = scene.view.state.gate_of(call.id())?;
-        (gate.is_pending() && gate.kind() == Kind::Approval).then_some(())?;
+        (gate.is_pending() && gate.kind() == Kind::Approval && grants.may_cover(gate.subject)).then_some(())?;
         let subject = scene.subject(call)?;
-        scene.view.state.policy().grants().covers(&subject, context.now)?;
+        grants.covers(&subject, context.now)?;
         // A floor and a denial are stronger than any grant.
         matches!(evaluate(scene.view, &subject, context.now), Verdict::Allow(_)).then_some(gate.id())
     })?;

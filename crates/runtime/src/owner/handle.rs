@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_core::engine::{self, Command, Engine, Refusal};
+use countersign_core::engine::{self, Command, Engine, Refusal, Scope};
 use countersign_store::{AnyLog, Log as _};
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -30,6 +30,9 @@ pub enum Refused {
     /// What follows from it is too long for a record. Nothing has happened.
     #[error("this is too long to be recorded")]
     TooLarge,
+    /// What it is about lies in the log, and the log cannot be read. Nothing has happened.
+    #[error("the log cannot be read: {0}")]
+    Unreadable(Arc<str>),
     /// Deciding it went wrong inside. Nothing has happened.
     #[error("internal error: this command could not be decided")]
     Panicked,
@@ -71,7 +74,7 @@ impl Handle {
                 let _ = tx.send(ring.subscribe(lsn));
             })
         });
-        self.source(Lane::Request).put(Item::Read(read)).await.then_some(())?;
+        self.source(Lane::Request).put(Item::Read(None, read)).await.then_some(())?;
         rx.await.ok()
     }
 
@@ -137,6 +140,23 @@ impl Source {
 
     /// Reads the state in the order of this line. What was read leaves only after everything that it shows is durable.
     pub async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Engine) -> T + Send + 'static) -> Option<(T, u64)> {
+        self.read_scope(None, read).await
+    }
+
+    /// The same, with `scope` at hand: it is fetched from the log where it was let go of.
+    pub async fn read_of<T: Send + 'static>(
+        &self,
+        scope: Scope,
+        read: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Option<(T, u64)> {
+        self.read_scope(Some(scope), read).await
+    }
+
+    async fn read_scope<T: Send + 'static>(
+        &self,
+        scope: Option<Scope>,
+        read: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Option<(T, u64)> {
         let (tx, rx) = oneshot::channel();
         let read: super::Read = Box::new(move |engine| {
             let value = read(engine);
@@ -144,7 +164,7 @@ impl Source {
                 let _ = tx.send((value, position));
             })
         });
-        self.put(Item::Read(read)).await.then_some(())?;
+        self.put(Item::Read(scope, read)).await.then_some(())?;
         rx.await.ok()
     }
 

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use countersign_core::engine::Command;
+use countersign_core::engine::{Command, Event, Meta, Scope};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -28,8 +28,10 @@ pub enum Lane {
 pub(crate) enum Item {
     /// A command, and who wants to hear of it.
     Command(Box<Command>, Option<oneshot::Sender<Replied>>),
-    /// A question about the state.
-    Read(Read),
+    /// A question about the state, and what has to be at hand for it.
+    Read(Option<Scope>, Read),
+    /// What the log says of something that was not at hand, or why it cannot be read.
+    Fetched(Scope, Result<Vec<(Event, Meta)>, Arc<str>>),
     /// A frame that skips the log, but not the line.
     Live(Live),
 }
@@ -38,7 +40,8 @@ impl Item {
     fn bytes(&self) -> usize {
         match self {
             Self::Command(command, _) => crate::work::size_of(command),
-            Self::Read(_) | Self::Live(_) => 64,
+            Self::Fetched(_, records) => records.as_ref().map_or(0, |records| records.len() * 64),
+            Self::Read(..) | Self::Live(_) => 64,
         }
     }
 }

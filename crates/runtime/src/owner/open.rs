@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    engine::{Command, Decode, Engine, Event, Meta, Recorded, Refusal},
+    engine::{Command, Decode, Engine, Event, Meta, Recorded, Refusal, Rules, Scope},
     id::Lsn,
     time::Millis,
 };
 use countersign_store::{AnyLog, Log as _, Partition, ReadError};
 
-use super::{Handle, Options, inbox::Inbox, step::Owner};
+use super::{Handle, Options, inbox::Inbox, parking, snapshots, step::Owner};
 use crate::deliver::{Contents, Ring};
 
 /// How many records are replayed at a time.
@@ -30,6 +30,9 @@ pub enum OpenError {
         #[source]
         source: Decode,
     },
+    /// What it says of one session cannot be read.
+    #[error("the log cannot be read: {0}")]
+    Scope(Arc<str>),
     /// Content that a pending decision needs is gone or broken.
     #[error("the content of record {lsn} is needed and cannot be used: {problem}")]
     Content {
@@ -46,10 +49,13 @@ pub enum OpenError {
     NotRecorded(String),
 }
 
-/// Replays a log into an engine.
-pub(super) async fn replay(log: &AnyLog, rules: countersign_core::engine::Rules) -> Result<Engine, OpenError> {
-    let mut engine = Engine::new(rules);
-    let mut after = Lsn(0);
+/// Brings the log's state into an engine: from its snapshot where there is one, and from the records behind.
+pub(super) async fn replay(log: &AnyLog, rules: Rules) -> Result<Engine, OpenError> {
+    let mut engine = match snapshots::load(log, &rules).await {
+        Some(engine) => engine,
+        None => Engine::new(rules),
+    };
+    let mut after = engine.state().head();
     loop {
         let page = log.read(Partition::ZERO, after, PAGE).await?;
         let last = page.len() < PAGE;
@@ -57,10 +63,17 @@ pub(super) async fn replay(log: &AnyLog, rules: countersign_core::engine::Rules)
             let event = Event::decode(&stored.kind, stored.version, &stored.facts)
                 .map_err(|source| OpenError::Decode { lsn: stored.lsn, source })?;
             let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session };
+            // A snapshot leaves out sessions at rest; one that went on behind it is needed whole.
+            if let Some(scope) = meta.session.clone().map(Scope::Session).filter(|scope| engine.lacks(scope)) {
+                let mut records = parking::read(log, &scope).await.map_err(OpenError::Scope)?;
+                records.retain(|(_, known)| known.lsn < meta.lsn);
+                engine.fetch(&scope, records, meta.at);
+            }
             engine.replay(&event, &meta);
             after = meta.lsn;
         }
         if last {
+            engine.committed(after);
             return Ok(engine);
         }
     }

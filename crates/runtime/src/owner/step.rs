@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{self, Command, Engine, Recorded},
+    engine::{self, Command, Engine, Event, Meta, Recorded, Scope},
     id::Lsn,
     time::Millis,
 };
@@ -20,6 +20,8 @@ use super::{
     handle::{NotRecorded, Refused, Replied, Reply},
     inbox::{Inbox, Item, Lane, Waiting},
     open::{self, OpenError},
+    parking::Parked,
+    snapshots::Snapshots,
 };
 use crate::{
     deliver::{Contents, Live, Released, Ring},
@@ -59,6 +61,8 @@ pub(super) struct Owner {
     is_lost: bool,
     /// When deadlines are looked at again after looking at them went wrong.
     tick_after: Option<Instant>,
+    parked: Parked,
+    snapshots: Snapshots,
 }
 
 /// What leaves once the batch is durable, in order.
@@ -93,6 +97,8 @@ impl Owner {
             is_closing: false,
             is_lost: false,
             tick_after: None,
+            parked: Parked::new(log.clone(), inbox.source(Lane::Request)),
+            snapshots: Snapshots::new(log.clone(), durable),
             engine,
             durable,
             deferred: Vec::new(),
@@ -135,6 +141,7 @@ impl Owner {
             }
         }
         self.desk.abandon();
+        self.snapshots.last(&self.engine, self.durable).await;
     }
 
     /// Waits until there is something to do.
@@ -199,7 +206,8 @@ impl Owner {
             self.desk.abandon();
             return next;
         }
-        self.engine.evict(self.options.clock.now());
+        self.engine.evict(self.options.clock.now(), self.options.idle);
+        self.snapshots.follow(&self.engine, self.durable);
         if self.engine.state().boot() == self.boot {
             self.desk.reconcile(&self.engine);
         }
@@ -231,10 +239,55 @@ impl Owner {
         recorded: &mut Vec<Recorded>,
         releases: &mut Vec<Release>,
     ) {
+        let waiting = match self.parked.hold(&self.engine, waiting) {
+            Some(waiting) => waiting,
+            None => return,
+        };
+        if let Item::Fetched(scope, records) = waiting.item {
+            for waiting in self.fetched(&scope, records, releases) {
+                self.decide_item(waiting, taken, recorded, releases).await;
+            }
+            return;
+        }
+        self.decide_item(waiting, taken, recorded, releases).await;
+    }
+
+    /// Takes what was fetched, and gives what waited for it in the order in which it came.
+    fn fetched(
+        &mut self,
+        scope: &Scope,
+        records: Result<Vec<(Event, Meta)>, Arc<str>>,
+        releases: &mut Vec<Release>,
+    ) -> Vec<Waiting> {
+        let waited = self.parked.release(scope);
+        match records {
+            Ok(records) => {
+                self.engine.fetch(scope, records, self.options.clock.now());
+                waited
+            }
+            Err(why) => {
+                for waiting in waited {
+                    if let Item::Command(_, Some(reply)) = waiting.item {
+                        releases.push(Release::Reply(reply, Err(Refused::Unreadable(Arc::clone(&why)))));
+                    }
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    async fn decide_item(
+        &mut self,
+        waiting: Waiting,
+        taken: &mut Vec<Waiting>,
+        recorded: &mut Vec<Recorded>,
+        releases: &mut Vec<Release>,
+    ) {
         let Waiting { item, source, lane, permit } = waiting;
         match item {
+            Item::Fetched(..) => {}
             Item::Live(live) => releases.push(Release::Live(live)),
-            Item::Read(read) => releases.push(Release::Read(read(&self.engine))),
+            Item::Read(_, read) => releases.push(Release::Read(read(&self.engine))),
             Item::Command(_, reply) if self.degraded.is_some() => {
                 let why = self.degraded.as_ref().map_or_else(|| Arc::from(""), |(why, _)| Arc::clone(why));
                 if let Some(reply) = reply {
@@ -308,14 +361,11 @@ impl Owner {
 
     /// Makes the state again from the log and from what is decided but not written.
     async fn rebuild(&mut self, batch: &[Recorded]) -> Result<(), OpenError> {
-        let mut engine = open::replay(&self.log, self.engine.rules().clone()).await?;
+        let mut engine = open::replay(&self.log, self.engine.rules().clone()).await?.in_place_of(&self.engine);
         for recorded in self.deferred.iter().chain(batch) {
             engine.replay(&recorded.fact.event, &recorded.meta);
         }
         open::admit(&mut engine, &self.contents).await?;
-        if self.is_closing {
-            engine.quiesce();
-        }
         self.engine = engine;
         Ok(())
     }
@@ -328,14 +378,14 @@ impl Owner {
         let is_worth = self.durable > Lsn(0) || recorded.iter().any(|recorded| recorded.fact.is_worth_a_file());
         if !is_worth {
             self.deferred.extend(recorded);
+            self.engine.committed(self.engine.state().head());
             return Ok(());
         }
         let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();
         let end = Lsn(self.durable.0 + batch.len() as u64);
         match self.log.append(Partition::ZERO, self.durable, Batch(batch)).await {
             Ok(head) => {
-                self.durable = head;
-                self.deferred.clear();
+                self.is_durable(head);
                 Ok(())
             }
             Err(AppendError::Uncertain(cause)) => {
@@ -343,8 +393,7 @@ impl Owner {
                 loop {
                     match self.log.head(Partition::ZERO).await {
                         Ok(head) if head.lsn == end => {
-                            self.durable = end;
-                            self.deferred.clear();
+                            self.is_durable(end);
                             return Ok(());
                         }
                         Ok(_) => return Err(AppendError::Io(cause)),
@@ -358,6 +407,12 @@ impl Owner {
             }
             Err(failed) => Err(failed),
         }
+    }
+
+    fn is_durable(&mut self, head: Lsn) {
+        self.durable = head;
+        self.deferred.clear();
+        self.engine.committed(head);
     }
 
     /// Takes everything of a batch back that could not be recorded.
@@ -449,7 +504,12 @@ fn is_too_large(recorded: &Recorded) -> bool {
 
 fn record(recorded: &Recorded) -> Record {
     let (kind, version, facts) = recorded.fact.event.encode();
+    let key = match &recorded.fact.event {
+        Event::Gate(event) => Some(event.gate().to_string().into()),
+        _ => None,
+    };
     Record {
+        key,
         at: recorded.meta.at,
         session: recorded.meta.session.clone(),
         kind: kind.into(),

@@ -37,6 +37,7 @@ pub(super) struct CallSeen {
     pub(super) stage: Stage,
     pub(super) again: usize,
     gates: Vec<GateId>,
+    is_gated: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +83,11 @@ impl Audit {
 
     pub(super) fn gates(&self) -> impl Iterator<Item = GateId> {
         self.gates.keys().copied()
+    }
+
+    /// Whether a gate decided on it.
+    pub(super) fn was_gated(&self, call: CallId) -> bool {
+        self.calls.get(&call).is_some_and(|call| call.is_gated)
     }
 
     /// Messages that wait in a queue of some session.
@@ -232,6 +238,7 @@ impl Audit {
                 stage: Stage::Wanted,
                 again: 0,
                 gates: Vec::new(),
+                is_gated: false,
             };
             ensure(self.calls.insert(id, seen).is_none(), "a call is wanted twice")?;
             if let Some(run) = run {
@@ -263,6 +270,7 @@ impl Audit {
             }
             (call::Event::Gated { .. }, Stage::Wanted | Stage::Ready) => {
                 call.stage = Stage::Gated;
+                call.is_gated = true;
                 Ok(())
             }
             (call::Event::Started { boot: by, .. }, Stage::Ready) => {

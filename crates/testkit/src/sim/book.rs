@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    engine::{Engine, Event, Meta, Recorded, Rules},
+    engine::{Engine, Event, Meta, Recorded, Rules, Scope},
     id::Lsn,
 };
 use countersign_store::FACTS_LIMIT;
@@ -62,10 +62,31 @@ impl Book {
         Ok(())
     }
 
+    /// What it says of `scope`.
+    pub(super) fn of<'a>(&'a self, scope: &'a Scope) -> impl Iterator<Item = (Event, Meta)> + 'a {
+        let records = self.0.iter().filter_map(|line| Some((line.event().ok()?, line.meta.clone())));
+        records.filter(move |(event, meta)| match scope {
+            Scope::Session(id) => meta.session.as_ref() == Some(id),
+            Scope::Gate(id) => matches!(event, Event::Gate(event) if event.gate() == *id),
+        })
+    }
+
     /// What a new process makes of it, before recovery.
     pub(super) fn replay(&self, rules: Rules) -> Result<Engine, String> {
-        let mut engine = Engine::new(rules);
-        for line in &self.0 {
+        self.replay_behind(None, rules)
+    }
+
+    /// The same, with a snapshot in place of everything up to its position.
+    pub(super) fn replay_behind(&self, snapshot: Option<&(Lsn, String)>, rules: Rules) -> Result<Engine, String> {
+        let mut engine = match snapshot {
+            None => Engine::new(rules),
+            Some((_, text)) => Engine::from_snapshot(rules, text).map_err(|error| format!("a snapshot: {error}"))?,
+        };
+        for line in self.behind(snapshot.map_or(Lsn(0), |(lsn, _)| *lsn)) {
+            if let Some(scope) = line.meta.session.clone().map(Scope::Session).filter(|scope| engine.lacks(scope)) {
+                let before = self.of(&scope).filter(|(_, meta)| meta.lsn < line.meta.lsn);
+                engine.fetch(&scope, before, line.meta.at);
+            }
             engine.replay(&line.event()?, &line.meta);
         }
         for lsn in engine.wants_admitted() {
@@ -73,6 +94,7 @@ impl Book {
                 engine.admit(lsn, content).map_err(|error| format!("record {lsn} cannot be admitted: {error}"))?;
             }
         }
+        engine.committed(self.head());
         Ok(engine)
     }
 }

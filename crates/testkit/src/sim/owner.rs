@@ -2,6 +2,7 @@
 
 mod desk;
 mod promises;
+mod residency;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -68,8 +69,10 @@ pub(super) struct Owner {
     resumes: &'static [Resume],
     has_waited: bool,
     engine: Engine,
-    /// Follows the log alone.
+    /// Follows the log alone, and never lets go of anything.
     shadow: Engine,
+    /// What a process may begin with in place of the beginning of the log.
+    snapshot: Option<(Lsn, String)>,
     jobs: BTreeMap<Work, Job>,
     line: VecDeque<Item>,
     /// Requests that have no reply yet.
@@ -93,6 +96,7 @@ impl Owner {
             world: World::default(),
             engine: Engine::new(rules.clone()),
             shadow: Engine::new(rules.clone()),
+            snapshot: None,
             rules,
             resumes,
             has_waited: false,
@@ -127,7 +131,8 @@ impl Owner {
         if self.dice.chance(20) {
             self.rules = rules::numbered(self.dice.below(4));
         }
-        self.engine = self.book.replay(self.rules.clone())?;
+        let snapshot = self.snapshot.clone().filter(|_| self.dice.chance(50));
+        self.engine = self.book.replay_behind(snapshot.as_ref(), self.rules.clone())?;
         self.now = self.now.max(self.engine.state().at());
         let before: Vec<Work> = self
             .engine
@@ -201,7 +206,7 @@ impl Owner {
 
     pub(super) fn step(&mut self) -> Result<(), String> {
         for _ in 0..self.dice.index(3) {
-            let command = people::command(&mut self.dice, &self.engine, &self.audit);
+            let command = people::command(&mut self.dice, &self.shadow, &self.audit);
             self.request(command);
         }
         let span = self.dice.pick(&[0, 1, 50, 1_000, 20_000, 20_000, 400_000]);
@@ -258,6 +263,7 @@ impl Owner {
         if let Command::UseRules(rules) = &command {
             self.rules = (**rules).clone();
         }
+        self.fetch_for(&command);
         let mut context = Context { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
         let outcome = self.engine.handle(command, &mut context);
         match &outcome {
@@ -284,6 +290,10 @@ impl Owner {
             let Some(Item { command, from }) = self.line.pop_front() else { break };
             let expected = self.expected(&command);
             let copy = command.clone();
+            let allows = matches!(command, Command::Gate(gate::Command::Answer { answer: gate::Answer::Allow(_), .. }));
+            if allows && expected.is_none() && self.make(Fault::StartTooEarly) {
+                self.engine.committed(Lsn(u64::MAX));
+            }
             let outcome = self.handle(command);
             promises::fits(&expected, &outcome)?;
             let refused_again = matches!(outcome, Err(Refusal::Answer(AnswerRefusal::AlreadyResolved { .. })));
@@ -326,7 +336,7 @@ impl Owner {
                 self.release(request, upto)?;
             }
         }
-        self.engine.evict(self.now);
+        self.let_go();
         self.reconcile()
     }
 
@@ -334,7 +344,7 @@ impl Owner {
     fn not_recorded(&mut self, releases: Vec<(u64, Lsn)>, results: Vec<Command>) -> Result<(), String> {
         self.tell(|| "-- not recorded".to_owned());
         self.figures.failures += 1;
-        self.engine = self.book.replay(self.rules.clone())?;
+        self.engine = self.book.replay(self.rules.clone())?.in_place_of(&self.engine);
         self.rules = self.engine.rules().clone();
         for (request, _) in releases {
             self.release(request, Lsn(0))?;
@@ -353,13 +363,15 @@ impl Owner {
             self.audit.read(&line.meta, &event)?;
             self.shadow.replay(&event, &line.meta);
         }
-        self.shadow.evict(self.now);
-        self.engine.evict(self.now);
-        if *self.engine.state() == *self.shadow.state() {
-            Ok(())
-        } else {
-            Err("the state is not what the log says".to_owned())
+        promises::starts_behind_its_decision(&batch, &self.audit)?;
+        self.engine.committed(self.book.head());
+        if *self.engine.state() != *self.shadow.state() {
+            return Err("the state is not what the log says".to_owned());
         }
+        if self.dice.chance(5) {
+            self.snapshot = Some((self.book.head(), self.engine.snapshot()));
+        }
+        Ok(())
     }
 
     fn release(&mut self, request: u64, upto: Lsn) -> Result<(), String> {

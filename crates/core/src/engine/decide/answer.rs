@@ -21,9 +21,6 @@ pub(super) fn answer(
     if *by == settle::agent() {
         return Err(AnswerRefusal::NotAllowed { gate: id, by: by.clone() }.into());
     }
-    if *by == settle::agent() {
-        return Err(AnswerRefusal::NotAllowed { gate: id, by: by.clone() }.into());
-    }
     let Some(event) = gate.answer(answer, by, key)? else {
         let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
         return Ok(Decision { facts: Vec::new(), reply: Reply::Resolved(resolution) });

@@ -9,6 +9,9 @@ use crate::{
     session::Kind,
 };
 
+/// How many calls of one message are run. Every rule looks at all of them.
+const MOST_CALLS: usize = 128;
+
 pub(super) fn answered(view: View<'_>, id: RunId, epoch: u32, answer: Answer, context: &mut Context) -> Decision {
     let run = view.state.run(id).filter(|run| run.epoch() == epoch && matches!(run.phase(), Phase::Thinking { .. }));
     let session = run.and_then(|run| view.state.session(run.session()));
@@ -31,7 +34,11 @@ pub(super) fn answered(view: View<'_>, id: RunId, epoch: u32, answer: Answer, co
         calls: u32::try_from(answer.wanted.len()).unwrap_or(u32::MAX),
         failure: answer.failure,
     }));
-    for wanted in answer.wanted {
+    for (at, mut wanted) in answer.wanted.into_iter().enumerate() {
+        if at >= MOST_CALLS {
+            let problem = format!("Not run: this is call {} of one message, which may have {MOST_CALLS}.", at + 1);
+            wanted.problem = Some(problem.into());
+        }
         let call = CallId::new(context.fresh.uuid(context.now));
         let (event, content) = want(call, Some(id), wanted);
         branch.push_with(Event::Call(event), Some(content.into()));

@@ -6,6 +6,8 @@ use crate::{
     call::{self, Known},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts, tree::Branch},
     gate,
+    id::CallId,
+    policy,
     run::{self, End, Phase},
     session::{self, Kind, Queue, Session, Then},
     tool::Repeat,
@@ -20,6 +22,9 @@ pub(super) fn recover(view: View<'_>, resume: Resume, context: &mut Context) -> 
     for gate in view.state.pending_gates().filter(|gate| gate.deadline().is_some_and(|deadline| deadline < grace)) {
         let event = gate::Event::Extended { gate: gate.id(), deadline: grace };
         facts.push(Fact::plain(Event::Gate(event), gate.session().cloned()));
+    }
+    if view.state.policy().is_untidy(context.now) {
+        facts.push(Fact::plain(Event::Policy(policy::Event::Tidied { at: context.now }), None));
     }
     for session in view.state.sessions() {
         let mut branch = Branch::new(session);
@@ -65,8 +70,7 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
         branch.push(Event::Call(call::Event::Ended { call: call.id(), end: call::End::Unknown, entry }));
     }
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else { return };
-    let waits = run.calls().iter().any(|call| view.state.gate_of(*call).is_some_and(gate::Gate::is_pending));
-    let goes_on = resume == Resume::Go || waits;
+    let goes_on = resume == Resume::Go || run.calls().iter().any(|call| is_a_persons(view, *call));
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {
         let content = view.admitted.call(call.id());
         match call.phase() {
@@ -98,6 +102,17 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
         }
         branch.push(Event::Run(run::Event::Ended { run: run.id(), end: End::Interrupted, attempts: run.attempt }));
     }
+}
+
+/// Whether a person has a say in a call that has not begun: what waits for one waits again, and what one let through is
+/// done.
+fn is_a_persons(view: View<'_>, id: CallId) -> bool {
+    let gate = view.state.gate_of(id);
+    let was_let_through = gate
+        .and_then(gate::Gate::resolution)
+        .is_some_and(|resolution| matches!(resolution, gate::Resolution::Allowed { .. } | gate::Resolution::Granted));
+    let is_before_start = view.state.call(id).is_some_and(call::Call::is_before_start);
+    gate.is_some_and(gate::Gate::is_pending) || is_before_start && was_let_through
 }
 
 fn end(branch: &mut Branch<'_>, call: &call::Call, end: call::End, said: session::Said, context: &mut Context) {

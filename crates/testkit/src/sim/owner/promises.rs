@@ -1,21 +1,24 @@
 //! What must hold: while it works, and when everything has come to rest.
 
+use std::collections::BTreeSet;
+
 use countersign_core::{
-    Work,
-    engine::{Command, Recorded, Refusal, Reply},
+    Work, call,
+    engine::{Command, Event, Recorded, Refusal, Reply},
     gate::{self, AnswerRefusal},
     run,
     session::Queue,
 };
 
 use super::{Mishap, Owner};
-use crate::sim::world::Doing;
+use crate::sim::{audit::Audit, world::Doing};
 
 impl Owner {
     /// What an answer must come to, told from the log alone.
     pub(super) fn expected(&self, command: &Command) -> Option<Result<gate::Resolution, AnswerRefusal>> {
         let Command::Gate(gate::Command::Answer { gate: id, key, .. }) = command else { return None };
-        let Some(gate) = self.engine.state().gate(*id) else { return Some(Err(AnswerRefusal::Unknown(*id))) };
+        let gate = self.engine.state().gate(*id).or_else(|| self.shadow.state().gate(*id));
+        let Some(gate) = gate else { return Some(Err(AnswerRefusal::Unknown(*id))) };
         let gate::Phase::Resolved { resolution, by, key: first, .. } = gate.phase() else { return None };
         if key.is_some() && key == first {
             return Some(Ok(resolution.clone()));
@@ -25,9 +28,7 @@ impl Owner {
 
     /// A process that opened the log now would have this very state, and what is admitted beside it.
     pub(super) fn same_as_the_log(&mut self) -> Result<(), String> {
-        let mut again = self.book.replay(self.rules.clone())?;
-        again.evict(self.now);
-        self.engine.evict(self.now);
+        let again = self.book.replay(self.rules.clone())?;
         let live = &self.engine;
         if *again.state() != *live.state() {
             return Err("a replay gives another state".to_owned());
@@ -91,6 +92,23 @@ impl Owner {
         }
         self.same_as_the_log()
     }
+}
+
+/// No call starts in the batch that holds the decision to let it through its gate.
+pub(super) fn starts_behind_its_decision(batch: &[Recorded], audit: &Audit) -> Result<(), String> {
+    let mut let_through = BTreeSet::new();
+    for recorded in batch {
+        match &recorded.fact.event {
+            Event::Call(call::Event::Allowed { call, .. }) if audit.was_gated(*call) => {
+                let_through.insert(*call);
+            }
+            Event::Call(call::Event::Started { call, .. }) if let_through.contains(call) => {
+                return Err(format!("{call} starts in the batch that lets it through"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Whether an answer came to what it must come to.

@@ -1,0 +1,119 @@
+//! What is at hand and what is only in the log. Letting go of something and fetching it back decides nothing.
+//!
+//! A session in which nothing works or waits, and a gate that was resolved a while ago, need not be in memory. No event
+//! of theirs is ever recorded while they are not at hand, so what is fetched cannot be stale.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    command::Command,
+    event::{Event, Meta},
+    state::State,
+};
+use crate::{
+    call,
+    gate::{self, Gate},
+    id::{GateId, SessionId},
+    run,
+    time::Millis,
+};
+
+/// How long a resolved gate stays at hand, so that whoever comes later can be told what became of it.
+const RESOLVED_STAYS: Duration = Duration::from_secs(600);
+
+/// Something that may be in the log and not at hand.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// A session with all its entries.
+    Session(SessionId),
+    /// A resolved gate.
+    Gate(GateId),
+}
+
+/// When what was fetched for somebody was last asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fetched(BTreeMap<SessionId, Millis>);
+
+/// What has to be at hand when `command` is decided.
+pub(super) fn scope_of(command: &Command) -> Option<Scope> {
+    let session = match command {
+        Command::Session(session, _)
+        | Command::Run(run::Command::Abort { session } | run::Command::AbortRetry { session })
+        | Command::Call(call::Command::Run { session, .. } | call::Command::Abort { session }) => session,
+        Command::Gate(gate::Command::Answer { gate, .. }) => return Some(Scope::Gate(*gate)),
+        // What works is at hand, and so is all of policy.
+        Command::Run(run::Command::Answered { .. })
+        | Command::Call(call::Command::Ended { .. })
+        | Command::Recover(_)
+        | Command::UseRules(_)
+        | Command::Tick
+        | Command::Adopt(_)
+        | Command::Revoke { .. } => return None,
+    };
+    Some(Scope::Session(session.clone()))
+}
+
+impl State {
+    /// Whether `scope` is not at hand and may be in the log.
+    pub(super) fn lacks(&self, scope: &Scope) -> bool {
+        let is_here = match scope {
+            Scope::Session(id) => self.sessions.contains_key(id),
+            Scope::Gate(id) => self.gates.contains_key(id),
+        };
+        self.is_partial && !is_here
+    }
+
+    /// Takes what its records say of `scope`, in order. Records of anything else are passed over.
+    pub(super) fn fetch(&mut self, scope: &Scope, records: impl IntoIterator<Item = (Event, Meta)>) {
+        let mut alone = Self::default();
+        for (event, meta) in records {
+            alone.apply(&event, &meta);
+        }
+        match scope {
+            Scope::Session(id) => {
+                if let Some(session) = alone.sessions.remove(id) {
+                    self.sessions.entry(id.clone()).or_insert(session);
+                }
+            }
+            Scope::Gate(id) => {
+                if let Some(gate) = alone.gates.remove(id)
+                    && let gate::Phase::Resolved { at, .. } = gate.phase()
+                {
+                    self.resolved.insert((*at, *id));
+                    self.gates.entry(*id).or_insert(gate);
+                }
+            }
+        }
+    }
+
+    /// Lets go of gates that were resolved a while before `now`.
+    pub(super) fn evict_gates(&mut self, now: Millis) {
+        let old: Vec<_> = self.resolved.iter().copied().take_while(|(at, _)| *at + RESOLVED_STAYS <= now).collect();
+        for (at, id) in old {
+            if self.gates.get(&id).is_none_or(|gate: &Gate| !self.is_awaited(gate)) {
+                self.resolved.remove(&(at, id));
+                self.is_partial |= self.gates.remove(&id).is_some();
+            }
+        }
+    }
+
+    /// Lets go of sessions in which nothing works, waits or has happened for `idle` before `now`.
+    pub(super) fn park_sessions(&mut self, now: Millis, idle: Duration, fetched: &mut Fetched) {
+        let before = self.sessions.len();
+        self.sessions.retain(|id, session| {
+            let last = fetched.0.get(id).map_or(session.last_at, |at| session.last_at.max(*at));
+            !session.may_park() || last + idle > now
+        });
+        self.is_partial |= self.sessions.len() < before;
+        fetched.0.retain(|id, _| self.sessions.contains_key(id));
+    }
+}
+
+impl Fetched {
+    /// Notes that somebody asked for it.
+    pub(super) fn note(&mut self, scope: &Scope, now: Millis) {
+        if let Scope::Session(id) = scope {
+            self.0.insert(id.clone(), now);
+        }
+    }
+}

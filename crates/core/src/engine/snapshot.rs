@@ -1,0 +1,102 @@
+//! The state as one text, so that a restart need not read the whole log. A cache: the log can always rebuild it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::state::State;
+use crate::{
+    call::Call,
+    digest::Digest,
+    gate::{self, Gate},
+    id::Lsn,
+    policy::{self, Constraint, Grant},
+    run::{Phase, Run},
+    session::Session,
+    time::Millis,
+};
+
+/// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
+pub const SNAPSHOT_VERSION: u32 = 1;
+
+/// What is written: the machines alone. Indexes are made again.
+#[derive(Serialize, Deserialize)]
+struct Form<S, R, C, G, P, D> {
+    head: Lsn,
+    at: Millis,
+    boot: u32,
+    sessions: Vec<S>,
+    runs: Vec<R>,
+    calls: Vec<C>,
+    gates: Vec<G>,
+    rules: Option<Digest>,
+    grants: Vec<P>,
+    constraints: Vec<D>,
+    is_partial: bool,
+}
+
+impl State {
+    /// The state as text.
+    pub(super) fn to_snapshot(&self) -> String {
+        let form = Form {
+            head: self.head,
+            at: self.at,
+            boot: self.boot,
+            sessions: self.sessions.values().collect(),
+            runs: self.runs.values().collect(),
+            calls: self.calls.values().collect(),
+            gates: self.gates.values().collect(),
+            rules: self.policy.digest(),
+            grants: self.policy.grants().iter().collect(),
+            constraints: self.policy.constraints().iter().collect(),
+            is_partial: self.is_partial,
+        };
+        serde_json::to_string(&form).expect("state is plain data with text keys")
+    }
+
+    /// Reads what [`State::to_snapshot`] wrote.
+    pub(super) fn from_snapshot(text: &str) -> Result<Self, serde_json::Error> {
+        let form: Form<Session, Run, Call, Gate, Grant, Constraint> = serde_json::from_str(text)?;
+        let mut state =
+            Self { head: form.head, at: form.at, boot: form.boot, is_partial: form.is_partial, ..Self::default() };
+        let compiled = form.rules.map(|digest| policy::Event::Compiled { digest });
+        let grants = form.grants.into_iter().map(policy::Event::Granted);
+        let constraints = form.constraints.into_iter().map(policy::Event::Constrained);
+        for event in compiled.into_iter().chain(grants).chain(constraints) {
+            state.policy.apply(&event);
+        }
+        for mut session in form.sessions {
+            session.index();
+            if session.compaction().is_some() {
+                state.compacting.insert(session.id().clone());
+            }
+            state.sessions.insert(session.id().clone(), session);
+        }
+        for run in form.runs {
+            if let Phase::Backoff { until } = run.phase() {
+                state.backoffs.insert((*until, run.id()));
+            }
+            state.runs.insert(run.id(), run);
+        }
+        state.calls = form.calls.into_iter().map(|call| (call.id(), call)).collect();
+        // A call may have asked several times: its last gate is the one that counts.
+        let by_age: BTreeMap<Lsn, Gate> = form.gates.into_iter().map(|gate| (gate.content(), gate)).collect();
+        for (opened, gate) in by_age {
+            let id = gate.id();
+            if let Some(call) = gate.call().filter(|call| state.calls.contains_key(call)) {
+                state.gate_of.insert(call, id);
+            }
+            match gate.phase() {
+                gate::Phase::Pending => {
+                    state.pending.insert(opened, id);
+                    state.gate_deadlines.extend(gate.deadline().map(|deadline| (deadline, id)));
+                }
+                gate::Phase::Resolved { at, .. } => {
+                    state.resolved.insert((*at, id));
+                }
+            }
+            state.gates.insert(id, gate);
+        }
+        Ok(state)
+    }
+}

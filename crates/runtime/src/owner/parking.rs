@@ -1,0 +1,85 @@
+//! What waits for something that is not at hand, while a reader fetches it from the log.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use countersign_core::{
+    engine::{Engine, Event, Meta, Scope},
+    id::Lsn,
+};
+use countersign_store::{self as store, AnyLog, Log as _, Partition};
+
+use super::inbox::{Item, Source, Waiting};
+
+/// How many records are read at a time.
+const PAGE: usize = 4096;
+
+/// Items by what they wait for, in the order in which they came.
+pub(super) struct Parked {
+    log: AnyLog,
+    /// Where what was fetched comes in.
+    back: Source,
+    by_scope: BTreeMap<Scope, Vec<Waiting>>,
+}
+
+impl Parked {
+    pub(super) fn new(log: AnyLog, back: Source) -> Self {
+        Self { log, back, by_scope: BTreeMap::new() }
+    }
+
+    /// Holds an item back that needs what is not at hand, and has it fetched. Gives back an item that need not wait.
+    pub(super) fn hold(&mut self, engine: &Engine, waiting: Waiting) -> Option<Waiting> {
+        let needed = match &waiting.item {
+            Item::Command(command, _) => engine.scope_of(command),
+            Item::Read(scope, _) => scope.clone(),
+            Item::Live(_) | Item::Fetched(..) => None,
+        };
+        let Some(scope) = needed else { return Some(waiting) };
+        // Nothing overtakes what waits already, even if a replay brought it to hand meanwhile.
+        if let Some(before) = self.by_scope.get_mut(&scope) {
+            before.push(waiting);
+            return None;
+        }
+        if !engine.lacks(&scope) {
+            return Some(waiting);
+        }
+        self.by_scope.insert(scope.clone(), vec![waiting]);
+        let (log, back) = (self.log.clone(), self.back.clone());
+        tokio::spawn(async move {
+            let records = read(&log, &scope).await;
+            back.put(Item::Fetched(scope, records)).await;
+        });
+        None
+    }
+
+    /// What waited for `scope`.
+    pub(super) fn release(&mut self, scope: &Scope) -> Vec<Waiting> {
+        self.by_scope.remove(scope).unwrap_or_default()
+    }
+}
+
+/// Everything that the log says of `scope`.
+pub(super) async fn read(log: &AnyLog, scope: &Scope) -> Result<Vec<(Event, Meta)>, Arc<str>> {
+    let key;
+    let wanted = match scope {
+        Scope::Session(session) => store::Scope::Session(session),
+        Scope::Gate(gate) => {
+            key = gate.to_string();
+            store::Scope::Key(&key)
+        }
+    };
+    let mut records = Vec::new();
+    let mut after = Lsn(0);
+    loop {
+        let page = log.read_scope(Partition::ZERO, wanted, after, PAGE).await.map_err(|error| error.to_string())?;
+        let is_last = page.len() < PAGE;
+        for stored in page {
+            let event = Event::decode(&stored.kind, stored.version, &stored.facts)
+                .map_err(|error| format!("record {}: {error}", stored.lsn))?;
+            after = stored.lsn;
+            records.push((event, Meta { lsn: stored.lsn, at: stored.at, session: stored.session }));
+        }
+        if is_last {
+            return Ok(records);
+        }
+    }
+}

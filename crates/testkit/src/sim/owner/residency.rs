@@ -1,0 +1,29 @@
+//! What is let go of, and what is fetched back before somebody asks for it.
+
+use std::time::Duration;
+
+use countersign_core::engine::{Command, Event, Meta};
+
+use super::Owner;
+use crate::sim::Fault;
+
+/// How long a session rests before it is let go of.
+const IDLE: Duration = Duration::from_secs(30);
+
+impl Owner {
+    pub(super) fn let_go(&mut self) {
+        self.engine.evict(self.now, Some(IDLE));
+    }
+
+    /// Fetches what `command` needs, as a reader of the log would.
+    pub(super) fn fetch_for(&mut self, command: &Command) {
+        let Some(scope) = self.engine.scope_of(command).filter(|scope| self.engine.lacks(scope)) else { return };
+        let mut records: Vec<(Event, Meta)> = self.book.of(&scope).collect();
+        if records.len() > 3 && self.make(Fault::FetchLess) {
+            records.truncate(records.len() / 2);
+        }
+        self.tell(|| format!("-- {scope:?} is fetched from {} records", records.len()));
+        self.figures.fetched += 1;
+        self.engine.fetch(&scope, records, self.now);
+    }
+}
