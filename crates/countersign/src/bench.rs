@@ -86,6 +86,7 @@ fn record(recorded: &Recorded) -> Record {
     Record {
         at: recorded.meta.at,
         session: recorded.meta.session.clone(),
+        key: None,
         kind: kind.into(),
         version,
         facts: facts.into(),

@@ -6,7 +6,7 @@ use countersign_core::id::Lsn;
 
 use crate::{
     error::{AppendError, ReadError, WriteError},
-    log::{Batch, Content, Head, Log, Partition, Snapshot, Stored},
+    log::{Batch, Content, Head, Log, Partition, Scope, Snapshot, Stored},
     memory::MemoryLog,
     sqlite::SqliteLog,
     verify::Report,
@@ -53,6 +53,16 @@ impl Log for AnyLog {
 
     async fn read(&self, partition: Partition, after: Lsn, limit: usize) -> Result<Vec<Stored>, ReadError> {
         delegate!(self, log => log.read(partition, after, limit))
+    }
+
+    async fn read_scope(
+        &self,
+        partition: Partition,
+        scope: Scope<'_>,
+        after: Lsn,
+        limit: usize,
+    ) -> Result<Vec<Stored>, ReadError> {
+        delegate!(self, log => log.read_scope(partition, scope, after, limit))
     }
 
     async fn contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<Vec<Option<Content>>, ReadError> {

@@ -19,7 +19,7 @@ mod verify;
 
 pub use any::AnyLog;
 pub use error::{AppendError, Cause, OpenError, ReadError, WriteError};
-pub use log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Snapshot, Stored};
+pub use log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Scope, Snapshot, Stored};
 pub use memory::{Disk, Fault, MemoryLog, Outcome};
 pub use sqlite::{BALLAST_SIZE, Options, SqliteLog};
 pub use verify::{Flaw, Report};

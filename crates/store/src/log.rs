@@ -42,6 +42,12 @@ pub struct Record {
     pub at: Millis,
     /// The session that it belongs to, if any.
     pub session: Option<SessionId>,
+    /// What its writer will look for to find it again with [`Scope::Key`]: a gate's id, an idempotency key. Any number
+    /// of records may have the same.
+    ///
+    /// An index and no part of the record: the chain does not cover it and no redaction removes it. Who reads by it
+    /// must see from the facts that they are meant, and may not put a secret there.
+    pub key: Option<Arc<str>>,
     /// What kind of event it is, in the words of its owner.
     pub kind: Cow<'static, str>,
     /// The version of the form in which its facts are written.
@@ -65,9 +71,10 @@ impl Batch {
         }
     }
 
-    /// Bytes of facts and content.
+    /// Bytes of facts, contents and keys.
     pub(crate) fn size(&self) -> usize {
-        self.0.iter().map(|record| record.facts.len() + record.content.as_ref().map_or(0, |text| text.len())).sum()
+        let length = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+        self.0.iter().map(|record| record.facts.len() + length(&record.content) + length(&record.key)).sum()
     }
 }
 
@@ -80,6 +87,8 @@ pub struct Stored {
     pub at: Millis,
     /// The session that it belongs to, if any.
     pub session: Option<SessionId>,
+    /// What it can be found by, see [`Record::key`]. Absent too where the store could not keep keys yet.
+    pub key: Option<Arc<str>>,
     /// What kind of event it is.
     pub kind: Cow<'static, str>,
     /// The version of the form in which its facts are written.
@@ -90,6 +99,42 @@ pub struct Stored {
     pub content_digest: Option<Digest>,
     /// The digest of everything up to and including this record, see [`chain`].
     pub chain: Digest,
+}
+
+impl Stored {
+    /// What `record` becomes in the log.
+    pub(crate) fn new(record: &Record, lsn: Lsn, content_digest: Option<Digest>, chain: Digest) -> Self {
+        Self {
+            lsn,
+            at: record.at,
+            session: record.session.clone(),
+            key: record.key.clone(),
+            kind: record.kind.clone(),
+            version: record.version,
+            facts: Arc::clone(&record.facts),
+            content_digest,
+            chain,
+        }
+    }
+}
+
+/// Which records of a partition are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// Those of one session.
+    Session(&'a SessionId),
+    /// Those that were written with this key, in whichever session.
+    Key(&'a str),
+}
+
+impl Scope<'_> {
+    /// Whether `stored` is one of them.
+    pub(crate) fn covers(self, stored: &Stored) -> bool {
+        match self {
+            Self::Session(session) => stored.session.as_ref() == Some(session),
+            Self::Key(key) => stored.key.as_deref() == Some(key),
+        }
+    }
 }
 
 /// The last record of a partition: where it is, and the digest of everything up to it.
@@ -163,6 +208,18 @@ pub trait Log: Send + Sync + 'static {
     fn read(
         &self,
         partition: Partition,
+        after: Lsn,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Stored>, ReadError>> + Send;
+
+    /// Up to `limit` records of `scope` behind `after`, in order. Fewer than `limit` means that there were no more.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn read_scope(
+        &self,
+        partition: Partition,
+        scope: Scope<'_>,
         after: Lsn,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<Stored>, ReadError>> + Send;

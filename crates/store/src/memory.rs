@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use self::storage::{Ending, Storage};
 use crate::{
     error::{AppendError, ReadError, WriteError},
-    log::{Batch, Content, Head, Log, Partition, Snapshot, Stored},
+    log::{Batch, Content, Head, Log, Partition, Scope, Snapshot, Stored},
     verify::Report,
 };
 
@@ -200,7 +200,20 @@ impl Log for MemoryLog {
         self.readable(partition).await?;
         let mut storage = self.storage();
         storage.settle()?;
-        Ok(storage.page(after, limit))
+        Ok(storage.page(None, after, limit))
+    }
+
+    async fn read_scope(
+        &self,
+        partition: Partition,
+        scope: Scope<'_>,
+        after: Lsn,
+        limit: usize,
+    ) -> Result<Vec<Stored>, ReadError> {
+        self.readable(partition).await?;
+        let mut storage = self.storage();
+        storage.settle()?;
+        Ok(storage.page(Some(scope), after, limit))
     }
 
     async fn contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<Vec<Option<Content>>, ReadError> {

@@ -3,7 +3,7 @@
 //! It must not know what a record means. Who opens the file for writing holds its lock until the last handle is gone.
 //!
 //! The file is made by the first append: a log that never recorded anything leaves nothing on disk. Its tables are in
-//! `sqlite/schema.sql`, its chain is described in [`crate::chain`].
+//! `sqlite/schema/`, its chain is described in [`crate::chain`].
 //!
 //! | name | what for |
 //! |---|---|
@@ -42,7 +42,7 @@ use self::{
 };
 use crate::{
     error::{AppendError, Cause, OpenError, ReadError, WriteError},
-    log::{Batch, Content, Head, Log, Partition, Snapshot, Stored},
+    log::{Batch, Content, Head, Log, Partition, Scope, Snapshot, Stored},
     verify::{Report, Walk},
 };
 
@@ -314,6 +314,21 @@ impl Log for SqliteLog {
     async fn read(&self, partition: Partition, after: Lsn, limit: usize) -> Result<Vec<Stored>, ReadError> {
         let page = self.query(partition, move |connection| query::page(connection, after, limit)).await?;
         Ok(page.unwrap_or_default())
+    }
+
+    async fn read_scope(
+        &self,
+        partition: Partition,
+        scope: Scope<'_>,
+        after: Lsn,
+        limit: usize,
+    ) -> Result<Vec<Stored>, ReadError> {
+        let (index, value) = match scope {
+            Scope::Session(session) => (query::Index::Session, session.as_str().to_owned()),
+            Scope::Key(key) => (query::Index::Key, key.to_owned()),
+        };
+        let page = move |connection: &rusqlite::Connection| query::scoped(connection, index, &value, after, limit);
+        Ok(self.query(partition, page).await?.unwrap_or_default())
     }
 
     async fn contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<Vec<Option<Content>>, ReadError> {

@@ -4,6 +4,7 @@
 //! [`behaviour_suite!`](crate::behaviour_suite) turns all rules into tests.
 
 mod damage;
+mod scope;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -20,7 +21,7 @@ use crate::{
     log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Snapshot, Stored},
 };
 
-pub use self::damage::*;
+pub use self::{damage::*, scope::*};
 
 /// A place for one log, which the rules open, close, damage and open again.
 pub trait Subject: Send + Sync {
@@ -58,6 +59,7 @@ pub fn record(text: &str) -> Record {
     Record {
         at: Millis(1_700_000_000_000),
         session: Some(SessionId::new("s1")),
+        key: None,
         kind: Cow::Borrowed("suite.said"),
         version: 1,
         facts: format!("{{\"text\":\"{text}\"}}").into(),
@@ -104,6 +106,7 @@ pub async fn records_come_back_as_they_were_appended(subject: &impl Subject) {
     let bare = Record {
         at: Millis(5),
         session: None,
+        key: Some("".into()),
         kind: Cow::Borrowed("ä"),
         version: u16::MAX,
         facts: "{\"nul\":\"\\u0000\"}".into(),
@@ -120,6 +123,7 @@ pub async fn records_come_back_as_they_were_appended(subject: &impl Subject) {
         assert_eq!(stored.lsn, Lsn(index as u64 + 1));
         assert_eq!(stored.content_digest.is_some(), sent.content.is_some());
         assert_eq!(stored.chain, chain::chain(&previous, &Link::of_record(sent, stored.lsn, stored.content_digest)));
+        assert_eq!(stored.key, sent.key);
         previous = stored.chain;
     }
     assert_eq!(head(&log).await, Head { lsn: last, chain: previous });
@@ -329,6 +333,8 @@ macro_rules! behaviour_suite {
             queued_appends_keep_their_order
             pages_join_without_a_gap
             contents_come_back_in_the_order_asked_for
+            a_scope_holds_its_records_in_order
+            a_key_is_no_part_of_the_chain
             a_redaction_keeps_the_record_and_its_digest
             everything_is_there_after_reopening
             a_closed_log_says_so

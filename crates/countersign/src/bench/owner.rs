@@ -103,6 +103,7 @@ async fn records(log: &AnyLog) -> anyhow::Result<Vec<Record>> {
     let records = stored.into_iter().zip(contents).map(|(stored, content)| Record {
         at: stored.at,
         session: stored.session,
+        key: stored.key,
         kind: stored.kind,
         version: stored.version,
         facts: stored.facts,

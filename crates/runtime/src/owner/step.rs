@@ -512,6 +512,7 @@ fn record(recorded: &Recorded) -> Record {
         key,
         at: recorded.meta.at,
         session: recorded.meta.session.clone(),
+        key: None,
         kind: kind.into(),
         version,
         facts: facts.into(),

@@ -14,7 +14,7 @@ use super::{Disk, Fault, Outcome};
 use crate::{
     chain::{self, Link, SALT_SIZE},
     error::{AppendError, Cause, ReadError, WriteError},
-    log::{Batch, Content, Head, Snapshot, Stored},
+    log::{Batch, Content, Head, Scope, Snapshot, Stored},
     verify::{Kept, Report, Walk},
 };
 
@@ -104,16 +104,8 @@ impl Storage {
                 self.contents.insert(lsn, Text { salt, text: Some(Arc::clone(text)) });
                 chain::content_digest(&salt, text.as_bytes())
             });
-            self.records.push(Stored {
-                lsn,
-                at: record.at,
-                session: record.session.clone(),
-                kind: record.kind.clone(),
-                version: record.version,
-                facts: Arc::clone(&record.facts),
-                content_digest,
-                chain: chain::chain(&head.chain, &Link::of_record(record, lsn, content_digest)),
-            });
+            let chain = chain::chain(&head.chain, &Link::of_record(record, lsn, content_digest));
+            self.records.push(Stored::new(record, lsn, content_digest, chain));
         }
         self.head().lsn
     }
@@ -138,9 +130,10 @@ impl Storage {
         self.records.get(usize::try_from(lsn.0.checked_sub(1)?).ok()?)
     }
 
-    pub(super) fn page(&self, after: Lsn, limit: usize) -> Vec<Stored> {
+    pub(super) fn page(&self, scope: Option<Scope<'_>>, after: Lsn, limit: usize) -> Vec<Stored> {
         let start = self.records.partition_point(|stored| stored.lsn <= after);
-        self.records[start..].iter().take(limit).cloned().collect()
+        let within = |stored: &&Stored| scope.is_none_or(|scope| scope.covers(stored));
+        self.records[start..].iter().filter(within).take(limit).cloned().collect()
     }
 
     pub(super) fn content(&self, lsn: Lsn) -> Result<Option<Content>, ReadError> {

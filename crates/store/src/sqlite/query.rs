@@ -10,8 +10,9 @@ use countersign_core::{
     id::{Lsn, SessionId},
     time::Millis,
 };
-use rusqlite::{Connection, OptionalExtension, Row, types::Type};
+use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 
+use super::schema;
 use crate::{
     log::{Content, Head, Snapshot, Stored},
     verify::{Kept, Walk},
@@ -22,6 +23,11 @@ pub(super) fn position(lsn: Lsn) -> i64 {
     i64::try_from(lsn.0).unwrap_or(i64::MAX)
 }
 
+/// A number of rows as SQLite counts.
+fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
 fn lsn(row: &Row<'_>, column: usize) -> rusqlite::Result<Lsn> {
     Ok(Lsn(row.get::<_, i64>(column)?.cast_unsigned()))
 }
@@ -30,12 +36,13 @@ fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Digest> {
     Ok(Digest::from_bytes(row.get(column)?))
 }
 
-/// Reads the columns of `events` in the order of the table.
+/// Reads the columns of `events` in the order of the table. The last one is NULL where a file has no keys.
 fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     Ok(Stored {
         lsn: lsn(row, 0)?,
         at: Millis(row.get::<_, i64>(1)?.cast_unsigned()),
         session: row.get::<_, Option<Arc<str>>>(2)?.map(SessionId::new),
+        key: row.get(8)?,
         kind: Cow::Owned(row.get(3)?),
         version: row.get(4)?,
         facts: row.get(5)?,
@@ -71,13 +78,52 @@ pub(super) fn head(connection: &Connection) -> rusqlite::Result<Head> {
 
 /// Up to `limit` records behind `after`.
 pub(super) fn page(connection: &Connection, after: Lsn, limit: usize) -> rusqlite::Result<Vec<Stored>> {
-    connection
-        .prepare_cached(
-            "SELECT lsn, at, session, kind, version, facts, content_digest, chain FROM events
-             WHERE lsn > ?1 ORDER BY lsn LIMIT ?2",
-        )?
-        .query_map([position(after), i64::try_from(limit).unwrap_or(i64::MAX)], stored)?
-        .collect()
+    let sql = if schema::has_keys(connection)? {
+        "SELECT lsn, at, session, kind, version, facts, content_digest, chain, key FROM events
+         WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"
+    } else {
+        "SELECT lsn, at, session, kind, version, facts, content_digest, chain, NULL FROM events
+         WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"
+    };
+    connection.prepare_cached(sql)?.query_map([position(after), count(limit)], stored)?.collect()
+}
+
+/// What records are found by besides their position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Index {
+    Session,
+    Key,
+}
+
+/// Up to `limit` records behind `after` that have `value` in `index`.
+pub(super) fn scoped(
+    connection: &Connection,
+    index: Index,
+    value: &str,
+    after: Lsn,
+    limit: usize,
+) -> rusqlite::Result<Vec<Stored>> {
+    let Some(sql) = scope_sql(index, schema::has_keys(connection)?) else { return Ok(Vec::new()) };
+    connection.prepare_cached(sql)?.query_map(params![position(after), count(limit), value], stored)?.collect()
+}
+
+/// `None` where nothing can be found.
+pub(super) fn scope_sql(index: Index, has_keys: bool) -> Option<&'static str> {
+    match (index, has_keys) {
+        (Index::Session, true) => Some(
+            "SELECT lsn, at, session, kind, version, facts, content_digest, chain, key FROM events
+             WHERE session = ?3 AND lsn > ?1 ORDER BY lsn LIMIT ?2",
+        ),
+        (Index::Session, false) => Some(
+            "SELECT lsn, at, session, kind, version, facts, content_digest, chain, NULL FROM events
+             WHERE session = ?3 AND lsn > ?1 ORDER BY lsn LIMIT ?2",
+        ),
+        (Index::Key, true) => Some(
+            "SELECT lsn, at, session, kind, version, facts, content_digest, chain, key FROM events
+             WHERE key = ?3 AND lsn > ?1 ORDER BY lsn LIMIT ?2",
+        ),
+        (Index::Key, false) => None,
+    }
 }
 
 /// The contents of `lsns`, or the first of them whose content does not fit its digest.
@@ -131,13 +177,13 @@ pub(super) fn snapshot(connection: &Connection, version: u32) -> rusqlite::Resul
 /// Takes `walk` over the next `limit` records. Breaks when there are no more, or no need of more.
 pub(super) fn walk(connection: &Connection, mut walk: Walk, limit: usize) -> rusqlite::Result<ControlFlow<Walk, Walk>> {
     let mut statement = connection.prepare_cached(
-        "SELECT e.lsn, at, session, kind, version, facts, content_digest, chain, c.lsn, salt, bytes
+        "SELECT e.lsn, at, session, kind, version, facts, content_digest, chain, NULL, c.lsn, salt, bytes
          FROM events AS e LEFT JOIN contents AS c ON c.lsn = e.lsn WHERE e.lsn > ?1 ORDER BY e.lsn LIMIT ?2",
     )?;
-    let mut rows = statement.query([position(walk.at()), i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut rows = statement.query([position(walk.at()), count(limit)])?;
     let mut taken = 0;
     while let Some(row) = rows.next()? {
-        walk.take(&stored(row)?, &kept(row, 8)?);
+        walk.take(&stored(row)?, &kept(row, 9)?);
         taken += 1;
         if !walk.goes_on() {
             return Ok(ControlFlow::Break(walk));

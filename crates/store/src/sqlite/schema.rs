@@ -13,10 +13,13 @@ use crate::error::OpenError;
 const APPLICATION: i64 = 0x4353_474e;
 
 /// What brings a file from each version to the next.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// The version that this program reads and writes.
 const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// The first version whose records have keys.
+const KEYS: i64 = 2;
 
 /// Bytes that the file beside the log keeps when it is empty.
 const WAL_LIMIT: i64 = 64 * 1024 * 1024;
@@ -53,6 +56,13 @@ pub(super) fn identify(connection: &Connection, path: &Path, event_format: u32) 
         Ok(found) if found <= event_format => Ok(Identity::Log { version, event_format: found }),
         Ok(_) | Err(_) => Err(OpenError::NewerEvents { path: path.to_owned(), found, known: event_format }),
     }
+}
+
+/// Whether the records of the file behind `connection` have keys. A file that is only read stays of the version that it
+/// has, and its owner may bring it to the next meanwhile: ask in each transaction.
+pub(super) fn has_keys(connection: &Connection) -> rusqlite::Result<bool> {
+    let version: i64 = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
+    Ok(version >= KEYS)
 }
 
 /// Makes the file behind `connection` ready to be written: durable commits, the tables of today.

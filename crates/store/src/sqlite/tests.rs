@@ -8,7 +8,12 @@ use std::{
 
 use countersign_core::id::Lsn;
 
-use super::{LogFile, Options, Phase, Shared, SqliteLog};
+use rusqlite::params;
+
+use super::{
+    LogFile, Options, Phase, Shared, SqliteLog,
+    query::{self, Index},
+};
 use crate::{
     error::{AppendError, ReadError, WriteError},
     log::{Log, Partition},
@@ -71,4 +76,18 @@ async fn appends_that_shared_a_failed_commit_are_each_told_so() {
     assert!(told.1.is_err(), "{told:?}");
     failures.store(0, Ordering::Relaxed);
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+}
+
+#[test]
+fn a_scope_is_found_by_its_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = LogFile::make(&folder.path().join("log.db"), &Options::default()).unwrap();
+    for (index, want) in [
+        (Index::Session, "SEARCH events USING INDEX events_by_session (session=? AND rowid>?)"),
+        (Index::Key, "SEARCH events USING INDEX events_by_key (key=? AND rowid>?)"),
+    ] {
+        let sql = format!("EXPLAIN QUERY PLAN {}", query::scope_sql(index, true).unwrap());
+        let plan: String = file.connection.query_row(&sql, params![0, 9, "x"], |row| row.get(3)).unwrap();
+        assert_eq!(plan, want);
+    }
 }

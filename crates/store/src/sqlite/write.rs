@@ -87,8 +87,8 @@ fn insert_record(
 ) -> rusqlite::Result<usize> {
     connection
         .prepare_cached(
-            "INSERT INTO events (lsn, at, session, kind, version, facts, content_digest, chain)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO events (lsn, at, session, kind, version, facts, content_digest, chain, key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
             query::position(lsn),
@@ -100,6 +100,7 @@ fn insert_record(
             &*record.facts,
             content_digest.as_ref().map(Digest::as_bytes),
             chain.as_bytes(),
+            record.key,
         ])
 }
 

@@ -5,6 +5,7 @@
 mod chain;
 mod files;
 mod full;
+mod migration;
 mod owner;
 mod place;
 mod process;
