@@ -18,9 +18,8 @@ mod restart;
 use std::{io::Write as _, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::bail;
-use countersign_core::engine::{Recorded, Resume, Rules};
+use countersign_core::engine::{Resume, Rules};
 use countersign_runtime::{Clock, Options, system_dice};
-use countersign_store::Record;
 
 use crate::{
     cli,
@@ -77,21 +76,8 @@ fn options(rules: Rules, folder: &Path) -> anyhow::Result<Options> {
         dice: system_dice(),
         host: Arc::new(House::new(&std::env::current_exe()?, folder, Pace::AtOnce)?),
         merge: Duration::ZERO,
+        idle: None,
     })
-}
-
-/// A fact as an owner writes it.
-fn record(recorded: &Recorded) -> Record {
-    let (kind, version, facts) = recorded.fact.event.encode();
-    Record {
-        at: recorded.meta.at,
-        session: recorded.meta.session.clone(),
-        key: None,
-        kind: kind.into(),
-        version,
-        facts: facts.into(),
-        content: recorded.fact.content.clone(),
-    }
 }
 
 /// The middle of what was measured.

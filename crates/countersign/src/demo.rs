@@ -131,6 +131,7 @@ async fn perform(options: Options, launcher: &Path) -> anyhow::Result<ExitCode> 
             dice: system_dice(),
             host: Arc::clone(&house) as Arc<dyn countersign_runtime::Host>,
             merge: Duration::ZERO,
+            idle: None,
         },
     )
     .await?;

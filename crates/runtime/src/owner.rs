@@ -4,6 +4,7 @@ mod handle;
 mod inbox;
 mod open;
 mod parking;
+mod record;
 mod snapshots;
 mod step;
 
@@ -14,6 +15,7 @@ use countersign_core::engine::{Engine, Resume, Rules};
 pub use handle::{Handle, NotRecorded, Refused, Reply};
 pub use inbox::{Lane, Source};
 pub use open::OpenError;
+pub use record::record;
 
 use crate::{Clock, work::Host};
 

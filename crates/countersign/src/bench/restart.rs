@@ -7,11 +7,11 @@ use countersign_core::{
     engine::{Engine, Event, Meta, Rules},
     id::Lsn,
 };
-use countersign_runtime::{Clock, Handle, Lane};
+use countersign_runtime::{Clock, Handle, Lane, record};
 use countersign_store::{AnyLog, Batch, Log as _, Options as StoreOptions, Partition, Record, SqliteLog, Stored};
 use serde_json::{Value, json};
 
-use super::{history, median, options, record};
+use super::{history, median, options};
 use crate::demo::house;
 
 /// Events in the log.

@@ -7,7 +7,7 @@ use countersign_store::{AnyLog, Log as _};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::inbox::{Inbox, Item, Lane, Source};
-use crate::deliver::{Contents, Live, Ring, Subscriber};
+use crate::deliver::{Contents, Live, LiveKind, Ring, Subscriber};
 
 /// What a command came to, and where in the order of releases that stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,7 +169,14 @@ impl Source {
     }
 
     /// Releases a frame that skips the log, behind everything that this line brought before.
+    ///
+    /// A call's progress is left out while the line is full: the next one holds all of its output, and a tool must not
+    /// wait for a log that cannot be written.
     pub async fn live(&self, live: Live) {
-        self.put(Item::Live(live)).await;
+        if matches!(live.kind, LiveKind::CallProgress { .. }) {
+            self.try_put(Item::Live(live));
+        } else {
+            self.put(Item::Live(live)).await;
+        }
     }
 }

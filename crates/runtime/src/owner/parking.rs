@@ -70,11 +70,14 @@ pub(super) async fn read(log: &AnyLog, scope: &Scope) -> Result<Vec<(Event, Meta
     let mut records = Vec::new();
     let mut after = Lsn(0);
     loop {
-        let page = log.read_scope(Partition::ZERO, wanted, after, PAGE).await.map_err(|error| error.to_string())?;
+        let page = log
+            .read_scope(Partition::ZERO, wanted, after, PAGE)
+            .await
+            .map_err(|error| Arc::<str>::from(error.to_string()))?;
         let is_last = page.len() < PAGE;
         for stored in page {
             let event = Event::decode(&stored.kind, stored.version, &stored.facts)
-                .map_err(|error| format!("record {}: {error}", stored.lsn))?;
+                .map_err(|error| Arc::<str>::from(format!("record {}: {error}", stored.lsn)))?;
             after = stored.lsn;
             records.push((event, Meta { lsn: stored.lsn, at: stored.at, session: stored.session }));
         }

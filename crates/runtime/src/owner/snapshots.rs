@@ -36,7 +36,7 @@ impl Snapshots {
         }
         self.last = durable;
         let (log, rules) = (self.log.clone(), engine.rules().clone());
-        self.writing = Some(tokio::spawn(async move { write_behind(&log, rules).await }));
+        self.writing = Some(tokio::spawn(async move { write_behind(log, rules).await }));
     }
 
     /// Writes one at a clean end, if it saves a restart some work.

@@ -11,7 +11,7 @@ use countersign_core::{
     id::Lsn,
     time::Millis,
 };
-use countersign_store::{AnyLog, AppendError, Batch, FACTS_LIMIT, Log as _, Partition, Record};
+use countersign_store::{AnyLog, AppendError, Batch, Log as _, Partition, Record};
 use tokio::{sync::oneshot, time::Instant};
 use tracing::{error, warn};
 
@@ -21,6 +21,7 @@ use super::{
     inbox::{Inbox, Item, Lane, Waiting},
     open::{self, OpenError},
     parking::Parked,
+    record::{is_too_large, record},
     snapshots::Snapshots,
 };
 use crate::{
@@ -145,7 +146,7 @@ impl Owner {
     }
 
     /// Waits until there is something to do.
-    async fn wait(&self, closing: Option<Instant>) {
+    async fn wait(&mut self, closing: Option<Instant>) {
         let may_settle = self.tick_after.is_none_or(|at| Instant::now() >= at);
         if self.degraded.is_none() && (!self.inbox.is_empty() || self.engine.is_unsettled() && may_settle) {
             return;
@@ -206,7 +207,9 @@ impl Owner {
             self.desk.abandon();
             return next;
         }
-        self.engine.evict(self.options.clock.now(), self.options.idle);
+        // What is not in the log yet cannot be fetched from it.
+        let idle = self.options.idle.filter(|_| self.deferred.is_empty());
+        self.engine.evict(self.options.clock.now(), idle);
         self.snapshots.follow(&self.engine, self.durable);
         if self.engine.state().boot() == self.boot {
             self.desk.reconcile(&self.engine);
@@ -495,27 +498,5 @@ impl Drop for Ended {
     fn drop(&mut self) {
         self.inbox.end();
         self.ring.end();
-    }
-}
-
-fn is_too_large(recorded: &Recorded) -> bool {
-    recorded.fact.event.encode().2.len() > FACTS_LIMIT
-}
-
-fn record(recorded: &Recorded) -> Record {
-    let (kind, version, facts) = recorded.fact.event.encode();
-    let key = match &recorded.fact.event {
-        Event::Gate(event) => Some(event.gate().to_string().into()),
-        _ => None,
-    };
-    Record {
-        key,
-        at: recorded.meta.at,
-        session: recorded.meta.session.clone(),
-        key: None,
-        kind: kind.into(),
-        version,
-        facts: facts.into(),
-        content: recorded.fact.content.clone(),
     }
 }

@@ -444,6 +444,8 @@ impl Shelf {
             dice: system_dice(),
             host: Arc::clone(workshop) as Arc<dyn countersign_runtime::Host>,
             merge: self.merge,
+            // The one session of its log.
+            idle: None,
         }
     }
 

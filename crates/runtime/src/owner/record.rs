@@ -1,0 +1,27 @@
+//! How a fact is written to the log.
+
+use countersign_core::engine::{Event, Recorded};
+use countersign_store::{FACTS_LIMIT, Record};
+
+/// Whether the log would refuse it.
+pub(super) fn is_too_large(recorded: &Recorded) -> bool {
+    recorded.fact.event.encode().2.len() > FACTS_LIMIT
+}
+
+/// The record of a fact. Facts about a gate can be found by its id.
+pub fn record(recorded: &Recorded) -> Record {
+    let (kind, version, facts) = recorded.fact.event.encode();
+    let key = match &recorded.fact.event {
+        Event::Gate(event) => Some(event.gate().to_string().into()),
+        Event::Booted | Event::Session(_) | Event::Run(_) | Event::Call(_) | Event::Policy(_) => None,
+    };
+    Record {
+        at: recorded.meta.at,
+        session: recorded.meta.session.clone(),
+        key,
+        kind: kind.into(),
+        version,
+        facts: facts.into(),
+        content: recorded.fact.content.clone(),
+    }
+}

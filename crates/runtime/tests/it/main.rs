@@ -1,0 +1,6 @@
+//! The owner over real and failing logs, with a scripted model.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod owner;
+mod residency;
+mod stage;
