@@ -60,7 +60,7 @@ impl PartialEq for State {
 
 /// Whether what is in both is the same, and nothing is in one alone that must be at hand.
 fn same<K: Ord, V: PartialEq>(one: &BTreeMap<K, V>, other: &BTreeMap<K, V>, must_be: impl Fn(&V) -> bool) -> bool {
-    let in_one = one.iter().all(|(key, value)| other.get(key).map_or(!must_be(value), |found| found == value));
+    let in_one = one.iter().all(|(key, value)| other.get(key).map_or_else(|| !must_be(value), |found| found == value));
     in_one && other.iter().all(|(key, value)| one.contains_key(key) || !must_be(value))
 }
 
