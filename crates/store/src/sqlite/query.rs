@@ -24,20 +24,20 @@ pub(super) fn position(lsn: Lsn) -> i64 {
 }
 
 /// A number of rows as SQLite counts.
-fn count(limit: usize) -> i64 {
+pub(super) fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-fn lsn(row: &Row<'_>, column: usize) -> rusqlite::Result<Lsn> {
+pub(super) fn lsn(row: &Row<'_>, column: usize) -> rusqlite::Result<Lsn> {
     Ok(Lsn(row.get::<_, i64>(column)?.cast_unsigned()))
 }
 
-fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Digest> {
+pub(super) fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Digest> {
     Ok(Digest::from_bytes(row.get(column)?))
 }
 
 /// Reads the columns of `events` in the order of the table. The last one is NULL where a file has no keys.
-fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     Ok(Stored {
         lsn: lsn(row, 0)?,
         at: Millis(row.get::<_, i64>(1)?.cast_unsigned()),
@@ -52,7 +52,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
 }
 
 /// Reads `lsn`, `salt` and `bytes` of `contents` from `column` on, of a row that may not be there.
-fn kept<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Kept<'a>> {
+pub(super) fn kept<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Kept<'a>> {
     if row.get::<_, Option<i64>>(column)?.is_none() {
         return Ok(Kept::Nothing);
     }
