@@ -117,7 +117,7 @@ fn fold_behind(connection: &Connection, view: &dyn View, at: Head, limit: usize)
     let mut rows = Kept::of(connection, view);
     let mut reached = at;
     while let Some(row) = records.next()? {
-        let stored = query::stored(row)?;
+        let stored = query::stored(row, None)?;
         let content = query::kept(row, 9)?;
         let text = content.text(stored.content_digest);
         if let Err(Panicked) = view::fold(view, &stored, text, &mut rows) {
