@@ -2,6 +2,7 @@
 //!
 //! It adds nothing of its own.
 
+use bytes::Bytes;
 use countersign_core::id::Lsn;
 
 use crate::{
@@ -67,6 +68,17 @@ impl Log for AnyLog {
 
     async fn contents(&self, partition: Partition, lsns: &[Lsn]) -> Result<Vec<Option<Content>>, ReadError> {
         delegate!(self, log => log.contents(partition, lsns))
+    }
+
+    async fn view(
+        &self,
+        partition: Partition,
+        name: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Bytes)>, ReadError> {
+        delegate!(self, log => log.view(partition, name, prefix, after, limit))
     }
 
     async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, ReadError> {

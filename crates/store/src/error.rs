@@ -194,6 +194,12 @@ pub enum ReadError {
     /// An append ended uncertain, and what became of it still cannot be told.
     #[error("it is not known where the log ends")]
     Unsettled(#[source] Cause),
+    /// No such view was registered when the log was opened.
+    #[error("there is no view {0}")]
+    NoView(String),
+    /// The view panicked, or could not be brought up to the log when it was opened. The next opening tries it again.
+    #[error("view {0} is broken until the log is opened again")]
+    BrokenView(String),
     /// It was closed.
     #[error("the log is closed")]
     Closed,

@@ -16,6 +16,7 @@ mod log;
 mod memory;
 mod sqlite;
 mod verify;
+mod view;
 
 pub use any::AnyLog;
 pub use error::{AppendError, Cause, OpenError, ReadError, WriteError};
@@ -23,3 +24,4 @@ pub use log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Scope, 
 pub use memory::{Disk, Fault, MemoryLog, Outcome};
 pub use sqlite::{BALLAST_SIZE, Options, SqliteLog};
 pub use verify::{Flaw, Report};
+pub use view::{Rows, View};

@@ -235,6 +235,21 @@ pub trait Log: Send + Sync + 'static {
         lsns: &[Lsn],
     ) -> impl Future<Output = Result<Vec<Option<Content>>, ReadError>> + Send;
 
+    /// Up to `limit` rows of a [`View`](crate::View), in the order of the bytes of their keys: those whose keys begin with
+    /// `prefix` and lie behind `after`. They are of all records up to the head, neither more nor less.
+    ///
+    /// # Errors
+    /// As [`Log::read`]; [`ReadError::NoView`] if it was not registered at opening, [`ReadError::BrokenView`] if it is
+    /// out of use until the next.
+    fn view(
+        &self,
+        partition: Partition,
+        name: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(String, Bytes)>, ReadError>> + Send;
+
     /// The snapshot that was saved last, if it is of `version` and of this history.
     ///
     /// `None` on any mismatch: another version, a position beyond the head, another chain at its position, damaged
@@ -259,7 +274,7 @@ pub trait Log: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), WriteError>> + Send;
 
     /// Removes the contents of the named records for good and returns how many were there to remove. Records, digests
-    /// and the chain stay as they are.
+    /// and the chain stay as they are. Views that read contents are folded anew, as part of it.
     ///
     /// Doing it again does no harm; records without content are passed over.
     ///

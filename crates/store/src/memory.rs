@@ -9,6 +9,7 @@
 //! [`MemoryLog::restart`].
 
 mod storage;
+mod views;
 
 use std::{
     fmt,
@@ -16,6 +17,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use bytes::Bytes;
 use countersign_core::id::Lsn;
 use tokio::sync::watch;
 
@@ -24,6 +26,7 @@ use crate::{
     error::{AppendError, ReadError, WriteError},
     log::{Batch, Content, Head, Log, Partition, Scope, Snapshot, Stored},
     verify::Report,
+    view::View,
 };
 
 /// What became of a batch whose append ends uncertain.
@@ -96,6 +99,11 @@ impl MemoryLog {
         Self { storage: Arc::default(), life: Arc::new(watch::Sender::new(Life::Open)) }
     }
 
+    /// An empty log with views.
+    pub fn with_views(views: Vec<Arc<dyn View>>) -> Self {
+        Self::new().restart_with(views)
+    }
+
     /// An empty log whose first appends go wrong in this order, one fault each.
     pub fn with_faults(faults: impl IntoIterator<Item = Fault>) -> Self {
         let log = Self::new();
@@ -138,7 +146,14 @@ impl MemoryLog {
     /// The old handles are left as they are: one that did not crash is an old owner that lives on, and is fenced.
     #[must_use]
     pub fn restart(&self) -> Self {
-        self.storage().settle_by_restart();
+        let views = self.storage().views();
+        self.restart_with(views)
+    }
+
+    /// As [`MemoryLog::restart`], with other views than before. The old handles have these too.
+    #[must_use]
+    pub fn restart_with(&self, views: Vec<Arc<dyn View>>) -> Self {
+        self.storage().settle_by_restart(views);
         Self { storage: Arc::clone(&self.storage), life: Arc::new(watch::Sender::new(Life::Open)) }
     }
 
@@ -220,6 +235,20 @@ impl Log for MemoryLog {
         self.readable(partition).await?;
         let storage = self.storage();
         lsns.iter().map(|lsn| storage.content(*lsn)).collect()
+    }
+
+    async fn view(
+        &self,
+        partition: Partition,
+        name: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Bytes)>, ReadError> {
+        self.readable(partition).await?;
+        let mut storage = self.storage();
+        storage.settle()?;
+        storage.view(name, prefix, after, limit)
     }
 
     async fn load_snapshot(&self, partition: Partition, version: u32) -> Result<Option<Snapshot>, ReadError> {

@@ -16,6 +16,7 @@ mod lock;
 mod query;
 mod readers;
 mod schema;
+mod views;
 mod write;
 mod writer;
 
@@ -30,6 +31,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use bytes::Bytes;
 use countersign_core::id::Lsn;
 use tokio::sync::{mpsc, oneshot};
 
@@ -44,6 +46,7 @@ use crate::{
     error::{AppendError, Cause, OpenError, ReadError, WriteError},
     log::{Batch, Content, Head, Log, Partition, Scope, Snapshot, Stored},
     verify::{Report, Walk},
+    view::View,
 };
 
 /// Commands that may wait for the writer; whoever comes later waits for a place.
@@ -64,11 +67,13 @@ pub struct Options {
     pub max_pages: Option<u32>,
     /// How many reads may run at the same time.
     pub readers: usize,
+    /// What is folded from the records as they are written. Their names differ.
+    pub views: Vec<Arc<dyn View>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { event_format: 1, ballast: None, max_pages: None, readers: 4 }
+        Self { event_format: 1, ballast: None, max_pages: None, readers: 4, views: Vec::new() }
     }
 }
 
@@ -116,7 +121,8 @@ impl SqliteLog {
     /// Opens the log at `path` for writing. Where there is no file yet, nothing on disk is touched until the first
     /// append.
     ///
-    /// Nothing is verified beyond what tells a log from something else.
+    /// Nothing is verified beyond what tells a log from something else. An older file is brought to today's tables, and
+    /// views that lack records are folded, which blocks as long as that takes.
     ///
     /// # Errors
     /// [`OpenError`], with the file left as it was.
@@ -144,7 +150,7 @@ impl SqliteLog {
         Ok(Self::with(shared, phase))
     }
 
-    /// Opens the log at `path` for reading only, whether or not somebody owns it. Takes no lock.
+    /// Opens the log at `path` for reading only, whether or not somebody owns it. Takes no lock, and knows no views.
     ///
     /// # Errors
     /// [`OpenError`]; [`OpenError::Missing`] if there is no log.
@@ -336,6 +342,28 @@ impl Log for SqliteLog {
         match self.query(partition, move |connection| query::contents(connection, &asked)).await? {
             Some(contents) => contents.map_err(ReadError::Content),
             None => Ok(vec![None; lsns.len()]),
+        }
+    }
+
+    async fn view(
+        &self,
+        partition: Partition,
+        name: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Bytes)>, ReadError> {
+        let Some(view) = self.0.shared.options.views.iter().find(|view| view.name() == name).cloned() else {
+            return Err(ReadError::NoView(name.to_owned()));
+        };
+        let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
+        let rows = move |connection: &rusqlite::Connection| {
+            views::read(connection, (view.name(), view.version()), &prefix, after.as_deref(), limit)
+        };
+        match self.query(partition, rows).await? {
+            Some(Some(rows)) => Ok(rows),
+            Some(None) => Err(ReadError::BrokenView(name.to_owned())),
+            None => Ok(Vec::new()),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod damage;
 mod scope;
+mod view;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,17 +20,23 @@ use crate::{
     chain::{self, Link},
     error::{AppendError, ReadError, WriteError},
     log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Snapshot, Stored},
+    view::View,
 };
 
-pub use self::{damage::*, scope::*};
+pub use self::{damage::*, scope::*, view::*};
 
 /// A place for one log, which the rules open, close, damage and open again.
 pub trait Subject: Send + Sync {
     /// The kind of log that is tried.
     type Log: Log;
 
-    /// Opens the log, or makes an empty one the first time. The one opened before was closed.
-    fn open(&self) -> impl Future<Output = Self::Log> + Send;
+    /// Opens the log with these views, or makes an empty one the first time. The one opened before was closed.
+    fn open_with(&self, views: Vec<Arc<dyn View>>) -> impl Future<Output = Self::Log> + Send;
+
+    /// Opens the log without views.
+    fn open(&self) -> impl Future<Output = Self::Log> + Send {
+        self.open_with(Vec::new())
+    }
 
     /// Damages the log behind its back, while it is closed.
     fn damage(&self, damage: Damage) -> impl Future<Output = ()> + Send;
@@ -341,6 +348,13 @@ macro_rules! behaviour_suite {
             only_partition_zero_exists
             a_probe_adds_no_record
             a_snapshot_comes_back_only_if_it_fits
+            a_view_sees_every_write_at_once
+            a_failed_append_leaves_no_trace_in_a_view
+            a_view_is_there_after_reopening
+            a_view_of_another_version_is_rebuilt
+            a_panic_in_a_view_costs_that_view_only
+            a_view_forgets_what_was_redacted
+            a_view_of_a_cut_tail_is_rebuilt
             a_snapshot_of_a_cut_tail_is_not_used
             a_sound_log_is_found_sound
             a_changed_record_is_named

@@ -53,7 +53,15 @@ pub(crate) enum Kept<'a> {
     Bytes { salt: &'a [u8], bytes: &'a [u8] },
 }
 
-impl Kept<'_> {
+impl<'a> Kept<'a> {
+    /// The text, if there is one and it is that of a record with `content_digest`.
+    pub(crate) fn text(&self, content_digest: Option<Digest>) -> Option<&'a str> {
+        match self {
+            Self::Bytes { bytes, .. } if self.fits(content_digest) => std::str::from_utf8(bytes).ok(),
+            Self::Nothing | Self::Redacted | Self::Bytes { .. } => None,
+        }
+    }
+
     /// Whether this is what a record with `content_digest` may have.
     pub(crate) fn fits(&self, content_digest: Option<Digest>) -> bool {
         match (self, content_digest) {

@@ -8,14 +8,16 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use countersign_core::{digest::Digest, id::Lsn};
 
-use super::{Disk, Fault, Outcome};
+use super::{Disk, Fault, Outcome, views::Views};
 use crate::{
     chain::{self, Link, SALT_SIZE},
     error::{AppendError, Cause, ReadError, WriteError},
     log::{Batch, Content, Head, Scope, Snapshot, Stored},
     verify::{Kept, Report, Walk},
+    view::View,
 };
 
 /// How an append ends: with an answer, or never.
@@ -30,6 +32,7 @@ pub(super) struct Storage {
     records: Vec<Stored>,
     contents: BTreeMap<Lsn, Text>,
     snapshot: Option<Snapshot>,
+    views: Views,
     faults: VecDeque<Option<Fault>>,
     disk: Disk,
     unsettled: bool,
@@ -105,7 +108,9 @@ impl Storage {
                 chain::content_digest(&salt, text.as_bytes())
             });
             let chain = chain::chain(&head.chain, &Link::of_record(record, lsn, content_digest));
-            self.records.push(Stored::new(record, lsn, content_digest, chain));
+            let stored = Stored::new(record, lsn, content_digest, chain);
+            self.views.follow(&stored, record.content.as_deref());
+            self.records.push(stored);
         }
         self.head().lsn
     }
@@ -122,8 +127,33 @@ impl Storage {
     }
 
     /// A restart reads what is there, whatever the disk is like.
-    pub(super) fn settle_by_restart(&mut self) {
+    pub(super) fn settle_by_restart(&mut self, views: Vec<Arc<dyn View>>) {
         self.unsettled = false;
+        let behind = self.views.register(views, self.head());
+        self.rebuild(&behind);
+    }
+
+    pub(super) fn views(&self) -> Vec<Arc<dyn View>> {
+        self.views.registered()
+    }
+
+    pub(super) fn view(
+        &self,
+        name: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Bytes)>, ReadError> {
+        self.views.read(name, prefix, after, limit)
+    }
+
+    fn rebuild(&mut self, behind: &[Arc<dyn View>]) {
+        let mut views = std::mem::take(&mut self.views);
+        for view in behind {
+            let content = |stored: &Stored| self.kept(stored.lsn).text(stored.content_digest);
+            views.rebuild(&**view, self.records.iter().map(|stored| (stored, content(stored))));
+        }
+        self.views = views;
     }
 
     fn get(&self, lsn: Lsn) -> Option<&Stored> {
@@ -171,7 +201,12 @@ impl Storage {
 
     pub(super) fn redact(&mut self, lsns: &[Lsn]) -> Result<usize, WriteError> {
         self.probe()?;
-        Ok(lsns.iter().filter(|lsn| self.contents.get_mut(lsn).and_then(|kept| kept.text.take()).is_some()).count())
+        let mut take = |lsn| self.contents.get_mut(lsn).and_then(|kept| kept.text.take());
+        let removed = lsns.iter().filter(|lsn| take(lsn).is_some()).count();
+        if removed > 0 {
+            self.rebuild(&self.views.with_contents());
+        }
+        Ok(removed)
     }
 
     pub(super) fn probe(&mut self) -> Result<(), WriteError> {

@@ -1,10 +1,13 @@
+use std::sync::Arc;
+
 use countersign_core::{id::Lsn, time::Millis};
 
 use super::{Disk, Fault, MemoryLog, Outcome};
 use crate::{
     error::{AppendError, ReadError, WriteError},
     log::{Log, Partition},
-    suite::{Damage, Subject, batch},
+    suite::{Damage, Said, Subject, batch},
+    view::View,
 };
 
 const ZERO: Partition = Partition::ZERO;
@@ -16,8 +19,8 @@ mod behaviour {
 impl Subject for MemoryLog {
     type Log = Self;
 
-    async fn open(&self) -> Self {
-        self.restart()
+    async fn open_with(&self, views: Vec<Arc<dyn View>>) -> Self {
+        self.restart_with(views)
     }
 
     async fn damage(&self, damage: Damage) {
@@ -125,4 +128,17 @@ async fn the_same_appends_give_the_same_log() {
         log.append(ZERO, Lsn(0), batch(&["content one", "two"])).await.unwrap();
     }
     assert_eq!(left.head(ZERO).await.unwrap(), right.head(ZERO).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_view_has_what_an_uncertain_append_wrote_and_nothing_of_one_that_failed() {
+    let log = MemoryLog::with_views(vec![Said::new(1)]);
+    for (fault, rows) in [(Fault::Io, 0), (Fault::Uncertain(Outcome::Lost), 0), (Fault::Uncertain(Outcome::Written), 1)]
+    {
+        log.fail_next(fault);
+        assert!(log.append(ZERO, Lsn(0), batch(&["one"])).await.is_err());
+        assert_eq!(log.view(ZERO, "said", "said/", None, 9).await.unwrap().len(), rows, "{fault:?}");
+    }
+    let log = log.restart();
+    assert_eq!(log.view(ZERO, "said", "said/", None, 9).await.unwrap().len(), 1);
 }

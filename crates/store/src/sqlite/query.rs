@@ -2,7 +2,7 @@
 //!
 //! It must not write, and must not know which connection it is on.
 
-use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
+use std::{borrow::Cow, ops::ControlFlow};
 
 use bytes::Bytes;
 use countersign_core::{
@@ -10,7 +10,7 @@ use countersign_core::{
     id::{Lsn, SessionId},
     time::Millis,
 };
-use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params, types::Type};
 
 use super::schema;
 use crate::{
@@ -24,24 +24,26 @@ pub(super) fn position(lsn: Lsn) -> i64 {
 }
 
 /// A number of rows as SQLite counts.
-fn count(limit: usize) -> i64 {
+pub(super) fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-fn lsn(row: &Row<'_>, column: usize) -> rusqlite::Result<Lsn> {
+pub(super) fn lsn(row: &Row<'_>, column: usize) -> rusqlite::Result<Lsn> {
     Ok(Lsn(row.get::<_, i64>(column)?.cast_unsigned()))
 }
 
-fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Digest> {
+pub(super) fn digest(row: &Row<'_>, column: usize) -> rusqlite::Result<Digest> {
     Ok(Digest::from_bytes(row.get(column)?))
 }
 
 /// Reads the columns of `events` in the order of the table. The last one is NULL where a file has no keys.
-fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+///
+/// The session's name is shared with `before`, since records of one session mostly follow one another.
+pub(super) fn stored(row: &Row<'_>, before: Option<&Stored>) -> rusqlite::Result<Stored> {
     Ok(Stored {
         lsn: lsn(row, 0)?,
         at: Millis(row.get::<_, i64>(1)?.cast_unsigned()),
-        session: row.get::<_, Option<Arc<str>>>(2)?.map(SessionId::new),
+        session: session(row, 2, before.and_then(|before| before.session.as_ref()))?,
         key: row.get(8)?,
         kind: Cow::Owned(row.get(3)?),
         version: row.get(4)?,
@@ -51,8 +53,27 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     })
 }
 
+fn session(row: &Row<'_>, column: usize, before: Option<&SessionId>) -> rusqlite::Result<Option<SessionId>> {
+    let value = row.get_ref(column)?;
+    let conversion = |error| rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), Box::new(error));
+    Ok(value.as_str_or_null().map_err(conversion)?.map(|name| match before {
+        Some(before) if before.as_str() == name => before.clone(),
+        Some(_) | None => SessionId::new(name),
+    }))
+}
+
+/// Gathers `rows` into records.
+fn gather(mut rows: Rows<'_>) -> rusqlite::Result<Vec<Stored>> {
+    let mut page = Vec::new();
+    while let Some(row) = rows.next()? {
+        let record = stored(row, page.last())?;
+        page.push(record);
+    }
+    Ok(page)
+}
+
 /// Reads `lsn`, `salt` and `bytes` of `contents` from `column` on, of a row that may not be there.
-fn kept<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Kept<'a>> {
+pub(super) fn kept<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Kept<'a>> {
     if row.get::<_, Option<i64>>(column)?.is_none() {
         return Ok(Kept::Nothing);
     }
@@ -85,7 +106,7 @@ pub(super) fn page(connection: &Connection, after: Lsn, limit: usize) -> rusqlit
         "SELECT lsn, at, session, kind, version, facts, content_digest, chain, NULL FROM events
          WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"
     };
-    connection.prepare_cached(sql)?.query_map([position(after), count(limit)], stored)?.collect()
+    gather(connection.prepare_cached(sql)?.query([position(after), count(limit)])?)
 }
 
 /// What records are found by besides their position.
@@ -104,7 +125,7 @@ pub(super) fn scoped(
     limit: usize,
 ) -> rusqlite::Result<Vec<Stored>> {
     let Some(sql) = scope_sql(index, schema::has_keys(connection)?) else { return Ok(Vec::new()) };
-    connection.prepare_cached(sql)?.query_map(params![position(after), count(limit), value], stored)?.collect()
+    gather(connection.prepare_cached(sql)?.query(params![position(after), count(limit), value])?)
 }
 
 /// `None` where nothing can be found.
@@ -183,7 +204,7 @@ pub(super) fn walk(connection: &Connection, mut walk: Walk, limit: usize) -> rus
     let mut rows = statement.query([position(walk.at()), count(limit)])?;
     let mut taken = 0;
     while let Some(row) = rows.next()? {
-        walk.take(&stored(row)?, &kept(row, 9)?);
+        walk.take(&stored(row, None)?, &kept(row, 9)?);
         taken += 1;
         if !walk.goes_on() {
             return Ok(ControlFlow::Break(walk));

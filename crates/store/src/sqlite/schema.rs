@@ -6,14 +6,15 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{Options, file::open_error};
+use super::{Options, file::open_error, views};
 use crate::error::OpenError;
 
 /// Marks a SQLite file as one of ours: "CSGN".
 const APPLICATION: i64 = 0x4353_474e;
 
 /// What brings a file from each version to the next.
-const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 
 /// The version that this program reads and writes.
 const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -65,7 +66,7 @@ pub(super) fn has_keys(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(version >= KEYS)
 }
 
-/// Makes the file behind `connection` ready to be written: durable commits, the tables of today.
+/// Makes the file behind `connection` ready to be written: durable commits, the tables of today, views that lack nothing.
 pub(super) fn prepare(connection: &mut Connection, identity: Identity, options: &Options) -> rusqlite::Result<()> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
@@ -92,6 +93,9 @@ pub(super) fn prepare(connection: &mut Connection, identity: Identity, options: 
             }
         }
     }
+    // What is lost of it is folded again.
+    connection.pragma_update(None, "synchronous", "normal")?;
+    views::catch_up(connection, &options.views);
     connection.pragma_update(None, "synchronous", "full")
 }
 

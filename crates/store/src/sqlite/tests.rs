@@ -17,16 +17,20 @@ use super::{
 use crate::{
     error::{AppendError, ReadError, WriteError},
     log::{Log, Partition},
-    suite::batch,
+    suite::{Said, batch},
+    view::View,
 };
 
 const ZERO: Partition = Partition::ZERO;
 
 /// A log with one record, whose next commits fail half-way as often as the number says.
 fn failing(path: &Path) -> (SqliteLog, Arc<AtomicUsize>) {
-    let options = Options::default();
+    failing_with(path, Options::default())
+}
+
+fn failing_with(path: &Path, options: Options) -> (SqliteLog, Arc<AtomicUsize>) {
     let mut file = LogFile::make(path, &options).unwrap();
-    super::write::append(&file.connection, [(Lsn(0), &batch(&["one"]))]).unwrap();
+    super::write::append(&file.connection, &options.views, [(Lsn(0), &batch(&["one"]))]).unwrap();
     let failures = Arc::new(AtomicUsize::new(0));
     let left = Arc::clone(&failures);
     let fail = move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
@@ -64,6 +68,20 @@ async fn a_commit_that_cannot_be_undone_is_uncertain_until_a_write_succeeds() {
     failures.store(0, Ordering::Relaxed);
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
     assert_eq!(log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_leaves_no_trace_in_a_view() {
+    let folder = tempfile::tempdir().unwrap();
+    let views: Vec<Arc<dyn View>> = vec![Said::new(1)];
+    let (log, failures) = failing_with(&folder.path().join("log.db"), Options { views, ..Options::default() });
+    let said = async || log.view(ZERO, "said", "said/", None, 9).await.unwrap().len();
+    failures.store(1, Ordering::Relaxed);
+    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
+    assert_eq!(said().await, 1);
+    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    assert_eq!(said().await, 2);
 }
 
 #[tokio::test]

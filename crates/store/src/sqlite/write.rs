@@ -2,7 +2,7 @@
 //!
 //! It must not know threads, queues or who waits.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     digest::Digest,
@@ -10,10 +10,15 @@ use countersign_core::{
 };
 use rusqlite::{Connection, ErrorCode, params};
 
-use super::{file::BUSY, query};
+use super::{
+    file::BUSY,
+    query,
+    views::{self, Written},
+};
 use crate::{
     chain::{self, Link, SALT_SIZE},
-    log::{Batch, Head, Record, Snapshot},
+    log::{Batch, Head, Record, Snapshot, Stored},
+    view::View,
 };
 
 /// How long a redaction waits for readers. Every append waits behind it, and who redacts can try again.
@@ -41,27 +46,37 @@ pub(super) struct Fenced {
     pub(super) found: Lsn,
 }
 
-/// Writes those of `batches` whose expected position is the head when their turn comes, in one transaction.
+/// Writes those of `batches` whose expected position is the head when their turn comes, and folds them into `views`, in one
+/// transaction.
 pub(super) fn append<'a>(
     connection: &Connection,
+    views: &[Arc<dyn View>],
     batches: impl IntoIterator<Item = (Lsn, &'a Batch)>,
 ) -> Result<Vec<Result<Lsn, Fenced>>, Failure> {
     transact(connection, |connection| {
-        let mut head = query::head(connection)?;
+        let before = query::head(connection)?;
+        let mut head = before;
         let mut told = Vec::new();
+        let mut written = (!views.is_empty()).then(Vec::new);
         for (expected, batch) in batches {
             if expected == head.lsn {
-                head = insert(connection, head, batch)?;
+                head = insert(connection, head, batch, written.as_mut())?;
                 told.push(Ok(head.lsn));
             } else {
                 told.push(Err(Fenced { found: head.lsn }));
             }
         }
+        views::follow(connection, views, before, &written.unwrap_or_default())?;
         Ok(told)
     })
 }
 
-fn insert(connection: &Connection, mut head: Head, batch: &Batch) -> rusqlite::Result<Head> {
+fn insert(
+    connection: &Connection,
+    mut head: Head,
+    batch: &Batch,
+    mut written: Option<&mut Vec<Written>>,
+) -> rusqlite::Result<Head> {
     for record in &batch.0 {
         let lsn = head.lsn.next();
         let salted = record.content.as_deref().map(salted).transpose()?;
@@ -72,6 +87,10 @@ fn insert(connection: &Connection, mut head: Head, batch: &Batch) -> rusqlite::R
             connection
                 .prepare_cached("INSERT INTO contents (lsn, salt, bytes) VALUES (?1, ?2, ?3)")?
                 .execute(params![query::position(lsn), salt, text.as_bytes()])?;
+        }
+        if let Some(written) = &mut written {
+            let stored = Stored::new(record, lsn, content_digest, chain);
+            written.push(Written { stored, content: record.content.clone() });
         }
         head = Head { lsn, chain };
     }
@@ -128,12 +147,16 @@ pub(super) fn save(connection: &Connection, snapshot: &Snapshot) -> Result<(), F
     })
 }
 
-/// Empties the contents of `lsns` and says how many there were.
-pub(super) fn redact(connection: &Connection, lsns: &[Lsn]) -> Result<usize, Failure> {
+/// Empties the contents of `lsns`, also where `views` kept them, and says how many there were.
+pub(super) fn redact(connection: &Connection, views: &[Arc<dyn View>], lsns: &[Lsn]) -> Result<usize, Failure> {
     transact(connection, |connection| {
         let mut statement = connection
             .prepare_cached("UPDATE contents SET salt = NULL, bytes = NULL WHERE lsn = ?1 AND bytes IS NOT NULL")?;
-        lsns.iter().map(|lsn| statement.execute([query::position(*lsn)])).sum()
+        let removed = lsns.iter().map(|lsn| statement.execute([query::position(*lsn)])).sum::<Result<usize, _>>()?;
+        if removed > 0 {
+            views::forget_contents(connection, views)?;
+        }
+        Ok(removed)
     })
 }
 
@@ -154,7 +177,11 @@ pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
     busy.map(|busy| busy == 0)
 }
 
-fn transact<T>(connection: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {
+/// Does `work` in one transaction.
+pub(super) fn transact<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> Result<T, Failure> {
     roll_back(connection)?;
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
     let done = match work(connection) {

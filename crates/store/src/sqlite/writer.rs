@@ -118,7 +118,7 @@ impl Writer {
     fn record(&mut self, group: &[Append]) -> Vec<Result<Lsn, AppendError>> {
         let Some(file) = &self.file else { return vec![Err(AppendError::Closed); group.len()] };
         let batches = group.iter().map(|append| (append.expected, &append.batch));
-        match write::append(&file.connection, batches) {
+        match write::append(&file.connection, &self.shared.options.views, batches) {
             Ok(told) => told
                 .into_iter()
                 .zip(group)
@@ -195,7 +195,7 @@ impl Writer {
     fn redact(&mut self, lsns: &[Lsn]) -> Result<usize, WriteError> {
         self.settle()?;
         let Some(file) = &self.file else { return Ok(0) };
-        let removed = match write::redact(&file.connection, lsns) {
+        let removed = match write::redact(&file.connection, &self.shared.options.views, lsns) {
             Ok(removed) => removed,
             Err(failure) => return Err(self.refused(failure)),
         };

@@ -45,6 +45,7 @@ pub async fn a_scope_holds_its_records_in_order(subject: &impl Subject) {
             ("an empty key", Scope::Key(""), 0, 9, vec![6]),
             ("behind one of it", Scope::Session(&a), 3, 9, vec![6, 7]),
             ("behind one of another", Scope::Key("g1"), 2, 9, vec![4, 5]),
+            ("behind one of the key", Scope::Key("g1"), 4, 9, vec![5]),
             ("a page", Scope::Session(&a), 1, 2, vec![3, 6]),
             ("no more than asked for", Scope::Key("g1"), 0, 0, vec![]),
             ("behind its last", Scope::Session(&b), 5, 9, vec![]),

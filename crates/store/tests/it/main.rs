@@ -10,3 +10,4 @@ mod owner;
 mod place;
 mod process;
 mod suites;
+mod views;

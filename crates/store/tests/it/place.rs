@@ -1,9 +1,9 @@
 //! A folder of its own for each test, and what somebody with access to it can do to a log.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use countersign_store::{
-    Options, SqliteLog,
+    Options, SqliteLog, View,
     suite::{Damage, Subject},
 };
 use rusqlite::{Connection, params};
@@ -39,8 +39,8 @@ impl Place {
 impl Subject for Place {
     type Log = SqliteLog;
 
-    async fn open(&self) -> SqliteLog {
-        Self::open(self)
+    async fn open_with(&self, views: Vec<Arc<dyn View>>) -> SqliteLog {
+        SqliteLog::open(self.log(), Options { views, ..Options::default() }).unwrap()
     }
 
     async fn damage(&self, damage: Damage) {

@@ -70,6 +70,12 @@ impl Child {
         assert!(self.process.wait().unwrap().success());
     }
 
+    /// Waits until it is gone. False if it died or failed.
+    pub(crate) fn ended_well(mut self) -> bool {
+        drop(self.process.stdin.take());
+        self.process.wait().unwrap().success()
+    }
+
     fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -88,7 +94,11 @@ fn say(said: &str) {
 }
 
 async fn do_deed(deed: &str) {
-    let log = SqliteLog::open(PathBuf::from(std::env::var_os(LOG).unwrap()), Options::default()).unwrap();
+    let path = PathBuf::from(std::env::var_os(LOG).unwrap());
+    if deed == "die while rebuilding" {
+        return crate::views::die_while_rebuilding(&path);
+    }
+    let log = SqliteLog::open(path, Options::default()).unwrap();
     match deed {
         "hold" => {
             log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();

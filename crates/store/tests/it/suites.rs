@@ -1,7 +1,9 @@
 //! The suite, on real files, directly and through the type that hides where a log is kept.
 
+use std::sync::Arc;
+
 use countersign_store::{
-    AnyLog,
+    AnyLog, View,
     suite::{Damage, Subject},
 };
 
@@ -12,8 +14,8 @@ struct Hidden(Place);
 impl Subject for Hidden {
     type Log = AnyLog;
 
-    async fn open(&self) -> AnyLog {
-        self.0.open().into()
+    async fn open_with(&self, views: Vec<Arc<dyn View>>) -> AnyLog {
+        self.0.open_with(views).await.into()
     }
 
     async fn damage(&self, damage: Damage) {

@@ -1,0 +1,84 @@
+//! Views: rows folded from the log and kept beside it, always of exactly the records that are there.
+//!
+//! It must not know what a view is about, nor where its rows are kept.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use bytes::Bytes;
+use tracing::error;
+
+use crate::log::Stored;
+
+/// A follower of the log that runs inside the append: its rows and the records that they come from are written together
+/// or not at all, so a read of it sees every write before it.
+///
+/// Register it where the log is opened. There it is folded anew, page by page, if its version changed or it is of
+/// another history; an opening that was cut short goes on at the next one. A view that is no longer registered is
+/// dropped when the log is opened without it.
+///
+/// # Panics
+/// A panic in [`View::fold`] costs the view and nothing else: the append goes on, nothing of the view is kept, reading it
+/// says [`ReadError::BrokenView`](crate::ReadError::BrokenView), and the next opening of the log folds it anew.
+pub trait View: Send + Sync {
+    /// Tells it from the other views of the log.
+    fn name(&self) -> &'static str;
+
+    /// The version of what it folds. Raise it whenever [`View::fold`] comes to do something else.
+    fn version(&self) -> u32;
+
+    /// Whether it wants contents. One that does is folded anew within every redaction, since it may have kept what was
+    /// redacted: appends wait for that. One that does not never gets any.
+    fn reads_contents(&self) -> bool {
+        true
+    }
+
+    /// Folds one record into `rows`, in the order of the log.
+    ///
+    /// It may read nothing but what is handed in and keep nothing but rows: a record may be folded again after its
+    /// append failed. `content` is absent if there is none, or not any more, or if it does not fit its digest.
+    fn fold(&self, record: &Stored, content: Option<&str>, rows: &mut dyn Rows);
+}
+
+impl fmt::Debug for dyn View + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} version {}", self.name(), self.version())
+    }
+}
+
+/// The rows of one view while a record is folded.
+///
+/// When the machine fails, reads find nothing, and what was folded is not written: nor is the batch that it comes from.
+pub trait Rows {
+    /// The value of `key`.
+    fn get(&mut self, key: &str) -> Option<Bytes>;
+
+    /// Sets the value of `key`.
+    fn put(&mut self, key: &str, value: &[u8]);
+
+    /// Removes `key`, if it is there.
+    fn delete(&mut self, key: &str);
+
+    /// All rows whose keys begin with `prefix`, in the order of the keys' bytes.
+    fn scan(&mut self, prefix: &str) -> Vec<(String, Bytes)>;
+}
+
+/// A view panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Panicked;
+
+/// Lets `view` fold one record. After a panic its rows are worth nothing and have to be dropped.
+pub(crate) fn fold(
+    view: &dyn View,
+    record: &Stored,
+    content: Option<&str>,
+    rows: &mut dyn Rows,
+) -> Result<(), Panicked> {
+    let content = content.filter(|_| view.reads_contents());
+    catch_unwind(AssertUnwindSafe(|| view.fold(record, content, rows))).map_err(|_| {
+        error!(?view, lsn = %record.lsn, "a view panicked; it cannot be read until the log is opened again");
+        Panicked
+    })
+}
