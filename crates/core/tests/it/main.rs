@@ -1,6 +1,11 @@
 //! Tables of what the machines decide, each rule by its name.
 
+mod call_table;
+mod gate_table;
 mod gates;
 mod restarts;
+mod run_table;
 mod runs;
+mod session_table;
 mod stage;
+mod states;

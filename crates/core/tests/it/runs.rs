@@ -5,7 +5,7 @@ use countersign_core::{
     session::{self, Queue, WhenBusy},
 };
 
-use crate::stage::{Stage, Told, asking, open, seconds, session, text, wanted};
+use crate::stage::{Stage, Told, open, seconds, session, text, wanted};
 
 const RETRYABLE: Failure = Failure { retryable: true, overflow: false, after: None };
 
@@ -13,33 +13,6 @@ fn thinking(rules: countersign_core::engine::Rules) -> Stage {
     let mut stage = Stage::new(rules);
     stage.prompt(WhenBusy::Refuse);
     stage
-}
-
-#[test]
-fn a_run_stops_in_every_phase() {
-    let ended = "run ended aborted";
-    let mut waiting = thinking(asking());
-    waiting.want([wanted("write", "a")]);
-    let mut working = thinking(open());
-    working.want([wanted("write", "a"), wanted("write", "b")]);
-    let mut asked = thinking(open());
-    asked.want([wanted("ask", "")]);
-    let mut backing_off = thinking(open());
-    backing_off.fail(RETRYABLE);
-    let result = ["session entry tool_result", "call ended cancelled"];
-    let withdrawn = [&["run aborting", "gate resolved withdrawn"][..], &result, &["run turn_closed", ended]].concat();
-    for (case, stage, want) in [
-        ("idle", &mut Stage::new(open()), Vec::new()),
-        ("thinking", &mut thinking(open()), vec!["run aborting"]),
-        ("a person decides", &mut waiting, withdrawn.clone()),
-        ("a person is asked", &mut asked, withdrawn),
-        ("backing off", &mut backing_off, vec![ended]),
-    ] {
-        assert_eq!(stage.abort().0, want, "{case}");
-    }
-    assert_eq!(working.abort().0, ["run aborting", "call aborting"]);
-    let done = ["session entry tool_result", "call ended done"];
-    assert_eq!(working.end(0).0, [&done[..], &result, &["run turn_closed", ended]].concat());
 }
 
 #[test]
