@@ -1,8 +1,11 @@
 //! Tables of what the machines decide, each rule by its name.
 
 mod call_table;
+mod context;
 mod gate_table;
 mod gates;
+mod owed_table;
+mod recover_table;
 mod restarts;
 mod run_table;
 mod runs;

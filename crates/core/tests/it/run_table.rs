@@ -47,7 +47,7 @@ fn an_answer_counts_for_the_attempt_that_is_asked_and_is_else_only_recorded() {
 #[test]
 fn an_answer_counts_once() {
     for (case, first) in [
-        ("completed", Answer { ..stop() }),
+        ("completed", stop()),
         ("calls work", Answer { stop: ToolUse, wanted: vec![wanted("write", "a")], ..stop() }),
         ("backing off", Answer { stop: Error, failure: Some(RETRYABLE), ..stop() }),
     ] {
