@@ -1,8 +1,4 @@
-use countersign_core::{
-    engine::Command,
-    gate::{Answer, Scope},
-    id::GateId,
-};
+use countersign_core::{engine::Command, id::GateId};
 
 use crate::{
     stage::{Stage, asking, open, wanted},
@@ -15,30 +11,6 @@ fn gated(tool: &str, path: &str) -> (Stage, GateId) {
     stage.want([wanted(tool, path)]);
     let gate = stage.gate();
     (stage, gate)
-}
-
-#[test]
-fn a_gate_is_resolved_by_time_at_its_deadline_and_not_before() {
-    for (case, early, want) in [
-        ("before", 1, Vec::new()),
-        (
-            "at",
-            0,
-            vec![
-                "gate resolved expired",
-                "session entry tool_result",
-                "call ended denied",
-                "run turn_closed",
-                "run turn_opened",
-                "run asked",
-            ],
-        ),
-    ] {
-        let (mut stage, gate) = gated("write", "a");
-        let deadline = stage.engine.state().gate(gate).unwrap().deadline().unwrap();
-        stage.now.0 = deadline.0 - early;
-        assert_eq!(stage.tell(Command::Tick).0, want, "{case}");
-    }
 }
 
 #[test]
@@ -79,18 +51,6 @@ fn three_denials_in_a_row_end_the_asking_of_a_run() {
     );
     let next = stage.want([wanted("write", "e")]).0;
     assert_eq!(next[3..5], ["session entry tool_result", "call ended denied"], "nothing is asked any more");
-}
-
-#[test]
-fn a_grant_settles_the_gates_that_it_covers() {
-    let mut stage = Stage::new(asking());
-    stage.prompt(countersign_core::session::WhenBusy::Refuse);
-    stage.want(["a", "a", "b"].map(|path| wanted("write", path)));
-    let gate = stage.gate();
-    let told = stage.decide(gate, Answer::Allow(Scope::Session), "ana", None).0;
-    let gates: Vec<_> = told.iter().filter(|fact| fact.starts_with("gate")).collect();
-    assert_eq!(gates, ["gate resolved allowed", "gate resolved granted"]);
-    assert_eq!(stage.engine.state().pending_gates().count(), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use countersign_core::{
     engine::{Command, Reply},
     message::StopReason,
-    run::{self, Failure},
+    run::Failure,
     session::{self, Queue, WhenBusy},
 };
 
@@ -28,20 +28,6 @@ fn a_provider_is_tried_again_with_growing_pauses_and_as_late_as_it_asks() {
 }
 
 #[test]
-fn shared_calls_run_beside_each_other_and_exclusive_ones_alone_and_in_order() {
-    for (case, tools, started) in [
-        ("shared", ["look", "look", "look"], 3),
-        ("exclusive", ["write", "write", "look"], 1),
-        ("exclusive last", ["look", "look", "write"], 2),
-        ("exclusive between", ["look", "write", "look"], 1),
-    ] {
-        let mut stage = thinking(open());
-        let told = stage.want(tools.map(|tool| wanted(tool, "a"))).0;
-        assert_eq!(told.iter().filter(|fact| *fact == "call started").count(), started, "{case}");
-    }
-}
-
-#[test]
 fn a_steering_message_skips_what_has_not_begun_once_a_call_has_ended() {
     let mut stage = thinking(open());
     stage.want([wanted("write", "a"), wanted("write", "b")]);
@@ -60,34 +46,6 @@ fn a_steering_message_skips_what_has_not_begun_once_a_call_has_ended() {
             "run asked",
         ]
     );
-}
-
-#[test]
-fn a_follow_up_is_taken_when_a_run_would_end() {
-    let mut stage = thinking(open());
-    stage.prompt(WhenBusy::FollowUp);
-    let told = stage.answer(StopReason::Stop, Vec::new(), None).0;
-    assert_eq!(
-        told[2..],
-        ["run turn_closed", "run turn_opened", "session dequeued follow_up", "session entry user", "run asked"]
-    );
-}
-
-#[test]
-fn a_result_of_another_attempt_is_recorded_and_changes_nothing() {
-    let mut stage = thinking(open());
-    let run = stage.run();
-    for epoch in [0, 2] {
-        let answer = Box::new(run::Answer {
-            said: text(1),
-            stop: StopReason::Stop,
-            total_tokens: 0,
-            wanted: Vec::new(),
-            failure: None,
-        });
-        let told = stage.tell(Command::Run(run::Command::Answered { run, epoch, answer }));
-        assert_eq!(told, Told(vec!["run result_dropped".to_owned()], Ok(Reply::Dropped)), "{epoch}");
-    }
 }
 
 #[test]
