@@ -1,6 +1,16 @@
 //! Tables of what the machines decide, each rule by its name.
 
+mod call_table;
+mod context;
+mod gate_table;
 mod gates;
+mod ledger_table;
+mod owed_table;
+mod recover_table;
 mod restarts;
+mod run_table;
 mod runs;
+mod session_table;
+mod settle;
 mod stage;
+mod states;

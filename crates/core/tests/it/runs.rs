@@ -1,11 +1,11 @@
 use countersign_core::{
     engine::{Command, Reply},
     message::StopReason,
-    run::{self, Failure},
+    run::Failure,
     session::{self, Queue, WhenBusy},
 };
 
-use crate::stage::{Stage, Told, asking, open, seconds, session, text, wanted};
+use crate::stage::{Stage, Told, open, seconds, session, text, wanted};
 
 const RETRYABLE: Failure = Failure { retryable: true, overflow: false, after: None };
 
@@ -13,33 +13,6 @@ fn thinking(rules: countersign_core::engine::Rules) -> Stage {
     let mut stage = Stage::new(rules);
     stage.prompt(WhenBusy::Refuse);
     stage
-}
-
-#[test]
-fn a_run_stops_in_every_phase() {
-    let ended = "run ended aborted";
-    let mut waiting = thinking(asking());
-    waiting.want([wanted("write", "a")]);
-    let mut working = thinking(open());
-    working.want([wanted("write", "a"), wanted("write", "b")]);
-    let mut asked = thinking(open());
-    asked.want([wanted("ask", "")]);
-    let mut backing_off = thinking(open());
-    backing_off.fail(RETRYABLE);
-    let result = ["session entry tool_result", "call ended cancelled"];
-    let withdrawn = [&["run aborting", "gate resolved withdrawn"][..], &result, &["run turn_closed", ended]].concat();
-    for (case, stage, want) in [
-        ("idle", &mut Stage::new(open()), Vec::new()),
-        ("thinking", &mut thinking(open()), vec!["run aborting"]),
-        ("a person decides", &mut waiting, withdrawn.clone()),
-        ("a person is asked", &mut asked, withdrawn),
-        ("backing off", &mut backing_off, vec![ended]),
-    ] {
-        assert_eq!(stage.abort().0, want, "{case}");
-    }
-    assert_eq!(working.abort().0, ["run aborting", "call aborting"]);
-    let done = ["session entry tool_result", "call ended done"];
-    assert_eq!(working.end(0).0, [&done[..], &result, &["run turn_closed", ended]].concat());
 }
 
 #[test]
@@ -52,20 +25,6 @@ fn a_provider_is_tried_again_with_growing_pauses_and_as_late_as_it_asks() {
         assert_eq!(stage.tell(Command::Tick).0, ["run resumed", "run turn_opened", "run asked"]);
     }
     assert_eq!(stage.fail(RETRYABLE).0.last().unwrap(), "run ended failed");
-}
-
-#[test]
-fn shared_calls_run_beside_each_other_and_exclusive_ones_alone_and_in_order() {
-    for (case, tools, started) in [
-        ("shared", ["look", "look", "look"], 3),
-        ("exclusive", ["write", "write", "look"], 1),
-        ("exclusive last", ["look", "look", "write"], 2),
-        ("exclusive between", ["look", "write", "look"], 1),
-    ] {
-        let mut stage = thinking(open());
-        let told = stage.want(tools.map(|tool| wanted(tool, "a"))).0;
-        assert_eq!(told.iter().filter(|fact| *fact == "call started").count(), started, "{case}");
-    }
 }
 
 #[test]
@@ -87,34 +46,6 @@ fn a_steering_message_skips_what_has_not_begun_once_a_call_has_ended() {
             "run asked",
         ]
     );
-}
-
-#[test]
-fn a_follow_up_is_taken_when_a_run_would_end() {
-    let mut stage = thinking(open());
-    stage.prompt(WhenBusy::FollowUp);
-    let told = stage.answer(StopReason::Stop, Vec::new(), None).0;
-    assert_eq!(
-        told[2..],
-        ["run turn_closed", "run turn_opened", "session dequeued follow_up", "session entry user", "run asked"]
-    );
-}
-
-#[test]
-fn a_result_of_another_attempt_is_recorded_and_changes_nothing() {
-    let mut stage = thinking(open());
-    let run = stage.run();
-    for epoch in [0, 2] {
-        let answer = Box::new(run::Answer {
-            said: text(1),
-            stop: StopReason::Stop,
-            total_tokens: 0,
-            wanted: Vec::new(),
-            failure: None,
-        });
-        let told = stage.tell(Command::Run(run::Command::Answered { run, epoch, answer }));
-        assert_eq!(told, Told(vec!["run result_dropped".to_owned()], Ok(Reply::Dropped)), "{epoch}");
-    }
 }
 
 #[test]

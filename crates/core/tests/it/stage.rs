@@ -6,11 +6,11 @@ use countersign_core::{
     call::{self, Executor, Progress, Returned},
     engine::{Command, Context, Engine, Event, Recorded, Refusal, Reply, Resume, Rules},
     gate::{self, Answer},
-    id::{CallId, Fresh, GateId, Lsn, PrincipalId, RunId, SessionId},
+    id::{CallId, EntryId, Fresh, GateId, Lsn, PrincipalId, RunId, SessionId},
     message::StopReason,
-    policy::{Compiled, Posture, Surroundings},
+    policy::{Compiled, Layer, Posture, Source, Surroundings, compile},
     run::{self, Failure, Wanted},
-    session::{self, ModelRef, Said, Settings, WhenBusy},
+    session::{self, Imported, Kind, ModelRef, Said, Session, Setting, Settings, WhenBusy},
     time::Millis,
     tool::{Effect, Lane, Repeat},
 };
@@ -20,6 +20,20 @@ use serde_json::{Value, json};
 #[derive(Debug, PartialEq)]
 pub(crate) struct Told(pub(crate) Vec<String>, pub(crate) Result<Reply, Refusal>);
 
+impl Told {
+    /// Both as the cell of a table: the reply's name or why it was refused, then the facts.
+    pub(crate) fn cell(&self) -> String {
+        let reply = match &self.1 {
+            Ok(Reply::Resolved(resolution)) => format!("Resolved {}", word(&json!(resolution))),
+            Ok(Reply::Compacting { epoch }) => format!("Compacting {epoch}"),
+            Ok(reply) => format!("{reply:?}").split(['(', ' ']).next().unwrap_or_default().to_owned(),
+            Err(refusal) => format!("refused: {refusal}"),
+        };
+        if self.0.is_empty() { reply } else { format!("{reply}: {}", self.0.join(", ")) }
+    }
+}
+
+#[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) engine: Engine,
     pub(crate) now: Millis,
@@ -40,6 +54,19 @@ pub(crate) fn asking() -> Rules {
 /// Rules under which everything runs but what the floor holds.
 pub(crate) fn open() -> Rules {
     Rules { posture: Posture::Stdio, ..asking() }
+}
+
+/// Rules as people write them, such as `deny write(a)`; what none names runs.
+pub(crate) fn ruled(texts: &[&str]) -> Rules {
+    let rule = |text: &&str| {
+        let (action, pattern) = text.split_once(' ').expect("an action and a pattern");
+        json!({ "action": action, "pattern": pattern })
+    };
+    let rules: Vec<Value> = texts.iter().map(rule).collect();
+    let rules = json!({ "rules": rules, "defaults": [{ "action": "allow", "pattern": "*" }] });
+    let rules = serde_json::from_value(rules).expect("the form of a permissions file");
+    let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules };
+    Rules { compiled: compile(vec![source]).expect("the stage's rules make sense"), ..open() }
 }
 
 pub(crate) fn session() -> SessionId {
@@ -74,9 +101,15 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
 }
 
 impl Stage {
-    pub(crate) fn new(rules: Rules) -> Self {
+    /// Without a session.
+    pub(crate) fn bare(rules: Rules) -> Self {
         let mut stage = Self { engine: Engine::new(rules), now: Millis(1_000), drawn: 0, log: Vec::new() };
         stage.tell(Command::Recover(Resume::Go));
+        stage
+    }
+
+    pub(crate) fn new(rules: Rules) -> Self {
+        let mut stage = Self::bare(rules);
         let settings = Settings {
             model: Some(ModelRef {
                 provider: "p".to_owned(),
@@ -123,13 +156,50 @@ impl Stage {
         self.drawn += 1;
         let mut context = Context { now: self.now, fresh: Fresh::new([self.drawn; 16]) };
         match self.engine.handle(command, &mut context) {
-            Ok((facts, reply)) => {
+            Ok((mut facts, reply)) => {
+                // What may only follow in a later batch is part of what the command came to.
+                while self.engine.is_unsettled() {
+                    facts.extend(self.engine.settle(&mut context));
+                }
                 let words = facts.iter().map(|recorded| words(&recorded.fact.event)).collect();
                 self.log.extend(facts);
                 Told(words, Ok(reply))
             }
             Err(refusal) => Told(Vec::new(), Err(refusal)),
         }
+    }
+
+    pub(crate) fn session(&mut self, command: session::Command) -> Told {
+        self.tell(Command::Session(session(), command))
+    }
+
+    pub(crate) fn set(&mut self, setting: Setting) {
+        self.session(session::Command::Set { setting, entry: None });
+    }
+
+    /// Puts entries from elsewhere behind the leaf, one behind the other: their names, kinds and tokens.
+    pub(crate) fn import<const N: usize>(&mut self, entries: [(&str, Kind, u64); N]) -> Told {
+        let mut parent = self.here().leaf().cloned();
+        let entries = entries.map(|(id, kind, tokens)| {
+            let id = EntryId::new(id);
+            let parent = parent.replace(id.clone());
+            Imported { id, parent, kind, said: text(tokens), made_at: None }
+        });
+        self.session(session::Command::Import { entries: entries.into(), leaf: parent })
+    }
+
+    /// The session as it stands.
+    pub(crate) fn here(&self) -> &Session {
+        self.engine.state().session(&session()).expect("the stage has it")
+    }
+
+    /// The text of the newest result of a call.
+    pub(crate) fn result(&self) -> String {
+        let is_result = |recorded: &&Recorded| words(&recorded.fact.event) == "session entry tool_result";
+        let recorded = self.log.iter().rev().find(is_result).expect("the stage has it");
+        let content = recorded.fact.content.as_deref().expect("the stage has it");
+        let message: Value = serde_json::from_str(content).expect("the stage has it");
+        message["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
 
     pub(crate) fn prompt(&mut self, when_busy: WhenBusy) -> Told {
@@ -142,8 +212,12 @@ impl Stage {
 
     pub(crate) fn answer(&mut self, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) -> Told {
         let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
-        let answer = Box::new(run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure });
-        self.tell(Command::Run(run::Command::Answered { run, epoch, answer }))
+        let answer = run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure };
+        self.answered(run, epoch, answer)
+    }
+
+    pub(crate) fn answered(&mut self, run: RunId, epoch: u32, answer: run::Answer) -> Told {
+        self.tell(Command::Run(run::Command::Answered { run, epoch, answer: Box::new(answer) }))
     }
 
     pub(crate) fn want<const N: usize>(&mut self, wanted: [Wanted; N]) -> Told {
@@ -163,14 +237,16 @@ impl Stage {
     }
 
     pub(crate) fn end(&mut self, at: usize) -> Told {
-        let returned = Returned { said: text(1), error: false, open_tasks: None, folder: None, prunable: false };
-        let progress = Progress::Returned(Box::new(returned));
+        self.end_with(at, returned())
+    }
+
+    pub(crate) fn end_with(&mut self, at: usize, progress: Progress) -> Told {
         self.tell(Command::Call(call::Command::Ended { call: self.calls()[at], progress }))
     }
 
     /// The oldest gate that waits.
     pub(crate) fn gate(&self) -> GateId {
-        self.engine.state().pending_gates().min_by_key(|gate| gate.ordinal()).expect("the stage has it").id()
+        self.engine.state().pending_gates().min_by_key(|gate| gate.content()).expect("the stage has it").id()
     }
 
     pub(crate) fn decide(&mut self, gate: GateId, answer: Answer, by: &str, key: Option<&str>) -> Told {
@@ -191,16 +267,25 @@ fn words(event: &Event) -> String {
     let mut words = format!("{kind} {name}").trim_end().to_owned();
     let telling = ["kind", "end", "resolution", "scopes", "queue", "then", "attempt", "delay", "in_a_row", "trigger"];
     for member in telling.iter().filter_map(|member| members.get(member)) {
-        let text = match member {
-            Value::Object(map) if map.contains_key("secs") => format!("{} s", map["secs"]),
-            Value::Object(map) => map.keys().cloned().collect(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
         words.push(' ');
-        words.push_str(&text);
+        words.push_str(&word(member));
     }
     words
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::Object(map) if map.contains_key("secs") => format!("{} s", map["secs"]),
+        Value::Object(map) => map.keys().cloned().collect(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What an executor gives back that did what it was told.
+pub(crate) fn returned() -> Progress {
+    let returned = Returned { said: text(1), error: false, open_tasks: None, folder: None, prunable: false };
+    Progress::Returned(Box::new(returned))
 }
 
 pub(crate) fn seconds(count: u64) -> Duration {

@@ -1,0 +1,200 @@
+//! Every command about a call in every phase of it, and a person's own commands in every state of a session.
+
+use countersign_core::{
+    call::{self, Progress, Returned},
+    engine::{Command, Resume},
+    id::CallId,
+    session,
+};
+
+use crate::{
+    stage::{Stage, Told, open, returned, ruled, session, text, wanted},
+    states::{calling, commanding, gated, idle, in_every_state, run_command, stopping, thinking},
+};
+
+const DROPPED: &str = "Dropped: call result_dropped";
+const GOES_ON: &str = "run turn_closed, run turn_opened, run asked";
+
+/// A call in a phase of its life.
+type Scene = (Stage, CallId);
+/// A phase's name, how it is reached, and what follows a result that counts in it.
+type Phase = (&'static str, fn() -> Scene, Option<&'static str>);
+
+fn unknown() -> Scene {
+    (idle(), CallId::parse("00000000000000000000000000000001").expect("it is one"))
+}
+
+fn wanted_only() -> Scene {
+    let mut stage = thinking(open());
+    stage.engine.quiesce();
+    stage.want([wanted("write", "a")]);
+    nth(stage, 0)
+}
+
+fn nth(stage: Stage, at: usize) -> Scene {
+    let call = stage.calls()[at];
+    (stage, call)
+}
+
+fn ended() -> Scene {
+    let mut stage = calling(["write", "write"]);
+    stage.end(0);
+    nth(stage, 0)
+}
+
+fn closed() -> Scene {
+    let (mut stage, call) = nth(calling(["write"]), 0);
+    stage.end(0);
+    (stage, call)
+}
+
+/// A call that worked when its process died.
+fn left(tool: &str) -> Scene {
+    let (mut stage, call) = nth(calling([tool]), 0);
+    stage.restart(open(), Resume::Go);
+    (stage, call)
+}
+
+fn end(stage: &mut Stage, call: CallId, progress: Progress) -> Told {
+    stage.tell(Command::Call(call::Command::Ended { call, progress }))
+}
+
+fn gave(error: bool) -> Progress {
+    let returned = Returned { said: text(1), error, open_tasks: None, folder: None, prunable: false };
+    Progress::Returned(Box::new(returned))
+}
+
+#[test]
+fn the_end_of_a_calls_work_counts_while_this_process_runs_it() {
+    let aborted = "run turn_closed, run ended aborted";
+    let scenes: [Phase; 10] = [
+        ("unknown", unknown, None),
+        ("wanted", wanted_only, None),
+        ("gated", || nth(gated(), 0), None),
+        ("ready", || nth(calling(["write", "write"]), 1), None),
+        ("started", || nth(calling(["write"]), 0), Some(GOES_ON)),
+        ("started and to stop", || nth(stopping(), 0), Some(aborted)),
+        ("ended, its turn open", ended, None),
+        ("ended, its turn closed", closed, None),
+        ("started again after a restart", || left("look"), Some(GOES_ON)),
+        ("in doubt after a restart", || left("write"), None),
+    ];
+    for (progress, result) in [
+        (gave(false), "session entry tool_result, call ended done"),
+        (gave(true), "session entry tool_result, call ended done"),
+        (Progress::NotBegun("no shell".into()), "session entry tool_result, call ended failed"),
+        (Progress::Broke, "call in_doubt, session entry tool_result, call ended unknown"),
+    ] {
+        for (case, scene, follows) in &scenes {
+            let (mut stage, call) = scene();
+            let want = follows.map_or(DROPPED.to_owned(), |follows| format!("Done: {result}, {follows}"));
+            assert_eq!(end(&mut stage, call, progress.clone()).cell(), want, "{case}, {progress:?}");
+        }
+    }
+}
+
+#[test]
+fn a_result_counts_once() {
+    let (mut stage, call) = nth(calling(["write", "write"]), 0);
+    end(&mut stage, call, gave(false));
+    let before = stage.here().entries().len();
+    for progress in [gave(false), gave(true), Progress::NotBegun("x".into()), Progress::Broke] {
+        assert_eq!(end(&mut stage, call, progress.clone()).cell(), DROPPED, "{progress:?}");
+    }
+    assert_eq!(stage.here().entries().len(), before);
+}
+
+#[test]
+fn the_model_is_told_what_became_of_a_call_that_gave_nothing_back() {
+    for (case, progress, want) in [
+        ("not begun", Progress::NotBegun("no shell".into()), "no shell"),
+        ("broke off", Progress::Broke, "Outcome unknown"),
+    ] {
+        let (mut stage, call) = nth(calling(["write"]), 0);
+        end(&mut stage, call, progress);
+        assert!(stage.result().starts_with(want), "{case}: {}", stage.result());
+    }
+}
+
+#[test]
+fn what_a_call_did_to_the_shell_and_the_tasks_is_recorded_with_its_end() {
+    let long = format!("/{}", "d".repeat(4096));
+    for (case, folder, open_tasks, want) in [
+        ("nothing", None, None, ""),
+        ("it went elsewhere", Some("/x"), None, "session folder, "),
+        ("it stayed", Some("/w"), None, ""),
+        ("too far to follow", Some(long.as_str()), None, ""),
+        ("tasks", None, Some(2), "session tasks, "),
+        ("both", Some("/x"), Some(2), "session folder, session tasks, "),
+    ] {
+        let (mut stage, call) = nth(calling(["write"]), 0);
+        let folder = folder.map(str::to_owned);
+        let returned = Returned { said: text(1), error: false, open_tasks, folder, prunable: false };
+        let told = end(&mut stage, call, Progress::Returned(Box::new(returned))).cell();
+        let result = "Done: session entry tool_result, call ended done";
+        assert_eq!(told, format!("{result}, {want}{GOES_ON}"), "{case}");
+    }
+}
+
+#[test]
+fn a_person_runs_a_command_beside_whatever_else_happens() {
+    let any = "idle, command, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
+    let runs = "Running: call wanted, call allowed, call started";
+    in_every_state("run", run_command, &[("none", "refused: no session s"), (any, runs)]);
+}
+
+#[test]
+fn a_persons_command_needs_no_approval_but_what_rules_deny_stays_denied() {
+    let denied = "refused: Denied by policy: by rule \"bash(ls)\" (permissions.yaml)";
+    for (rule, want) in [
+        ("deny bash(ls)", denied),
+        ("ask bash(ls)", "Running: call wanted, call allowed, call started"),
+        ("allow bash(ls)", "Running: call wanted, call allowed, call started"),
+    ] {
+        assert_eq!(run_command(&mut Stage::new(ruled(&[rule]))).cell(), want, "{rule}");
+    }
+}
+
+#[test]
+fn nothing_of_a_person_begins_while_the_process_closes() {
+    let mut stage = idle();
+    stage.engine.quiesce();
+    assert_eq!(run_command(&mut stage).cell(), "refused: the session is closing");
+}
+
+#[test]
+fn a_persons_commands_are_stopped_once_and_a_runs_calls_are_not_among_them() {
+    let abort = |stage: &mut Stage| stage.tell(Command::Call(call::Command::Abort { session: session() }));
+    let others = "idle, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
+    let none = ("none", "refused: no session s");
+    in_every_state("abort", abort, &[none, (others, "Idle"), ("command", "Done: call aborting")]);
+    let mut stage = commanding();
+    run_command(&mut stage);
+    assert_eq!(abort(&mut stage).cell(), "Done: call aborting, call aborting");
+    assert_eq!(abort(&mut stage).cell(), "Idle");
+}
+
+#[test]
+fn a_persons_command_is_told_at_once_at_rest_and_else_before_the_next_prompt() {
+    for (case, progress, before, end_word) in [
+        ("returned", returned(), "", "done"),
+        ("not begun", Progress::NotBegun("no shell".into()), "", "failed"),
+        ("broke off", Progress::Broke, "call in_doubt, ", "unknown"),
+    ] {
+        let mut stage = commanding();
+        let call = stage.here().commands().next().unwrap();
+        let want = format!("Done: {before}session entry bash, call ended {end_word}");
+        assert_eq!(end(&mut stage, call, progress.clone()).cell(), want, "{case}, at rest");
+        assert_eq!(end(&mut stage, call, progress.clone()).cell(), DROPPED, "{case}, again");
+
+        let mut stage = thinking(open());
+        run_command(&mut stage);
+        let call = stage.here().commands().next().unwrap();
+        let want = format!("Done: {before}session queued bash held, call ended {end_word}");
+        assert_eq!(end(&mut stage, call, progress).cell(), want, "{case}, beside a run");
+        stage.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
+        let told = stage.prompt(session::WhenBusy::Refuse);
+        let said = ["session dequeued held", "session entry bash", "session entry user", "run asked"];
+        assert_eq!(told.0[2..], said, "{case}, with the next prompt");
+    }
+}

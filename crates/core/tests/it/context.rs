@@ -1,0 +1,274 @@
+//! Which entries a model is shown, how long that is, when it is too long and where it is cut.
+
+use countersign_core::{
+    id::EntryId,
+    message::StopReason::{self, Aborted, Error, Stop, ToolUse},
+    session::{Command, Cut, Kind, ModelRef, Piece, Session, Setting, Settings, Thresholds, WhenBusy},
+};
+
+use crate::{
+    stage::{Stage, open},
+    states::idle,
+};
+
+use Kind::{BranchSummary, Custom, Developer, ModelChange, Other, ThinkingChange, User};
+
+type Entry = (&'static str, Kind, u64);
+
+fn said(stop: StopReason, total_tokens: u64) -> Kind {
+    Kind::Assistant { stop, total_tokens }
+}
+
+fn result() -> Kind {
+    Kind::ToolResult { prunable: false }
+}
+
+fn old() -> Kind {
+    Kind::ToolResult { prunable: true }
+}
+
+fn bash(in_context: bool) -> Kind {
+    Kind::Bash { in_context }
+}
+
+fn summary(first_kept: &str) -> Kind {
+    Kind::Compaction { first_kept: EntryId::new(first_kept), tokens_before: 9 }
+}
+
+/// A session with these entries, one behind the other.
+fn with<const N: usize>(entries: [Entry; N]) -> Stage {
+    let mut stage = idle();
+    stage.import(entries);
+    stage
+}
+
+/// What is shown: names of entries, a summary in brackets.
+fn shown(session: &Session) -> String {
+    let name = |piece: &Piece<'_>| match piece {
+        Piece::Summary(entry) => format!("[{}]", entry.id),
+        Piece::Entry(entry) => entry.id.to_string(),
+    };
+    session.context().iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_model_is_shown_the_messages_of_the_path_behind_its_latest_summary() {
+    for (case, stage, want) in [
+        ("nothing", with([]), ""),
+        (
+            "messages",
+            with([("u", User, 1), ("a", said(Stop, 0), 1), ("r", result(), 1), ("d", Developer, 1)]),
+            "u a r d",
+        ),
+        ("other messages", with([("b", BranchSummary, 1), ("c", Custom, 1)]), "b c"),
+        ("no messages", with([("m", ModelChange, 1), ("t", ThinkingChange, 1), ("o", Other, 1), ("u", User, 1)]), "u"),
+        ("a command", with([("s", bash(true), 1), ("h", bash(false), 1)]), "s"),
+        ("a summary", with([("u", User, 1), ("v", User, 1), ("s", summary("v"), 1), ("w", User, 1)]), "[s] v w"),
+        ("a summary that keeps nothing", with([("u", User, 1), ("s", summary("x"), 1), ("w", User, 1)]), "[s] w"),
+        (
+            "the latest of two",
+            with([("u", User, 1), ("s", summary("u"), 1), ("v", User, 1), ("t", summary("v"), 1), ("w", User, 1)]),
+            "[t] v w",
+        ),
+        (
+            "kept from before the summary before",
+            with([("u", User, 1), ("v", User, 1), ("s", summary("v"), 1), ("w", User, 1), ("t", summary("v"), 1)]),
+            "[t] v w",
+        ),
+    ] {
+        assert_eq!(shown(stage.here()), want, "{case}");
+    }
+}
+
+#[test]
+fn a_branch_that_was_left_is_not_shown() {
+    let mut stage = with([("u", User, 1), ("v", User, 1), ("w", User, 1)]);
+    for (leaf, want) in [(Some("v"), "u v"), (Some("u"), "u"), (None, ""), (Some("w"), "u v w")] {
+        stage.session(Command::Move { leaf: leaf.map(EntryId::new) });
+        assert_eq!(shown(stage.here()), want, "{leaf:?}");
+    }
+    stage.session(Command::Move { leaf: Some(EntryId::new("u")) });
+    stage.import([("x", User, 1)]);
+    assert_eq!(shown(stage.here()), "u x");
+}
+
+#[test]
+fn a_context_is_as_long_as_the_provider_counted_and_an_estimate_of_what_came_since() {
+    for (case, stage, want) in [
+        ("nothing", with([]), 0),
+        ("nothing counted", with([("u", User, 10), ("a", said(Stop, 0), 20)]), 30),
+        ("counted", with([("u", User, 10), ("a", said(Stop, 500), 20)]), 500),
+        ("counted, then more", with([("u", User, 10), ("a", said(ToolUse, 500), 20), ("r", result(), 7)]), 507),
+        ("counted twice", with([("a", said(Stop, 500), 20), ("u", User, 10), ("b", said(Stop, 600), 20)]), 600),
+        ("a failure counts for nothing", with([("a", said(Stop, 500), 20), ("b", said(Error, 900), 3)]), 503),
+        ("nor does what was broken off", with([("a", said(Stop, 500), 20), ("b", said(Aborted, 900), 3)]), 503),
+        ("what is no message", with([("u", User, 10), ("m", ModelChange, 5), ("h", bash(false), 5)]), 10),
+        ("a summary", with([("u", User, 10), ("v", User, 20), ("s", summary("v"), 5)]), 25),
+        (
+            "counted before a summary",
+            with([("u", User, 10), ("a", said(Stop, 500), 20), ("s", summary("a"), 5), ("v", User, 3)]),
+            28,
+        ),
+        (
+            "counted after a summary",
+            with([("u", User, 10), ("a", said(Stop, 500), 20), ("s", summary("a"), 5), ("b", said(Stop, 70), 3)]),
+            70,
+        ),
+    ] {
+        assert_eq!(stage.here().context_tokens(), want, "{case}");
+    }
+}
+
+fn settings(window: u64, thresholds: Thresholds) -> Setting {
+    let model = ModelRef { provider: "p".to_owned(), id: "m".to_owned(), context_window: window, max_tokens: 10 };
+    Setting::All(Box::new(Settings { model: Some(model), thresholds, ..Settings::default() }))
+}
+
+/// The thresholds of the stage: 850 of 1,000 tokens, 50 of which are kept.
+fn plain() -> Thresholds {
+    Thresholds { auto: true, reserve: 100, keep_recent: 50, at_tokens: None, at_percent: None }
+}
+
+#[test]
+fn a_prompt_waits_for_a_compaction_only_above_the_limit() {
+    let at = |at_tokens, at_percent| Thresholds { at_tokens, at_percent, ..plain() };
+    for (case, thresholds, tokens, waits) in [
+        ("15 % of the window, at", plain(), 850, false),
+        ("15 % of the window, above", plain(), 851, true),
+        ("reserve, at", Thresholds { reserve: 400, ..plain() }, 600, false),
+        ("reserve, above", Thresholds { reserve: 400, ..plain() }, 601, true),
+        ("tokens, at", at(Some(300), None), 300, false),
+        ("tokens, above", at(Some(300), None), 301, true),
+        ("tokens beyond the window, at", at(Some(5_000), None), 999, false),
+        ("tokens beyond the window, above", at(Some(5_000), None), 1_000, true),
+        ("per cent, at", at(None, Some(50)), 500, false),
+        ("per cent, above", at(None, Some(50)), 501, true),
+        ("not by itself", Thresholds { auto: false, ..plain() }, 5_000, false),
+    ] {
+        let mut stage = with([("u", User, tokens - 60), ("v", User, 60)]);
+        stage.set(settings(1_000, thresholds));
+        let told = stage.prompt(WhenBusy::Refuse).cell();
+        let want = if waits { "BehindCompaction" } else { "Started" };
+        assert!(told.starts_with(want), "{case}: {told}");
+    }
+}
+
+#[test]
+fn a_prompt_does_not_wait_for_a_compaction_that_could_leave_nothing_out() {
+    let told = with([("u", User, 900)]).prompt(WhenBusy::Refuse).cell();
+    assert!(told.starts_with("Started"), "{told}");
+}
+
+#[test]
+fn a_prompt_that_waits_is_kept_with_what_it_mentions() {
+    let mut stage = with([("u", User, 900), ("v", User, 60)]);
+    let text = || crate::stage::text(1);
+    let prompt = Command::Prompt { said: text(), with: vec![(Custom, text())], when_busy: WhenBusy::Refuse };
+    let want = "BehindCompaction: session queued user prompt, session queued custom prompt, \
+                session compaction_started prompt";
+    assert_eq!(stage.session(prompt).cell(), want);
+}
+
+/// First kept and first of the turn that is split, as the table writes them.
+fn cut(stage: &Stage) -> String {
+    match stage.here().cut() {
+        None => "nothing".to_owned(),
+        Some(Cut { first_kept, split_from: None, .. }) => first_kept.to_string(),
+        Some(Cut { first_kept, split_from: Some(turn), .. }) => format!("{first_kept} in {turn}"),
+    }
+}
+
+#[test]
+fn a_context_is_cut_before_the_newest_part_that_is_kept_and_never_before_a_result() {
+    let call = || said(ToolUse, 0);
+    let done = || said(Stop, 0);
+    for (case, stage, want) in [
+        ("empty", with([]), "nothing"),
+        ("too small", with([("u", User, 20), ("a", done(), 20)]), "nothing"),
+        ("all of it is kept", with([("u", User, 60)]), "nothing"),
+        ("between turns", with([("u", User, 60), ("a", done(), 9), ("v", User, 60)]), "v"),
+        ("just enough", with([("u", User, 60), ("v", User, 20), ("w", User, 30)]), "v"),
+        ("one short", with([("u", User, 60), ("v", User, 20), ("w", User, 29)]), "nothing"),
+        ("within a turn", with([("u", User, 60), ("a", call(), 9), ("r", result(), 9), ("b", done(), 60)]), "b in u"),
+        (
+            "a result goes with its call",
+            with([("u", User, 60), ("a", call(), 9), ("r", result(), 60), ("b", done(), 9)]),
+            "b in u",
+        ),
+        ("only a result left", with([("u", User, 60), ("a", call(), 9), ("r", result(), 60)]), "nothing"),
+        ("a command", with([("u", User, 60), ("s", bash(true), 60)]), "s"),
+        ("a mention", with([("u", User, 60), ("c", Custom, 60)]), "c"),
+        ("a branch's summary", with([("u", User, 60), ("b", BranchSummary, 60)]), "b"),
+        ("a hidden command is not counted", with([("u", User, 60), ("s", bash(false), 60)]), "nothing"),
+        (
+            "what is no message goes with what is kept",
+            with([("u", User, 60), ("m", ModelChange, 0), ("v", User, 60)]),
+            "m",
+        ),
+        ("behind a summary", with([("u", User, 60), ("s", summary("u"), 1), ("v", User, 60)]), "v"),
+        ("behind a summary, too small", with([("u", User, 60), ("s", summary("v"), 1), ("v", User, 60)]), "nothing"),
+    ] {
+        assert_eq!(cut(&stage), want, "{case}");
+    }
+}
+
+#[test]
+fn a_cut_knows_how_long_the_context_was() {
+    let stage = with([("u", User, 60), ("a", said(Stop, 500), 60), ("v", User, 60)]);
+    assert_eq!(stage.here().cut().unwrap().tokens_before, 560);
+}
+
+#[test]
+fn less_is_kept_where_the_provider_counts_more_than_was_estimated() {
+    for (counted, want) in [(0, "u"), (40, "u"), (80, "u"), (100, "v"), (160, "w"), (400, "a in w")] {
+        let mut stage =
+            with([("t", User, 20), ("u", User, 20), ("v", User, 10), ("w", User, 10), ("a", said(Stop, counted), 20)]);
+        stage.set(settings(100_000, plain()));
+        assert_eq!(cut(&stage), want, "{counted}");
+    }
+}
+
+#[test]
+fn old_results_are_pruned_where_that_saves_enough() {
+    for (case, newest, aged, kind, want) in [
+        ("enough", 40_000, 20_000, old(), "session pruned"),
+        ("too little", 40_000, 19_999, old(), ""),
+        ("none is older than what is kept", 10_000, 30_000, old(), ""),
+        ("what is never pruned", 40_000, 30_000, result(), ""),
+    ] {
+        let mut stage = Stage::new(open());
+        let thresholds = Thresholds { at_tokens: Some(1_000), keep_recent: 1_000_000, ..plain() };
+        stage.set(settings(1_000_000, thresholds));
+        stage.import([("u", User, 1), ("a", said(ToolUse, 0), 1), ("r", kind, aged), ("s", old(), newest)]);
+        stage.prompt(WhenBusy::Refuse);
+        let told = stage.answer(Stop, Vec::new(), None).0;
+        let pruned: Vec<_> = told.iter().filter(|fact| fact.starts_with("session pruned")).cloned().collect();
+        assert_eq!(pruned.join(", "), want, "{case}");
+        let entry = stage.here().entry(&EntryId::new("r")).unwrap();
+        assert_eq!((entry.shown, entry.pruned.is_some()), (true, !want.is_empty()), "{case}");
+    }
+}
+
+#[test]
+fn pruning_that_is_enough_spares_the_compaction() {
+    for (case, limit, follows) in [
+        ("enough", 50_000, ["session pruned"].as_slice()),
+        ("not enough", 40_000, &["session pruned", "session compaction_started continue"]),
+    ] {
+        let mut stage = Stage::new(open());
+        stage.set(settings(1_000_000, Thresholds { at_tokens: Some(limit), ..plain() }));
+        stage.import([
+            ("u", User, 60),
+            ("a", said(ToolUse, 0), 1),
+            ("r", old(), 30_000),
+            ("s", old(), 40_000),
+            ("v", User, 60),
+        ]);
+        stage.set(Setting::AutoCompaction(false));
+        stage.prompt(WhenBusy::Refuse);
+        stage.set(Setting::AutoCompaction(true));
+        let told = stage.answer(Stop, Vec::new(), None).0;
+        let at = told.iter().position(|fact| fact == "run ended completed").unwrap();
+        assert_eq!(told[at + 1..], *follows, "{case}");
+    }
+}

@@ -1,0 +1,75 @@
+//! The work that is due in every state of a session, and the work that is to stop.
+
+use countersign_core::{Work, engine::Resume, owed, stopping as to_stop};
+
+use crate::{
+    stage::{Stage, Told, open},
+    states::{calling, compacting, in_every_state, run_command, stopping, thinking},
+};
+
+/// The work as the facts of a cell.
+fn named(work: Vec<Work>) -> Told {
+    let name = |work: &Work| match work {
+        Work::Turn { epoch, .. } => format!("turn {epoch}"),
+        Work::Call(_) => "call".to_owned(),
+        Work::Compact { epoch, .. } => format!("compact {epoch}"),
+    };
+    Told(work.iter().map(name).collect(), Ok(countersign_core::engine::Reply::Done))
+}
+
+#[test]
+fn what_is_decided_and_not_done_is_due_and_a_persons_part_is_not() {
+    let rows = [
+        ("none, idle, gated, asked, backoff, stopping", "Done"),
+        ("thinking", "Done: turn 1"),
+        ("calling, command", "Done: call"),
+        ("compacting, behind", "Done: compact 1"),
+    ];
+    in_every_state("owed", |stage| named(owed(stage.engine.state())), &rows);
+    let others = "none, idle, command, thinking, calling, gated, asked, backoff, compacting, behind";
+    let rows = [(others, "Done"), ("stopping", "Done: call")];
+    in_every_state("to stop", |stage| named(to_stop(stage.engine.state())), &rows);
+}
+
+#[test]
+fn work_that_is_stopped_is_no_longer_due() {
+    let aborted = |mut stage: Stage| {
+        stage.abort();
+        stage.tell(countersign_core::engine::Command::Call(countersign_core::call::Command::Abort {
+            session: crate::stage::session(),
+        }));
+        stage.session(countersign_core::session::Command::AbortCompaction);
+        (named(owed(stage.engine.state())).cell(), named(to_stop(stage.engine.state())).cell())
+    };
+    let commanding = || {
+        let mut stage = Stage::new(open());
+        run_command(&mut stage);
+        stage
+    };
+    for (case, stage, want) in [
+        ("thinking", thinking(open()), "Done: turn 1"),
+        ("calling", calling(["look", "look"]), "Done: call, call"),
+        ("command", commanding(), "Done: call"),
+        ("compacting", compacting(), "Done: compact 1"),
+    ] {
+        assert_eq!(aborted(stage), ("Done".to_owned(), want.to_owned()), "{case}");
+    }
+}
+
+#[test]
+fn what_another_process_began_is_due_only_after_it_was_begun_again() {
+    for (case, stage, resume, want) in [
+        ("asked, go", thinking(open()), Resume::Go, "Done: turn 2"),
+        ("asked, wait", thinking(open()), Resume::Wait, "Done"),
+        ("may be repeated, go", calling(["look"]), Resume::Go, "Done: call"),
+        ("may be repeated, wait", calling(["look"]), Resume::Wait, "Done"),
+        ("not to be repeated, go", calling(["write"]), Resume::Go, "Done: turn 2"),
+        ("to stop, go", stopping(), Resume::Go, "Done"),
+        ("compacting, go", compacting(), Resume::Go, "Done"),
+    ] {
+        let mut stage = stage;
+        stage.restart(open(), resume);
+        assert_eq!(named(owed(stage.engine.state())).cell(), want, "{case}");
+        assert_eq!(to_stop(stage.engine.state()), [], "{case}");
+    }
+}

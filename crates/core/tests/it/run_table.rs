@@ -1,0 +1,224 @@
+//! Every command to a run in every state of its session, and every answer that a model can give.
+
+use countersign_core::{
+    engine::Command,
+    id::RunId,
+    message::StopReason::{self, Aborted, Error, Length, Stop, ToolUse},
+    run::{self, Answer, Failure, Wanted},
+    session::{self, Kind, Setting, WhenBusy},
+};
+
+use crate::{
+    stage::{Stage, Told, open, seconds, session, text, wanted},
+    states::{RETRYABLE, backing_off, calling, check, idle, in_every_state, stopping, thinking},
+};
+
+const FATAL: Failure = Failure { retryable: false, overflow: false, after: None };
+const OVERFLOW: Failure = Failure { retryable: false, overflow: true, after: None };
+/// The facts of an answer.
+const ANSWERED: &str = "Done: session entry assistant, run answered";
+
+fn nobody() -> RunId {
+    RunId::parse("00000000000000000000000000000001").expect("it is one")
+}
+
+fn stop() -> Answer {
+    Answer { said: text(1), stop: Stop, total_tokens: 0, wanted: Vec::new(), failure: None }
+}
+
+/// An answer for the attempt that is `off` from the run's last one.
+fn answered(stage: &mut Stage, off: u32) -> Told {
+    let run = stage.engine.state().runs().next().map(|run| (run.id(), run.epoch()));
+    let (run, epoch) = run.unwrap_or_else(|| (nobody(), 1));
+    stage.answered(run, epoch + off, stop())
+}
+
+#[test]
+fn an_answer_counts_for_the_attempt_that_is_asked_and_is_else_only_recorded() {
+    let others = "none, idle, command, calling, gated, asked, backoff, stopping, compacting, behind";
+    let ends = "Done: session entry assistant, run answered, run turn_closed, run ended completed";
+    let late = "Dropped: run result_dropped";
+    in_every_state("the last attempt", |stage| answered(stage, 0), &[("thinking", ends), (others, late)]);
+    let every = format!("thinking, {others}");
+    in_every_state("another attempt", |stage| answered(stage, 1), &[(&every, late)]);
+    in_every_state("another run", |stage| stage.answered(nobody(), 1, stop()), &[(&every, late)]);
+}
+
+#[test]
+fn an_answer_counts_once() {
+    for (case, first) in [
+        ("completed", stop()),
+        ("calls work", Answer { stop: ToolUse, wanted: vec![wanted("write", "a")], ..stop() }),
+        ("backing off", Answer { stop: Error, failure: Some(RETRYABLE), ..stop() }),
+    ] {
+        let mut stage = thinking(open());
+        let run = stage.run();
+        stage.answered(run, 1, first);
+        let before = stage.here().entries().len();
+        assert_eq!(stage.answered(run, 1, stop()).cell(), "Dropped: run result_dropped", "{case}");
+        assert_eq!(stage.here().entries().len(), before, "{case}: it is no part of the conversation");
+    }
+}
+
+#[test]
+fn abort_stops_a_run_in_every_phase_and_is_no_error_where_none_is() {
+    let withdrawn = "Stopping: run aborting, gate resolved withdrawn, session entry tool_result, \
+                     call ended cancelled, run turn_closed, run ended aborted";
+    let rows = [
+        ("none", "refused: no session s"),
+        ("idle, command, compacting, behind", "Idle"),
+        ("thinking", "Stopping: run aborting"),
+        ("calling", "Stopping: run aborting, call aborting"),
+        ("gated, asked", withdrawn),
+        ("backoff", "Stopping: run ended aborted"),
+        ("stopping", "Stopping"),
+    ];
+    in_every_state("abort", Stage::abort, &rows);
+}
+
+#[test]
+fn a_run_that_is_to_stop_ends_when_what_is_in_flight_has_ended() {
+    let stopped = |mut stage: Stage| {
+        stage.abort();
+        stage
+    };
+    let mut asked = stopped(thinking(open()));
+    let closed = "run turn_closed, run ended aborted";
+    assert_eq!(answered(&mut asked, 0).cell(), format!("{ANSWERED}, {closed}"));
+    let mut asked = stopped(thinking(open()));
+    let told = asked.want([wanted("write", "a")]).cell();
+    let cancelled = "session entry tool_result, call ended cancelled";
+    assert_eq!(told, format!("{ANSWERED}, call wanted, {cancelled}, {closed}"), "what it wants is not begun");
+    let mut failed = stopped(thinking(open()));
+    assert_eq!(failed.fail(RETRYABLE).cell(), format!("{ANSWERED}, {closed}"), "no other attempt");
+    let mut works = stopped(calling(["write", "write"]));
+    let done = "Done: session entry tool_result, call ended done";
+    assert_eq!(works.end(0).cell(), format!("{done}, {cancelled}, {closed}"));
+}
+
+#[test]
+fn an_abort_leaves_the_queues_as_they_are() {
+    for queue in [session::Queue::Steering, session::Queue::FollowUp] {
+        let mut stage = stopping();
+        stage.session(session::Command::Queue { queue, said: text(1) });
+        stage.end(0);
+        assert_eq!((stage.here().run(), stage.here().queued()), (None, 1), "{queue:?}");
+    }
+}
+
+#[test]
+fn waiting_for_another_attempt_can_be_stopped_by_itself() {
+    let abort = |stage: &mut Stage| stage.tell(Command::Run(run::Command::AbortRetry { session: session() }));
+    let others = "idle, command, thinking, calling, gated, asked, stopping, compacting, behind";
+    let rows =
+        [("none", "refused: no session s"), (others, "Idle"), ("backoff", "Stopping: run ended retry_cancelled")];
+    in_every_state("abort retry", abort, &rows);
+}
+
+fn without_retry() -> Stage {
+    let mut stage = thinking(open());
+    stage.set(Setting::AutoRetry(false));
+    stage
+}
+
+/// Behind a message that a compaction could leave out.
+fn long(auto: bool) -> Stage {
+    let mut stage = idle();
+    stage.set(Setting::AutoCompaction(auto));
+    stage.import([("u", Kind::User, 60), ("v", Kind::User, 60)]);
+    stage.prompt(WhenBusy::Refuse);
+    stage
+}
+
+/// A case, the state, the answer's stop, calls and failure, and what follows.
+type Row = (&'static str, fn() -> Stage, StopReason, Vec<Wanted>, Option<Failure>, String);
+
+#[test]
+fn every_answer_of_a_model_has_its_consequence() {
+    let calls = || vec![wanted("write", "a")];
+    let (first, failed) = (|| thinking(open()), "run turn_closed, run ended failed");
+    let cancelled = "call wanted, session entry tool_result, call ended cancelled";
+    let again = "run turn_closed, session dropped, run ended overflowed, session compaction_started again";
+    let later = "run turn_closed, session dropped, run backed_off 1";
+    let hint = Failure { after: Some(seconds(9)), ..RETRYABLE };
+    let rows: [Row; 13] = [
+        ("stop", first, Stop, vec![], None, "run turn_closed, run ended completed".to_owned()),
+        ("length", first, Length, vec![], None, "run turn_closed, run ended completed".to_owned()),
+        ("calls", first, ToolUse, calls(), None, "call wanted, call allowed, call started".to_owned()),
+        ("aborted", first, Aborted, vec![], None, "run turn_closed, run ended aborted".to_owned()),
+        ("aborted, calls", first, Aborted, calls(), None, format!("{cancelled}, run turn_closed, run ended aborted")),
+        ("fatal", first, Error, vec![], Some(FATAL), failed.to_owned()),
+        ("retryable", first, Error, vec![], Some(RETRYABLE), format!("{later} 2 s")),
+        ("hinted", first, Error, vec![], Some(hint), format!("{later} 9 s")),
+        ("retry off", without_retry, Error, vec![], Some(RETRYABLE), failed.to_owned()),
+        ("overflow", || long(true), Error, vec![], Some(OVERFLOW), again.to_owned()),
+        ("overflow, off", || long(false), Error, vec![], Some(OVERFLOW), failed.to_owned()),
+        ("overflow, nothing to leave out", first, Error, vec![], Some(OVERFLOW), failed.to_owned()),
+        (
+            "overflow is not retried",
+            || long(false),
+            Error,
+            vec![],
+            Some(Failure { retryable: true, ..OVERFLOW }),
+            failed.to_owned(),
+        ),
+    ];
+    for (case, state, stop, wanted, failure, want) in rows {
+        assert_eq!(state().answer(stop, wanted, failure).cell(), format!("{ANSWERED}, {want}"), "{case}");
+    }
+}
+
+#[test]
+fn retries_are_counted_anew_after_an_answer() {
+    let mut stage = backing_off();
+    let next = |stage: &mut Stage| {
+        stage.now = stage.engine.state().next_deadline().unwrap();
+        stage.tell(Command::Tick);
+    };
+    next(&mut stage);
+    assert_eq!(stage.fail(RETRYABLE).0.last().unwrap(), "run backed_off 2 4 s");
+    next(&mut stage);
+    stage.want([wanted("write", "a")]);
+    stage.end(0);
+    assert_eq!(stage.fail(RETRYABLE).0.last().unwrap(), "run backed_off 1 2 s");
+}
+
+#[test]
+fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again() {
+    let mut stage = long(true);
+    stage.fail(OVERFLOW);
+    let done = session::Compacted::Done(text(1));
+    stage.session(session::Command::Compacted { epoch: 1, outcome: done });
+    assert_eq!(stage.fail(OVERFLOW).0.last().unwrap(), "run ended failed");
+    for (id, tokens) in [("x", 60), ("y", 60)] {
+        stage.import([(id, Kind::User, tokens)]);
+    }
+    stage.prompt(WhenBusy::Refuse);
+    let told = stage.fail(OVERFLOW).0;
+    assert_eq!(told.last().unwrap(), "session compaction_started again", "a new message, a new try");
+}
+
+#[test]
+fn a_compaction_for_a_request_that_did_not_fit_ends_in_a_run_only_if_it_succeeded() {
+    let behind_overflow: fn() -> Stage = || {
+        let mut stage = long(true);
+        stage.fail(OVERFLOW);
+        stage
+    };
+    let rest = "Done: session compaction_ended rest";
+    for (case, outcome, want) in [
+        ("failed", session::Compacted::Failed { message: "no".into() }, rest),
+        ("aborted", session::Compacted::Aborted, rest),
+        (
+            "done",
+            session::Compacted::Done(text(1)),
+            "Done: session entry compaction, session compaction_ended again, run started overflow, run turn_opened, \
+             run asked",
+        ),
+    ] {
+        let end = |stage: &mut Stage| {
+            stage.session(session::Command::Compacted { epoch: 1, outcome: outcome.clone() }).cell()
+        };
+        check(case, &[("overflow", behind_overflow)], end, &[("overflow", want)]);
+    }
+}

@@ -1,0 +1,250 @@
+//! Every command to a session in every state of it.
+
+use countersign_core::{
+    engine::Reply,
+    id::EntryId,
+    session::{Command, Compacted, Imported, Kind, ModelRef, Modes, Queue, Setting, Settings, Take, WhenBusy},
+};
+
+use crate::{
+    stage::{Stage, Told, open, text},
+    states::{idle, in_every_state},
+};
+
+const NONE: (&str, &str) = ("none", "refused: no session s");
+const BUSY: (&str, &str) =
+    ("command, thinking, calling, gated, asked, backoff, stopping, compacting, behind", "refused: s is busy");
+/// All states of a session that is there.
+const ANY: &str = "idle, command, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
+const WORKING: &str = "thinking, calling, gated, asked, backoff, stopping, compacting, behind";
+const STARTED: (&str, &str) =
+    ("idle, command", "Started: run started prompt, run turn_opened, session entry user, run asked");
+
+fn tell(command: impl Fn() -> Command) -> impl Fn(&mut Stage) -> Told {
+    move |stage| stage.session(command())
+}
+
+fn entry(id: &str) -> Imported {
+    Imported { id: EntryId::new(id), parent: None, kind: Kind::User, said: text(1), made_at: None }
+}
+
+#[test]
+fn a_session_is_opened_once() {
+    let open = || Command::Open { cwd: "/x".to_owned(), name: None, parent: None, settings: Box::default() };
+    let rows = [("none", "Done: session opened, session set"), (ANY, "refused: session s exists")];
+    in_every_state("open", tell(open), &rows);
+}
+
+#[test]
+fn a_prompt_starts_a_run_at_rest_and_is_else_refused_or_queued_as_it_says() {
+    for (case, when_busy, busy) in [
+        ("refuse", WhenBusy::Refuse, "refused: a run is under way in s"),
+        ("steer", WhenBusy::Steer, "Queued: session queued user steering"),
+        ("follow up", WhenBusy::FollowUp, "Queued: session queued user follow_up"),
+    ] {
+        in_every_state(case, |stage| stage.prompt(when_busy), &[NONE, STARTED, (WORKING, busy)]);
+    }
+}
+
+#[test]
+fn what_a_prompt_mentions_stands_right_behind_it() {
+    let mut stage = idle();
+    let with = vec![(Kind::Custom, text(1)), (Kind::Custom, text(1))];
+    let told = stage.session(Command::Prompt { said: text(1), with, when_busy: WhenBusy::Refuse });
+    let said = ["session entry user", "session entry custom", "session entry custom", "run asked"];
+    assert_eq!(told.0[2..], said);
+}
+
+#[test]
+fn a_prompt_needs_a_model() {
+    let mut stage = Stage::bare(open());
+    let settings = Box::default();
+    stage.session(Command::Open { cwd: "/w".to_owned(), name: None, parent: None, settings });
+    for when_busy in [WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp] {
+        assert_eq!(stage.prompt(when_busy).cell(), "refused: no model is selected in s", "{when_busy:?}");
+    }
+}
+
+#[test]
+fn a_queued_message_starts_nothing_in_any_state() {
+    for (queue, want) in [
+        (Queue::Steering, "Queued: session queued user steering"),
+        (Queue::FollowUp, "Queued: session queued user follow_up"),
+    ] {
+        let queued = || Command::Queue { queue, said: text(1) };
+        in_every_state(want, tell(queued), &[NONE, (ANY, want)]);
+    }
+}
+
+#[test]
+fn clearing_empties_every_queue_of_messages_and_says_nothing_where_none_has_any() {
+    let without = "idle, command, thinking, calling, gated, asked, backoff, stopping, compacting";
+    let cleared = "Done: session cleared";
+    in_every_state("empty", tell(|| Command::Clear), &[NONE, (without, "Done"), ("behind", cleared)]);
+    let full = |stage: &mut Stage| {
+        for queue in [Queue::Steering, Queue::FollowUp] {
+            stage.session(Command::Queue { queue, said: text(1) });
+        }
+        let told = stage.session(Command::Clear);
+        assert!(told.1.is_err() || stage.here().queued() == 0);
+        told
+    };
+    in_every_state("full", full, &[NONE, (ANY, cleared)]);
+}
+
+#[test]
+fn a_setting_changes_at_any_time_and_tells_of_it_where_it_is_asked_to() {
+    let model = ModelRef { provider: "p".to_owned(), id: "n".to_owned(), context_window: 9, max_tokens: 1 };
+    let modes = Modes { steering: Take::All, ..Modes::default() };
+    for setting in [
+        Setting::Model(model),
+        Setting::Thinking(Some("low".to_owned())),
+        Setting::Modes(modes),
+        Setting::AutoCompaction(false),
+        Setting::AutoRetry(false),
+        Setting::All(Box::<Settings>::default()),
+    ] {
+        let set = || Command::Set { setting: setting.clone(), entry: None };
+        in_every_state(&format!("{setting:?}"), tell(set), &[NONE, (ANY, "Done: session set")]);
+    }
+    let set = || Command::Set { setting: Setting::Thinking(None), entry: Some((Kind::ThinkingChange, text(0))) };
+    in_every_state("entry", tell(set), &[NONE, (ANY, "Done: session set, session entry thinking_change")]);
+}
+
+#[test]
+fn a_name_is_trimmed_and_neither_empty_nor_endless() {
+    for (case, name, want) in [
+        ("plain", " work ".to_owned(), "Done: session named"),
+        ("empty", " \n".to_owned(), "refused: a session's name is not empty"),
+        ("longest", "n".repeat(4096), "Done: session named"),
+        ("too long", "n".repeat(4097), "refused: a session's name is longer than 4096 bytes"),
+    ] {
+        in_every_state(case, tell(|| Command::Name { name: name.clone() }), &[NONE, (ANY, want)]);
+    }
+    let mut stage = idle();
+    stage.session(Command::Name { name: " work ".to_owned() });
+    assert_eq!(stage.here().name(), Some("work"));
+}
+
+#[test]
+fn the_tree_and_the_folder_change_only_at_rest() {
+    let to = |leaf: Option<&str>| {
+        let leaf = leaf.map(EntryId::new);
+        tell(move || Command::Move { leaf: leaf.clone() })
+    };
+    in_every_state("before the first entry", to(None), &[NONE, ("idle", "Done: session moved"), BUSY]);
+    in_every_state("nowhere", to(Some("x")), &[NONE, ("idle", "refused: no entry x in s"), BUSY]);
+    let relocate = tell(|| Command::Relocate { cwd: "/x".to_owned() });
+    in_every_state("relocate", relocate, &[NONE, ("idle", "Done: session relocated"), BUSY]);
+    for (case, leaf, want) in [
+        ("import", Some("x"), "Done: session entry user, session moved"),
+        ("import without a leaf", None, "Done: session entry user, session moved"),
+        ("import, a leaf that is not there", Some("y"), "refused: no entry y in s"),
+    ] {
+        let leaf = leaf.map(EntryId::new);
+        let import = tell(|| Command::Import { entries: vec![entry("x")], leaf: leaf.clone() });
+        in_every_state(case, import, &[NONE, ("idle", want), BUSY]);
+    }
+}
+
+#[test]
+fn a_session_moves_to_any_entry_of_its_tree() {
+    let mut stage = idle();
+    stage.import([("u", Kind::User, 1), ("v", Kind::User, 1)]);
+    for leaf in [Some("u"), Some("v"), None] {
+        let leaf = leaf.map(EntryId::new);
+        let told = stage.session(Command::Move { leaf: leaf.clone() });
+        assert_eq!((told.1, stage.here().leaf()), (Ok(Reply::Done), leaf.as_ref()));
+    }
+}
+
+#[test]
+fn an_imported_answer_that_failed_and_was_asked_again_is_not_shown() {
+    let answered = |stop| Kind::Assistant { stop, total_tokens: 0 };
+    let failed = answered(countersign_core::message::StopReason::Error);
+    let stopped = answered(countersign_core::message::StopReason::Stop);
+    for (case, last, shown) in [
+        ("asked again", stopped, vec!["u", "w"]),
+        ("asked again in vain", failed.clone(), vec!["u", "w"]),
+        ("left at that", Kind::User, vec!["u", "v", "w"]),
+    ] {
+        let mut stage = idle();
+        stage.import([("u", Kind::User, 1), ("v", failed.clone(), 1), ("w", last, 1)]);
+        let context: Vec<_> = stage.here().context().iter().map(|piece| piece.entry().id.as_str()).collect();
+        assert_eq!(context, shown, "{case}");
+    }
+}
+
+#[test]
+fn a_compaction_begins_where_nothing_works() {
+    let filled = |stage: &mut Stage| {
+        stage.import([("u", Kind::User, 60), ("v", Kind::User, 60)]);
+        stage.session(Command::Compact { instructions: Some("briefly".into()) })
+    };
+    let mut stage = idle();
+    assert_eq!(filled(&mut stage).cell(), "Compacting 1: session compaction_started rest");
+    let rows = [
+        NONE,
+        ("idle, command", "refused: nothing to compact (session too small)"),
+        ("thinking, calling, gated, asked, backoff, stopping", "refused: a run is under way"),
+        ("compacting, behind", "refused: a compaction is under way"),
+    ];
+    in_every_state("compact", tell(|| Command::Compact { instructions: None }), &rows);
+}
+
+#[test]
+fn a_context_whose_newest_entry_is_a_summary_is_compacted_already() {
+    let mut stage = idle();
+    let summary = Kind::Compaction { first_kept: EntryId::new("u"), tokens_before: 9 };
+    stage.import([("u", Kind::User, 60), ("v", Kind::User, 60), ("s", summary, 1)]);
+    let told = stage.session(Command::Compact { instructions: None });
+    assert_eq!(told.cell(), "refused: already compacted");
+}
+
+#[test]
+fn a_compaction_is_stopped_once() {
+    let abort = || tell(|| Command::AbortCompaction);
+    let idle = "idle, command, thinking, calling, gated, asked, backoff, stopping";
+    let aborting = "Compacting 1: session compaction_aborting";
+    in_every_state("once", abort(), &[NONE, (idle, "Idle"), ("compacting, behind", aborting)]);
+    let twice = |stage: &mut Stage| {
+        stage.session(Command::AbortCompaction);
+        stage.session(Command::AbortCompaction)
+    };
+    in_every_state("twice", twice, &[NONE, (idle, "Idle"), ("compacting, behind", "Compacting 1")]);
+}
+
+#[test]
+fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
+    let without = "idle, command, thinking, calling, gated, asked, backoff, stopping";
+    let started = "run started prompt, run turn_opened, session dequeued prompt, session entry user, run asked";
+    let summary = "session entry compaction, ";
+    for (case, outcome, summary) in [
+        ("done", Compacted::Done(text(1)), summary),
+        ("failed", Compacted::Failed { message: "no".into() }, ""),
+        ("aborted", Compacted::Aborted, ""),
+    ] {
+        let ended = |stage: &mut Stage| {
+            let told = stage.session(Command::Compacted { epoch: 1, outcome: outcome.clone() });
+            // Whether a late outcome leaves a fact behind is not this table's.
+            if told.1 == Ok(Reply::Dropped) { Told(Vec::new(), told.1) } else { told }
+        };
+        let rest = format!("Done: {summary}session compaction_ended rest");
+        let runs = format!("Done: {summary}session compaction_ended prompt, {started}");
+        in_every_state(case, ended, &[NONE, (without, "Dropped"), ("compacting", &rest), ("behind", &runs)]);
+        let other = |stage: &mut Stage| {
+            let told = stage.session(Command::Compacted { epoch: 2, outcome: outcome.clone() });
+            Told(Vec::new(), told.1)
+        };
+        in_every_state("another epoch", other, &[NONE, (ANY, "Dropped")]);
+    }
+}
+
+#[test]
+fn the_record_of_the_sessions_file_is_kept_in_any_state() {
+    let written = || Command::FileWritten { path: "/f".to_owned(), length: 3, digest: "d".to_owned() };
+    in_every_state("written", tell(written), &[NONE, (ANY, "Done: session file_written")]);
+    let mut stage = idle();
+    stage.session(written());
+    assert_eq!(stage.here().file(), Some(("/f", 3, "d")));
+}

@@ -1,0 +1,74 @@
+use countersign_core::message::StopReason;
+
+use super::{from, only};
+use crate::{
+    stage::{Stage, asking, open, wanted},
+    states::{calling, thinking, under},
+};
+
+const CANCELLED: &str = "session entry tool_result, call ended cancelled";
+const ENDED: &str = "run turn_closed, run ended aborted";
+
+#[test]
+fn calls_that_have_not_begun_end_at_once_and_those_that_work_when_they_come_back() {
+    let withdrawn = format!("run aborting, gate resolved withdrawn, {CANCELLED}, {ENDED}");
+    let two =
+        format!("run aborting, gate resolved withdrawn, {CANCELLED}, gate resolved withdrawn, {CANCELLED}, {ENDED}");
+    for (case, mut stage, want) in [
+        ("a person decides", under(asking(), ["write"]), withdrawn.as_str()),
+        ("a person decides twice", under(asking(), ["write", "write"]), &two),
+        ("a person is asked", calling(["ask"]), &withdrawn),
+        ("one works", calling(["write"]), "run aborting, call aborting"),
+        ("two work", calling(["look", "look"]), "run aborting, call aborting, call aborting"),
+        ("one works, one is ready", calling(["write", "write"]), "run aborting, call aborting"),
+        ("one works, one is asked about", under(asking(), ["look", "write"]), "run aborting, call aborting"),
+        ("nothing is wanted yet", thinking(open()), "run aborting"),
+    ] {
+        assert_eq!(stage.abort().0.join(", "), want, "{case}");
+    }
+}
+
+#[test]
+fn results_stand_in_the_order_in_which_they_came_about() {
+    let done = "session entry tool_result, call ended done";
+    let mut stage = calling(["look", "look", "write"]);
+    stage.abort();
+    assert_eq!(stage.end(1).0.join(", "), done, "another one still works");
+    assert_eq!(stage.end(0).0.join(", "), format!("{done}, {CANCELLED}, {ENDED}"));
+}
+
+#[test]
+fn nothing_begins_in_a_run_that_is_to_stop() {
+    let mut stage = calling(["write", "write"]);
+    stage.abort();
+    assert_eq!(only(&stage.end(0), "call started"), "");
+    let mut stage = thinking(open());
+    stage.abort();
+    assert_eq!(only(&stage.want([wanted("write", "a"), wanted("ask", "")]), "call started"), "");
+}
+
+#[test]
+fn a_turn_that_nobody_was_asked_in_is_closed() {
+    let mut stage = calling(["write"]);
+    stage.engine.quiesce();
+    stage.end(0);
+    assert_eq!(stage.abort().0.join(", "), format!("run aborting, {ENDED}"));
+}
+
+#[test]
+fn a_message_that_was_broken_off_wants_nothing() {
+    let answer = |stop| {
+        let mut stage: Stage = thinking(open());
+        from(&stage.answer(stop, vec![wanted("write", "a"), wanted("look", "b")], None), "call ended")
+    };
+    let cancelled = format!("call ended cancelled, {CANCELLED}, {ENDED}");
+    assert_eq!(answer(StopReason::Aborted), cancelled);
+    assert_eq!(answer(StopReason::ToolUse), "", "a whole one does");
+}
+
+#[test]
+fn the_model_is_told_that_a_call_was_aborted() {
+    let mut stage = under(asking(), ["write"]);
+    stage.abort();
+    assert!(stage.result().starts_with("Tool execution was aborted: "), "{}", stage.result());
+}

@@ -1,0 +1,131 @@
+use countersign_core::{
+    call::{Progress, Returned},
+    engine::{Command, Rules},
+    gate::{Answer, Scope},
+    id::PrincipalId,
+};
+
+use super::{from, only};
+use crate::{
+    stage::{Stage, asking, open, ruled, text, wanted},
+    states::{calling, deny, thinking, under},
+};
+
+/// How many of the calls of one message have started.
+fn started(stage: &Stage) -> usize {
+    let is_started = |call: &&countersign_core::call::Call| !call.is_before_start() && !call.is_over();
+    stage.engine.state().calls().filter(is_started).count()
+}
+
+#[test]
+fn shared_calls_work_beside_each_other_and_exclusive_ones_alone_and_in_order() {
+    for (case, stage, want) in [
+        ("one", calling(["write"]), 1),
+        ("shared", calling(["look", "look", "look"]), 3),
+        ("exclusive", calling(["write", "write"]), 1),
+        ("exclusive behind shared", calling(["look", "look", "write"]), 2),
+        ("shared behind exclusive", calling(["write", "look", "look"]), 1),
+        ("exclusive between shared", calling(["look", "write", "look"]), 1),
+        ("shared behind one that is asked about", under(asking(), ["write", "look"]), 0),
+    ] {
+        assert_eq!(started(&stage), want, "{case}");
+    }
+}
+
+#[test]
+fn the_next_call_starts_when_its_turn_has_come() {
+    for (case, tools, ends, want) in [
+        ("exclusive", ["write", "write", "look"], vec![0], "call ended done, call started"),
+        ("both shared ones first", ["look", "look", "write"], vec![0], "call ended done"),
+        ("in any order", ["look", "look", "write"], vec![1, 0], "call ended done, call started"),
+        ("exclusive, then shared", ["write", "look", "look"], vec![0], "call ended done, call started, call started"),
+    ] {
+        let mut stage = calling(tools);
+        let told = ends.iter().map(|at| stage.end(*at)).last().unwrap();
+        assert_eq!(only(&told, "call"), want, "{case}");
+    }
+}
+
+/// Two exclusive calls, both allowed; the first works.
+fn second_ready(rules: Rules) -> Stage {
+    let mut stage = thinking(rules);
+    stage.want([wanted("write", "a"), wanted("write", "b")]);
+    while stage.engine.state().pending_gates().next().is_some() {
+        let gate = stage.gate();
+        stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    }
+    stage
+}
+
+#[test]
+fn what_came_since_it_was_judged_wins_when_a_call_starts() {
+    let gated = "call ended done, call gated";
+    let denied = "call ended done, call ended denied";
+    let starts = "call ended done, call started";
+    for (case, before, since, want) in [
+        ("nothing", open(), open(), starts),
+        ("rules that ask", open(), asking(), gated),
+        ("a deny", open(), ruled(&["deny write(b)"]), denied),
+        ("a deny, though a person allowed it", asking(), ruled(&["deny write(b)"]), denied),
+        ("rules that ask, and a person allowed it", asking(), ruled(&["ask write(b)"]), starts),
+        ("an allow", asking(), ruled(&["allow write(b)"]), starts),
+    ] {
+        let mut stage = second_ready(before);
+        stage.tell(Command::UseRules(Box::new(since)));
+        assert_eq!(only(&stage.end(0), "call"), want, "{case}");
+    }
+}
+
+#[test]
+fn a_grant_that_was_revoked_since_does_not_start_a_call() {
+    let mut stage = thinking(asking());
+    stage.want([wanted("write", "a"), wanted("write", "a")]);
+    let gate = stage.gate();
+    stage.decide(gate, Answer::Allow(Scope::Session), "ana", None);
+    let grant = stage.engine.state().policy().grants().iter().next().unwrap().id;
+    stage.tell(Command::Revoke { grant, by: PrincipalId::new("ana") });
+    assert_eq!(only(&stage.end(0), "call"), "call ended done, call gated");
+}
+
+#[test]
+fn a_persons_denial_of_the_same_thing_wins_over_an_earlier_allow() {
+    let mut stage = thinking(asking());
+    stage.want([wanted("write", "x"), wanted("write", "a"), wanted("write", "a")]);
+    for answer in [Answer::Allow(Scope::Once), Answer::Allow(Scope::Once), deny(None)] {
+        let gate = stage.gate();
+        stage.decide(gate, answer, "ana", None);
+    }
+    assert_eq!(only(&stage.end(0), "call"), "call ended done, call ended denied");
+}
+
+#[test]
+fn an_approval_holds_for_the_folder_that_was_shown() {
+    for (case, folder, want) in [("stayed", "/w", "call started"), ("went elsewhere", "/x", "call gated")] {
+        let mut stage = thinking(asking());
+        stage.want([wanted("bash", "make"), wanted("bash", "make install")]);
+        for _ in 0..2 {
+            let gate = stage.gate();
+            stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+        }
+        let folder = Some(folder.to_owned());
+        let returned = Returned { said: text(1), error: false, open_tasks: None, folder, prunable: false };
+        let told = stage.end_with(0, Progress::Returned(Box::new(returned)));
+        assert_eq!(only(&told, "call"), format!("call ended done, {want}"), "{case}");
+    }
+}
+
+#[test]
+fn nothing_starts_while_the_process_closes() {
+    let mut stage = second_ready(open());
+    stage.engine.quiesce();
+    assert_eq!(only(&stage.end(0), "call"), "call ended done");
+}
+
+#[test]
+fn a_call_starts_once() {
+    let mut stage = calling(["write"]);
+    for command in [Command::Tick, Command::UseRules(Box::new(asking())), Command::UseRules(Box::new(open()))] {
+        assert_eq!(from(&stage.tell(command), "call"), "");
+    }
+    assert_eq!(started(&stage), 1);
+}

@@ -1,0 +1,124 @@
+use countersign_core::{
+    engine::Command,
+    gate::{Answer, Scope},
+};
+
+use super::{from, only};
+use crate::{
+    stage::{Stage, Told, asking, wanted},
+    states::{calling, deny, gated, thinking, under},
+};
+
+const DENIED: &str = "session entry tool_result, call ended denied, run turn_closed, run turn_opened, run asked";
+
+fn answer(stage: &mut Stage, answer: Answer) -> Told {
+    let gate = stage.gate();
+    stage.decide(gate, answer, "ana", None)
+}
+
+#[test]
+fn what_becomes_of_a_call_follows_from_what_became_of_its_gate() {
+    let counted = format!("run denied 1, {DENIED}");
+    let starts = "call allowed, call started";
+    for (case, given, first, want) in [
+        ("allowed once", Answer::Allow(Scope::Once), "call", starts),
+        ("allowed for the session", Answer::Allow(Scope::Session), "call", starts),
+        ("allowed for good", Answer::Allow(Scope::Always), "call", starts),
+        ("denied", deny(None), "run", &counted),
+        ("denied, and why", deny(Some("no")), "run", &counted),
+        ("declined", Answer::Decline, "run", &counted),
+    ] {
+        assert_eq!(from(&answer(&mut gated(), given), first), want, "{case}");
+    }
+    let mut expired = gated();
+    expired.now = expired.engine.state().next_deadline().unwrap();
+    assert_eq!(from(&expired.tell(Command::Tick), "session"), DENIED);
+}
+
+#[test]
+fn a_gate_that_waits_settles_nothing() {
+    let mut stage = under(asking(), ["write", "write"]);
+    let told = answer(&mut stage, Answer::Allow(Scope::Once));
+    assert_eq!(only(&told, "call"), "call allowed, call started", "the other call still waits");
+}
+
+#[test]
+fn the_model_is_told_who_denied_it_and_why() {
+    for (case, given, want) in [
+        ("why", deny(Some("not on a Friday")), "Denied by ana: not on a Friday"),
+        ("without a reason", deny(None), "Denied by ana. The same action in other words stays denied."),
+        ("a blank reason", deny(Some("  ")), "Denied by ana. The same action in other words stays denied."),
+        ("declined", Answer::Decline, "Denied by ana. The same action in other words stays denied."),
+    ] {
+        let mut stage = gated();
+        answer(&mut stage, given);
+        assert_eq!(stage.result(), want, "{case}");
+    }
+}
+
+#[test]
+fn a_question_is_no_permission_and_declining_it_no_denial() {
+    for given in [deny(Some("no")), Answer::Decline, Answer::Say(vec!["left".to_owned()])] {
+        let told = answer(&mut calling(["ask"]), given.clone());
+        assert_eq!(from(&told, "gate opened"), "gate opened question []", "{given:?}");
+        assert_eq!(only(&told, "run") + &only(&told, "policy"), "", "{given:?}");
+    }
+}
+
+#[test]
+fn denials_in_a_row_are_forgiven_by_an_allow_of_the_same_person_and_not_by_rules_or_grants() {
+    let mut stage = under(asking(), ["write", "write"]);
+    answer(&mut stage, deny(None));
+    let told = answer(&mut stage, Answer::Allow(Scope::Once));
+    assert_eq!(only(&told, "run"), "run denials_forgiven");
+
+    let mut stage = thinking(asking());
+    stage.want([wanted("write", "a"), wanted("look", "b"), wanted("write", "c")]);
+    answer(&mut stage, deny(None));
+    assert_eq!(only(&answer(&mut stage, deny(None)), "run denied"), "run denied 2", "what runs unasked is no allow");
+}
+
+#[test]
+fn a_denial_binds_for_a_quarter_of_an_hour() {
+    for (case, wait, want) in [
+        ("at once", 0, "call wanted, call ended denied"),
+        ("to the end", 15 * 60 * 1_000 - 1, "call wanted, call ended denied"),
+        ("and no longer", 15 * 60 * 1_000, "call wanted, call gated"),
+    ] {
+        let mut stage = gated();
+        answer(&mut stage, deny(None));
+        stage.now.0 += wait;
+        assert_eq!(only(&stage.want([wanted("write", "a")]), "call"), want, "{case}");
+    }
+}
+
+#[test]
+fn a_denial_binds_the_same_thing_only_and_in_any_words() {
+    for (case, tool, path, want) in [
+        ("the same", "bash", "make test", "call wanted, call ended denied"),
+        ("other spaces", "bash", "make   'test'", "call wanted, call ended denied"),
+        ("something else", "bash", "make", "call wanted, call gated"),
+        ("another tool", "write", "make test", "call wanted, call gated"),
+    ] {
+        let mut stage = thinking(asking());
+        stage.want([wanted("bash", "make test")]);
+        answer(&mut stage, deny(None));
+        assert_eq!(only(&stage.want([wanted(tool, path)]), "call"), want, "{case}");
+    }
+}
+
+#[test]
+fn a_denial_is_lifted_by_the_same_persons_allow_only() {
+    for (case, by, want) in
+        [("ana", "ana", "call allowed, call started"), ("bo", "bo", "call allowed, call ended denied")]
+    {
+        let mut stage = thinking(asking());
+        stage.want([wanted("write", "a"), wanted("write", "a")]);
+        answer(&mut stage, deny(None));
+        let gate = stage.gate();
+        let told = stage.decide(gate, Answer::Allow(Scope::Once), by, None);
+        assert_eq!(only(&told, "call"), want, "{case}");
+    }
+    let mut stage = calling(["ask"]);
+    assert_eq!(only(&answer(&mut stage, deny(None)), "policy"), "", "an unanswered question binds nobody");
+}

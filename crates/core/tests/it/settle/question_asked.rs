@@ -1,0 +1,97 @@
+use countersign_core::{gate::Answer, run::Wanted};
+use serde_json::{Value, json};
+
+use super::{from, only};
+use crate::{
+    stage::{Stage, Told, open, wanted},
+    states::{calling, deny, thinking},
+};
+
+const NEXT: &str = "gate opened question []";
+const DONE: &str = "session entry tool_result, call ended done, run turn_closed, run turn_opened, run asked";
+
+fn asks(arguments: Value) -> (Stage, Told) {
+    let mut stage = thinking(open());
+    let arguments = arguments.as_object().cloned().expect("the table has objects");
+    let told = stage.want([Wanted { arguments, ..wanted("ask", "") }]);
+    (stage, told)
+}
+
+fn answer(stage: &mut Stage, answer: Answer) -> String {
+    let gate = stage.gate();
+    let told = stage.decide(gate, answer, "ana", None);
+    told.0[1..].join(", ")
+}
+
+fn says(label: &str) -> Answer {
+    Answer::Say(vec![label.to_owned()])
+}
+
+#[test]
+fn the_questions_of_a_call_are_asked_one_after_the_other() {
+    for (case, first, second) in [
+        ("answered", says("left"), says("because")),
+        ("declined", Answer::Decline, Answer::Decline),
+        ("denied", deny(None), says("because")),
+    ] {
+        let mut stage = calling(["ask"]);
+        assert_eq!(stage.engine.state().pending_gates().count(), 1, "{case}: one at a time");
+        assert_eq!(answer(&mut stage, first), NEXT, "{case}");
+        assert_eq!(stage.engine.state().pending_gates().count(), 1, "{case}: one at a time");
+        assert_eq!(answer(&mut stage, second), DONE, "{case}");
+    }
+}
+
+#[test]
+fn the_answers_are_the_result_of_the_call() {
+    let other = "(the person did not want to answer)";
+    for (first, second, want) in [
+        (says("left"), says("because"), "Which?\n  left\nWhy?\n  because".to_owned()),
+        (says("left"), Answer::Decline, format!("Which?\n  left\nWhy?\n  {other}")),
+        (Answer::Decline, says("because"), format!("Which?\n  {other}\nWhy?\n  because")),
+    ] {
+        let mut stage = calling(["ask"]);
+        answer(&mut stage, first);
+        answer(&mut stage, second);
+        assert_eq!(stage.result(), want);
+    }
+}
+
+#[test]
+fn several_labels_are_one_answer_where_several_count() {
+    let (mut stage, _) = asks(json!({"questions": [{"question": "Which?", "multi": true}]}));
+    answer(&mut stage, Answer::Say(vec!["left".to_owned(), "right".to_owned()]));
+    assert_eq!(stage.result(), "Which?\n  left, right");
+}
+
+#[test]
+fn questions_that_cannot_be_asked_end_their_call() {
+    let failed = "session entry tool_result, call ended failed, run turn_closed, run turn_opened, run asked";
+    for (arguments, want) in [
+        (json!({}), "Not asked: the questions cannot be read."),
+        (json!({"questions": "Which?"}), "Not asked: the questions cannot be read."),
+        (json!({"questions": [{"id": "q"}]}), "Not asked: the questions cannot be read."),
+        (json!({"questions": []}), "Not asked: there is no question."),
+    ] {
+        let (stage, told) = asks(arguments.clone());
+        assert_eq!(from(&told, "session entry tool_result"), failed, "{arguments}");
+        assert_eq!(stage.result(), want, "{arguments}");
+    }
+}
+
+#[test]
+fn two_calls_ask_one_after_the_other() {
+    let mut stage = calling(["ask", "ask"]);
+    for _ in 0..3 {
+        assert_eq!(stage.engine.state().pending_gates().count(), 1);
+        answer(&mut stage, says("left"));
+    }
+    assert_eq!(answer(&mut stage, says("left")), DONE);
+}
+
+#[test]
+fn a_question_of_a_run_that_was_stopped_is_not_followed_by_another() {
+    let mut stage = calling(["ask"]);
+    assert_eq!(only(&stage.abort(), "gate"), "gate resolved withdrawn");
+    assert_eq!(stage.engine.state().pending_gates().count(), 0);
+}

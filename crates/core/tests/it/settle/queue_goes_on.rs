@@ -1,0 +1,142 @@
+use countersign_core::{
+    message::StopReason,
+    session::{Command, Compacted, Modes, Queue, Setting, Take, WhenBusy},
+};
+
+use super::from;
+use crate::{
+    stage::{Stage, open, returned, text},
+    states::{behind, compacting, idle, run_command, thinking},
+};
+
+type Start = fn() -> Stage;
+
+fn queue(stage: &mut Stage, queue: Queue, count: usize) {
+    for _ in 0..count {
+        stage.session(Command::Queue { queue, said: text(1) });
+    }
+}
+
+fn takes(stage: &mut Stage, steering: Take, follow_up: Take) {
+    stage.set(Setting::Modes(Modes { steering, follow_up, ..Modes::default() }));
+}
+
+/// What is said at the beginning of a run, by kind and by the queue that it comes from.
+fn said(facts: &[String]) -> String {
+    let mut said = Vec::new();
+    let mut from = None;
+    for fact in facts {
+        if let Some(queue) = fact.strip_prefix("session dequeued ") {
+            from = Some(queue);
+        } else if let Some(kind) = fact.strip_prefix("session entry ") {
+            said.push(from.take().unwrap_or(kind));
+        }
+    }
+    said.join(", ")
+}
+
+#[test]
+fn a_run_begins_with_its_message_and_what_steers_it() {
+    let (one, all) = (Take::One, Take::All);
+    for (case, steering, follow_ups, take, want) in [
+        ("nothing waits", 0, 0, one, "user"),
+        ("one steers", 1, 0, one, "user, steering"),
+        ("one at a time", 2, 0, one, "user, steering"),
+        ("all at once", 2, 0, all, "user, steering, steering"),
+        ("follow-ups wait for the end", 0, 2, all, "user"),
+        ("both", 1, 1, all, "user, steering"),
+    ] {
+        let mut stage = idle();
+        takes(&mut stage, take, take);
+        queue(&mut stage, Queue::Steering, steering);
+        queue(&mut stage, Queue::FollowUp, follow_ups);
+        assert_eq!(said(&stage.prompt(WhenBusy::Refuse).0), want, "{case}");
+    }
+}
+
+#[test]
+fn a_turn_goes_on_with_what_was_queued_as_the_modes_say() {
+    let (one, all) = (Take::One, Take::All);
+    for (case, steering, follow_ups, takes_steering, takes_follow_ups, want) in [
+        ("one steers", 2, 0, one, all, "steering"),
+        ("all steer", 2, 0, all, one, "steering, steering"),
+        ("one follows", 0, 2, all, one, "follow_up"),
+        ("all follow", 0, 2, one, all, "follow_up, follow_up"),
+        ("steering goes first", 1, 1, all, all, "steering"),
+    ] {
+        let mut stage = thinking(open());
+        takes(&mut stage, takes_steering, takes_follow_ups);
+        queue(&mut stage, Queue::Steering, steering);
+        queue(&mut stage, Queue::FollowUp, follow_ups);
+        let told = stage.answer(StopReason::Stop, Vec::new(), None);
+        assert_eq!(said(&told.0[1..]), want, "{case}");
+        assert_eq!(told.0.last().unwrap(), "run asked", "{case}");
+    }
+}
+
+#[test]
+fn a_run_ends_when_every_queue_is_empty() {
+    let mut stage = thinking(open());
+    queue(&mut stage, Queue::Steering, 2);
+    queue(&mut stage, Queue::FollowUp, 2);
+    let mut order = Vec::new();
+    while stage.here().run().is_some() {
+        order.push(said(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]));
+    }
+    assert_eq!(order, ["steering", "steering", "follow_up", "follow_up", ""]);
+}
+
+#[test]
+fn follow_ups_wait_while_calls_have_results() {
+    let mut stage = thinking(open());
+    queue(&mut stage, Queue::FollowUp, 1);
+    stage.want([crate::stage::wanted("write", "a")]);
+    assert_eq!(from(&stage.end(0), "run"), "run turn_closed, run turn_opened, run asked");
+    assert_eq!(said(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]), "follow_up");
+}
+
+#[test]
+fn a_persons_commands_stand_before_the_next_prompt_and_that_before_what_steers_it() {
+    let mut stage = thinking(open());
+    run_command(&mut stage);
+    let call = stage.here().commands().next().unwrap();
+    let progress = returned();
+    stage.tell(countersign_core::engine::Command::Call(countersign_core::call::Command::Ended { call, progress }));
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    queue(&mut stage, Queue::Steering, 1);
+    assert_eq!(said(&stage.prompt(WhenBusy::Refuse).0), "held, user, steering");
+}
+
+#[test]
+fn what_was_said_during_a_compaction_is_said_after_it() {
+    let done = || Compacted::Done(text(1));
+    let failed = || Compacted::Failed { message: "no".into() };
+    let (manual, prompted): (Start, Start) = (compacting, behind);
+    for (case, state, steering, follow_ups, outcome, want) in [
+        ("nothing was said", manual, 0, 0, done(), ""),
+        ("it steers", manual, 1, 0, done(), "steering"),
+        ("it follows", manual, 0, 1, done(), "follow_up"),
+        ("both", manual, 1, 1, done(), "steering"),
+        ("after a failure too", manual, 1, 0, failed(), "steering"),
+        ("not after an abort", manual, 1, 1, Compacted::Aborted, ""),
+        ("a prompt waited", prompted, 0, 0, done(), "prompt"),
+        ("a prompt waited, then steering", prompted, 1, 1, done(), "prompt, steering"),
+        ("a prompt is not lost by a failure", prompted, 0, 0, failed(), "prompt"),
+    ] {
+        let mut stage = state();
+        queue(&mut stage, Queue::Steering, steering);
+        queue(&mut stage, Queue::FollowUp, follow_ups);
+        let told = stage.session(Command::Compacted { epoch: 1, outcome });
+        let run: Vec<_> = told.0.into_iter().skip_while(|fact| !fact.starts_with("run started")).collect();
+        assert_eq!(said(&run), want, "{case}");
+        assert_eq!(stage.here().run().is_some(), !want.is_empty(), "{case}");
+    }
+}
+
+#[test]
+fn a_prompt_that_was_taken_back_is_not_run_after_the_compaction() {
+    let mut stage = behind();
+    stage.session(Command::Clear);
+    let told = stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done(text(1)) });
+    assert_eq!(told.cell(), "Done: session entry compaction, session compaction_ended rest");
+}

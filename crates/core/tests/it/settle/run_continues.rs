@@ -1,0 +1,166 @@
+use countersign_core::{
+    call::{Progress, Returned},
+    message::StopReason::{Aborted, Stop},
+    run::Failure,
+    session::{Command, Compacted, Kind, Queue, Setting, Settings, WhenBusy},
+};
+
+use super::from;
+use crate::{
+    stage::{Stage, open, text, wanted},
+    states::{idle, thinking},
+};
+
+type Start = fn() -> Stage;
+
+fn queued(queue: Queue) -> Stage {
+    let mut stage = thinking(open());
+    stage.session(Command::Queue { queue, said: text(1) });
+    stage
+}
+
+#[test]
+fn what_follows_a_turn_is_steering_then_results_then_follow_ups_then_the_end() {
+    let opened = "run turn_opened, session dequeued";
+    let nothing: Start = || thinking(open());
+    let (steering, follow_up): (Start, Start) = (|| queued(Queue::Steering), || queued(Queue::FollowUp));
+    let steers = format!("{opened} steering, session entry user, run asked");
+    let follows = format!("{opened} follow_up, session entry user, run asked");
+    for (case, state, calls, want) in [
+        ("nothing", nothing, false, "run ended completed"),
+        ("results", nothing, true, "run turn_opened, run asked"),
+        ("steering", steering, false, &steers),
+        ("steering and results", steering, true, &steers),
+        ("a follow-up", follow_up, false, &follows),
+        ("results before a follow-up", follow_up, true, "run turn_opened, run asked"),
+    ] {
+        let mut stage = state();
+        let told = if calls {
+            stage.want([wanted("write", "a")]);
+            stage.end(0)
+        } else {
+            stage.answer(Stop, Vec::new(), None)
+        };
+        assert_eq!(from(&told, "run turn_closed"), format!("run turn_closed, {want}"), "{case}");
+    }
+}
+
+#[test]
+fn queues_wait_after_a_run_that_failed_or_was_stopped() {
+    let fatal = Failure { retryable: false, overflow: false, after: None };
+    for queue in [Queue::Steering, Queue::FollowUp] {
+        let mut failed = queued(queue);
+        assert_eq!(failed.fail(fatal).0.last().unwrap(), "run ended failed", "{queue:?}");
+        let mut broken = queued(queue);
+        assert_eq!(broken.answer(Aborted, Vec::new(), None).0.last().unwrap(), "run ended aborted", "{queue:?}");
+        assert_eq!((failed.here().queued(), broken.here().queued()), (1, 1), "{queue:?}");
+    }
+}
+
+/// A run over the limit that ends now.
+fn over_limit(auto: bool) -> Stage {
+    let mut stage = idle();
+    stage.set(Setting::AutoCompaction(false));
+    stage.import([("u", Kind::User, 900), ("v", Kind::User, 60)]);
+    stage.prompt(WhenBusy::Refuse);
+    stage.set(Setting::AutoCompaction(auto));
+    stage
+}
+
+#[test]
+fn a_context_that_grew_too_long_is_compacted_after_the_run() {
+    let ended = "run ended completed";
+    for (case, mut stage, want) in [
+        ("too long", over_limit(true), "run ended completed, session compaction_started continue"),
+        ("not by itself", over_limit(false), ended),
+        ("short enough", thinking(open()), ended),
+    ] {
+        assert_eq!(from(&stage.answer(Stop, Vec::new(), None), "run ended"), want, "{case}");
+    }
+    let mut closing = over_limit(true);
+    closing.engine.quiesce();
+    assert_eq!(from(&closing.answer(Stop, Vec::new(), None), "run ended"), ended, "the process closes");
+}
+
+#[test]
+fn work_goes_on_after_a_compaction_that_succeeded() {
+    let goes_on = "run started continuation, run turn_opened, session entry developer, run asked";
+    for (case, outcome, want) in [
+        ("done", Compacted::Done(text(1)), goes_on),
+        ("failed", Compacted::Failed { message: "no".into() }, ""),
+        ("aborted", Compacted::Aborted, ""),
+    ] {
+        let mut stage = over_limit(true);
+        stage.answer(Stop, Vec::new(), None);
+        let told = stage.session(Command::Compacted { epoch: 1, outcome });
+        assert_eq!(from(&told, "run started"), want, "{case}");
+    }
+}
+
+#[test]
+fn a_continuation_that_did_nothing_is_not_continued_again() {
+    for (case, works, want) in [
+        ("nothing", false, "run ended completed"),
+        ("something", true, "run ended completed, session compaction_started continue"),
+    ] {
+        let mut stage = over_limit(true);
+        stage.answer(Stop, Vec::new(), None);
+        stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done(text(2_000)) });
+        if works {
+            stage.want([wanted("write", "a")]);
+            let returned = Returned { said: text(60), error: false, open_tasks: None, folder: None, prunable: false };
+            stage.end_with(0, Progress::Returned(Box::new(returned)));
+        }
+        assert_eq!(from(&stage.answer(Stop, Vec::new(), None), "run ended"), want, "{case}");
+    }
+}
+
+/// A run of a session that is reminded `most` times, with so many open tasks.
+fn with_tasks(most: u32, open: u32) -> Stage {
+    let mut stage = idle();
+    let settings = Settings { todo_reminders: most, ..stage.here().settings().clone() };
+    stage.set(Setting::All(Box::new(settings)));
+    stage.prompt(WhenBusy::Refuse);
+    stage.want([wanted("write", "a")]);
+    let open_tasks = Some(open);
+    let returned = Returned { said: text(1), error: false, open_tasks, folder: None, prunable: false };
+    stage.end_with(0, Progress::Returned(Box::new(returned)));
+    stage
+}
+
+const REMINDED: &str = "run ended completed, session reminded, run started reminder, run turn_opened, \
+                        session entry developer, run asked";
+
+fn attempts(stage: &mut Stage) -> usize {
+    let mut count = 0;
+    while from(&stage.answer(Stop, Vec::new(), None), "session reminded").starts_with("session reminded") {
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_run_that_ends_with_open_tasks_is_reminded_of_them() {
+    for (most, open, want) in [(0, 2, 0), (1, 2, 1), (3, 2, 3), (3, 0, 0)] {
+        assert_eq!(attempts(&mut with_tasks(most, open)), want, "at most {most} times, {open} open");
+    }
+    let told = from(&with_tasks(1, 2).answer(Stop, Vec::new(), None), "run ended").replace(" 1,", ",");
+    assert_eq!(told, REMINDED);
+}
+
+#[test]
+fn reminders_are_counted_anew_when_a_person_has_spoken() {
+    let mut stage = with_tasks(2, 1);
+    assert_eq!(attempts(&mut stage), 2);
+    stage.prompt(WhenBusy::Refuse);
+    assert_eq!(attempts(&mut stage), 2);
+}
+
+#[test]
+fn nobody_is_reminded_while_the_process_closes_or_after_an_abort() {
+    let mut closing = with_tasks(1, 2);
+    closing.engine.quiesce();
+    assert_eq!(from(&closing.answer(Stop, Vec::new(), None), "run ended"), "run ended completed");
+    let mut stopped = with_tasks(1, 2);
+    assert_eq!(from(&stopped.answer(Aborted, Vec::new(), None), "run ended"), "run ended aborted");
+}

@@ -1,0 +1,85 @@
+use countersign_core::{
+    gate::{Answer, Scope},
+    session::{Command, Interrupt, Modes, Queue, Setting},
+};
+
+use super::{from, only};
+use crate::{
+    stage::{Stage, asking, text, wanted},
+    states::{calling, deny, thinking, under},
+};
+
+const SKIPPED: &str = "session entry tool_result, call ended skipped";
+
+fn queue(stage: &mut Stage, queue: Queue) -> String {
+    let told = stage.session(Command::Queue { queue, said: text(1) });
+    from(&told, "gate") + &from(&told, "session entry")
+}
+
+fn patient(mut stage: Stage) -> Stage {
+    stage.set(Setting::Modes(Modes { interrupt: Interrupt::Wait, ..Modes::default() }));
+    stage
+}
+
+#[test]
+fn a_steering_message_skips_what_has_not_begun_once_a_call_of_the_turn_has_ended() {
+    let skipped = format!("{SKIPPED}, run turn_closed");
+    for (case, mut stage, message, skips) in [
+        ("steering", calling(["write", "write"]), Some(Queue::Steering), true),
+        ("no message", calling(["write", "write"]), None, false),
+        ("a follow-up", calling(["write", "write"]), Some(Queue::FollowUp), false),
+        ("looked at after the turn", patient(calling(["write", "write"])), Some(Queue::Steering), false),
+    ] {
+        if let Some(message) = message {
+            assert_eq!(queue(&mut stage, message), "", "{case}: no call has ended");
+        }
+        let told = stage.end(0).cell();
+        assert_eq!(told.contains(&skipped), skips, "{case}: {told}");
+    }
+}
+
+#[test]
+fn a_call_that_works_is_not_skipped() {
+    let mut stage = calling(["look", "look", "write"]);
+    queue(&mut stage, Queue::Steering);
+    assert_eq!(only(&stage.end(0), "call ended"), "call ended done, call ended skipped", "the last has not begun");
+    let told = stage.end(1);
+    assert_eq!(only(&told, "call ended"), "call ended done");
+    assert_eq!(from(&told, "session dequeued"), "session dequeued steering, session entry user, run asked");
+}
+
+#[test]
+fn a_gate_of_a_skipped_call_is_withdrawn() {
+    let mut stage = thinking(asking());
+    stage.want([wanted("look", "a"), wanted("write", "b")]);
+    assert_eq!(queue(&mut stage, Queue::Steering), "", "no call has ended");
+    let told = from(&stage.end(0), "gate");
+    assert!(told.starts_with(&format!("gate resolved withdrawn, {SKIPPED}, run turn_closed")), "{told}");
+}
+
+#[test]
+fn a_call_that_was_refused_has_ended_too() {
+    let mut stage = under(asking(), ["write", "write"]);
+    queue(&mut stage, Queue::Steering);
+    let gate = stage.gate();
+    let told = stage.decide(gate, deny(None), "ana", None);
+    assert_eq!(only(&told, "call ended"), "call ended denied, call ended skipped");
+}
+
+#[test]
+fn what_a_person_allowed_and_has_not_begun_is_skipped_as_well() {
+    let mut stage = thinking(asking());
+    stage.want([wanted("look", "a"), wanted("write", "b")]);
+    let gate = stage.gate();
+    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    queue(&mut stage, Queue::Steering);
+    assert_eq!(only(&stage.end(0), "call"), "call ended done, call ended skipped");
+}
+
+#[test]
+fn the_model_is_told_why_a_call_was_skipped() {
+    let mut stage = calling(["write", "write"]);
+    queue(&mut stage, Queue::Steering);
+    stage.end(0);
+    assert_eq!(stage.result(), "Skipped due to queued user message.");
+}

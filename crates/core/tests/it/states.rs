@@ -1,0 +1,131 @@
+//! The states in which every command is tried, by name.
+
+use countersign_core::{
+    call::{self, Executor},
+    engine::{Command, Rules},
+    gate::Answer,
+    run::Failure,
+    session::{self, Kind, WhenBusy},
+};
+use serde_json::json;
+
+use crate::stage::{Stage, Told, asking, open, session, wanted};
+
+/// A failure that is worth another attempt.
+pub(crate) const RETRYABLE: Failure = Failure { retryable: true, overflow: false, after: None };
+
+/// A state's name and how it is reached.
+pub(crate) type State = (&'static str, fn() -> Stage);
+
+/// Every state of a session.
+const STATES: [State; 11] = [
+    ("none", || Stage::bare(open())),
+    ("idle", idle),
+    ("command", commanding),
+    ("thinking", || thinking(open())),
+    ("calling", || calling(["write"])),
+    ("gated", gated),
+    ("asked", || calling(["ask"])),
+    ("backoff", backing_off),
+    ("stopping", stopping),
+    ("compacting", compacting),
+    ("behind", behind),
+];
+
+pub(crate) fn idle() -> Stage {
+    Stage::new(open())
+}
+
+/// A person's own command runs.
+pub(crate) fn commanding() -> Stage {
+    let mut stage = idle();
+    run_command(&mut stage);
+    stage
+}
+
+/// The model is asked.
+pub(crate) fn thinking(rules: Rules) -> Stage {
+    let mut stage = Stage::new(rules);
+    stage.prompt(WhenBusy::Refuse);
+    stage
+}
+
+/// Calls run, each of them on a file of its own.
+pub(crate) fn calling<const N: usize>(tools: [&str; N]) -> Stage {
+    under(open(), tools)
+}
+
+/// The same where policy asks about what changes something.
+pub(crate) fn under<const N: usize>(rules: Rules, tools: [&str; N]) -> Stage {
+    let mut stage = thinking(rules);
+    let mut paths = ["a", "b", "c", "d"].into_iter();
+    stage.want(tools.map(|tool| wanted(tool, paths.next().expect("no table has more"))));
+    stage
+}
+
+/// A person decides about a call.
+pub(crate) fn gated() -> Stage {
+    under(asking(), ["write"])
+}
+
+/// The provider failed and is asked again later.
+pub(crate) fn backing_off() -> Stage {
+    let mut stage = thinking(open());
+    stage.fail(RETRYABLE);
+    stage
+}
+
+/// Somebody stopped the run while a call works.
+pub(crate) fn stopping() -> Stage {
+    let mut stage = calling(["write"]);
+    stage.abort();
+    stage
+}
+
+/// Somebody asked for a compaction.
+pub(crate) fn compacting() -> Stage {
+    let mut stage = idle();
+    stage.import([("u", Kind::User, 60), ("a", Kind::User, 60)]);
+    stage.session(session::Command::Compact { instructions: None });
+    stage
+}
+
+/// A prompt waits for a compaction.
+pub(crate) fn behind() -> Stage {
+    let mut stage = idle();
+    stage.import([("u", Kind::User, 900), ("a", Kind::User, 60)]);
+    stage.prompt(WhenBusy::Refuse);
+    stage
+}
+
+pub(crate) fn run_command(stage: &mut Stage) -> Told {
+    stage.tell(Command::Call(call::Command::Run {
+        session: session(),
+        tool: "bash".into(),
+        arguments: json!({"command": "ls"}).as_object().cloned().expect("it is one"),
+        signature: "bash(ls)".to_owned(),
+        executor: Executor::Shell,
+    }))
+}
+
+pub(crate) fn deny(reason: Option<&str>) -> Answer {
+    Answer::Deny { reason: reason.map(str::to_owned) }
+}
+
+/// Tries one command in every state. A row names the states in which it comes to the same; every state stands in one.
+pub(crate) fn in_every_state(case: &str, command: impl Fn(&mut Stage) -> Told, rows: &[(&str, &str)]) {
+    check(case, &STATES, |stage| command(stage).cell(), rows);
+}
+
+/// The same for states of the table's own, and for whatever `look` makes of each.
+pub(crate) fn check(case: &str, states: &[State], look: impl Fn(&mut Stage) -> String, rows: &[(&str, &str)]) {
+    let mut named: Vec<&str> = rows.iter().flat_map(|(states, _)| states.split(", ")).collect();
+    let mut known: Vec<&str> = states.iter().map(|(name, _)| *name).collect();
+    named.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(named, known, "{case}: every state stands in one row");
+    for (name, want) in rows.iter().flat_map(|(states, want)| states.split(", ").map(move |name| (name, *want))) {
+        let (_, state) = states.iter().find(|(state, _)| *state == name).expect("it was looked for above");
+        assert_eq!(look(&mut state()), want, "{case}, {name}");
+    }
+}
