@@ -11,6 +11,7 @@ mod aborts;
 mod bad_input;
 mod bad_providers;
 mod bash_command;
+mod choosing;
 mod compaction;
 mod crash;
 mod crash_waiting;
