@@ -60,7 +60,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Does `work` on the disk where it may block. It is not broken off: a change is made or not, and that is told.
+/// Does `work` on the disk where it may block. It is not broken off: a change is made or not, and that is told. Work that
+/// panics leaves that in doubt.
 pub(crate) async fn to_the_end<T: Send + 'static>(
     cx: &Context,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -69,5 +70,25 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
         return Err(Failure::Cancelled("Tool execution was aborted".to_owned()));
     }
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Failure::Failed(format!("the tool broke off: {error}"))))
+    done.unwrap_or_else(|error| Err(Failure::InDoubt(format!("the tool broke off: {error}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{blocking, to_the_end};
+    use crate::tool::{Failure, testing::Case};
+
+    fn break_off() -> Result<(), Failure> {
+        // Not a panic: that would print into the output of the tests.
+        std::panic::resume_unwind(Box::new("on purpose"));
+    }
+
+    #[tokio::test]
+    async fn a_change_that_breaks_off_is_in_doubt_and_a_look_is_not() {
+        let case = Case::new();
+        let changed = to_the_end(&case.cx, break_off).await;
+        assert!(matches!(changed, Err(Failure::InDoubt(_))), "{changed:?}");
+        let looked = blocking(&case.cx, break_off).await;
+        assert!(matches!(looked, Err(Failure::Failed(_))), "{looked:?}");
+    }
 }

@@ -24,8 +24,8 @@ use crate::{
 };
 use output::{Collector, Shown, Window};
 
-/// How long a command may take where nothing is said.
-const TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a command may take where nothing is said, not by the settings either.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 /// The shortest time between two updates.
 const PACE: Duration = Duration::from_millis(50);
 
@@ -78,7 +78,7 @@ impl Default for Bash {
                 description: description.to_owned(),
                 schema: json!({"type": "object", "required": ["command"], "properties": {
                     "command": {"type": "string", "description": "Shell command to run"},
-                    "timeout": {"type": "integer", "minimum": 1, "maximum": 3600, "description": "Seconds (default 300)"},
+                    "timeout": {"type": "integer", "minimum": 1, "maximum": 3600, "description": "Seconds (300 if nothing is said, unless the person set something else)"},
                     "cwd": {"type": "string", "description": "Folder for this command alone (default: where the shell is)"},
                     "head": {"type": "integer", "minimum": 1, "description": "Show the first N lines of the output only"},
                     "tail": {"type": "integer", "minimum": 1, "description": "Show the last N lines of the output only"},
@@ -118,7 +118,8 @@ impl Tool for Bash {
                 check_variable(name)?;
             }
             let cwd = arguments.cwd.as_deref().map(|cwd| folder(cwd, cx)).transpose()?;
-            let timeout = arguments.timeout.map_or(TIMEOUT, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
+            let timeout =
+                arguments.timeout.map_or(cx.bash_timeout, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
             let env = arguments.env.into_iter().collect();
             let job = Job { command: arguments.command, cwd, at: cx.pinned.clone(), env };
             let window = Window { head: arguments.head, tail: arguments.tail };
@@ -161,10 +162,10 @@ pub struct BashOutcome {
 /// *Cancellation*: `cx.cancel` stops it, which is an outcome; dropping the future kills it.
 ///
 /// # Errors
-/// [`Failure::Failed`] if no shell could be started, or if it broke off.
+/// [`Failure::NotBegun`] if no shell could be started, [`Failure::InDoubt`] if it broke off.
 pub async fn execute(command: &str, cx: &Context) -> Result<BashOutcome, Failure> {
     let job = Job { command: command.to_owned(), ..Job::default() };
-    let done = follow(job, TIMEOUT, Window::default(), cx).await?;
+    let done = follow(job, cx.bash_timeout, Window::default(), cx).await?;
     let Shown { text, truncated, total_lines, total_bytes, artifact, .. } = done.shown;
     Ok(BashOutcome {
         exit_code: match done.end {
@@ -210,7 +211,7 @@ impl Done {
             End::Exited(0) => {}
             End::Exited(code) => paragraphs.push(format!("Command exited with code {code}")),
             End::Cancelled => paragraphs.push("Command aborted".to_owned()),
-            End::TimedOut => paragraphs.push(format!("Command timed out after {} seconds", timeout.as_secs())),
+            End::TimedOut => paragraphs.push(format!("Command timed out after {} seconds", timeout.as_secs_f64())),
         }
         for paragraph in paragraphs {
             let gap = if text.ends_with('\n') { "\n" } else { "\n\n" };
@@ -227,16 +228,12 @@ impl Done {
 /// Runs `job` and follows it to its end, with updates on the way.
 async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Result<Done, Failure> {
     let mut collector = Collector::new(window, cx.artifacts.clone());
-    let broken = |error: ShellError| match std::error::Error::source(&error) {
-        Some(source) => Failure::Failed(format!("{error}: {source}; it is not known how the command ended")),
-        None => Failure::Failed(error.to_string()),
-    };
     let mut running = tokio::select! {
         biased;
         () = cx.cancel.cancelled() => {
             return Ok(Done { end: End::Cancelled, shown: collector.finish().await, notes: Vec::new() });
         }
-        running = cx.shells.run(job, &cx.cwd, &cx.environment) => running.map_err(broken)?,
+        running = cx.shells.run(job, &cx.cwd, &cx.environment) => running?,
     };
     let mut notes: Vec<String> = running.lost().map(fresh_note).into_iter().collect();
     let deadline = sleep(timeout);
@@ -261,7 +258,7 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
                 last_update = Some(Instant::now());
                 owed = false;
             }
-            event = running.next() => match event.map_err(broken)? {
+            event = running.next() => match event? {
                 Event::Output(bytes) => {
                     collector.push(&bytes).await;
                     owed = cx.updates.heard();
@@ -280,6 +277,17 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
     Ok(Done { end, shown: collector.finish().await, notes })
 }
 
+impl From<ShellError> for Failure {
+    fn from(error: ShellError) -> Self {
+        match &error {
+            ShellError::Start(_) | ShellError::Moved(_) => Self::NotBegun(error.to_string()),
+            ShellError::Broken(source) => {
+                Self::InDoubt(format!("{error}: {source}; it is not known how the command ended"))
+            }
+        }
+    }
+}
+
 fn fresh_note(lost: Lost) -> String {
     let why = match lost {
         Lost::Stopped => "the command before was stopped",
@@ -290,11 +298,11 @@ fn fresh_note(lost: Lost) -> String {
 
 fn folder(given: &str, cx: &Context) -> Result<PathBuf, Failure> {
     let base = cx.pinned.as_deref().unwrap_or(&cx.cwd);
-    let place = cx.roots.resolve(base, Path::new(given)).map_err(|error| Failure::Failed(error.to_string()))?;
+    let place = cx.roots.resolve(base, Path::new(given)).map_err(|error| Failure::NotBegun(error.to_string()))?;
     if place.path().is_dir() {
         Ok(place.path().to_owned())
     } else {
-        Err(Failure::Failed(format!("cwd: {given} is not a folder")))
+        Err(Failure::NotBegun(format!("cwd: {given} is not a folder")))
     }
 }
 

@@ -4,6 +4,7 @@
 //! anything here runs. It knows no wire and no provider.
 
 mod arguments;
+pub mod artifacts;
 pub mod ask;
 pub mod bash;
 mod diff;

@@ -123,7 +123,7 @@ impl Shells {
     /// *Cancellation*: dropping this future, or what it gives, kills the command and the shell.
     ///
     /// # Errors
-    /// [`ShellError::Start`] if there is no shell to be had.
+    /// [`ShellError::Start`] if there is no shell to be had, [`ShellError::Moved`] if it is not where it must be.
     pub async fn run(&self, job: Job, cwd: &Path, environment: &Environment) -> Result<Running, ShellError> {
         let mut session = Arc::clone(&self.session).lock_owned().await;
         if job.command.contains('\0') {
@@ -147,7 +147,8 @@ impl Shells {
         let cwd = cwd.map_err(|()| ShellError::Start("the folder's name is not UTF-8".to_owned()))?;
         let order = Order::Run(frame::Run { command: job.command, cwd, env: job.env });
         let lost = session.lost.replace(Lost::Stopped);
-        link.stream.write_all(&order.encode()).await.map_err(ShellError::Broken)?;
+        // An order that was not taken whole is not run.
+        link.stream.write_all(&order.encode()).await.map_err(|error| ShellError::Start(error.to_string()))?;
         let folder = Arc::clone(&self.folder);
         Ok(Running { session, link: Some(link), lost, stop: Stop::No, folder })
     }

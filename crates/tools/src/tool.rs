@@ -2,7 +2,7 @@
 //!
 //! It must not know any tool by name.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{message::Block, tool::Spec};
 use futures_util::future::BoxFuture;
@@ -41,9 +41,15 @@ pub enum Failure {
     /// The arguments do not fit; nothing was done.
     #[error("{0}")]
     Invalid(String),
-    /// The work could not be done.
+    /// Nothing was begun, for a reason that is not in the arguments.
+    #[error("{0}")]
+    NotBegun(String),
+    /// The work could not be done, and what that left is known: nothing, or what the text says.
     #[error("{0}")]
     Failed(String),
+    /// It began, and it is not known whether it took effect.
+    #[error("{0}")]
+    InDoubt(String),
     /// Somebody stopped it; the text holds what was there so far.
     #[error("{0}")]
     Cancelled(String),
@@ -74,8 +80,10 @@ pub struct Context {
     pub shells: Shells,
     /// The session's list of tasks.
     pub todos: Todos,
-    /// The folder for outputs that are too long to show; without it they are cut only.
+    /// The folder for outputs that are too long to show, from [`crate::artifacts::folder`]; without it they are cut only.
     pub artifacts: Option<PathBuf>,
+    /// How long a command may take where nothing is said.
+    pub bash_timeout: Duration,
     /// Stops the call.
     pub cancel: CancellationToken,
     /// Where partial results go.
@@ -98,6 +106,7 @@ impl Context {
             shells,
             todos: Todos::default(),
             artifacts: None,
+            bash_timeout: crate::bash::TIMEOUT,
             cancel: CancellationToken::new(),
             updates: Updates::default(),
             edit_mode: EditMode::default(),

@@ -199,19 +199,11 @@ impl Play<'_> {
     }
 
     async fn opened(&mut self, gate: GateId, content: &gate::Content) -> anyhow::Result<()> {
-        let gate::Content::Approval { tool, arguments, signature, why, .. } = content else {
+        let cwd = self.cwd.to_string_lossy();
+        let Some(asked) = Asked::approval(content, &cwd, &["Allow once", "Deny"]) else {
             return self.answer(gate, Answer::Decline, NOBODY).await;
         };
-        let card = GateCard::new(&Asked {
-            tool,
-            arguments,
-            signature,
-            asker: "The agent",
-            reason: why,
-            cwd: Some(&self.cwd.to_string_lossy()),
-            choices: &["Allow once", "Deny"],
-        });
-        self.stage.card(&card)?;
+        self.stage.card(&GateCard::new(&asked))?;
         let denied = |reason: &str| Answer::Deny { reason: Some(reason.to_owned()) };
         match &mut self.person {
             Person::Yes => self.answer(gate, Answer::Allow(Scope::Once), "flag:--yes").await,

@@ -25,9 +25,10 @@ fn each_question_is_a_dialog_and_the_answers_are_one_result() {
             { "id": "q2", "question": "Why?", "options": [] },
         ]),
     );
-    for (title, method, options, answer) in
-        [("Which?", "select", json!(["A", "B"]), "B"), ("Why?", "input", Value::Null, "because")]
-    {
+    for (title, method, options, answer) in [
+        ("Which?", "select", json!(["A", "B", "Other (type your own)"]), "B"),
+        ("Why?", "input", Value::Null, "because"),
+    ] {
         let dialog = host.wait(from, title, |frame| frame["title"] == title);
         assert_eq!((&dialog["method"], &dialog["options"]), (&json!(method), &options));
         host.reply(&dialog, json!({ "value": answer }));

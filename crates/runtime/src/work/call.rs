@@ -94,9 +94,10 @@ impl CallWork {
         let outcome = self.with_progress(work, latest, results).await;
         let output = match outcome {
             Ok(output) => output,
-            Err(Failure::Invalid(text) | Failure::Failed(text) | Failure::Cancelled(text)) => {
+            Err(Failure::Failed(text) | Failure::Cancelled(text)) => {
                 Output { content: vec![Block::text(text)], details: Some(json!({})), is_error: true }
             }
+            Err(failure) => return self.without_result(failure),
         };
         let open_tasks = (content.tool.as_ref() == "todo_write" && !output.is_error)
             .then(|| u32::try_from(cx.todos.open_count()).unwrap_or(u32::MAX));
@@ -116,6 +117,19 @@ impl CallWork {
             folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
             prunable: content.tool.as_ref() != "read",
         }))
+    }
+
+    /// How far a call got that has nothing to show.
+    fn without_result(&self, failure: Failure) -> Progress {
+        match failure {
+            Failure::Invalid(text) | Failure::NotBegun(text) | Failure::Failed(text) | Failure::Cancelled(text) => {
+                Progress::NotBegun(text.into())
+            }
+            Failure::InDoubt(why) => {
+                tracing::warn!(call = %self.call, %why, "it is not known what became of a call");
+                Progress::Broke
+            }
+        }
     }
 
     /// Runs `work` and hands on the latest of what it says meanwhile.
@@ -150,7 +164,7 @@ impl CallWork {
         cx.cancel = cancel;
         let outcome = match tools::bash::execute(&command, &cx).await {
             Ok(outcome) => outcome,
-            Err(failure) => return Progress::NotBegun(failure.to_string().into()),
+            Err(failure) => return self.without_result(failure),
         };
         let meta = outcome.truncated.then(|| {
             json!({ "truncation": {

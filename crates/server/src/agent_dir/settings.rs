@@ -35,8 +35,8 @@ pub struct Settings {
     pub edit_mode: EditMode,
     /// `todo.reminders`.
     pub todo_reminders: TodoReminders,
-    /// `images`.
-    pub images: Images,
+    /// `images.blockImages`: no model is ever sent one.
+    pub block_images: bool,
     /// `countersign`.
     pub ours: Ours,
 }
@@ -87,15 +87,6 @@ pub struct TodoReminders {
     pub max: u32,
 }
 
-/// What happens to images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Images {
-    /// `images.autoResize`.
-    pub auto_resize: bool,
-    /// `images.blockImages`: never send any to a model.
-    pub block: bool,
-}
-
 /// What only we know. Read from the user's file alone: a repository must not loosen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ours {
@@ -126,7 +117,7 @@ impl Default for Settings {
             enabled_models: Vec::new(),
             edit_mode: EditMode::Replace,
             todo_reminders: TodoReminders { enabled: true, max: 3 },
-            images: Images { auto_resize: true, block: false },
+            block_images: false,
             ours: Ours {
                 approval_timeout: Duration::from_secs(900),
                 clarify_timeout: Duration::from_secs(3600),
@@ -191,9 +182,7 @@ impl Settings {
             Some(_) => self.edit_mode = EditMode::Replace,
         }
         self.todo_reminders.take(&root.at("todo")?.at("reminders")?)?;
-        let images = root.at("images")?;
-        put(&mut self.images.auto_resize, images.at("autoResize")?.flag()?);
-        put(&mut self.images.block, images.at("blockImages")?.flag()?);
+        put(&mut self.block_images, root.at("images")?.at("blockImages")?.flag()?);
         match owner {
             Owner::User => self.ours.take(root),
             Owner::Project => Ok(()),
@@ -355,7 +344,7 @@ countersign: { approval_timeout: 30, clarify_timeout: 40, bash_timeout: 0.5 }
         want.enabled_models = vec!["local/*".to_owned(), "claude".to_owned()];
         want.edit_mode = EditMode::Hashline;
         want.todo_reminders = super::TodoReminders { enabled: false, max: 9 };
-        want.images = super::Images { auto_resize: false, block: true };
+        want.block_images = true;
         want.ours.approval_timeout = Duration::from_secs(30);
         want.ours.clarify_timeout = Duration::from_secs(40);
         want.ours.bash_timeout = Duration::from_millis(500);

@@ -2,24 +2,28 @@
 //!
 //! It must not know how gates are resolved: what a host answers becomes an answer, and the engine decides whether it counts.
 
+mod question;
+
 use std::collections::BTreeMap;
 
 use countersign_core::{
-    gate::{self, Answer, Choice, Content, Gate, Scope},
+    gate::{Answer, Content, Gate, Scope},
     id::GateId,
     time::Millis,
 };
 use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
 
-use crate::view::{GateCard, Lines, escape, gate_card::Asked};
+use self::question::Question;
+pub(crate) use self::question::{Draft, Step};
+use crate::view::{GateCard, gate_card::Asked};
 
 const ONCE: &str = "Allow once";
 const SESSION: &str = "Allow for this session";
 const ALWAYS: &str = "Always allow exactly this";
 const DENY: &str = "Deny";
 
-/// What a question begins with that could pass for an approval: one of several lines, or one that offers an approval's words.
-const ASKS: &str = "The agent asks: ";
+/// What answers an approval.
+const APPROVAL_WORDS: [&str; 4] = [ONCE, SESSION, ALWAYS, DENY];
 
 /// The dialogs that a host has open: which gate each of them shows.
 ///
@@ -28,28 +32,40 @@ const ASKS: &str = "The agent asks: ";
 /// connection, and a gate that is shown again has a new one.
 #[derive(Debug, Default)]
 pub(crate) struct Dialogs {
-    open: BTreeMap<String, GateId>,
+    open: BTreeMap<String, Shown>,
+}
+
+/// What a dialog shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) gate: GateId,
+    /// What the dialogs before it came to, if the gate is a question.
+    pub(crate) draft: Draft,
 }
 
 impl Dialogs {
-    /// Opens a dialog for `gate`, in place of one that it has. `None` if the system has no randomness: the gate then waits for its deadline.
-    pub(crate) fn open(&mut self, gate: GateId) -> Option<String> {
+    /// Opens a dialog in place of one that the gate has. `None` if the system has no randomness: the gate then waits for its deadline.
+    pub(crate) fn open(&mut self, shown: Shown) -> Option<String> {
         let mut seed = [0; 16];
         getrandom::fill(&mut seed).ok()?;
-        self.forget(gate);
+        self.forget(shown.gate);
         let id = hex::encode(seed);
-        self.open.insert(id.clone(), gate);
+        self.open.insert(id.clone(), shown);
         Some(id)
     }
 
-    /// The gate that the dialog shows. An answer closes a dialog, so each is taken once.
-    pub(crate) fn take(&mut self, id: &str) -> Option<GateId> {
+    /// What the dialog shows. An answer closes a dialog, so each is taken once.
+    pub(crate) fn take(&mut self, id: &str) -> Option<Shown> {
         self.open.remove(id)
     }
 
-    /// Forgets the dialog of a gate that is resolved.
-    pub(crate) fn forget(&mut self, gate: GateId) {
-        self.open.retain(|_, shown| *shown != gate);
+    /// Forgets the dialog of a gate that is resolved. Gives what takes it away from the host, where it would stay open otherwise.
+    pub(crate) fn forget(&mut self, gate: GateId) -> Option<UiRequest> {
+        let (id, shown) = self.open.iter().find(|(_, shown)| shown.gate == gate)?;
+        let (id, is_in_words) = (id.clone(), shown.draft.is_in_words());
+        self.open.remove(&id);
+        let method = UiMethod::Cancel { target_id: id.clone() };
+        is_in_words.then_some(UiRequest { id, method })
     }
 
     /// Forgets every dialog: another session is open.
@@ -58,53 +74,20 @@ impl Dialogs {
     }
 }
 
-/// The dialog `id` of a gate that waits.
-pub(crate) fn request(id: String, gate: &Gate, content: &Content, cwd: &str, now: Millis) -> UiRequest {
+/// What a gate that waits is shown with: a question follows `draft`, an approval is as it was asked.
+pub(crate) fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, now: Millis) -> Option<UiMethod> {
     let timeout = gate.deadline().map(|deadline| u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX));
-    let method = match content {
-        Content::Approval { tool, arguments, signature, why, intent } => {
-            let labels: Vec<&str> = gate.scopes().iter().map(|scope| label(*scope)).chain([DENY]).collect();
-            let card = GateCard::new(&Asked {
-                tool,
-                arguments,
-                signature,
-                asker: "The agent",
-                reason: why,
-                cwd: Some(cwd),
-                choices: &labels,
-            });
-            let mut text = card.text();
-            if let Some(intent) = intent {
-                text.push_str(&format!("the agent says: {}\n", escape(intent, Lines::One)));
-            }
-            if gate.scopes() == [Scope::Once] {
-                UiMethod::Confirm { title: card.title, message: text, timeout }
-            } else {
-                let options = labels.iter().map(|label| (*label).to_owned()).collect();
-                UiMethod::Select { title: format!("{}\n\n{text}", card.title), options, timeout }
-            }
-        }
-        Content::Question { question, choices, multi, .. } => {
-            let words = [ONCE, SESSION, ALWAYS, DENY];
-            let is_plain = !question.contains('\n')
-                && !question.starts_with("The agent")
-                && !choices.iter().any(|choice| words.contains(&choice.label.trim()));
-            let asks = if is_plain { "" } else { ASKS };
-            let title = format!("{asks}{}", escape(question, Lines::Many));
-            if choices.is_empty() {
-                UiMethod::Input { title, placeholder: None, timeout }
-            } else if *multi {
-                let listed: Vec<String> =
-                    choices.iter().map(|choice| format!("- {}", escape(&choice.label, Lines::One))).collect();
-                let title = format!("{title}\n\n{}", listed.join("\n"));
-                UiMethod::Input { title, placeholder: Some("several, separated by commas".to_owned()), timeout }
-            } else {
-                let options = choices.iter().map(|choice| escape(&choice.label, Lines::One).into_owned()).collect();
-                UiMethod::Select { title, options, timeout }
-            }
-        }
-    };
-    UiRequest { id, method }
+    if let Some(question) = Question::of(content) {
+        return Some(question.method(draft, timeout));
+    }
+    let labels: Vec<&str> = gate.scopes().iter().map(|scope| label(*scope)).chain([DENY]).collect();
+    let card = GateCard::new(&Asked::approval(content, cwd, &labels)?);
+    let message = card.text();
+    Some(if gate.scopes() == [Scope::Once] {
+        UiMethod::Confirm { title: card.title, message, timeout }
+    } else {
+        UiMethod::Select { title: format!("{}\n\n{message}", card.title), options: card.choices, timeout }
+    })
 }
 
 const fn label(scope: Scope) -> &'static str {
@@ -115,61 +98,43 @@ const fn label(scope: Scope) -> &'static str {
     }
 }
 
-/// What a host's answer means. Whatever was not clearly allowed, as far as was offered, is denied.
-pub(crate) fn answer(answer: &UiAnswer, kind: gate::Kind, offered: &[Scope], content: Option<&Content>) -> Answer {
-    match (kind, answer) {
-        (gate::Kind::Question, UiAnswer::Value(value)) => said(value, content),
-        (gate::Kind::Question, UiAnswer::Confirmed(yes)) => {
-            Answer::Say(vec![if *yes { "yes" } else { "no" }.to_owned()])
-        }
-        (gate::Kind::Question, UiAnswer::Cancelled { .. }) => Answer::Decline,
-        (_, UiAnswer::Confirmed(true)) => allowed(Scope::Once, offered),
-        (_, UiAnswer::Value(value)) => match value.as_str() {
+/// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered, is denied.
+pub(crate) fn answer(answer: &UiAnswer, content: &Content, draft: &Draft, offered: &[Scope]) -> Step {
+    if let Some(question) = Question::of(content) {
+        return question.step(draft, answer);
+    }
+    Step::Answer(match answer {
+        UiAnswer::Confirmed(true) => allowed(Scope::Once, offered),
+        UiAnswer::Value(value) => match value.as_str() {
             ONCE => allowed(Scope::Once, offered),
             SESSION => allowed(Scope::Session, offered),
             ALWAYS => allowed(Scope::Always, offered),
             _ => Answer::Deny { reason: None },
         },
-        (_, UiAnswer::Confirmed(false) | UiAnswer::Cancelled { .. }) => Answer::Deny { reason: None },
-    }
+        UiAnswer::Confirmed(false) | UiAnswer::Cancelled { .. } => Answer::Deny { reason: None },
+    })
 }
 
 fn allowed(scope: Scope, offered: &[Scope]) -> Answer {
     if offered.contains(&scope) { Answer::Allow(scope) } else { Answer::Deny { reason: None } }
 }
 
-/// What a person says to a question. The host was shown labels with hidden characters made visible, and answers with those.
-fn said(value: &str, content: Option<&Content>) -> Answer {
-    let (choices, is_multi) = match content {
-        Some(Content::Question { choices, multi, .. }) => (choices.as_slice(), *multi),
-        Some(Content::Approval { .. }) | None => (&[] as &[Choice], false),
-    };
-    let label = |said: &str| {
-        let choice = choices.iter().find(|choice| escape(&choice.label, Lines::One) == said);
-        choice.map(|choice| choice.label.clone())
-    };
-    if let Some(label) = label(value) {
-        return Answer::Say(vec![label]);
-    }
-    if !is_multi || choices.is_empty() {
-        return Answer::Say(vec![value.to_owned()]);
-    }
-    let said: Vec<String> = value
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .map(|part| label(part).unwrap_or_else(|| part.to_owned()))
-        .collect();
-    if said.is_empty() { Answer::Decline } else { Answer::Say(said) }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ALWAYS, Answer, Choice, Content, Dialogs, GateId, ONCE, Scope, UiAnswer, answer, gate::Kind};
+    use serde_json::Map;
+
+    use super::{ALWAYS, Answer, Content, Dialogs, Draft, GateId, ONCE, Scope, Shown, Step, UiAnswer, answer};
 
     #[test]
     fn a_scope_that_was_not_offered_is_a_denial() {
         let deny = Answer::Deny { reason: None };
+        let content = Content::Approval {
+            tool: "bash".into(),
+            arguments: Map::new(),
+            signature: "bash(ls)".to_owned(),
+            intent: None,
+            why: "rule".to_owned(),
+        };
         for (case, said, offered, want) in [
             ("once", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once][..], Answer::Allow(Scope::Once)),
             ("always", UiAnswer::Value(ALWAYS.to_owned()), &[Scope::Once], deny.clone()),
@@ -177,30 +142,7 @@ mod tests {
             ("yes", UiAnswer::Confirmed(true), &[], deny.clone()),
             ("words", UiAnswer::Value("sure".to_owned()), &[Scope::Once], deny),
         ] {
-            assert_eq!(answer(&said, Kind::Approval, offered, None), want, "{case}");
-        }
-    }
-
-    #[test]
-    fn several_choices_are_said_with_commas() {
-        let choices = ["red", "a, b"].map(|label| Choice { label: label.to_owned() }).to_vec();
-        let question = |multi| Content::Question {
-            id: "q".to_owned(),
-            question: "?".to_owned(),
-            choices: choices.clone(),
-            multi,
-            recommended: None,
-        };
-        let say = |said: &[&str]| Answer::Say(said.iter().map(|said| (*said).to_owned()).collect());
-        for (value, multi, want) in [
-            ("red", true, say(&["red"])),
-            ("a, b", true, say(&["a, b"])),
-            ("red, none", true, say(&["red", "none"])),
-            (" , ", true, Answer::Decline),
-            ("red, none", false, say(&["red, none"])),
-        ] {
-            let said = UiAnswer::Value(value.to_owned());
-            assert_eq!(answer(&said, Kind::Question, &[], Some(&question(multi))), want, "{value} {multi}");
+            assert_eq!(answer(&said, &content, &Draft::default(), offered), Step::Answer(want), "{case}");
         }
     }
 
@@ -208,10 +150,11 @@ mod tests {
     fn a_dialog_is_answered_once_and_names_its_gate_by_nothing_in_the_log() {
         let mut dialogs = Dialogs::default();
         let gate = GateId::parse("gate_0190a5b2c3d44e5f8a6b7c8d9e0f1a2b").unwrap();
-        let first = dialogs.open(gate).unwrap();
-        let second = dialogs.open(gate).unwrap();
+        let shown = Shown { gate, draft: Draft::default() };
+        let first = dialogs.open(shown.clone()).unwrap();
+        let second = dialogs.open(shown.clone()).unwrap();
         assert!(first != second && !gate.to_string().contains(&second));
         assert_eq!((dialogs.take(&gate.to_string()), dialogs.take(&first)), (None, None));
-        assert_eq!((dialogs.take(&second), dialogs.take(&second)), (Some(gate), None));
+        assert_eq!((dialogs.take(&second), dialogs.take(&second)), (Some(shown), None));
     }
 }

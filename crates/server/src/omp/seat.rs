@@ -16,7 +16,7 @@ use countersign_runtime::{
     Handle, Lane, OpenError as OwnerError, Options, Source, Subscriber,
     store::{self, AnyLog, MemoryLog, SqliteLog},
     system_dice,
-    tools::{Todos, todo},
+    tools::{Todos, artifacts, todo},
 };
 
 use super::{
@@ -389,7 +389,7 @@ impl Shelf {
         // A name that nobody can guess cannot be taken before us.
         let mut name = [0; 12];
         let _ = getrandom::fill(&mut name);
-        let artifacts = std::env::temp_dir().join(format!("countersign-{}", hex::encode(name)));
+        let artifacts = artifacts::folder(&std::env::temp_dir(), name);
         Workshop::new(Arc::clone(&self.common), todos, Some(artifacts))
     }
 

@@ -9,7 +9,7 @@ use countersign_protocol::omp;
 use countersign_runtime::Refused;
 
 use super::{
-    dialogs,
+    dialogs::{self, Draft, Shown, Step},
     door::{Door, Then},
 };
 
@@ -44,7 +44,7 @@ impl Door {
         if let Some((Some((calls, gates)), _)) = read.await {
             self.teller.resume(calls);
             for waiting in gates {
-                self.dialog(waiting);
+                self.dialog(waiting, Draft::default());
             }
         }
     }
@@ -53,27 +53,28 @@ impl Door {
     pub(super) async fn show(&mut self, id: GateId) {
         let Some(seat) = &self.seat else { return };
         if let Some((Some(found), _)) = seat.requests.read(move |engine| waiting(engine, id)).await {
-            self.dialog(found);
+            self.dialog(found, Draft::default());
         }
     }
 
-    fn dialog(&mut self, (gate, content, cwd): Waiting) {
-        let Some(id) = self.dialogs.open(gate.id()) else { return };
+    /// Shows a gate, a question with what was chosen so far.
+    fn dialog(&mut self, (gate, content, cwd): Waiting, draft: Draft) {
         let now = self.shelf.common.clock.now();
-        self.write(&dialogs::request(id, &gate, &content, &cwd, now));
+        let Some(method) = dialogs::method(&gate, &content, &draft, &cwd, now) else { return };
+        let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft }) else { return };
+        self.write(&omp::UiRequest { id, method });
     }
 
     /// An answer to a dialog. One that nobody waits for is ignored; one that does not count has the gate shown again.
     pub(super) async fn answered(&mut self, id: &str, answer: &omp::UiAnswer) {
-        let Some((gate, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
+        let Some((Shown { gate, draft }, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
         let read = seat.requests.read(move |engine| waiting(engine, gate));
-        let Some((Some((found, content, _)), _)) = read.await else { return };
-        let answer = gate::Command::Answer {
-            gate,
-            answer: dialogs::answer(answer, found.kind(), found.scopes(), Some(&content)),
-            by: PrincipalId::new("host"),
-            key: None,
+        let Some((Some(found), _)) = read.await else { return };
+        let answer = match dialogs::answer(answer, &found.1, &draft, found.0.scopes()) {
+            Step::Answer(answer) => answer,
+            Step::Ask(draft) => return self.dialog(found, draft),
         };
+        let answer = gate::Command::Answer { gate, answer, by: PrincipalId::new("host"), key: None };
         let requests = seat.requests.clone();
         let replied = seat.answers.send(EngineCommand::Gate(answer)).await;
         self.later(async move {
@@ -84,7 +85,7 @@ impl Door {
             let (position, found) = again.map_or((0, None), |(found, position)| (position, found));
             let then: Then = Box::new(move |door| {
                 if let Some(found) = found {
-                    door.dialog(found);
+                    door.dialog(found, Draft::default());
                 }
             });
             (position, then)

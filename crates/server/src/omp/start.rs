@@ -219,6 +219,8 @@ fn common(
         system_prompt: flags.system_prompt.clone(),
         append_system_prompt: flags.append_system_prompt.clone(),
         clock: Clock::system(),
+        bash_timeout: settings.ours.bash_timeout,
+        block_images: settings.block_images,
         folder,
     }
 }

@@ -67,7 +67,11 @@ impl Door {
             Happened::Policy(policy::Event::Granted(grant)) if grant.scope == policy::Scope::Always => {
                 self.keep_grant(grant.clone());
             }
-            Happened::Gate(gate::Event::Resolved { gate, .. }) => self.dialogs.forget(*gate),
+            Happened::Gate(gate::Event::Resolved { gate, .. }) => {
+                if let Some(taken_away) = self.dialogs.forget(*gate) {
+                    self.write(&taken_away);
+                }
+            }
             Happened::Session(session::Event::Reminded { attempt }) => {
                 if let Some(seat) = &self.seat {
                     let todos = seat.workshop.todos().open().iter().map(wire_todo).collect();

@@ -1,6 +1,6 @@
 //! What runs of a session work with: models, tools, prompts.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{
     id::SessionId,
@@ -10,7 +10,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Chosen, Clock, Host, Summaries,
-    models::{Api, Entry, Model, Providers, demo},
+    models::{Api, Entry, Modality, Model, Providers, demo},
     tools::{self, Context, Environment, Registry, Roots, Shells, Todos},
 };
 use parking_lot::Mutex;
@@ -33,6 +33,9 @@ pub(crate) struct Common {
     pub(crate) system_prompt: Option<String>,
     pub(crate) append_system_prompt: Option<String>,
     pub(crate) clock: Clock,
+    pub(crate) bash_timeout: Duration,
+    /// Whether images stay here, whatever a model takes.
+    pub(crate) block_images: bool,
 }
 
 /// What one session works with.
@@ -71,10 +74,14 @@ impl Common {
 
 impl Host for Workshop {
     fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
-        let entry = self
+        let mut entry = self
             .common
             .entry(&model.provider, &model.id)
             .ok_or_else(|| format!("Model not found: {}/{}", model.provider, model.id))?;
+        if self.common.block_images {
+            // What takes no images is sent a word in their place.
+            entry.input.retain(|taken| *taken != Modality::Image);
+        }
         if entry.api == Api::Demo {
             return Ok(Chosen { entry: Arc::new(entry), key: None, model: Arc::new(demo::Demo) });
         }
@@ -117,6 +124,7 @@ impl Host for Workshop {
         );
         context.todos = self.todos.clone();
         context.artifacts.clone_from(&self.artifacts);
+        context.bash_timeout = self.common.bash_timeout;
         context
     }
 

@@ -3,10 +3,12 @@
 //! It must not know which files matter.
 
 use std::{
-    fs::File,
+    fs::OpenOptions,
     io::Read as _,
     path::{Path, PathBuf},
 };
+
+use countersign_runtime::tools::regular;
 
 /// The beginning of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +34,10 @@ pub struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &Path, limit: usize) -> Option<Found> {
-        // Opening a pipe would wait for its other end.
-        if !std::fs::metadata(path).ok()?.is_file() {
-            return None;
-        }
+        // What was opened is what is looked at: a pipe that is put in a file's place meanwhile is not waited for.
+        let file = regular::open(path, OpenOptions::new().read(true)).ok()?;
         let mut bytes = Vec::new();
-        File::open(path).ok()?.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
+        file.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
         Some(found(&bytes, limit))
     }
 
@@ -80,6 +80,10 @@ mod tests {
         {
             assert_eq!(Disk.read(&file, limit), Some(Found { text: text.to_owned(), cut }), "{limit}");
         }
+        std::os::unix::fs::symlink("a", folder.path().join("link")).unwrap();
+        assert!(Disk.read(&folder.path().join("link"), 9).is_some());
+        assert!(std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap().success());
+        assert_eq!(Disk.read(&folder.path().join("pipe"), 9), None);
         assert_eq!(Disk.read(folder.path(), 9), None);
         assert_eq!(Disk.read(&folder.path().join("absent"), 9), None);
     }

@@ -2,7 +2,7 @@
 //!
 //! It must not know any wire, nor what is allowed: it shows what would run, all of it, or says how much is missing.
 
-use countersign_core::digest::Digest;
+use countersign_core::{digest::Digest, gate::Content};
 use serde_json::{Map, Value};
 
 use super::{Lines, escape};
@@ -20,10 +20,31 @@ pub struct Asked<'a> {
     pub asker: &'a str,
     /// Why it is asked, such as the rule that says so.
     pub reason: &'a str,
+    /// What the asker says it wants with it.
+    pub intent: Option<&'a str>,
     /// The folder in which it would run.
     pub cwd: Option<&'a str>,
     /// What can be answered, in the order in which it is offered.
     pub choices: &'a [&'a str],
+}
+
+impl<'a> Asked<'a> {
+    /// What the gate of an agent's call shows, with the choices that a door offers. `None` for a question.
+    pub fn approval(content: &'a Content, cwd: &'a str, choices: &'a [&'a str]) -> Option<Self> {
+        match content {
+            Content::Approval { tool, arguments, signature, intent, why } => Some(Self {
+                tool,
+                arguments,
+                signature,
+                asker: "The agent",
+                reason: why,
+                intent: intent.as_deref(),
+                cwd: Some(cwd),
+                choices,
+            }),
+            Content::Question { .. } => None,
+        }
+    }
 }
 
 /// One named piece of what would run.
@@ -44,6 +65,8 @@ pub struct GateCard {
     pub asker: String,
     /// Why it is asked.
     pub reason: String,
+    /// One line: what the asker says it wants with it.
+    pub intent: Option<String>,
     /// What rules were matched against, in one line.
     pub signature: String,
     /// What would run: the arguments in the order in which they matter.
@@ -75,6 +98,7 @@ impl GateCard {
             title: format!("{} wants to use {}", line(asked.asker), line(asked.tool)),
             asker: line(asked.asker),
             reason: escape(asked.reason, Lines::Many).into_owned(),
+            intent: asked.intent.map(line),
             signature: line(asked.signature),
             sections,
             choices: asked.choices.iter().map(|choice| line(choice)).collect(),
@@ -98,6 +122,10 @@ impl GateCard {
         }
         if !self.reason.is_empty() {
             text.push_str(&format!("asked: {}\n", self.reason.replace('\n', "\n  | ")));
+        }
+        // Behind all that is sure: it is the asker's own word.
+        if let Some(intent) = &self.intent {
+            text.push_str(&format!("the agent says: {intent}\n"));
         }
         text
     }
@@ -180,6 +208,7 @@ mod tests {
             signature: "bash(ls)",
             asker: "main",
             reason: "rule ask: bash(*)",
+            intent: Some("look\naround"),
             cwd: Some("/work"),
             choices: &["Allow once", "Deny"],
         })
@@ -195,7 +224,7 @@ mod tests {
         assert_eq!(
             card.text(),
             "command:\n  | ls \\u{202e}x\\u{d}\n  | \trm -rf /tmp/y\nenv:\n  | {\n  |   \"A\": \"1\"\n  | }\ntimeout: 5\nzz: null\n\
-             in folder: /work\nasked: rule ask: bash(*)\n"
+             in folder: /work\nasked: rule ask: bash(*)\nthe agent says: look\\u{a}around\n"
         );
         assert_eq!(card.choices, ["Allow once", "Deny"]);
     }
@@ -223,7 +252,7 @@ mod tests {
         assert_eq!(card.fit(card.length()), Fit::Whole(card.text()));
         let Fit::Cut(text) = card.fit(1000) else { panic!("too long") };
         assert_eq!(text.chars().count(), 1000);
-        assert!(text.starts_with("command: xxx") && text.ends_with("bash(*)\n"));
+        assert!(text.starts_with("command: xxx") && text.ends_with("around\n"));
         assert!(text.contains(&format!("{} characters, sha256 {}", card.length(), card.digest)));
     }
 

@@ -2,15 +2,16 @@
 //!
 //! It must not know how a command ended.
 
-use std::{borrow::Cow, path::PathBuf};
+use std::{borrow::Cow, path::PathBuf, time::SystemTime};
 
 use serde_json::{Value, json};
 use tokio::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::AsyncWriteExt as _,
 };
 
 use crate::{
+    artifacts,
     text::{self, SHOWN_BYTES},
     tool::Output,
 };
@@ -79,7 +80,7 @@ impl Collector {
         if self.file.is_none()
             && let Some(folder) = self.folder.take()
         {
-            match create(&folder).await {
+            match create(folder).await {
                 Ok(made) => self.file = Some(made),
                 Err(error) => tracing::warn!(%error, "a long output is not kept"),
             }
@@ -217,8 +218,12 @@ fn last_lines(text: &str, count: Option<usize>) -> &str {
     }
 }
 
-async fn create(folder: &std::path::Path) -> std::io::Result<(File, PathBuf)> {
-    fs::create_dir_all(folder).await?;
+async fn create(folder: PathBuf) -> std::io::Result<(File, PathBuf)> {
+    let folder = tokio::task::spawn_blocking(move || {
+        artifacts::make(&folder, SystemTime::now())?;
+        Ok::<_, std::io::Error>(folder)
+    });
+    let folder = folder.await.map_err(std::io::Error::other)??;
     let mut random = [0; 6];
     getrandom::fill(&mut random).map_err(|error| std::io::Error::other(error.to_string()))?;
     let path = folder.join(format!("bash-{}.log", hex::encode(random)));

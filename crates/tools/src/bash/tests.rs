@@ -314,6 +314,38 @@ async fn a_program_that_is_not_there_is_explained() {
     assert_eq!(failure(&got), "cannot start a shell: No such file or directory (os error 2)");
 }
 
+#[tokio::test]
+async fn a_command_whose_end_nobody_saw_is_in_doubt_and_the_next_one_runs() {
+    let case = Case::new();
+    // The parent of the shell is who would tell of its end.
+    let got = case.run(&Bash::default(), json!({"command": "echo done >effect; kill -9 $PPID"})).await;
+    assert!(matches!(got, Err(Failure::InDoubt(_))), "{got:?}");
+    assert_eq!(case.read("effect"), "done\n");
+    assert!(said(&case, "echo new").await.starts_with("new\n"));
+}
+
+#[tokio::test]
+async fn what_kept_a_command_from_beginning_is_told_apart() {
+    let mut case = Case::new();
+    for arguments in [json!({"command": "a\0b"}), json!({"command": "x", "cwd": "absent"})] {
+        let got = case.run(&Bash::default(), arguments.clone()).await;
+        assert!(matches!(got, Err(Failure::NotBegun(_))), "{arguments}: {got:?}");
+    }
+    case.cx.pinned = Some(case.path("elsewhere"));
+    let got = case.run(&Bash::default(), json!({"command": "true"})).await;
+    assert!(matches!(got, Err(Failure::NotBegun(_))), "{got:?}");
+}
+
+#[tokio::test]
+async fn a_command_without_a_time_out_has_that_of_the_settings() {
+    let mut case = Case::new();
+    case.cx.bash_timeout = Duration::from_millis(100);
+    assert!(execute("sleep 1000", &case.cx).await.unwrap().timed_out);
+    let got = case.run(&Bash::default(), json!({"command": "sleep 1000"})).await;
+    assert!(text(&got).contains("Command timed out after 0.1 seconds"), "{got:?}");
+    assert!(!execute("true", &case.cx).await.unwrap().timed_out);
+}
+
 /// Where the next test, started by itself as the gateway that it kills, works.
 const FOLDER: &str = "COUNTERSIGN_TEST_GATEWAY";
 

@@ -26,6 +26,13 @@ const MENTIONED: usize = 50 * 1024;
 /// How much is shown of all files that one text mentions, in bytes.
 const MENTIONED_IN_ALL: usize = 1 << 20;
 
+/// How much text one message may have, in bytes.
+const TEXT: usize = 16 << 20;
+/// How many images one message may have.
+const IMAGES: usize = 64;
+/// How large one image may be, in bytes of the decoded image.
+const IMAGE: usize = 20 << 20;
+
 pub(super) async fn prompt(
     door: &mut Door,
     id: Option<Id>,
@@ -42,6 +49,9 @@ pub(super) async fn prompt(
 }
 
 pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
+    if let Err(problem) = check(&text, &images) {
+        return door.write(&Response::failure(id, "abort_and_prompt", problem));
+    }
     let said = said(&text, &images);
     let with = mentions(&text, &door.shelf.common, &door.shelf.cwd).await;
     stop_run(
@@ -73,6 +83,9 @@ async fn submit(
     images: Vec<ImageContent>,
     when_busy: WhenBusy,
 ) {
+    if let Err(problem) = check(&text, &images) {
+        return door.write(&Response::failure(id, name, problem));
+    }
     let finished = finished_tasks(door);
     let with = mentions(&text, &door.shelf.common, &door.shelf.cwd).await;
     let Some(seat) = door.seat() else { return };
@@ -110,10 +123,32 @@ pub(super) async fn follow_up(door: &mut Door, id: Option<Id>, text: String, ima
 }
 
 async fn queue(door: &mut Door, id: Option<Id>, name: &'static str, queue: Queue, text: &str, images: &[ImageContent]) {
+    if let Err(problem) = check(text, images) {
+        return door.write(&Response::failure(id, name, problem));
+    }
     let Some(seat) = door.seat() else { return };
     let command = Command::Queue { queue, said: said(text, images) };
     let command = EngineCommand::Session(seat.id.clone(), command);
     door.ask(command, move |door, replied| acknowledge(door, id, name, replied)).await;
+}
+
+/// Whether a message is small enough to be kept, shown and sent again with every turn.
+fn check(text: &str, images: &[ImageContent]) -> Result<(), String> {
+    if text.len() > TEXT {
+        return Err(format!("Message too long: {} bytes of text (limit {TEXT})", text.len()));
+    }
+    if images.len() > IMAGES {
+        return Err(format!("Too many images: {} (limit {IMAGES})", images.len()));
+    }
+    match images.iter().map(|image| decoded(&image.data)).enumerate().find(|(_, size)| *size > IMAGE) {
+        Some((index, size)) => Err(format!("Image too large: images[{index}] has {size} bytes (limit {IMAGE})")),
+        None => Ok(()),
+    }
+}
+
+/// How many bytes base64 stands for.
+fn decoded(base64: &str) -> usize {
+    base64.trim_end_matches('=').len() * 3 / 4
 }
 
 /// A message as content: the text, then the images.
@@ -190,10 +225,37 @@ fn shown(name: &str, file: impl Read, size: u64, most: usize) -> io::Result<Valu
 mod tests {
     use std::{fs, io, path::Path, process::Command};
 
+    use countersign_protocol::{Extra, omp::message::ImageContent};
     use countersign_runtime::tools::Roots;
     use serde_json::{Value, json};
 
-    use super::{MENTIONED, file, mentioned, shown};
+    use super::{IMAGE, IMAGES, MENTIONED, TEXT, check, decoded, file, mentioned, shown};
+
+    #[test]
+    fn base64_is_counted_as_the_bytes_it_stands_for() {
+        for (base64, want) in [("", 0), ("YQ==", 1), ("YWI=", 2), ("YWJj", 3), ("YWJjZA", 4)] {
+            assert_eq!(decoded(base64), want, "{base64}");
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_the_limits_is_refused_with_both_numbers() {
+        let image = |bytes: usize| ImageContent {
+            data: "A".repeat(bytes.div_ceil(3) * 4),
+            mime_type: "image/png".to_owned(),
+            extra: Extra::default(),
+        };
+        let largest = IMAGE / 3 * 3;
+        for (images, want) in [
+            (vec![image(3); IMAGES], Ok(())),
+            (vec![image(3); IMAGES + 1], Err("Too many images: 65 (limit 64)")),
+            (vec![image(largest)], Ok(())),
+            (vec![image(3), image(largest + 3)], Err("Image too large: images[1] has 20971521 bytes (limit 20971520)")),
+        ] {
+            assert_eq!(check("", &images), want.map_err(str::to_owned));
+        }
+        assert_eq!(check(&"x".repeat(TEXT), &[]), Ok(()));
+    }
 
     #[test]
     fn a_mention_is_a_word_behind_an_at_sign() {

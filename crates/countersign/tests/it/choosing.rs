@@ -1,0 +1,103 @@
+//! Questions that take several choices or words of one's own, in a host that has nothing but the dialogs of the protocol.
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, only, roles},
+    place::Place,
+    provider::{Reply, call, say},
+};
+
+/// Begins a session, then has the model ask which of a, b and c are wanted. Gives the first dialog.
+fn asked(host: &mut Host, place: &Place) -> Value {
+    host.turn("one");
+    let labels = json!([{ "label": "a" }, { "label": "b" }, { "label": "c" }]);
+    let question = json!({ "id": "q", "question": "Which?", "options": labels, "multi": true, "recommended": 1 });
+    place.provider.script([Reply::new(vec![call("k", "ask", &json!({ "questions": [question] }))]), say("thanks")]);
+    let from = host.prompt("two");
+    host.dialog(from)
+}
+
+/// Answers a dialog and gives the next one.
+fn next(host: &mut Host, dialog: &Value, value: &str) -> Value {
+    let from = host.mark();
+    host.reply(dialog, json!({ "value": value }));
+    host.dialog(from)
+}
+
+/// Answers the last dialog and gives what was selected, once the run has ended.
+fn selected(host: &mut Host, dialog: &Value, answer: Value) -> Value {
+    let from = host.mark();
+    host.reply(dialog, answer);
+    let frames = host.settled(from);
+    only(&frames, "tool_execution_end").remove(0)["result"]["details"]["results"][0]["selected"].clone()
+}
+
+#[test]
+fn several_are_chosen_one_dialog_after_the_other() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let first = asked(&mut host, &place);
+    assert_eq!(first["options"], json!(["☐ a", "☐ b (Recommended)", "☐ c", "Other (type your own)"]));
+    let second = next(&mut host, &first, "☐ c");
+    assert_eq!(
+        second["options"],
+        json!(["☐ a", "☐ b (Recommended)", "☑ c", "Done selecting", "Other (type your own)"])
+    );
+    let third = next(&mut host, &second, "☐ b (Recommended)");
+    let ids = [&first, &second, &third].map(|dialog| dialog["id"].clone());
+    assert!(ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
+    assert!(third["timeout"].as_u64() > Some(0));
+    assert_eq!(roles(&host.messages()), ["user", "assistant", "user", "assistant"]);
+    assert_eq!(selected(&mut host, &third, json!({ "value": "Done selecting" })), json!(["b", "c"]));
+    host.close_cleanly();
+}
+
+#[test]
+fn words_of_ones_own_come_beside_what_was_chosen() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let first = asked(&mut host, &place);
+    let second = next(&mut host, &first, "☐ a");
+    let editor = next(&mut host, &second, "Other (type your own)");
+    assert_eq!((&editor["method"], &editor["promptStyle"]), (&json!("editor"), &json!(true)));
+    assert_eq!(selected(&mut host, &editor, json!({ "value": "d, or e" })), json!(["a", "d, or e"]));
+    host.close_cleanly();
+}
+
+#[test]
+fn cancelling_a_later_dialog_declines_the_question() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let first = asked(&mut host, &place);
+    let second = next(&mut host, &first, "☐ a");
+    assert_eq!(selected(&mut host, &second, json!({ "cancelled": true })), json!([]));
+    assert!(place.provider.last().result("k").unwrap().contains("did not want to answer"));
+}
+
+#[test]
+fn an_editor_that_nobody_needs_any_more_is_taken_away() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let first = asked(&mut host, &place);
+    let editor = next(&mut host, &first, "Other (type your own)");
+    let from = host.mark();
+    host.done(json!({ "type": "abort" }));
+    let cancel = host.dialog(from);
+    assert_eq!((&cancel["method"], &cancel["targetId"]), (&json!("cancel"), &editor["id"]));
+    host.close_cleanly();
+}
+
+#[test]
+fn a_question_begins_anew_in_the_next_process() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let first = asked(&mut host, &place);
+    next(&mut host, &first, "☐ a");
+    host.kill();
+    let mut again = place.resume();
+    let shown = again.dialog(0);
+    assert_eq!(shown["options"], first["options"]);
+    let second = next(&mut again, &shown, "☐ c");
+    assert_eq!(selected(&mut again, &second, json!({ "value": "Done selecting" })), json!(["c"]));
+}

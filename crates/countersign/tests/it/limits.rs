@@ -1,0 +1,32 @@
+//! How much one message may hold.
+
+use serde_json::json;
+
+use crate::{
+    host::only,
+    place::Place,
+    provider::{Latch, Part, Reply, text},
+};
+
+const TEXT: usize = 16 << 20;
+
+#[test]
+fn a_text_beyond_the_limit_is_refused_with_both_numbers_and_stops_nothing() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let latch = Latch::default();
+    place.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("one")])]);
+    let from = host.prompt("go");
+    place.provider.asked(0);
+    let long = "x".repeat(TEXT + 1);
+    for command in ["prompt", "steer", "follow_up", "abort_and_prompt"] {
+        let refused = host.refused(json!({ "type": command, "message": long }));
+        assert_eq!(refused, "Message too long: 16777217 bytes of text (limit 16777216)", "{command}");
+    }
+    assert_eq!(host.state()["queuedMessageCount"], 0);
+    latch.open();
+    let frames = host.settled(from);
+    assert_eq!(only(&frames, "message_end").last().unwrap()["message"]["stopReason"], "stop");
+    assert_eq!(place.provider.count(), 1);
+    host.close_cleanly();
+}

@@ -1,0 +1,251 @@
+//! A question as dialogs: one after another under one gate, until the person has said all.
+//!
+//! It must not record anything: what was chosen so far is kept by the dialog that shows it, and a question that is shown anew begins anew.
+
+use std::collections::BTreeSet;
+
+use countersign_core::gate::{Answer, Choice, Content};
+use countersign_protocol::omp::{UiAnswer, UiMethod};
+
+use super::APPROVAL_WORDS;
+use crate::view::{Lines, escape};
+
+/// What a question begins with that could pass for an approval: one of several lines, or one that offers an approval's words.
+const ASKS: &str = "The agent asks: ";
+const RECOMMENDED: &str = " (Recommended)";
+const OTHER: &str = "Other (type your own)";
+const DONE: &str = "Done selecting";
+const CHOSEN: &str = "☑ ";
+const OPEN: &str = "☐ ";
+const WORDS: &str = "Enter your response:";
+
+/// A question with what can be chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    text: &'a str,
+    choices: &'a [Choice],
+    is_multi: bool,
+    recommended: Option<usize>,
+}
+
+/// How far a person has come with a question.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Draft {
+    /// The choices so far, as indices.
+    chosen: BTreeSet<usize>,
+    /// Whether words of one's own are asked for.
+    is_in_words: bool,
+}
+
+impl Draft {
+    /// Whether its dialog has no time-out of its own and must be taken away when the question is over.
+    pub(super) const fn is_in_words(&self) -> bool {
+        self.is_in_words
+    }
+}
+
+/// What follows from an answer to a dialog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The gate is answered.
+    Answer(Answer),
+    /// The same gate is shown again.
+    Ask(Draft),
+}
+
+/// What a line of a dialog stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Choice(usize),
+    Done,
+    Other,
+}
+
+impl<'a> Question<'a> {
+    /// The question of a gate; `None` for an approval.
+    pub(super) fn of(content: &'a Content) -> Option<Self> {
+        match content {
+            Content::Question { question, choices, multi, recommended, .. } => {
+                Some(Self { text: question, choices, is_multi: *multi, recommended: *recommended })
+            }
+            Content::Approval { .. } => None,
+        }
+    }
+
+    /// The dialog that follows `draft`.
+    pub(super) fn method(&self, draft: &Draft, timeout: Option<u64>) -> UiMethod {
+        if draft.is_in_words {
+            return UiMethod::Editor { title: WORDS.to_owned(), prefill: None, prompt_style: Some(true) };
+        }
+        let title = self.title();
+        if self.choices.is_empty() {
+            return UiMethod::Input { title, placeholder: None, timeout };
+        }
+        let options = self.lines(draft).into_iter().map(|(shown, _)| shown).collect();
+        UiMethod::Select { title, options, timeout }
+    }
+
+    /// What an answer to the dialog of `draft` means.
+    pub(super) fn step(&self, draft: &Draft, answer: &UiAnswer) -> Step {
+        let value = match answer {
+            UiAnswer::Value(value) => value,
+            UiAnswer::Confirmed(yes) => {
+                return Step::Answer(Answer::Say(vec![if *yes { "yes" } else { "no" }.to_owned()]));
+            }
+            UiAnswer::Cancelled { .. } => return Step::Answer(Answer::Decline),
+        };
+        let is_from_list = !draft.is_in_words && !self.choices.is_empty();
+        match is_from_list.then(|| self.line(draft, value)).flatten() {
+            Some(Line::Choice(index)) if self.is_multi => {
+                let mut chosen = draft.chosen.clone();
+                if !chosen.remove(&index) {
+                    chosen.insert(index);
+                }
+                Step::Ask(Draft { chosen, is_in_words: false })
+            }
+            Some(Line::Choice(index)) => Step::Answer(self.said(&BTreeSet::from([index]), None)),
+            Some(Line::Done) => Step::Answer(self.said(&draft.chosen, None)),
+            Some(Line::Other) => Step::Ask(Draft { chosen: draft.chosen.clone(), is_in_words: true }),
+            // Nothing was said, or nothing is chosen to be done with: the same question again, with what was chosen.
+            None if value.trim().is_empty() || value == DONE => {
+                Step::Ask(Draft { chosen: draft.chosen.clone(), is_in_words: false })
+            }
+            None => Step::Answer(self.said(&draft.chosen, Some(value))),
+        }
+    }
+
+    fn said(&self, chosen: &BTreeSet<usize>, words: Option<&str>) -> Answer {
+        let labels = chosen.iter().filter_map(|index| self.choices.get(*index)).map(|choice| choice.label.clone());
+        Answer::Say(labels.chain(words.map(str::to_owned)).collect())
+    }
+
+    fn title(&self) -> String {
+        let is_plain = !self.text.contains('\n')
+            && !self.text.starts_with("The agent")
+            && !self.choices.iter().any(|choice| APPROVAL_WORDS.contains(&choice.label.trim()));
+        let asks = if is_plain { "" } else { ASKS };
+        format!("{asks}{}", escape(self.text, Lines::Many))
+    }
+
+    /// The lines of a dialog, each with what it stands for.
+    fn lines(&self, draft: &Draft) -> Vec<(String, Line)> {
+        let labels: Vec<String> =
+            self.choices.iter().map(|choice| escape(&choice.label, Lines::One).into_owned()).collect();
+        let mut lines: Vec<(String, Line)> = Vec::with_capacity(labels.len() + 2);
+        for (index, label) in labels.iter().enumerate() {
+            let mark = match (self.is_multi, draft.chosen.contains(&index)) {
+                (false, _) => "",
+                (true, true) => CHOSEN,
+                (true, false) => OPEN,
+            };
+            let recommended = format!("{label}{RECOMMENDED}");
+            // Two lines that look alike could not be told apart in an answer.
+            let label =
+                if self.recommended == Some(index) && !labels.contains(&recommended) { &recommended } else { label };
+            lines.push((format!("{mark}{label}"), Line::Choice(index)));
+        }
+        if self.is_multi && !draft.chosen.is_empty() {
+            lines.push((DONE.to_owned(), Line::Done));
+        }
+        if self.is_multi || !labels.iter().any(|label| label == OTHER) {
+            lines.push((OTHER.to_owned(), Line::Other));
+        }
+        lines
+    }
+
+    /// The line that was chosen. Programs also answer with a bare label.
+    fn line(&self, draft: &Draft, value: &str) -> Option<Line> {
+        let shown = self.lines(draft).into_iter().find(|(shown, _)| shown == value).map(|(_, line)| line);
+        let label = || self.choices.iter().position(|choice| escape(&choice.label, Lines::One) == value);
+        shown.or_else(|| label().map(Line::Choice))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::gate::{Answer, Choice, Content};
+    use countersign_protocol::omp::{UiAnswer, UiMethod};
+
+    use super::{Draft, Question, Step};
+
+    fn content(labels: &[&str], multi: bool, recommended: Option<usize>) -> Content {
+        let choices = labels.iter().map(|label| Choice { label: (*label).to_owned() }).collect();
+        Content::Question { id: "q".to_owned(), question: "Which?".to_owned(), choices, multi, recommended }
+    }
+
+    /// The dialogs that `values` lead through, in a few words each, and what is said in the end.
+    fn told(content: &Content, values: &[&str]) -> Vec<String> {
+        let question = Question::of(content).unwrap();
+        let mut draft = Draft::default();
+        let mut told = Vec::new();
+        for value in values {
+            told.push(match question.method(&draft, None) {
+                UiMethod::Select { options, .. } => options.join("|"),
+                UiMethod::Input { title, .. } | UiMethod::Editor { title, .. } => title,
+                other => panic!("{other:?}"),
+            });
+            let answer = match *value {
+                "cancel" => UiAnswer::Cancelled { timed_out: false },
+                value => UiAnswer::Value(value.to_owned()),
+            };
+            match question.step(&draft, &answer) {
+                Step::Ask(next) => draft = next,
+                Step::Answer(Answer::Say(said)) => told.push(format!("= {}", said.join(" + "))),
+                Step::Answer(answer) => told.push(format!("= {answer:?}")),
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn one_choice_is_a_label_or_words_of_ones_own() {
+        let content = content(&["red", "b\u{202e}lue"], false, Some(1));
+        let list = "red|b\\u{202e}lue (Recommended)|Other (type your own)";
+        for (values, want) in [
+            (&["red"][..], vec![list, "= red"]),
+            (&["b\\u{202e}lue (Recommended)"], vec![list, "= b\u{202e}lue"]),
+            (&["b\\u{202e}lue"], vec![list, "= b\u{202e}lue"]),
+            (&["Other (type your own)", "green"], vec![list, "Enter your response:", "= green"]),
+            (&["Other (type your own)", " ", "red"], vec![list, "Enter your response:", list, "= red"]),
+            (&["green"], vec![list, "= green"]),
+            (&["cancel"], vec![list, "= Decline"]),
+        ] {
+            assert_eq!(told(&content, values), want, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn several_are_chosen_one_by_one_until_done() {
+        let content = content(&["a", "b, c"], true, Some(0));
+        let none = "☐ a (Recommended)|☐ b, c|Other (type your own)";
+        let second = "☐ a (Recommended)|☑ b, c|Done selecting|Other (type your own)";
+        let both = "☑ a (Recommended)|☑ b, c|Done selecting|Other (type your own)";
+        for (values, want) in [
+            (&["☐ b, c", "☐ a (Recommended)", "Done selecting"][..], vec![none, second, both, "= a + b, c"]),
+            (&["☐ b, c", "☑ b, c", "Done selecting"], vec![none, second, none]),
+            (&["b, c", "a", "☑ a (Recommended)", "Done selecting"], vec![none, second, both, second, "= b, c"]),
+            (&["☐ b, c", "Other (type your own)", "d"], vec![none, second, "Enter your response:", "= b, c + d"]),
+            (&["☐ b, c", "cancel"], vec![none, second, "= Decline"]),
+        ] {
+            assert_eq!(told(&content, values), want, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn labels_that_look_like_ours_keep_their_meaning() {
+        let like = content(&["A", "A (Recommended)", "Other (type your own)"], false, Some(0));
+        let list = "A|A (Recommended)|Other (type your own)";
+        for (value, want) in [
+            ("A", "= A"),
+            ("A (Recommended)", "= A (Recommended)"),
+            ("Other (type your own)", "= Other (type your own)"),
+        ] {
+            assert_eq!(told(&like, &[value]), [list, want], "{value}");
+        }
+    }
+
+    #[test]
+    fn a_question_without_choices_is_asked_again_until_something_is_said() {
+        assert_eq!(told(&content(&[], true, None), &["", "because, of it"]), ["Which?", "Which?", "= because, of it"]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Where outputs are kept that are too long to show: a folder a session, in one folder of this user, for a week.
+//!
+//! It must not know what is kept. Results name the files, so a session's folder outlives the session.
+
+use std::{
+    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use nix::{fcntl::OFlag, unistd::Uid};
+
+/// How long a folder is kept after the last file was made in it.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// What the name of a session's folder begins with; digits of `NAME` bytes follow.
+const PREFIX: &str = "outputs-";
+const NAME: usize = 12;
+
+/// The folder of one session, in this user's folder below `temporary`. Nothing is made yet.
+pub fn folder(temporary: &Path, name: [u8; NAME]) -> PathBuf {
+    temporary.join(format!("countersign-{}", Uid::effective())).join(format!("{PREFIX}{}", hex::encode(name)))
+}
+
+/// Makes the folder of a session where it is missing, for the eyes of this user only. Folders beside it that nothing was
+/// put into for a week are removed then.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::PermissionDenied`] if somebody else made the folder around it.
+pub(crate) fn make(folder: &Path, now: SystemTime) -> io::Result<()> {
+    if fs::symlink_metadata(folder).is_ok_and(|found| is_own_folder(&found)) {
+        return Ok(());
+    }
+    let around = folder.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(around)?;
+    claim(around)?;
+    sweep(around, now);
+    DirBuilder::new().mode(0o700).create(folder)
+}
+
+/// Makes sure that a folder whose name others can guess is ours, and closed to them.
+fn claim(around: &Path) -> io::Result<()> {
+    let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
+    let opened: File = OpenOptions::new().read(true).custom_flags(flags).open(around)?;
+    let found = opened.metadata()?;
+    if !is_own_folder(&found) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the folder for outputs is somebody else's"));
+    }
+    if found.mode() & 0o077 != 0 {
+        opened.set_permissions(Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Removes what is old. What cannot be removed is left for the next time.
+fn sweep(around: &Path, now: SystemTime) {
+    let Ok(entries) = fs::read_dir(around) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(is_name);
+        let is_old = |found: &Metadata| {
+            found.modified().ok().and_then(|modified| now.duration_since(modified).ok()).is_some_and(|age| age > KEPT)
+        };
+        // Not through a link: this looks at the entry itself.
+        if is_ours && entry.metadata().is_ok_and(|found| is_own_folder(&found) && is_old(&found)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let digits = name.strip_prefix(PREFIX);
+    digits.is_some_and(|digits| digits.len() == 2 * NAME && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+fn is_own_folder(found: &Metadata) -> bool {
+    found.is_dir() && found.uid() == Uid::effective().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File, Permissions},
+        io,
+        os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+        path::Path,
+        time::{Duration, SystemTime},
+    };
+
+    use super::{KEPT, claim, folder, make};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn age(path: &Path, modified: SystemTime) {
+        File::open(path).unwrap().set_modified(modified).unwrap();
+    }
+
+    #[test]
+    fn what_is_older_than_a_week_goes_when_a_new_folder_is_made() {
+        let temporary = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let [old, recent, new] = [1, 2, 3].map(|name| folder(temporary.path(), [name; 12]));
+        let around = new.parent().unwrap();
+        let (elsewhere, link) = (temporary.path().join("elsewhere"), folder(temporary.path(), [4; 12]));
+        let (other, short) = (around.join("other"), around.join("outputs-01"));
+        for made in [&old, &recent, &elsewhere, &other, &short] {
+            fs::create_dir_all(made).unwrap();
+            fs::write(made.join("bash-1.log"), "x").unwrap();
+        }
+        symlink(&elsewhere, &link).unwrap();
+        symlink(&elsewhere, old.join("link")).unwrap();
+        for path in [&old, &elsewhere, &other, &short] {
+            age(path, now - KEPT - MINUTE);
+        }
+        age(&recent, now - KEPT + MINUTE);
+
+        make(&new, now).unwrap();
+        let left = [&old, &recent, &new, &other, &short, &link, &elsewhere].map(|path| path.exists());
+        assert_eq!(left, [false, true, true, true, true, true, true]);
+        assert!(elsewhere.join("bash-1.log").exists());
+        for made in [around, &new] {
+            assert_eq!(fs::metadata(made).unwrap().mode() & 0o777, 0o700, "{}", made.display());
+        }
+        // Nothing is swept for a folder that is there.
+        age(&recent, now - KEPT - MINUTE);
+        make(&new, now).unwrap();
+        assert!(recent.exists());
+    }
+
+    #[test]
+    fn the_folder_around_must_be_ours_and_is_closed_to_others() {
+        let temporary = tempfile::tempdir().unwrap();
+        let new = folder(temporary.path(), [5; 12]);
+        let around = new.parent().unwrap();
+        fs::create_dir(around).unwrap();
+        fs::set_permissions(around, Permissions::from_mode(0o777)).unwrap();
+        make(&new, SystemTime::now()).unwrap();
+        assert_eq!(fs::metadata(around).unwrap().mode() & 0o777, 0o700);
+
+        let link = temporary.path().join("link");
+        symlink(around, &link).unwrap();
+        assert_eq!(claim(&link).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        if !nix::unistd::Uid::effective().is_root() {
+            assert_eq!(claim(Path::new("/usr")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
+}
