@@ -6,8 +6,8 @@
 //! | line | meaning |
 //! |---|---|
 //! | `# …` | for the reader |
-//! | `model says "a" "b" and wants ls {"path":"."}` | the next reply of the model: `thinks`, `says`, `wants TOOL ARGUMENTS`, `pauses`, `hangs`, `breaks off`, `fails KIND "text"`, `used INPUT OUTPUT`, `stops short`, joined by `and`; each string is a piece as a provider sends it, and `pause` may stand between two |
-//! | `model goes on` | ends the pause that the model is in |
+//! | `model says "a" "b" and wants ls {"path":"."}` | the next reply of the model: `thinks`, `says`, `wants TOOL ARGUMENTS`, `pauses`, `hangs`, `breaks off`, `fails KIND "text"`, `used INPUT OUTPUT`, `stops short`, joined by `and`; each string is a piece as a provider sends it, behind which `pause` or `hang` may stand |
+//! | `model goes on`, `model was asked` | ends the pause that the model is in; waits until it was asked for all its replies |
 //! | `file agent/config.yml` and lines that begin with a bar | writes a file below the root: `agent`, `work`, `home`, `sessions` |
 //! | `keep sessions` | sessions are on disk; without it they are in memory |
 //! | `flags --continue`, `NAME flags …` | flags of doors that open from here on |
@@ -15,7 +15,7 @@
 //! | `< {…}`, `NAME< {…}` | the next frame that it reads |
 //! | `<~ {…}` | one of the next frames: lines like this in a row may come in any order |
 //! | `< ...` | any frames up to the one in the next line |
-//! | `! text` | the door did not open, and says so |
+//! | `! text` | the door did not open, and says so; `...` is any text |
 //! | `clock +2s` | time goes on, at once: `ms`, `s`, `min` |
 //! | `work/x appears` | waits for a file |
 //! | `restart` | the process dies without an end and is started again on the same files |

@@ -60,7 +60,8 @@ impl Names {
 
     /// A text that is no frame as a transcript shows it.
     pub(super) fn of_text(&self, text: &str) -> String {
-        let mut text = text.replace(&self.root, "<root>");
+        let process = format!("process {}", std::process::id());
+        let mut text = text.replace(&self.root, "<root>").replace(&process, "process <this one>");
         for (id, name) in &self.ids {
             text = text.replace(id, name);
         }

@@ -112,8 +112,16 @@ pub(super) fn update(script: &[Line], launcher: Launcher) -> Result<String, Prob
         }
         remarks.iter().for_each(|line| push(&mut text, &line.text));
         let Some((line, behind)) = behind.split_first() else { return Ok(text) };
-        push(&mut text, &line.text);
-        play.act(line).map_err(|problem| (line.number, problem))?;
+        let at = |problem: String| (line.number, problem);
+        if let Kind::Refused(name, said) = &line.kind
+            && said != "..."
+        {
+            let problem = play.refusal(name).map_err(at)?;
+            push(&mut text, &format!("{name}! {problem}"));
+        } else {
+            push(&mut text, &line.text);
+            play.act(line).map_err(at)?;
+        }
         rest = behind;
     }
 }
@@ -184,6 +192,15 @@ impl Play {
         frames.into_iter().map(|(name, frame)| Ok((name, self.names.of(&frame)?))).collect()
     }
 
+    /// Why a door did not open.
+    fn refusal(&mut self, name: &str) -> Result<String, String> {
+        self.stage.open(name)?;
+        match self.stage.outcome(name)? {
+            Ok(()) => Err("the door opened".to_owned()),
+            Err(problem) => Ok(self.names.of_text(&problem)),
+        }
+    }
+
     /// What came behind a frame, for a person to read.
     fn more(&mut self, name: &str) -> String {
         let frames = self.rest().unwrap_or_default().into_iter().filter(|(from, _)| from == name);
@@ -202,6 +219,7 @@ impl Play {
                     Err("the model has no pause".to_owned())
                 }
             }
+            Kind::Model(text) if text == "was asked" => self.stage.asked(),
             Kind::Model(text) => {
                 let reply = self.replies.read(text)?;
                 self.stage.model.push(reply);
@@ -226,14 +244,8 @@ impl Play {
                 self.stage.send(name, &text)
             }
             Kind::Refused(name, problem) => {
-                self.stage.open(name)?;
-                match self.stage.outcome(name)? {
-                    Ok(()) => Err("the door opened".to_owned()),
-                    Err(came) => {
-                        let came = self.names.of_text(&came);
-                        if came == *problem { Ok(()) } else { Err(format!("it says {came:?}")) }
-                    }
-                }
+                let came = self.refusal(name)?;
+                if problem == "..." || came == *problem { Ok(()) } else { Err(format!("it says {came:?}")) }
             }
             Kind::Clock(by) => self.stage.advance(*by),
             Kind::Appears(path) => self.stage.appears(path),

@@ -116,7 +116,7 @@ impl Replies {
         }
     }
 
-    /// Pieces of text, and pauses between them. A pause at the end keeps the part open.
+    /// Pieces of text, and pauses between them. One at the end keeps the part open; a hang does so for good.
     fn text(
         &mut self,
         words: &mut Words<'_>,
@@ -130,12 +130,17 @@ impl Replies {
                 let piece = words.text()?;
                 whole.push_str(&piece);
                 steps.push(Step::Say(made.delta(piece)));
-            } else if words.0.starts_with("pause") && !words.0.starts_with("pauses") {
-                words.word();
-                steps.push(self.pause());
-            } else {
-                break;
+                continue;
             }
+            match words.0.split_whitespace().next() {
+                Some("pause") => steps.push(self.pause()),
+                Some("hang") => {
+                    steps.push(Step::Hang);
+                    made.is_over = true;
+                }
+                _ => break,
+            }
+            words.word();
         }
         made.part(kind, steps, part(whole));
         Ok(())

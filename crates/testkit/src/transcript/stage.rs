@@ -30,7 +30,9 @@ const BEAT: Duration = Duration::from_millis(50);
 /// How many beats something that must come is waited for.
 const PATIENCE: u32 = 400;
 /// How many beats without a frame count as quiet, where it is not known what is to come.
-const QUIET: u32 = 6;
+const QUIET: u32 = 20;
+/// How many beats an ending has before time goes on for it.
+const GRACE: u32 = 10;
 /// What stands behind the answers to the stage's own questions.
 const OWN: &str = "<stage>";
 
@@ -237,16 +239,26 @@ impl Stage {
 
     /// Waits for a file below the root.
     pub(super) fn appears(&mut self, path: &str) -> Result<(), String> {
-        let (path, beat) = (self.root.join(path), Arc::clone(&self.beat));
+        let path = self.root.join(path);
+        self.until(|| path.exists())
+    }
+
+    /// Waits until the model was asked for all that it is to say.
+    pub(super) fn asked(&mut self) -> Result<(), String> {
+        let model = self.model.clone();
+        self.until(|| model.left() == 0)
+    }
+
+    fn until(&mut self, holds: impl Fn() -> bool) -> Result<(), String> {
         let Some(image) = &self.image else { return Err("nothing runs".to_owned()) };
         image.local.block_on(&image.runtime, async {
             for _ in 0..PATIENCE {
-                if path.exists() {
+                if holds() {
                     return Ok(());
                 }
-                beat.notified().await;
+                self.beat.notified().await;
             }
-            Err("it did not appear".to_owned())
+            Err("this did not happen".to_owned())
         })
     }
 
@@ -264,16 +276,16 @@ impl Stage {
         for door in image.doors.values_mut() {
             door.input = None;
         }
-        for _ in 0..PATIENCE {
-            let tasks = image.doors.values().map(|door| &door.task);
-            if tasks.clone().all(JoinHandle::is_finished) {
-                return Ok(());
+        for _ in 0..PATIENCE / GRACE {
+            for _ in 0..GRACE {
+                let mut tasks = image.doors.values().map(|door| &door.task);
+                if tasks.all(JoinHandle::is_finished) {
+                    return Ok(());
+                }
+                image.local.block_on(&image.runtime, beat.notified());
             }
             // Some endings wait for a moment, and time stands still.
-            image.local.block_on(&image.runtime, async {
-                beat.notified().await;
-                tokio::time::advance(Duration::from_millis(20)).await;
-            });
+            image.local.block_on(&image.runtime, tokio::time::advance(Duration::from_millis(20)));
         }
         Err("the door did not end".to_owned())
     }

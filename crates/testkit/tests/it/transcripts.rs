@@ -55,7 +55,65 @@ macro_rules! transcripts {
 }
 
 transcripts! {
+    abort_and_prompt
+    abort_at_a_gate
+    abort_in_a_call
+    abort_keeps_the_queue
+    abort_while_streaming
+    approval_denied
+    approval_for_always
+    approval_for_once
+    approval_for_session
+    approval_of_what_destroys
+    approval_timed_out
+    bash
+    bash_aborted
+    branch
+    broken_calls_are_not_run
+    compact_by_hand
+    compact_while_running
+    compaction_after_an_overflow
+    compaction_at_the_threshold
+    end_of_input
+    exclusive_tools
+    follow_up_all
+    follow_up_one_at_a_time
+    ids
+    images
+    length
+    lines_that_are_no_commands
+    mentions
+    models
+    new_session_while_running
+    paced_deltas
     plain_text
+    prompt_that_steers
+    question_answered
+    question_declined
+    queue_counts
+    refused_by_the_provider
+    restart_at_a_gate
+    restart_in_a_call
+    restart_while_thinking
+    retry_aborted
+    retry_after_a_hint
+    retry_exhausted
+    retry_switched_off
+    retry_then_success
+    settings
+    shared_tools
+    stats
+    steer_all
+    steer_in_a_call
+    steer_that_waits
+    steer_while_idle
+    steer_while_streaming
+    switch_session_while_running
+    thinking
+    todo_reminder
+    two_hosts
+    unknown_tool_and_bad_arguments
+    wrong_types
 }
 
 #[test]
