@@ -25,4 +25,4 @@ mod unwritten;
 mod workshop;
 
 pub use door::{Input, Output};
-pub use start::{Program, StartError, start};
+pub use start::{Program, StartError, Surroundings, start, start_in};

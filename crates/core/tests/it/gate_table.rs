@@ -77,7 +77,7 @@ fn after(scene: Scene, span: Duration) -> Scene {
     let (mut stage, gate) = scene;
     stage.now = stage.now + span;
     let now = stage.now;
-    stage.engine.evict(now);
+    stage.engine.evict(now, None);
     (stage, gate)
 }
 

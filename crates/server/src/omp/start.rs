@@ -13,7 +13,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Clock,
-    models::{Api, Entry, Providers, catalogue, demo},
+    models::{Api, Entry, Model, Providers, catalogue, demo},
     tools::{self, EditMode, Registry, Roots},
 };
 use parking_lot::Mutex;
@@ -55,6 +55,30 @@ impl StartError {
     }
 }
 
+/// What the door takes from the process and the machine around it. Whoever brings another time and other models drives it in process.
+pub struct Surroundings {
+    /// The variables that settings, keys and folders are read from. Commands of the agent inherit those of the process.
+    pub environment: Environment,
+    /// What starts the child that runs commands.
+    pub launcher: tools::exec::Launcher,
+    /// Where `now` comes from.
+    pub clock: Clock,
+    /// What reaches the models of every provider, the demo's apart.
+    pub models: Arc<dyn Model>,
+}
+
+impl Surroundings {
+    /// Those of this process: its variables, the machine's clock, providers over HTTP.
+    pub fn of_process(program: &Program) -> Self {
+        Self {
+            environment: Environment::of_process(),
+            launcher: tools::exec::Launcher::new(&program.path),
+            clock: Clock::system(),
+            models: Arc::new(Providers::default()),
+        }
+    }
+}
+
 /// How long deltas are gathered.
 const MERGE: Duration = Duration::from_millis(50);
 
@@ -70,14 +94,29 @@ pub async fn start(
     notice: impl Fn(&str),
     stop: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
+    start_in(flags, Surroundings::of_process(&program), input, output, notice, stop).await
+}
+
+/// As [`start`], with surroundings of one's own.
+///
+/// # Errors
+/// [`StartError`], before anything was read or written.
+pub async fn start_in(
+    flags: Flags,
+    surroundings: Surroundings,
+    input: Input,
+    output: Output,
+    notice: impl Fn(&str),
+    stop: impl Future<Output = ()>,
+) -> Result<(), StartError> {
+    let Surroundings { mut environment, launcher, clock, models } = surroundings;
     if let Some(file) = flags.files.first() {
         return Err(StartError(format!("{file}: files cannot be given on the command line in rpc mode")));
     }
     for not_run in &flags.not_run {
         notice(&format!("{not_run}: JavaScript extensions and hooks are not run"));
     }
-    let cwd = working_folder(&flags).map_err(StartError::new)?;
-    let mut environment = Environment::of_process();
+    let cwd = working_folder(&flags, &environment).map_err(StartError::new)?;
     let folder = AgentDir::resolve(Product::Omp, &environment, &cwd, Path::exists).map_err(StartError::new)?;
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
@@ -101,7 +140,7 @@ pub async fn start(
     let scoped = scope(&flags, &settings, &roster, &notice);
     let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
 
-    let common = Arc::new(common(&flags, &settings, folder, roster, &program, &cwd));
+    let common = Arc::new(common(&flags, &settings, folder, roster, Kit { launcher, clock, models }, &cwd));
     let sessions = flags.session_dir.as_ref().map_or_else(
         || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &std::env::temp_dir())),
         |dir| cwd.join(dir),
@@ -137,10 +176,10 @@ fn holds(folder: &Path, inner: &Path) -> bool {
     paths::resolved(folder).zip(paths::resolved(inner)).is_some_and(|(folder, inner)| inner.starts_with(folder))
 }
 
-fn working_folder(flags: &Flags) -> std::io::Result<PathBuf> {
+fn working_folder(flags: &Flags, environment: &Environment) -> std::io::Result<PathBuf> {
     let cwd = std::env::current_dir()?;
     let cwd = flags.cwd.as_ref().map_or_else(|| cwd.clone(), |named| cwd.join(named));
-    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = environment.get("HOME").map(PathBuf::from);
     if home.is_some_and(|home| home == cwd) && !flags.allow_home {
         let scratch = std::env::temp_dir().join("countersign-home");
         std::fs::create_dir_all(&scratch)?;
@@ -187,12 +226,19 @@ fn initial(
     Ok(choice)
 }
 
+/// What sessions work with and the flags do not say.
+struct Kit {
+    launcher: tools::exec::Launcher,
+    clock: Clock,
+    models: Arc<dyn Model>,
+}
+
 fn common(
     flags: &Flags,
     settings: &agent_dir::Settings,
     folder: AgentDir,
     roster: Roster,
-    program: &Program,
+    kit: Kit,
     cwd: &Path,
 ) -> Common {
     let mode = match settings.edit_mode {
@@ -211,14 +257,14 @@ fn common(
     let denied = rules::protected(&folder, cwd, flags.permissions.as_deref(), kept);
     Common {
         roster: Mutex::new(roster),
-        providers: Arc::new(Providers::default()),
+        models: kit.models,
         registry: Arc::new(registry),
         environment: tools::Environment::inherit_less(move |name| withheld.contains(name)),
         roots: Roots::whole(denied),
-        launcher: tools::exec::Launcher::new(&program.path),
+        launcher: kit.launcher,
         system_prompt: flags.system_prompt.clone(),
         append_system_prompt: flags.append_system_prompt.clone(),
-        clock: Clock::system(),
+        clock: kit.clock,
         bash_timeout: settings.ours.bash_timeout,
         block_images: settings.block_images,
         folder,

@@ -10,7 +10,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Chosen, Clock, Host, Summaries,
-    models::{Api, Entry, Modality, Model, Providers, demo},
+    models::{Api, Entry, Modality, Model, demo},
     tools::{self, Context, Environment, Registry, Roots, Shells, Todos},
 };
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ use crate::{
 pub(crate) struct Common {
     pub(crate) folder: AgentDir,
     pub(crate) roster: Mutex<Roster>,
-    pub(crate) providers: Arc<Providers>,
+    pub(crate) models: Arc<dyn Model>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) environment: Environment,
     pub(crate) roots: Roots,
@@ -90,8 +90,7 @@ impl Host for Workshop {
             Some(Credential::Keyless) => None,
             None => return Err(format!("No API key found for {}", model.provider)),
         };
-        let providers: Arc<dyn Model> = Arc::clone(&self.common.providers) as Arc<dyn Model>;
-        Ok(Chosen { entry: Arc::new(entry), key, model: providers })
+        Ok(Chosen { entry: Arc::new(entry), key, model: Arc::clone(&self.common.models) })
     }
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {

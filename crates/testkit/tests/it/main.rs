@@ -1,3 +1,5 @@
-//! The simulation: many seeds, and mistakes that it must notice.
+//! The simulation, with mistakes that it must notice, and the transcripts of the doors.
 
 mod simulation;
+#[cfg(feature = "whole")]
+mod transcripts;

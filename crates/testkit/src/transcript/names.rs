@@ -1,0 +1,207 @@
+//! Names in place of ids, times and what was shown before, so that a transcript says the same in every run.
+//!
+//! Each name stands for exactly one text: whatever differs is named differently or written out.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// The names that were given so far, in the order of appearance.
+pub(super) struct Names {
+    root: String,
+    /// The beginning of time, in milliseconds since 1970.
+    start: u64,
+    ids: Vec<(String, String)>,
+    /// What was shown as it was written, and its name.
+    shown: Vec<(String, String)>,
+    counts: BTreeMap<String, usize>,
+}
+
+/// What of a frame is compared with what was shown before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Messages {
+    /// Every message, and the first showing gives it its name.
+    Named,
+    /// None of an assistant: this one is not whole yet.
+    Unfinished,
+}
+
+impl Names {
+    pub(super) fn new(root: &str, start: u64) -> Self {
+        let mut usage = json!({ "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0 });
+        usage["cost"] = json!({ "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 });
+        let shown = vec![(usage.to_string(), "<no usage>".to_owned())];
+        Self { root: root.to_owned(), start, ids: Vec::new(), shown, counts: BTreeMap::new() }
+    }
+
+    /// A frame as a transcript shows it.
+    ///
+    /// # Errors
+    /// If it is no JSON, or not in the form in which it is written.
+    pub(super) fn of(&mut self, frame: &str) -> Result<String, String> {
+        let mut value: Value =
+            serde_json::from_str(frame).map_err(|error| format!("a frame that is no JSON: {error}: {frame}"))?;
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if kind == "extension_ui_request"
+            && let Some(Value::String(id)) = value.get("id")
+        {
+            let id = id.clone();
+            self.id(&id, "dialog");
+        }
+        self.find_ids(&value);
+        let is_assistant = value.pointer("/message/role").and_then(Value::as_str) == Some("assistant");
+        let unfinished = kind == "message_update" || (kind == "message_start" && is_assistant);
+        self.change(&mut value, if unfinished { Messages::Unfinished } else { Messages::Named });
+        if kind == "message_update" && value.pointer("/assistantMessageEvent/partial") == value.get("message") {
+            value["assistantMessageEvent"]["partial"] = "<message>".into();
+        }
+        Ok(value.to_string())
+    }
+
+    /// A text that is no frame as a transcript shows it.
+    pub(super) fn of_text(&self, text: &str) -> String {
+        let process = format!("process {}", std::process::id());
+        let mut text = text.replace(&self.root, "<root>").replace(&process, "process <this one>");
+        for (id, name) in &self.ids {
+            text = text.replace(id, name);
+        }
+        text
+    }
+
+    /// A line of the host with the ids that its names stand for.
+    pub(super) fn back(&self, line: &str) -> String {
+        let mut line = line.replace("<root>", &self.root);
+        for (id, name) in &self.ids {
+            line = line.replace(name, id);
+        }
+        line
+    }
+
+    fn id(&mut self, id: &str, kind: &str) {
+        if !self.ids.iter().any(|(known, _)| known == id) {
+            let name = self.fresh(kind);
+            self.ids.push((id.to_owned(), name));
+        }
+    }
+
+    fn fresh(&mut self, kind: &str) -> String {
+        let count = self.counts.entry(kind.to_owned()).or_default();
+        *count += 1;
+        format!("<{kind}-{count}>")
+    }
+
+    fn find_ids(&mut self, value: &Value) {
+        match value {
+            Value::Object(members) => {
+                for (key, member) in members {
+                    match (key.as_str(), member) {
+                        ("sessionId", Value::String(id)) => self.id(id, "session"),
+                        ("entryId" | "firstKeptEntryId", Value::String(id)) => self.id(id, "entry"),
+                        _ => self.find_ids(member),
+                    }
+                }
+            }
+            Value::Array(values) => values.iter().for_each(|value| self.find_ids(value)),
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, value: &mut Value, messages: Messages) {
+        match value {
+            Value::String(text) => *text = self.of_text(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.change(value, messages)),
+            Value::Object(members) => match kind(members, messages) {
+                None => {
+                    self.change_members(members, messages);
+                    fold(members);
+                }
+                Some(kind) => {
+                    let written = Value::Object(members.clone()).to_string();
+                    if let Some((_, name)) = self.shown.iter().find(|(known, _)| *known == written) {
+                        *value = name.as_str().into();
+                        return;
+                    }
+                    self.change_members(members, messages);
+                    fold(members);
+                    let is_first = !self.counts.contains_key(&kind);
+                    let numbered = self.fresh(&kind);
+                    // What there is one of has no number.
+                    let name = if kind.contains(' ') && is_first { format!("<{kind}>") } else { numbered };
+                    self.shown.push((written, name));
+                }
+            },
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn change_members(&mut self, members: &mut Map<String, Value>, messages: Messages) {
+        for (key, member) in members.iter_mut() {
+            match key.as_str() {
+                "timestamp" => self.time(member),
+                _ => self.change(member, messages),
+            }
+        }
+    }
+
+    fn time(&self, value: &mut Value) {
+        let Some(since) = value.as_u64().and_then(|at| at.checked_sub(self.start)) else { return };
+        *value = if since == 0 { "<t>".into() } else { format!("<t+{since}ms>").into() };
+    }
+}
+
+/// What an object is called that is named once it was shown: a message, a usage or a model.
+fn kind(members: &Map<String, Value>, messages: Messages) -> Option<String> {
+    let is = |key: &str| members.contains_key(key);
+    let text = |key: &str| members.get(key).and_then(Value::as_str);
+    if is("cacheRead") && is("totalTokens") {
+        return Some("usage".to_owned());
+    }
+    if let Some((provider, id)) = text("provider").zip(text("id")).filter(|_| is("contextWindow")) {
+        return Some(format!("model {provider}/{id}"));
+    }
+    let role = text("role").filter(|role| messages == Messages::Named || *role != "assistant")?;
+    Some(text("toolCallId").map_or_else(|| role.to_owned(), |call| format!("result of {call}")))
+}
+
+/// Joins what says where an assistant message comes from.
+fn fold(members: &mut Map<String, Value>) {
+    let keys: Vec<&str> = members.keys().map(String::as_str).collect();
+    let is_in_order = keys.windows(3).any(|keys| keys == ["api", "provider", "model"]);
+    let text = |key: &str| members.get(key).and_then(Value::as_str);
+    if !is_in_order || text("api") != Some("openai-completions") {
+        return;
+    }
+    if let Some((provider, model)) = text("provider").zip(text("model")) {
+        let name = format!("<{provider}/{model}>");
+        members.shift_remove("api");
+        members.shift_remove("provider");
+        members.insert("model".to_owned(), name.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Names;
+
+    #[test]
+    fn what_comes_again_is_named_and_what_differs_is_not() {
+        let mut names = Names::new("/tmp/x", 1000);
+        let user = |text: &str, at: u64| {
+            format!(r#"{{"type":"message_end","message":{{"role":"user","content":"{text}","timestamp":{at}}}}}"#)
+        };
+        let first =
+            r#"{"type":"message_end","message":{"role":"user","content":"in <root>/y","timestamp":"<t+50ms>"}}"#;
+        assert_eq!(names.of(&user("in /tmp/x/y", 1050)).unwrap(), first);
+        assert_eq!(names.of(&user("in /tmp/x/y", 1050)).unwrap(), r#"{"type":"message_end","message":"<user-1>"}"#);
+        assert_eq!(names.of(&user("in /tmp/x/y", 1051)).unwrap(), first.replace("50ms", "51ms"));
+        assert_eq!(names.of(&user("in /tmp/x/y", 1051)).unwrap(), r#"{"type":"message_end","message":"<user-2>"}"#);
+    }
+
+    #[test]
+    fn the_host_says_ids_by_their_names() {
+        let mut names = Names::new("/tmp/x", 0);
+        let shown = names.of(r#"{"type":"extension_ui_request","id":"aa","title":"aa?"}"#).unwrap();
+        assert_eq!(shown, r#"{"type":"extension_ui_request","id":"<dialog-1>","title":"<dialog-1>?"}"#);
+        assert_eq!(names.back(r#"{"id":"<dialog-1>"}"#), r#"{"id":"aa"}"#);
+    }
+}

@@ -1,0 +1,256 @@
+//! Plays a transcript, and compares or rewrites its frames.
+
+use countersign_tools::exec::Launcher;
+
+use super::{
+    names::Names,
+    reply::Replies,
+    script::{Expected, Kind, Line},
+    stage::{START, Stage},
+};
+
+/// A line's number and what is wrong there.
+type Problem = (usize, String);
+
+/// Plays a transcript up to the first line that is not as it should be.
+pub(super) fn check(script: &[Line], launcher: Launcher) -> Result<(), Problem> {
+    let mut play = Play::new(launcher).map_err(|problem| (1, problem))?;
+    let mut lines = script.iter().peekable();
+    while let Some(line) = lines.next() {
+        let at = |problem: String| (line.number, problem);
+        match &line.kind {
+            Kind::Expect(name, Expected::Frame(expected)) => {
+                let came = play.next(name).map_err(|problem| at(missing(expected, &problem)))?;
+                if came != *expected {
+                    return Err(at(differs(expected, &came, &play.more(name))));
+                }
+            }
+            Kind::Expect(name, Expected::Anything) => {
+                let next = lines.peek().map(|line| &line.kind);
+                let Some(Kind::Expect(_, Expected::Frame(wanted))) = next else {
+                    return Err(at("a frame must follow that ends the gap".to_owned()));
+                };
+                let mut came = play.next(name).map_err(|problem| at(missing(wanted, &problem)))?;
+                while came != *wanted {
+                    came = play.next(name).map_err(|problem| at(missing(wanted, &problem)))?;
+                }
+                lines.next();
+            }
+            Kind::Expect(name, Expected::AnyOrder(first)) => {
+                let mut wanted = vec![first];
+                while let Some(Line { kind: Kind::Expect(_, Expected::AnyOrder(more)), .. }) =
+                    lines.next_if(|line| is_any_order(line, name))
+                {
+                    wanted.push(more);
+                }
+                while !wanted.is_empty() {
+                    let came = play.next(name).map_err(|problem| at(missing(wanted[0], &problem)))?;
+                    match wanted.iter().position(|frame| **frame == came) {
+                        Some(index) => drop(wanted.remove(index)),
+                        None => return Err(at(differs(wanted[0], &came, &play.more(name)))),
+                    }
+                }
+            }
+            _ => play.act(line).map_err(at)?,
+        }
+    }
+    let last = script.last().map_or(1, |line| line.number);
+    let end = |problem: String| (last, problem);
+    play.stage.end().map_err(end)?;
+    for name in play.stage.names() {
+        if let Some(frame) = play.stage.next(&name).map_err(end)? {
+            let frame = play.names.of(&frame).map_err(end)?;
+            return Err(end(format!("more came than the transcript says:\n  {frame}{}", play.more(&name))));
+        }
+        play.stage.outcome(&name).map_err(end)?.map_err(end)?;
+    }
+    match play.stage.model.left() {
+        0 => Ok(()),
+        left => Err(end(format!("the model was not asked for its last {left} replies"))),
+    }
+}
+
+fn is_any_order(line: &Line, of: &str) -> bool {
+    matches!(&line.kind, Kind::Expect(name, Expected::AnyOrder(_)) if name == of)
+}
+
+fn missing(expected: &str, problem: &str) -> String {
+    format!("{problem}\n  expected  {expected}")
+}
+
+/// Both frames, where they part, and what came behind.
+fn differs(expected: &str, came: &str, more: &str) -> String {
+    let same = expected.chars().zip(came.chars()).take_while(|(one, other)| one == other).count();
+    let from = same.saturating_sub(30);
+    let part = |text: &str| text.chars().skip(from).take(90).collect::<String>();
+    format!(
+        "another frame came\n  expected  {expected}\n  came      {came}\n  they part at character {same}:\n    expected  {}\n    came      {}{more}",
+        part(expected),
+        part(came)
+    )
+}
+
+/// Plays a transcript and gives it back with the frames that came. What was right stays as it was written.
+pub(super) fn update(script: &[Line], launcher: Launcher) -> Result<String, Problem> {
+    let mut play = Play::new(launcher).map_err(|problem| (1, problem))?;
+    let mut text = String::new();
+    let mut rest = script;
+    loop {
+        let is_frame = |line: &Line| matches!(line.kind, Kind::Expect(..));
+        let next = rest.iter().position(|line| !matches!(line.kind, Kind::Remark) && !is_frame(line));
+        let (part, behind) = rest.split_at(next.unwrap_or(rest.len()));
+        let last = part.iter().rposition(is_frame).map_or(0, |last| last + 1);
+        let (frames, remarks) = part.split_at(last);
+        let at = |problem: String| (part.first().map_or(1, |line| line.number), problem);
+        let came = play.rest().map_err(at)?;
+        if fits(frames, &came) {
+            frames.iter().for_each(|line| push(&mut text, &line.text));
+        } else {
+            let kept = frames.iter().filter(|line| !is_frame(line));
+            kept.for_each(|line| push(&mut text, &line.text));
+            came.iter().for_each(|(name, frame)| push(&mut text, &format!("{name}< {frame}")));
+        }
+        remarks.iter().for_each(|line| push(&mut text, &line.text));
+        let Some((line, behind)) = behind.split_first() else { return Ok(text) };
+        let at = |problem: String| (line.number, problem);
+        if let Kind::Refused(name, said) = &line.kind
+            && said != "..."
+        {
+            let problem = play.refusal(name).map_err(at)?;
+            push(&mut text, &format!("{name}! {problem}"));
+        } else {
+            push(&mut text, &line.text);
+            play.act(line).map_err(at)?;
+        }
+        rest = behind;
+    }
+}
+
+fn push(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+/// Whether these are the frames that the lines say.
+fn fits(lines: &[Line], came: &[(String, String)]) -> bool {
+    let mut wanted = lines.iter().filter_map(|line| match &line.kind {
+        Kind::Expect(name, expected) => Some((name, expected)),
+        _ => None,
+    });
+    let mut came = came.iter().peekable();
+    let mut loose: Vec<&str> = Vec::new();
+    let mut skips = false;
+    loop {
+        let next = wanted.next();
+        if !loose.is_empty() && !matches!(next, Some((_, Expected::AnyOrder(_)))) {
+            while !loose.is_empty() {
+                let Some((_, frame)) = came.next() else { return false };
+                let Some(index) = loose.iter().position(|wanted| wanted == frame) else { return false };
+                loose.remove(index);
+            }
+        }
+        match next {
+            None => return came.next().is_none(),
+            Some((_, Expected::Anything)) => skips = true,
+            Some((_, Expected::AnyOrder(frame))) => loose.push(frame),
+            Some((name, Expected::Frame(frame))) => {
+                let is_it = |found: &&(String, String)| found.0 == *name && found.1 == *frame;
+                let found = if std::mem::take(&mut skips) { came.find(is_it) } else { came.next().filter(is_it) };
+                if found.is_none() {
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+/// A transcript under way.
+struct Play {
+    stage: Stage,
+    names: Names,
+    replies: Replies,
+}
+
+impl Play {
+    fn new(launcher: Launcher) -> Result<Self, String> {
+        let stage = Stage::new(launcher).map_err(|error| error.to_string())?;
+        let names = Names::new(&stage.root().display().to_string(), START);
+        Ok(Self { stage, names, replies: Replies::default() })
+    }
+
+    fn next(&mut self, name: &str) -> Result<String, String> {
+        self.stage.open(name)?;
+        match self.stage.next(name)? {
+            Some(frame) => self.names.of(&frame),
+            None => Err("the door has ended".to_owned()),
+        }
+    }
+
+    /// Everything that came meanwhile, by its names.
+    fn rest(&mut self) -> Result<Vec<(String, String)>, String> {
+        let frames = self.stage.rest();
+        frames.into_iter().map(|(name, frame)| Ok((name, self.names.of(&frame)?))).collect()
+    }
+
+    /// Why a door did not open.
+    fn refusal(&mut self, name: &str) -> Result<String, String> {
+        self.stage.open(name)?;
+        match self.stage.outcome(name)? {
+            Ok(()) => Err("the door opened".to_owned()),
+            Err(problem) => Ok(self.names.of_text(&problem)),
+        }
+    }
+
+    /// What came behind a frame, for a person to read.
+    fn more(&mut self, name: &str) -> String {
+        let frames = self.rest().unwrap_or_default().into_iter().filter(|(from, _)| from == name);
+        let frames: Vec<String> = frames.take(6).map(|(_, frame)| format!("\n  then came {frame}")).collect();
+        frames.concat()
+    }
+
+    /// Does what a line says that is no frame.
+    fn act(&mut self, line: &Line) -> Result<(), String> {
+        match &line.kind {
+            Kind::Remark | Kind::Expect(..) => Ok(()),
+            Kind::Model(text) if text == "goes on" => {
+                if self.replies.go_on() {
+                    Ok(())
+                } else {
+                    Err("the model has no pause".to_owned())
+                }
+            }
+            Kind::Model(text) if text == "was asked" => self.stage.asked(),
+            Kind::Model(text) => {
+                let reply = self.replies.read(text)?;
+                self.stage.model.push(reply);
+                Ok(())
+            }
+            Kind::File(path, content) => {
+                let path = self.stage.root().join(path);
+                let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+                let content = self.names.back(content);
+                folder.and_then(|()| std::fs::write(&path, content)).map_err(|error| error.to_string())
+            }
+            Kind::KeepSessions => {
+                self.stage.keeps_sessions = true;
+                Ok(())
+            }
+            Kind::Flags(name, flags) => {
+                self.stage.flags.insert(name.clone(), flags.iter().map(|flag| self.names.back(flag)).collect());
+                Ok(())
+            }
+            Kind::Send(name, text) => {
+                let text = self.names.back(text);
+                self.stage.send(name, &text)
+            }
+            Kind::Refused(name, problem) => {
+                let came = self.refusal(name)?;
+                if problem == "..." || came == *problem { Ok(()) } else { Err(format!("it says {came:?}")) }
+            }
+            Kind::Clock(by) => self.stage.advance(*by),
+            Kind::Appears(path) => self.stage.appears(path),
+            Kind::Restart => self.stage.restart(),
+            Kind::End => self.stage.end(),
+        }
+    }
+}

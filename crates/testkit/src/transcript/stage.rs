@@ -1,0 +1,382 @@
+//! Doors in process: on real files, with a scripted model, and a time that only the transcript moves.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc as threads},
+    thread,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use countersign_core::time::Millis;
+use countersign_models::scripted::Scripted;
+use countersign_protocol::lines::Line;
+use countersign_runtime::Clock;
+use countersign_server::omp::{self, StartError, Surroundings};
+use countersign_tools::exec::Launcher;
+use tempfile::TempDir;
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::{Notify, mpsc},
+    task::{JoinHandle, LocalSet},
+};
+
+/// When a transcript begins: 2027-01-15 08:00:00 UTC, in milliseconds since 1970.
+pub(super) const START: u64 = 1_800_000_000_000;
+/// How often whoever waits looks at how long it waits: real time, which is what threads and children need.
+const BEAT: Duration = Duration::from_millis(50);
+/// How many beats something that must come is waited for.
+const PATIENCE: u32 = 400;
+/// How many beats without a frame count as quiet, where it is not known what is to come.
+const QUIET: u32 = 20;
+/// How many beats an ending has before time goes on for it.
+const GRACE: u32 = 10;
+/// What stands behind the answers to the stage's own questions.
+const OWN: &str = "<stage>";
+
+const MODELS: &str = "providers:
+  local:
+    baseUrl: http://127.0.0.1:1/v1
+    apiKey: sk-local
+    api: openai-completions
+    models:
+      - { id: small, name: Small, reasoning: true, input: [text, image], cost: { input: 1, output: 2, cacheRead: 0.1, cacheWrite: 0.2 }, contextWindow: 128000, maxTokens: 8192 }
+      - { id: plain, name: Plain, reasoning: false, input: [text], cost: { input: 1, output: 2, cacheRead: 0.1, cacheWrite: 0.2 }, contextWindow: 64000, maxTokens: 4096 }
+";
+
+/// Files, a model, and the process image that works with them, while there is one.
+pub(super) struct Stage {
+    _folder: TempDir,
+    root: PathBuf,
+    launcher: Launcher,
+    pub(super) model: Scripted,
+    pub(super) keeps_sessions: bool,
+    pub(super) flags: BTreeMap<String, Vec<String>>,
+    elapsed: Duration,
+    beat: Arc<Notify>,
+    image: Option<Image>,
+}
+
+/// What dies with a process.
+struct Image {
+    doors: BTreeMap<String, Door>,
+    local: LocalSet,
+    runtime: Runtime,
+    /// As long as it is there time stands still though nobody has anything to do.
+    still: threads::Sender<()>,
+}
+
+struct Door {
+    input: Option<mpsc::Sender<Line>>,
+    output: mpsc::Receiver<Bytes>,
+    seen: VecDeque<String>,
+    task: JoinHandle<Result<(), StartError>>,
+}
+
+impl Stage {
+    pub(super) fn new(launcher: Launcher) -> std::io::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let root = folder.path().canonicalize()?;
+        for name in ["agent", "home", "sessions", "work"] {
+            fs::create_dir(root.join(name))?;
+        }
+        fs::write(root.join("agent/models.yml"), MODELS)?;
+        let beat = Arc::new(Notify::new());
+        let beating = Arc::downgrade(&beat);
+        thread::spawn(move || {
+            loop {
+                thread::park_timeout(BEAT);
+                match beating.upgrade() {
+                    Some(beat) => beat.notify_one(),
+                    None => break,
+                }
+            }
+        });
+        Ok(Self {
+            _folder: folder,
+            root,
+            launcher,
+            model: Scripted::default(),
+            keeps_sessions: false,
+            flags: BTreeMap::new(),
+            elapsed: Duration::ZERO,
+            beat,
+            image: None,
+        })
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The doors that are open, or were and have ended.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.image.iter().flat_map(|image| image.doors.keys().cloned()).collect()
+    }
+
+    /// Opens the door of that name, unless it is open.
+    pub(super) fn open(&mut self, name: &str) -> Result<(), String> {
+        let given = self.flags.get(name).cloned().unwrap_or_default();
+        let mut flags: Vec<String> = ["--mode", "rpc", "--cwd"].map(str::to_owned).to_vec();
+        flags.push(self.root.join("work").display().to_string());
+        if !given.iter().any(|flag| ["--model", "--models", "--continue", "--resume"].contains(&flag.as_str())) {
+            flags.extend(["--model", "local/small"].map(str::to_owned));
+        }
+        if self.keeps_sessions {
+            flags.extend(["--session-dir".to_owned(), self.root.join("sessions").display().to_string()]);
+        } else {
+            flags.push("--no-session".to_owned());
+        }
+        flags.extend(given);
+        let flags = omp::flags::parse(flags)?;
+        let (root, launcher, model) = (self.root.clone(), self.launcher.clone(), self.model.clone());
+        let now = Millis(START) + self.elapsed;
+        let image = self.image.get_or_insert_with(Image::new);
+        if image.doors.contains_key(name) {
+            return Ok(());
+        }
+        let (input, lines) = mpsc::channel(256);
+        let (output, frames) = mpsc::channel(65_536);
+        let task = image.local.spawn_local(async move {
+            let variables = [("HOME", root.join("home")), ("PI_CODING_AGENT_DIR", root.join("agent"))];
+            let surroundings = Surroundings {
+                environment: variables.iter().map(|(name, path)| (*name, path.display().to_string())).collect(),
+                launcher,
+                clock: Clock::starting_at(now),
+                models: Arc::new(model),
+            };
+            Box::pin(omp::start_in(flags, surroundings, lines, output, |_: &str| {}, std::future::pending())).await
+        });
+        image.doors.insert(name.to_owned(), Door { input: Some(input), output: frames, seen: VecDeque::new(), task });
+        match self.next(name)? {
+            Some(frame) if frame == r#"{"type":"ready"}"# => Ok(()),
+            Some(frame) => Err(format!("the first frame is not ready: {frame}")),
+            // Whoever expects a door that does not open asks why.
+            None => Ok(()),
+        }
+    }
+
+    /// Hands a line to a door.
+    pub(super) fn send(&mut self, name: &str, line: &str) -> Result<(), String> {
+        self.open(name)?;
+        let (image, door) = self.door(name)?;
+        let Some(input) = &door.input else { return Err("the input is closed".to_owned()) };
+        let line = Line::Text(line.to_owned());
+        image.block_on(input.send(line)).map_err(|_| "the door has closed".to_owned())
+    }
+
+    /// The next frame of a door, `None` if it has ended.
+    ///
+    /// # Errors
+    /// If nothing comes.
+    pub(super) fn next(&mut self, name: &str) -> Result<Option<String>, String> {
+        let beat = Arc::clone(&self.beat);
+        let (image, door) = self.door(name)?;
+        if let Some(frame) = door.seen.pop_front() {
+            return Ok(Some(frame));
+        }
+        let frame = image.block_on(within(&beat, PATIENCE, door.output.recv()));
+        frame.map(|frame| frame.as_ref().map(text)).ok_or_else(|| "no frame came".to_owned())
+    }
+
+    /// Everything that comes until it is quiet, door by door.
+    pub(super) fn rest(&mut self) -> Vec<(String, String)> {
+        let beat = Arc::clone(&self.beat);
+        let Some(image) = &mut self.image else { return Vec::new() };
+        let mut frames = Vec::new();
+        loop {
+            let mut is_quiet = true;
+            for (name, door) in &mut image.doors {
+                while let Some(frame) = door.seen.pop_front() {
+                    frames.push((name.clone(), frame));
+                }
+                let more = image.local.block_on(&image.runtime, within(&beat, QUIET, door.output.recv()));
+                if let Some(Some(frame)) = more {
+                    frames.push((name.clone(), text(&frame)));
+                    is_quiet = false;
+                }
+            }
+            if is_quiet {
+                frames.sort_by(|(one, _), (other, _)| one.cmp(other));
+                return frames;
+            }
+        }
+    }
+
+    /// Moves time at once. What was begun before is under way by then.
+    pub(super) fn advance(&mut self, by: Duration) -> Result<(), String> {
+        self.settle()?;
+        self.elapsed += by;
+        if let Some(image) = &self.image {
+            image.local.block_on(&image.runtime, tokio::time::advance(by));
+        }
+        Ok(())
+    }
+
+    /// Waits until every door has done what it was told before: each answers a question that nobody else sees.
+    fn settle(&mut self) -> Result<(), String> {
+        for name in self.names() {
+            for _ in 0..3 {
+                let beat = Arc::clone(&self.beat);
+                let (image, door) = self.door(&name)?;
+                let Some(input) = door.input.as_ref().filter(|_| !door.task.is_finished()) else { break };
+                let line = Line::Text(format!(r#"{{"id":"{OWN}","type":"get_last_assistant_text"}}"#));
+                image.block_on(input.send(line)).map_err(|_| "the door has closed".to_owned())?;
+                loop {
+                    let frame = image.block_on(within(&beat, PATIENCE, door.output.recv()));
+                    let frame = text(&frame.flatten().ok_or("the door does not answer")?);
+                    if frame.contains(OWN) {
+                        break;
+                    }
+                    door.seen.push_back(frame);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a file below the root.
+    pub(super) fn appears(&mut self, path: &str) -> Result<(), String> {
+        let path = self.root.join(path);
+        self.until(|| path.exists())
+    }
+
+    /// Waits until the model was asked for all that it is to say.
+    pub(super) fn asked(&mut self) -> Result<(), String> {
+        let model = self.model.clone();
+        self.until(|| model.left() == 0)
+    }
+
+    fn until(&mut self, holds: impl Fn() -> bool) -> Result<(), String> {
+        let Some(image) = &self.image else { return Err("nothing runs".to_owned()) };
+        image.local.block_on(&image.runtime, async {
+            for _ in 0..PATIENCE {
+                if holds() {
+                    return Ok(());
+                }
+                self.beat.notified().await;
+            }
+            Err("this did not happen".to_owned())
+        })
+    }
+
+    /// Ends the process where it is, and opens its doors again.
+    pub(super) fn restart(&mut self) -> Result<(), String> {
+        let names = self.names();
+        self.kill()?;
+        names.iter().try_for_each(|name| self.open(name))
+    }
+
+    /// Closes the input of every door, and lets what is in flight end. Frames that came can still be read.
+    pub(super) fn end(&mut self) -> Result<(), String> {
+        let beat = Arc::clone(&self.beat);
+        let Some(image) = &mut self.image else { return Ok(()) };
+        for door in image.doors.values_mut() {
+            door.input = None;
+        }
+        for _ in 0..PATIENCE / GRACE {
+            for _ in 0..GRACE {
+                let mut tasks = image.doors.values().map(|door| &door.task);
+                if tasks.all(JoinHandle::is_finished) {
+                    return Ok(());
+                }
+                image.local.block_on(&image.runtime, beat.notified());
+            }
+            // Some endings wait for a moment, and time stands still.
+            image.local.block_on(&image.runtime, tokio::time::advance(Duration::from_millis(20)));
+        }
+        Err("the door did not end".to_owned())
+    }
+
+    /// How a door ended. It must have.
+    pub(super) fn outcome(&mut self, name: &str) -> Result<Result<(), String>, String> {
+        let beat = Arc::clone(&self.beat);
+        let (image, door) = self.door(name)?;
+        let ended = image.block_on(within(&beat, PATIENCE, &mut door.task)).ok_or("the door is open")?;
+        let outcome = ended.map_err(|error| error.to_string())?;
+        // It is asked once only.
+        if let Some(image) = &mut self.image {
+            image.doors.remove(name);
+        }
+        Ok(outcome.map_err(|error| error.to_string()))
+    }
+
+    /// Drops everything that a process holds, and waits until its logs can be opened by another.
+    fn kill(&mut self) -> Result<(), String> {
+        let Some(Image { doors, local, runtime, still }) = self.image.take() else { return Ok(()) };
+        drop(doors);
+        drop(local);
+        drop(still);
+        runtime.shutdown_timeout(BEAT * PATIENCE);
+        let logs = fs::read_dir(self.root.join("agent/countersign")).into_iter().flatten().flatten();
+        for lock in logs.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "lock")) {
+            let file = fs::File::options().write(true).open(&lock).map_err(|error| error.to_string())?;
+            let is_free = (0..PATIENCE).any(|_| {
+                let is_free = file.try_lock().is_ok();
+                if !is_free {
+                    thread::park_timeout(BEAT / 10);
+                }
+                is_free
+            });
+            if !is_free {
+                return Err(format!("{} is still locked", lock.display()));
+            }
+        }
+        Ok(())
+    }
+
+    fn door(&mut self, name: &str) -> Result<(Ground<'_>, &mut Door), String> {
+        let Some(Image { doors, local, runtime, .. }) = &mut self.image else { return Err("nothing runs".to_owned()) };
+        let door = doors.get_mut(name).ok_or_else(|| format!("there is no door {name:?}"))?;
+        Ok((Ground { local, runtime }, door))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+impl Image {
+    fn new() -> Self {
+        let runtime =
+            Builder::new_current_thread().enable_all().start_paused(true).build().expect("the system has a thread");
+        let (still, until) = threads::channel::<()>();
+        // A paused clock moves by itself when nobody has anything to do, unless something blocks.
+        runtime.spawn_blocking(move || until.recv());
+        Self { doors: BTreeMap::new(), local: LocalSet::new(), runtime, still }
+    }
+}
+
+/// Where futures of one image run.
+struct Ground<'a> {
+    local: &'a LocalSet,
+    runtime: &'a Runtime,
+}
+
+impl Ground<'_> {
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.local.block_on(self.runtime, future)
+    }
+}
+
+/// What `future` gives, if it does within so many beats.
+async fn within<T>(beat: &Notify, beats: u32, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..beats {
+        tokio::select! {
+            biased;
+            value = &mut future => return Some(value),
+            () = beat.notified() => {}
+        }
+    }
+    None
+}
+
+/// A frame without its line end.
+fn text(frame: &Bytes) -> String {
+    String::from_utf8_lossy(frame).trim_end_matches('\n').to_owned()
+}

@@ -1,0 +1,128 @@
+//! The transcripts of tests/transcripts, one test each.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use countersign_testkit::transcript;
+use countersign_tools::exec::{Launcher, child_main};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
+}
+
+/// Starts this test binary as the exec child. The last name matches no test: it only says what is meant.
+const AS_CHILD: [&str; 3] = ["--exact", "transcripts::a_child_whose_gateway_is_gone_ends", "as-the-exec-child"];
+
+fn launcher() -> Launcher {
+    let program = std::env::current_exe().expect("a test knows its own path");
+    Launcher { program, leading_args: AS_CHILD.map(Into::into).to_vec() }
+}
+
+#[test]
+fn a_child_whose_gateway_is_gone_ends() {
+    use std::{
+        os::{fd::OwnedFd, unix::net::UnixStream},
+        process::{Command, Stdio},
+    };
+
+    if std::env::args().any(|argument| argument == AS_CHILD[2]) {
+        std::process::exit(i32::from(child_main() != ExitCode::SUCCESS));
+    }
+    let (ours, its) = UnixStream::pair().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(AS_CHILD).stdin(OwnedFd::from(its)).stdout(Stdio::null());
+    let mut started = child.spawn().unwrap();
+    // The other end of the socket is held by the command too.
+    drop(child);
+    drop(ours);
+    assert!(started.wait().unwrap().success());
+}
+
+macro_rules! transcripts {
+    ($($name:ident)*) => {
+        const PLAYED: &[&str] = &[$(stringify!($name)),*];
+
+        $(#[test]
+        fn $name() {
+            let path = folder().join(concat!(stringify!($name), ".txt"));
+            if let Err(problem) = transcript::check(&path, launcher()) {
+                panic!("{problem}");
+            }
+        })*
+    };
+}
+
+transcripts! {
+    abort_and_prompt
+    abort_at_a_gate
+    abort_in_a_call
+    abort_keeps_the_queue
+    abort_while_streaming
+    approval_denied
+    approval_for_always
+    approval_for_once
+    approval_for_session
+    approval_of_what_destroys
+    approval_timed_out
+    bash
+    bash_aborted
+    branch
+    broken_calls_are_not_run
+    compact_by_hand
+    compact_while_running
+    compaction_after_an_overflow
+    compaction_at_the_threshold
+    end_of_input
+    exclusive_tools
+    follow_up_all
+    follow_up_one_at_a_time
+    ids
+    images
+    length
+    lines_that_are_no_commands
+    mentions
+    models
+    new_session_while_running
+    paced_deltas
+    plain_text
+    prompt_that_steers
+    question_answered
+    question_declined
+    queue_counts
+    refused_by_the_provider
+    restart_at_a_gate
+    restart_in_a_call
+    restart_while_thinking
+    retry_aborted
+    retry_after_a_hint
+    retry_exhausted
+    retry_switched_off
+    retry_then_success
+    settings
+    shared_tools
+    stats
+    steer_all
+    steer_in_a_call
+    steer_that_waits
+    steer_while_idle
+    steer_while_streaming
+    switch_session_while_running
+    thinking
+    todo_reminder
+    two_hosts
+    unknown_tool_and_bad_arguments
+    wrong_types
+}
+
+#[test]
+fn every_transcript_is_played() {
+    let files = std::fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|end| end == "txt"));
+    let mut names: Vec<String> = files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort();
+    let mut played = PLAYED.to_vec();
+    played.sort_unstable();
+    assert_eq!(names, played);
+}
