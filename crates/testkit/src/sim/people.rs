@@ -6,7 +6,7 @@ use countersign_core::{
     call::{self, Executor, Progress},
     engine::{Command, Engine},
     gate::{self, Answer, Scope},
-    id::{GateId, PrincipalId, SessionId},
+    id::{EntryId, GateId, PrincipalId, SessionId},
     run,
     session::{self, Interrupt, Kind, ModelRef, Modes, Queue, Retry, Setting, Settings, Take, Thresholds, WhenBusy},
 };
@@ -68,11 +68,34 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
             let leaf = said.get(dice.index(said.len() + 1)).map(|entry| entry.id.clone());
             to(session::Command::Move { leaf })
         }
-        91..94 => Command::UseRules(Box::new(rules::numbered(dice.below(4)))),
+        91 => file(dice, engine, id),
+        92..94 => Command::UseRules(Box::new(rules::numbered(dice.below(4)))),
         94..96 => stray(dice, engine, audit),
         96..98 => revoke(dice, engine),
         _ => open(dice.pick(&SESSIONS)),
     }
+}
+
+/// Somebody edited the session's file: what it holds takes the place of the tree, in two steps.
+fn file(dice: &mut Dice, engine: &Engine, id: SessionId) -> Command {
+    let entries = engine.state().session(&id).map(session::Session::entries).unwrap_or_default();
+    let held = &entries[..dice.index(entries.len() + 1)];
+    let command = if dice.chance(50) {
+        let said: Vec<_> = held.iter().filter(|entry| entry.kind == Kind::User).collect();
+        session::Command::Replace { leaf: said.get(dice.index(said.len() + 1)).map(|entry| entry.id.clone()) }
+    } else {
+        let known = held.iter().map(|entry| session::Gathered::Known(entry.id.clone()));
+        let foreign = session::Gathered::Foreign(session::Imported {
+            id: EntryId::new(format!("f{}", dice.below(1_000_000))),
+            parent: held.last().map(|entry| entry.id.clone()),
+            kind: Kind::User,
+            said: words::user(dice),
+            made_at: None,
+        });
+        let entries = known.chain(dice.chance(60).then_some(foreign)).collect();
+        session::Command::Gather { part: session::Part::First, entries }
+    };
+    Command::Session(id, command)
 }
 
 fn own_command(dice: &mut Dice, session: SessionId) -> Command {
