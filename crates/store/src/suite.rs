@@ -19,7 +19,7 @@ use countersign_core::{
 use crate::{
     chain::{self, Link},
     error::{AppendError, ReadError, WriteError},
-    log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Snapshot, Stored},
+    log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Scope, Snapshot, Stored},
     view::View,
 };
 
@@ -262,7 +262,7 @@ pub async fn everything_is_there_after_reopening(subject: &impl Subject) {
 
 /// A closed log says so to every call.
 pub async fn a_closed_log_says_so(subject: &impl Subject) {
-    let log = subject.open().await;
+    let log = subject.open_with(vec![Said::new(1)]).await;
     append(&log, 0, &["one"]).await;
     log.close().await;
     log.close().await;
@@ -270,17 +270,25 @@ pub async fn a_closed_log_says_so(subject: &impl Subject) {
     assert!(matches!(told, Err(AppendError::Closed)), "{told:?}");
     let told = log.read(ZERO, Lsn(0), 1).await;
     assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
+    let told = log.read_scope(ZERO, Scope::Key("key"), Lsn(0), 1).await;
+    assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
+    let told = log.view(ZERO, "said", "", None, 1).await;
+    assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
     let told = log.probe().await;
     assert!(matches!(told, Err(WriteError::Closed)), "{told:?}");
 }
 
 /// A partition that does not exist is refused.
 pub async fn only_partition_zero_exists(subject: &impl Subject) {
-    let log = subject.open().await;
+    let log = subject.open_with(vec![Said::new(1)]).await;
     let other = Partition(1);
     let told = log.append(other, Lsn(0), batch(&["one"])).await;
     assert!(matches!(told, Err(AppendError::NoPartition(Partition(1)))), "{told:?}");
     let told = log.head(other).await;
+    assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
+    let told = log.read_scope(other, Scope::Key("key"), Lsn(0), 1).await;
+    assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
+    let told = log.view(other, "said", "", None, 1).await;
     assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
     let told = log.redact(other, &[]).await;
     assert!(matches!(told, Err(WriteError::NoPartition(Partition(1)))), "{told:?}");

@@ -1,0 +1,133 @@
+//! Reads a log from a position to its end, one page ahead of who reads.
+//!
+//! It must not know how a log is kept.
+
+use countersign_core::id::Lsn;
+use tokio::task::JoinHandle;
+
+use crate::{
+    error::ReadError,
+    log::{Log, Partition, Stored},
+};
+
+type Page = Result<Vec<Stored>, ReadError>;
+
+/// The records behind a position, page by page. While one page is worked on, the next is fetched by a task.
+///
+/// It needs a tokio runtime of several threads to be any faster than [`Log::read`]. Dropped, it leaves nothing behind.
+#[derive(Debug)]
+pub struct Pages<L> {
+    log: L,
+    partition: Partition,
+    size: usize,
+    /// Absent at the end.
+    next: Option<JoinHandle<Page>>,
+}
+
+impl<L: Log + Clone> Pages<L> {
+    /// Begins to fetch `size` records behind `after`.
+    ///
+    /// # Panics
+    /// If it is called outside a tokio runtime.
+    pub fn new(log: L, partition: Partition, after: Lsn, size: usize) -> Self {
+        let mut pages = Self { log, partition, size: size.max(1), next: None };
+        pages.fetch(after);
+        pages
+    }
+
+    /// The next page, empty when there are no more. A page that is not full is the last: what is written behind it
+    /// later is not read.
+    ///
+    /// A future that is dropped loses no page.
+    ///
+    /// # Errors
+    /// As [`Log::read`]; there is no page behind an error.
+    pub async fn next(&mut self) -> Page {
+        let Some(next) = &mut self.next else { return Ok(Vec::new()) };
+        let fetched = next.await;
+        self.next = None;
+        let page = match fetched {
+            Ok(page) => page?,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => return Err(ReadError::Closed),
+            },
+        };
+        if let Some(last) = page.last().filter(|_| page.len() == self.size) {
+            self.fetch(last.lsn);
+        }
+        Ok(page)
+    }
+
+    fn fetch(&mut self, after: Lsn) {
+        let (log, partition, size) = (self.log.clone(), self.partition, self.size);
+        self.next = Some(tokio::spawn(async move { log.read(partition, after, size).await }));
+    }
+}
+
+impl<L> Drop for Pages<L> {
+    fn drop(&mut self) {
+        if let Some(next) = &self.next {
+            next.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::Lsn;
+
+    use super::Pages;
+    use crate::{
+        error::ReadError,
+        log::{Log, Partition},
+        memory::MemoryLog,
+        suite::batch,
+    };
+
+    const ZERO: Partition = Partition::ZERO;
+
+    #[tokio::test]
+    async fn pages_join_and_end() {
+        let log = MemoryLog::new();
+        log.append(ZERO, Lsn(0), batch(&["1", "2", "3", "4", "5", "6"])).await.unwrap();
+        let whole = log.read(ZERO, Lsn(1), 9).await.unwrap();
+        for (size, want) in [(0, vec![1; 5]), (1, vec![1; 5]), (2, vec![2, 2, 1]), (5, vec![5]), (9, vec![5])] {
+            let mut pages = Pages::new(log.clone(), ZERO, Lsn(1), size);
+            let (mut sizes, mut joined) = (Vec::new(), Vec::new());
+            loop {
+                let page = pages.next().await.unwrap();
+                if page.is_empty() {
+                    break;
+                }
+                sizes.push(page.len());
+                joined.extend(page);
+            }
+            assert_eq!((sizes, &joined), (want, &whole), "{size}");
+            assert_eq!(pages.next().await.unwrap(), []);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_behind_the_last_page_is_not_read() {
+        let log = MemoryLog::new();
+        log.append(ZERO, Lsn(0), batch(&["1", "2", "3"])).await.unwrap();
+        let mut pages = Pages::new(log.clone(), ZERO, Lsn(0), 2);
+        assert_eq!(pages.next().await.unwrap().len(), 2);
+        assert_eq!(pages.next().await.unwrap().len(), 1);
+        log.append(ZERO, Lsn(3), batch(&["4"])).await.unwrap();
+        assert_eq!(pages.next().await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_page_that_cannot_be_read_is_the_last() {
+        let log = MemoryLog::new();
+        log.append(ZERO, Lsn(0), batch(&["1", "2"])).await.unwrap();
+        let mut pages = Pages::new(log.clone(), ZERO, Lsn(0), 1);
+        assert_eq!(pages.next().await.unwrap().len(), 1);
+        log.close().await;
+        let told = pages.next().await;
+        assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
+        assert_eq!(pages.next().await.unwrap(), []);
+    }
+}
