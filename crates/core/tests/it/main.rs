@@ -2,6 +2,7 @@
 
 mod call_table;
 mod context;
+mod engine_table;
 mod gate_table;
 mod gates;
 mod ledger_table;
