@@ -3,6 +3,7 @@
 mod call_table;
 mod context;
 mod edited_files;
+mod engine_table;
 mod gate_table;
 mod gates;
 mod ledger_table;

@@ -1,0 +1,138 @@
+//! The commands that are to no machine in every state of a session, and two sessions beside each other.
+
+use countersign_core::{
+    engine::Command,
+    id::{Fresh, PrincipalId, SessionId},
+    message::StopReason,
+    policy::{Covers, Door, Grant, GrantId, Scope},
+    run::{self, Answer},
+    session::{self, Queue, Settings, WhenBusy},
+    time::Millis,
+};
+
+use crate::{
+    stage::{Stage, Told, open, ruled, text},
+    states::{State, calling, check, compacting, idle, in_every_state, thinking},
+};
+
+const EVERY: &str = "none, idle, command, thinking, calling, gated, asked, backoff, stopping, compacting, behind";
+
+fn grant_id() -> GrantId {
+    GrantId::new(Fresh::new([9; 16]).uuid(Millis(1)))
+}
+
+fn grant() -> Grant {
+    Grant {
+        id: grant_id(),
+        by: PrincipalId::new("ana"),
+        to: PrincipalId::new("agent"),
+        scope: Scope::Always,
+        covers: Covers::Pattern("nothing(here)".to_owned()),
+        label: "nothing".to_owned(),
+        until: None,
+        door: Door::Open,
+    }
+}
+
+#[test]
+fn time_that_has_not_come_changes_nothing() {
+    in_every_state("tick", |stage| stage.tell(Command::Tick), &[(EVERY, "Done")]);
+}
+
+#[test]
+fn new_rules_are_recorded_once() {
+    let rules = |stage: &mut Stage| stage.tell(Command::UseRules(Box::new(ruled(&["deny nothing(here)"]))));
+    in_every_state("other rules", rules, &[(EVERY, "Done: policy compiled")]);
+    let twice = |stage: &mut Stage| {
+        rules(stage);
+        rules(stage)
+    };
+    in_every_state("the same rules", twice, &[(EVERY, "Done")]);
+}
+
+#[test]
+fn a_grant_is_taken_over_and_taken_back_once() {
+    let adopt = |stage: &mut Stage| stage.tell(Command::Adopt(vec![grant()]));
+    let revoke = |stage: &mut Stage| {
+        let by = PrincipalId::new("ana");
+        stage.tell(Command::Revoke { grant: grant_id(), by })
+    };
+    let after = |first: fn(&mut Stage) -> Told, second: fn(&mut Stage) -> Told| {
+        move |stage: &mut Stage| {
+            first(stage);
+            second(stage)
+        }
+    };
+    in_every_state("adopt", adopt, &[(EVERY, "Done: policy granted")]);
+    in_every_state("adopt again", after(adopt, adopt), &[(EVERY, "Done")]);
+    in_every_state("revoke", revoke, &[(EVERY, "Idle")]);
+    in_every_state("revoke what was adopted", after(adopt, revoke), &[(EVERY, "Done: policy revoked")]);
+}
+
+fn other() -> SessionId {
+    SessionId::new("t")
+}
+
+/// Opens another session, in which a run thinks.
+fn with_another(mut stage: Stage) -> Stage {
+    let settings = Settings { ..stage.here().settings().clone() };
+    let open = session::Command::Open { cwd: "/w".to_owned(), name: None, parent: None, settings: Box::new(settings) };
+    stage.tell(Command::Session(other(), open));
+    let prompt = session::Command::Prompt { said: text(1), with: Vec::new(), when_busy: WhenBusy::Refuse };
+    stage.tell(Command::Session(other(), prompt));
+    stage
+}
+
+/// What the other session is doing.
+fn standing(stage: &Stage) -> String {
+    let session = stage.engine.state().session(&other()).expect("it was opened");
+    let run = session.run().and_then(|run| stage.engine.state().run(run));
+    format!("{:?} {} {}", run.map(|run| (run.phase().clone(), run.abort())), session.queued(), session.entries().len())
+}
+
+#[test]
+fn what_happens_in_one_session_leaves_the_other_alone() {
+    let states: [State; 4] = [
+        ("idle", || with_another(idle())),
+        ("thinking", || with_another(thinking(open()))),
+        ("calling", || with_another(calling(["write", "write"]))),
+        ("compacting", || with_another(compacting())),
+    ];
+    let rows = [("idle, thinking, calling, compacting", "the same")];
+    type Act = (&'static str, fn(&mut Stage));
+    let acts: [Act; 7] = [
+        ("abort", |stage| drop(stage.abort())),
+        ("prompt", |stage| drop(stage.prompt(WhenBusy::Steer))),
+        ("queue", |stage| drop(stage.session(session::Command::Queue { queue: Queue::Steering, said: text(1) }))),
+        ("clear", |stage| drop(stage.session(session::Command::Clear))),
+        ("abort a compaction", |stage| drop(stage.session(session::Command::AbortCompaction))),
+        ("an outcome", |stage| {
+            let outcome = session::Compacted::Aborted;
+            stage.session(session::Command::Compacted { epoch: 1, outcome });
+        }),
+        ("an end", |stage| {
+            if stage.here().run().is_some() && !stage.calls().is_empty() {
+                stage.end(0);
+            }
+        }),
+    ];
+    for (case, act) in acts {
+        let look = |stage: &mut Stage| {
+            let before = standing(stage);
+            act(stage);
+            if standing(stage) == before { "the same".to_owned() } else { standing(stage) }
+        };
+        check(case, &states, look, &rows);
+    }
+}
+
+#[test]
+fn an_answer_goes_to_the_run_that_it_names() {
+    let mut stage = with_another(thinking(open()));
+    let run = stage.engine.state().session(&other()).unwrap().run().unwrap();
+    let answer = Answer { said: text(1), stop: StopReason::Stop, total_tokens: 0, wanted: Vec::new(), failure: None };
+    let told = stage.tell(Command::Run(run::Command::Answered { run, epoch: 1, answer: Box::new(answer) }));
+    assert_eq!(told.0.last().unwrap(), "run ended completed");
+    assert!(stage.here().run().is_some(), "the other run still thinks");
+    assert!(standing(&stage).starts_with("None"), "{}", standing(&stage));
+}
