@@ -9,7 +9,7 @@ mod event;
 mod settings;
 mod state;
 
-pub use command::{Command, CompactRefusal, Compacted, Imported, PromptRefusal, Said, WhenBusy};
+pub use command::{Command, CompactRefusal, Compacted, Gathered, Imported, Part, PromptRefusal, Said, WhenBusy};
 pub use context::Piece;
 pub use cut::Cut;
 pub use event::{Event, Kind, Reason, Then};

@@ -76,6 +76,8 @@ fn decide_session(
     match command {
         SessionCommand::Open { .. } => Err(Refusal::SessionExists(id)),
         SessionCommand::Import { entries, leaf } => session::import(session, entries, leaf),
+        SessionCommand::Gather { part, entries } => session::gather(session, part, entries),
+        SessionCommand::Replace { leaf } => session::replace(view, session, leaf),
         SessionCommand::Prompt { said, with, when_busy } => session::prompt(session, said, with, when_busy, context),
         SessionCommand::Queue { queue, said } => session::queue(session, queue, said),
         SessionCommand::Clear => session::clear(session),

@@ -47,6 +47,24 @@ pub struct Imported {
     pub made_at: Option<Millis>,
 }
 
+/// An entry of a session's file, as the log stands to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gathered {
+    /// The tree has it just so.
+    Known(EntryId),
+    /// The tree has it not, or has something else under its name.
+    Foreign(Imported),
+}
+
+/// Which part of a file is gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The first: what was gathered before, and never used, is forgotten.
+    First,
+    /// What follows the part before.
+    Next,
+}
+
 /// How a compaction ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compacted {
@@ -79,6 +97,20 @@ pub enum Command {
     Import {
         /// In order, parents first.
         entries: Vec<Imported>,
+        /// The entry that the next one follows.
+        leaf: Option<EntryId>,
+    },
+    /// Gathers entries of the session's file beside the tree, which stays as it is. A file that is too large for one batch
+    /// comes in parts.
+    Gather {
+        /// Which part it is.
+        part: Part,
+        /// In the order of the file.
+        entries: Vec<Gathered>,
+    },
+    /// Puts what was gathered in the place of the tree. A run whose message is no longer on the way to `leaf` ends, and what
+    /// it waits for is withdrawn.
+    Replace {
         /// The entry that the next one follows.
         leaf: Option<EntryId>,
     },

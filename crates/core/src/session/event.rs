@@ -130,6 +130,31 @@ pub enum Event {
         /// Where its content lies; absent means in this record.
         content_at: Option<Lsn>,
     },
+    /// Entries of the session's file are gathered beside the tree, from none.
+    Gathering,
+    /// Entries of the tree that the file holds unchanged were gathered.
+    Kept {
+        /// In the order of the file.
+        entries: Vec<EntryId>,
+    },
+    /// An entry of the file that the tree has not, or has otherwise, was gathered. Its content lies in this record.
+    Gathered {
+        /// Its name. Another entry of the tree may have it.
+        id: EntryId,
+        /// The entry before it.
+        parent: Option<EntryId>,
+        /// What it is.
+        kind: Kind,
+        /// An estimate of its length.
+        tokens: u64,
+        /// When it was made, where that is known.
+        made_at: Option<Millis>,
+    },
+    /// What was gathered is the tree from now on. The entries that were in it before stay in the log and nowhere else.
+    Replaced {
+        /// The new leaf.
+        leaf: Option<EntryId>,
+    },
     /// The leaf was moved: what comes next follows it.
     Moved {
         /// The new leaf; absent means before the first entry.

@@ -86,6 +86,42 @@ pub struct Compaction {
     pub boot: u32,
 }
 
+/// Entries with their places.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Gathering {
+    entries: Vec<Entry>,
+    by_id: BTreeMap<EntryId, usize>,
+}
+
+impl Gathering {
+    fn push(&mut self, entry: Entry) {
+        self.by_id.insert(entry.id.clone(), self.entries.len());
+        self.entries.push(entry);
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(crate) fn entry(&self, id: &EntryId) -> Option<&Entry> {
+        self.by_id.get(id).map(|&at| &self.entries[at])
+    }
+
+    /// Whether `id` is on the way from `leaf` to the root.
+    pub(crate) fn is_on_way(&self, leaf: Option<&EntryId>, id: &EntryId) -> bool {
+        let mut at = leaf.and_then(|leaf| self.entry(leaf));
+        // A file that was edited by hand may hold a circle.
+        for _ in 0..self.entries.len() {
+            let Some(entry) = at else { return false };
+            if entry.id == *id {
+                return true;
+            }
+            at = entry.parent.as_ref().and_then(|parent| self.entry(parent));
+        }
+        false
+    }
+}
+
 /// One conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
@@ -98,6 +134,12 @@ pub struct Session {
     pub(crate) entries: Vec<Entry>,
     pub(crate) by_id: BTreeMap<EntryId, usize>,
     pub(crate) leaf: Option<EntryId>,
+    /// What the session's file holds, as far as it was gathered.
+    #[serde(default)]
+    pub(crate) gathering: Option<Gathering>,
+    /// The last run that said something, and its first entry.
+    #[serde(default)]
+    pub(crate) began: Option<(RunId, EntryId)>,
     pub(crate) steering: VecDeque<Queued>,
     pub(crate) follow_up: VecDeque<Queued>,
     pub(crate) prompts: VecDeque<Queued>,
@@ -128,6 +170,8 @@ impl Session {
             entries: Vec::new(),
             by_id: BTreeMap::new(),
             leaf: None,
+            gathering: None,
+            began: None,
             steering: VecDeque::new(),
             follow_up: VecDeque::new(),
             prompts: VecDeque::new(),
@@ -199,6 +243,12 @@ impl Session {
         self.run
     }
 
+    /// The first entry that the run which works in it has added, if it has and the entry is still there.
+    pub fn run_began(&self) -> Option<&EntryId> {
+        let (run, first) = self.began.as_ref()?;
+        (self.run == Some(*run) && self.by_id.contains_key(first)).then_some(first)
+    }
+
     /// The compaction that is under way.
     pub fn compaction(&self) -> Option<&Compaction> {
         self.compaction.as_ref()
@@ -253,6 +303,9 @@ impl Session {
                     self.overflow_tried = false;
                     self.reminded = 0;
                 }
+                if let Some(run) = self.run.filter(|run| self.began.as_ref().is_none_or(|(began, _)| began != run)) {
+                    self.began = Some((run, id.clone()));
+                }
                 self.by_id.insert(id.clone(), self.entries.len());
                 self.entries.push(Entry {
                     id: id.clone(),
@@ -266,6 +319,32 @@ impl Session {
                     pruned: None,
                 });
                 self.leaf = Some(id.clone());
+            }
+            Event::Gathering => self.gathering = Some(Gathering::default()),
+            Event::Kept { entries } => {
+                let kept = entries.iter().filter_map(|id| self.by_id.get(id).map(|&at| self.entries[at].clone()));
+                let kept: Vec<Entry> = kept.collect();
+                let gathering = self.gathering.get_or_insert_default();
+                kept.into_iter().for_each(|entry| gathering.push(entry));
+            }
+            Event::Gathered { id, parent, kind, tokens, made_at } => {
+                self.gathering.get_or_insert_default().push(Entry {
+                    id: id.clone(),
+                    parent: parent.clone(),
+                    kind: kind.clone(),
+                    lsn,
+                    content: lsn,
+                    at: made_at.unwrap_or(at),
+                    tokens: *tokens,
+                    shown: true,
+                    pruned: None,
+                });
+            }
+            Event::Replaced { leaf } => {
+                let Gathering { entries, by_id } = self.gathering.take().unwrap_or_default();
+                self.entries = entries;
+                self.by_id = by_id;
+                self.leaf.clone_from(leaf);
             }
             Event::Moved { leaf } => self.leaf.clone_from(leaf),
             Event::Queued { queue, tokens, kind } => {

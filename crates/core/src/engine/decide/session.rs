@@ -3,19 +3,23 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, View, tree::Branch},
+    call,
+    engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
+    gate,
     id::{EntryId, SessionId},
     message::StopReason,
-    run::Trigger,
+    run::{self, End, Phase, Run, Trigger},
     session::{
-        self, Event as Happened, Imported, Kind, PromptRefusal, Queue, Reason, Said, Session, Setting, Settings, Then,
-        WhenBusy,
+        self, Entry, Event as Happened, Gathered, Imported, Kind, Part, PromptRefusal, Queue, Reason, Said, Session,
+        Setting, Settings, Then, WhenBusy,
     },
     settle,
 };
 
 /// How long a name may be, in bytes.
 const LONGEST_NAME: usize = 4096;
+/// What the record says of a call that nobody can be asked about any more.
+const WITHDRAWN: &str = "Not run: the session file no longer holds the message that wanted this call.";
 
 pub(super) fn open(
     view: View<'_>,
@@ -43,7 +47,8 @@ pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<Ent
         return Err(Refusal::NoEntry { session: session.id().clone(), entry: missing.to_string() });
     }
     let mut facts = Vec::with_capacity(entries.len() + 1);
-    let retried = retried(session, &entries);
+    let mut retried = retried(entries.iter().map(|entry| (&entry.id, &entry.kind, entry.parent.as_ref())));
+    retried.retain(|entry| session.entry(entry).is_none());
     for Imported { id, parent, kind, said, made_at } in entries {
         let event = Happened::Entry { id, parent, kind, tokens: said.tokens, made_at, content_at: None };
         facts.push(Fact {
@@ -62,15 +67,126 @@ pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<Ent
 }
 
 /// Failed answers that another answer follows: they were asked again and are not part of what was said.
-fn retried(session: &Session, entries: &[Imported]) -> Vec<EntryId> {
-    let failed: BTreeSet<&EntryId> = entries
-        .iter()
-        .filter(|entry| matches!(entry.kind, Kind::Assistant { stop: StopReason::Error, .. }))
-        .map(|entry| &entry.id)
-        .collect();
-    let followed = entries.iter().filter(|entry| matches!(entry.kind, Kind::Assistant { .. }));
-    let followed = followed.filter_map(|entry| entry.parent.as_ref()).filter(|parent| failed.contains(parent));
-    followed.filter(|parent| session.entry(parent).is_none()).cloned().collect()
+fn retried<'a>(entries: impl Iterator<Item = (&'a EntryId, &'a Kind, Option<&'a EntryId>)> + Clone) -> Vec<EntryId> {
+    let failed = entries.clone().filter(|(_, kind, _)| matches!(kind, Kind::Assistant { stop: StopReason::Error, .. }));
+    let failed: BTreeSet<&EntryId> = failed.map(|(id, _, _)| id).collect();
+    let followed = entries.filter(|(_, kind, _)| matches!(kind, Kind::Assistant { .. }));
+    followed.filter_map(|(_, _, parent)| parent).filter(|parent| failed.contains(parent)).cloned().collect()
+}
+
+/// What one fact names of entries that stay, in bytes of their ids.
+const KEPT_AT_ONCE: usize = 16 * 1024;
+
+pub(super) fn gather(session: &Session, part: Part, entries: Vec<Gathered>) -> Result<Decision, Refusal> {
+    let mut branch = Branch::new(session);
+    match part {
+        Part::First => branch.push(Event::Session(Happened::Gathering)),
+        Part::Next if session.gathering.is_some() => {}
+        Part::Next => return Err(Refusal::OutOfPlace("nothing is being gathered")),
+    }
+    let mut kept = Vec::new();
+    let mut size = 0;
+    for entry in entries {
+        let foreign = match entry {
+            Gathered::Known(id) if session.entry(&id).is_none() => {
+                return Err(Refusal::NoEntry { session: session.id().clone(), entry: id.to_string() });
+            }
+            Gathered::Known(id) => {
+                size += id.as_str().len();
+                kept.push(id);
+                if size < KEPT_AT_ONCE {
+                    continue;
+                }
+                None
+            }
+            Gathered::Foreign(entry) => Some(entry),
+        };
+        keep(&mut branch, &mut kept, &mut size);
+        if let Some(Imported { id, parent, kind, said, made_at }) = foreign {
+            let event = Happened::Gathered { id, parent, kind, tokens: said.tokens, made_at };
+            branch.push_with(Event::Session(event), Some(said.content));
+        }
+    }
+    keep(&mut branch, &mut kept, &mut size);
+    Ok(Decision { facts: branch.finish(), reply: Reply::Done })
+}
+
+fn keep(branch: &mut Branch<'_>, kept: &mut Vec<EntryId>, size: &mut usize) {
+    if !kept.is_empty() {
+        branch.push(Event::Session(Happened::Kept { entries: std::mem::take(kept) }));
+        *size = 0;
+    }
+}
+
+pub(super) fn replace(view: View<'_>, session: &Session, leaf: Option<EntryId>) -> Result<Decision, Refusal> {
+    if session.compaction().is_some() {
+        return Err(Refusal::Busy(session.id().clone()));
+    }
+    let Some(gathered) = &session.gathering else { return Err(Refusal::OutOfPlace("nothing was gathered")) };
+    if let Some(leaf) = leaf.as_ref().filter(|leaf| gathered.entry(leaf).is_none()) {
+        return Err(Refusal::NoEntry { session: session.id().clone(), entry: leaf.to_string() });
+    }
+    let is_kept = |entry: &Entry| session.entry(&entry.id).is_some_and(|known| known.lsn == entry.lsn);
+    let run = session.run().and_then(|run| view.state.run(run));
+    // The message whose calls a run works on, or the last one that it had.
+    let message = run.and_then(|run| match &run.last {
+        Some((entry, _, _)) => Some(entry),
+        None => session.path().into_iter().rfind(|entry| matches!(entry.kind, Kind::Assistant { .. })).map(|it| &it.id),
+    });
+    let message = message
+        .filter(|message| gathered.entry(message).is_some_and(is_kept) && gathered.is_on_way(leaf.as_ref(), message));
+    let mut branch = Branch::new(session);
+    if let Some(run) = run.filter(|_| message.is_none()) {
+        withdraw(view, run, &mut branch);
+    }
+    branch.push(Event::Session(Happened::Replaced { leaf: leaf.clone() }));
+    let foreign = gathered.entries().iter().filter(|entry| !is_kept(entry));
+    for entry in retried(foreign.map(|entry| (&entry.id, &entry.kind, entry.parent.as_ref()))) {
+        branch.push(Event::Session(Happened::Dropped { entry }));
+    }
+    // What calls of that message came to is not for a file to undo: it follows what the file says.
+    let mut parent = leaf;
+    let from =
+        message.and_then(|message| session.by_id.get(message)).map_or_else(|| session.entries().len(), |at| at + 1);
+    for entry in session.entries()[from..].iter().filter(|entry| gathered.entry(&entry.id).is_none()) {
+        if let Kind::ToolResult { .. } = entry.kind {
+            branch.push(Event::Session(Happened::Entry {
+                id: entry.id.clone(),
+                parent: parent.replace(entry.id.clone()),
+                kind: entry.kind.clone(),
+                tokens: entry.tokens,
+                made_at: Some(entry.at),
+                content_at: Some(entry.content),
+            }));
+        }
+    }
+    Ok(Decision { facts: branch.finish(), reply: Reply::Done })
+}
+
+/// The end of a run whose message the session's file does not hold any more. Nothing of it is said: the file is the conversation.
+fn withdraw(view: View<'_>, run: &Run, branch: &mut Branch<'_>) {
+    for call in run.calls().iter().filter_map(|call| view.state.call(*call)).filter(|call| !call.is_over()) {
+        if let Some(gate) = view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
+            branch.push(Event::Gate(gate::Event::Resolved {
+                gate: gate.id(),
+                resolution: gate::Resolution::Withdrawn,
+                by: None,
+                key: None,
+            }));
+        }
+        let has_begun = matches!(call.phase(), call::Phase::Started { .. } | call::Phase::InDoubt(_));
+        let (end, text) = if has_begun && *call.executor() != call::Executor::Person {
+            branch.push(Event::Call(call::Event::InDoubt { call: call.id(), since: call::Known::TaskBroke }));
+            (call::End::Unknown, texts::UNKNOWN)
+        } else {
+            (call::End::Cancelled, WITHDRAWN)
+        };
+        branch.push_with(Event::Call(call::Event::Ended { call: call.id(), end, entry: None }), Some(text.into()));
+    }
+    if *run.phase() == Phase::Calling {
+        branch.push(Event::Run(run::Event::TurnClosed { run: run.id() }));
+    }
+    branch.push(Event::Run(run::Event::Ended { run: run.id(), end: End::Aborted, attempts: run.attempt }));
 }
 
 pub(super) fn prompt(

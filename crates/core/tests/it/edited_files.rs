@@ -1,0 +1,145 @@
+//! A session file that says something else than the log: what becomes of the tree, and of a run that waits.
+
+use countersign_core::{
+    engine::{Command, Refusal, Resume},
+    id::EntryId,
+    session::{self, Gathered, Imported, Kind, Part, WhenBusy},
+};
+
+use crate::stage::{Stage, Told, asking, session as id, text, wanted};
+
+fn foreign(name: &str, parent: Option<&str>) -> Gathered {
+    let id = EntryId::new(name);
+    Gathered::Foreign(Imported { id, parent: parent.map(EntryId::new), kind: Kind::User, said: text(9), made_at: None })
+}
+
+fn known(name: &str) -> Gathered {
+    Gathered::Known(EntryId::new(name))
+}
+
+fn to(stage: &mut Stage, command: session::Command) -> Told {
+    stage.tell(Command::Session(id(), command))
+}
+
+fn gather(stage: &mut Stage, part: Part, entries: Vec<Gathered>) -> Told {
+    to(stage, session::Command::Gather { part, entries })
+}
+
+fn replace(stage: &mut Stage, leaf: &str) -> Told {
+    to(stage, session::Command::Replace { leaf: Some(EntryId::new(leaf)) })
+}
+
+/// The entries of the tree with their tokens, and its leaf.
+fn tree(stage: &Stage) -> (Vec<(String, u64)>, Option<String>) {
+    let session = stage.engine.state().session(&id()).expect("the stage has it");
+    let entries = session.entries().iter().map(|entry| (entry.id.to_string(), entry.tokens)).collect();
+    (entries, session.leaf().map(ToString::to_string))
+}
+
+/// A session with three entries in a row.
+fn begun() -> Stage {
+    let mut stage = Stage::new(asking());
+    gather(&mut stage, Part::First, vec![foreign("a", None), foreign("b", Some("a")), foreign("c", Some("b"))]);
+    replace(&mut stage, "c");
+    stage
+}
+
+#[test]
+fn what_was_gathered_takes_the_place_of_the_tree_at_once_and_in_its_order() {
+    let mut stage = begun();
+    let before = tree(&stage);
+    // The first process dies in the middle.
+    gather(&mut stage, Part::First, vec![foreign("x", None)]);
+    assert_eq!(tree(&stage), before);
+    stage.restart(asking(), Resume::Wait);
+    let changed = Gathered::Foreign(Imported {
+        id: EntryId::new("b"),
+        parent: Some(EntryId::new("a")),
+        kind: Kind::User,
+        said: text(70),
+        made_at: None,
+    });
+    gather(&mut stage, Part::First, vec![known("a"), changed]);
+    gather(&mut stage, Part::Next, vec![foreign("n", Some("b")), known("c")]);
+    assert_eq!(tree(&stage), before);
+    assert_eq!(replace(&mut stage, "n").0, ["session replaced"]);
+    let want = [("a", 9), ("b", 70), ("n", 9), ("c", 9)].map(|(name, tokens)| (name.to_owned(), tokens));
+    assert_eq!(tree(&stage), (want.to_vec(), Some("n".to_owned())));
+    stage.restart(asking(), Resume::Wait);
+}
+
+#[test]
+fn nothing_is_replaced_by_what_was_not_gathered() {
+    let mut stage = begun();
+    let before = tree(&stage);
+    let out_of_place = |told: Told| matches!(told.1, Err(Refusal::OutOfPlace(_)));
+    assert!(out_of_place(gather(&mut stage, Part::Next, vec![known("a")])));
+    assert!(out_of_place(replace(&mut stage, "a")));
+    let missing = |told: Told| matches!(told.1, Err(Refusal::NoEntry { .. }));
+    assert!(missing(gather(&mut stage, Part::First, vec![known("z")])));
+    gather(&mut stage, Part::First, vec![known("a")]);
+    assert!(missing(replace(&mut stage, "c")));
+    assert_eq!(tree(&stage), before);
+}
+
+#[test]
+fn a_run_goes_on_while_its_message_is_on_the_way_to_the_leaf() {
+    let withdrawn =
+        ["gate resolved withdrawn", "call ended cancelled", "run turn_closed", "run ended aborted", "session replaced"];
+    let unknown = ["call in_doubt", "call ended unknown"];
+    for (case, keeps, leaf, want) in [
+        ("kept", &["user", "answer"][..], "answer", &["session replaced", "session entry tool_result"][..]),
+        (
+            "with a line behind it",
+            &["user", "answer", "+answer"],
+            "new",
+            &["session replaced", "session entry tool_result"],
+        ),
+        ("beside the way", &["user", "answer", "+user"], "new", &withdrawn),
+        ("gone", &["user"], "user", &withdrawn),
+        ("changed", &["user", "!answer"], "answer", &withdrawn),
+    ] {
+        let mut stage = Stage::new(asking());
+        stage.prompt(WhenBusy::Refuse);
+        stage.want([wanted("look", "a"), wanted("write", "b")]);
+        stage.end(0);
+        let names: Vec<String> = tree(&stage).0.into_iter().map(|(name, _)| name).collect();
+        let name = |word: &str| match word {
+            "user" => names[0].clone(),
+            "answer" => names[1].clone(),
+            other => other.to_owned(),
+        };
+        let entries = keeps.iter().map(|word| match (word.strip_prefix('+'), word.strip_prefix('!')) {
+            (Some(parent), _) => foreign("new", Some(&name(parent))),
+            (_, Some(changed)) => foreign(&name(changed), Some(&names[0])),
+            _ => known(&name(word)),
+        });
+        let entries = entries.collect();
+        gather(&mut stage, Part::First, entries);
+        assert_eq!(replace(&mut stage, &name(leaf)).0, want, "{case}");
+        let state = stage.engine.state();
+        let goes_on = want.len() == 2;
+        assert_eq!((state.pending_gates().count(), state.runs().count()), (goes_on.into(), goes_on.into()), "{case}");
+        stage.restart(asking(), Resume::Wait);
+    }
+    let mut stage = Stage::new(asking());
+    stage.prompt(WhenBusy::Refuse);
+    stage.want([wanted("look", "a"), wanted("write", "b")]);
+    gather(&mut stage, Part::First, vec![foreign("n", None)]);
+    assert_eq!(replace(&mut stage, "n").0, [&unknown[..], &withdrawn].concat(), "a call runs");
+}
+
+#[test]
+fn the_first_entry_of_a_run_is_known_as_long_as_it_works() {
+    let mut stage = begun();
+    let began = |stage: &Stage| stage.engine.state().session(&id()).expect("the stage has it").run_began().cloned();
+    assert_eq!(began(&stage), None);
+    stage.prompt(WhenBusy::Refuse);
+    let first = tree(&stage).1.map(EntryId::new);
+    stage.want([wanted("write", "b")]);
+    assert_eq!(began(&stage), first);
+    stage.restart(asking(), Resume::Wait);
+    assert_eq!(began(&stage), first);
+    stage.abort();
+    assert_eq!(began(&stage), None);
+}
