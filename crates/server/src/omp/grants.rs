@@ -12,6 +12,7 @@ use std::{
 };
 
 use countersign_core::policy::Grant;
+use countersign_runtime::tools::regular;
 
 use crate::agent_dir::replace::{Access, replace};
 
@@ -35,7 +36,7 @@ struct Read {
 /// # Errors
 /// What the system said, other than that there is no file.
 pub(super) fn load(path: &Path) -> io::Result<Vec<Grant>> {
-    let found = match File::open(path) {
+    let found = match regular::open(path, OpenOptions::new().read(true)) {
         Ok(file) => read(file)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -91,7 +92,7 @@ fn ends_well(file: &mut File) -> io::Result<bool> {
 fn locked(path: &Path) -> io::Result<File> {
     let begun = Instant::now();
     loop {
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let file = regular::open(path, OpenOptions::new().read(true).append(true).create(true))?;
         match file.try_lock() {
             Ok(()) if is_at(&file, path) => return Ok(file),
             Ok(()) => {}
@@ -174,6 +175,17 @@ mod tests {
         fs::write(&file, format!("{}{{\"later\":1}}\n{line}", line.repeat(500))).unwrap();
         assert_eq!(load(&file).unwrap(), [grant(1)]);
         assert_eq!(fs::read_to_string(&file).unwrap(), format!("{line}{{\"later\":1}}\n"));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("grants.jsonl");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for file in [pipe.as_path(), std::path::Path::new("/dev/zero")] {
+            let kinds = (load(file).unwrap_err().kind(), keep(file, &grant(1)).unwrap_err().kind());
+            assert_eq!(kinds, (std::io::ErrorKind::InvalidInput, std::io::ErrorKind::InvalidInput), "{file:?}");
+        }
     }
 
     #[test]
