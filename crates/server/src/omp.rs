@@ -9,6 +9,7 @@ mod dialogs;
 mod door;
 mod entries;
 pub mod flags;
+mod gathering;
 mod grants;
 mod keeper;
 mod models;

@@ -14,6 +14,7 @@ mod bash_command;
 mod compaction;
 mod crash;
 mod crash_waiting;
+mod edited_files;
 mod endings;
 mod extras;
 mod foreign_files;

@@ -4,6 +4,7 @@
 
 mod entry;
 mod migration;
+mod unique;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,6 +14,7 @@ pub use self::entry::{
     ModeChange, ModelChange, ServiceTierChange, SessionInfo, SessionInit, ThinkingLevelChange, TtsrInjection,
 };
 pub use self::migration::{Migration, migrate};
+use self::unique::{Ids, separate};
 use crate::json::{Extra, Wire, mend};
 
 /// The version that we write.
@@ -68,7 +70,7 @@ pub struct SessionFile {
 pub enum Form {
     /// As we write it.
     Current,
-    /// Older: it should be written again as it was read.
+    /// Older, or with an id that stands there twice: it should be written again as it was read.
     Older,
 }
 
@@ -77,28 +79,28 @@ pub enum Form {
 #[error("the first line is not the header of a session")]
 pub struct NotASession;
 
-/// Reads a whole file, bringing older forms up to date. `fresh` gives ids for entries that have none; it must not
-/// repeat itself.
+/// Reads a whole file, bringing older forms up to date. `fresh` gives ids for entries that have none, or one that an entry
+/// before them has; it must not repeat itself.
 ///
 /// Lenient: a line that is no entry is counted and left out, and an entry of a type or a form that we do not know keeps
 /// its place in the tree. A line may lack its line break, as after a crash.
 ///
 /// # Errors
 /// [`NotASession`] if the first line that is not blank is no header.
-pub fn read(text: &str, fresh: impl FnMut() -> String) -> Result<SessionFile, NotASession> {
+pub fn read(text: &str, mut fresh: impl FnMut() -> String) -> Result<SessionFile, NotASession> {
     let text = mend(text);
     let mut lines = text.split('\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().ok_or(NotASession)?;
     let header = header(first).ok_or(NotASession)?;
     if header.version >= VERSION {
-        return Ok(collect(header, lines.map(Entry::parse), Form::Current));
+        return Ok(collect(header, lines.map(Entry::parse), Form::Current, fresh));
     }
     let lines: Vec<_> = std::iter::once(first).chain(lines).map(members).collect();
     let unreadable = lines.iter().filter(|line| line.is_none()).count();
-    let migrated = migrate(lines.into_iter().flatten().collect(), fresh).into_lines();
+    let migrated = migrate(lines.into_iter().flatten().collect(), &mut fresh).into_lines();
     let mut migrated = migrated.into_iter().map(|line| Value::Object(line).to_string());
     let header = migrated.next().as_deref().and_then(self::header).ok_or(NotASession)?;
-    let mut file = collect(header, migrated.map(|line| Entry::parse(&line)), Form::Older);
+    let mut file = collect(header, migrated.map(|line| Entry::parse(&line)), Form::Older, fresh);
     file.unreadable += unreadable;
     Ok(file)
 }
@@ -123,13 +125,21 @@ fn members(line: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(line).ok()
 }
 
-fn collect(header: Header, lines: impl Iterator<Item = Result<Entry, serde_json::Error>>, form: Form) -> SessionFile {
+fn collect(
+    header: Header,
+    lines: impl Iterator<Item = Result<Entry, serde_json::Error>>,
+    form: Form,
+    fresh: impl FnMut() -> String,
+) -> SessionFile {
     let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, form };
     for line in lines {
         match line {
             Ok(entry) => file.entries.push(entry),
             Err(_) => file.unreadable += 1,
         }
+    }
+    if separate(&mut file.entries, fresh) == Ids::Separated {
+        file.form = Form::Older;
     }
     file
 }

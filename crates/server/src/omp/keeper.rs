@@ -30,7 +30,7 @@ struct Work {
 }
 
 impl Keeper {
-    /// Follows a session from here on.
+    /// Follows a session from here on. What the writer was given already is written first.
     pub(crate) fn start(
         session: SessionId,
         writer: Writer,
@@ -39,7 +39,7 @@ impl Keeper {
         source: Source,
     ) -> Self {
         let path = writer.path().to_owned();
-        let work = Work { session, writer, subscriber, contents, source, is_dirty: false, marked: None };
+        let work = Work { session, writer, subscriber, contents, source, is_dirty: true, marked: None };
         Self { path, task: tokio::spawn(work.follow()) }
     }
 

@@ -1,7 +1,6 @@
 //! A session that is open: its owner, its file, its tools.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -23,6 +22,7 @@ use countersign_runtime::{
 use super::{
     adopting::adopt,
     entries,
+    gathering::{begin_with, follow_file},
     keeper::Keeper,
     unwritten,
     workshop::{Common, Workshop},
@@ -114,29 +114,33 @@ impl Seat {
             settings: Box::new(beginning.settings),
         };
         requests.ask(Command::Session(id.clone(), open)).await?;
+        let mut writer = None;
+        if let Some(folder) = &shelf.folder {
+            let now = shelf.common.clock.now();
+            let path = beginning.path.unwrap_or_else(|| name::file(folder, now, &id));
+            // The file comes with the first answer; a crash before that must not lose what was acknowledged.
+            let planned = session::Command::FileWritten {
+                path: path.display().to_string(),
+                length: 0,
+                digest: Digest::of(b"").to_string(),
+            };
+            requests.ask(Command::Session(id.clone(), planned)).await?;
+            let header = session_file::open::header(&id, now, &shelf.cwd, parent);
+            writer = Some(Writer::new(path, header, shelf.blobs()));
+        }
         adopt(shelf, &requests).await?;
+        let contents: Vec<_> = beginning.entries.iter().map(|entry| entry.said.content.clone()).collect();
+        if !contents.is_empty() {
+            begin_with(&requests, &id, beginning.entries).await?;
+        }
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
-        let keeper = match &shelf.folder {
-            None => None,
-            Some(folder) => {
-                let now = shelf.common.clock.now();
-                let path = beginning.path.unwrap_or_else(|| name::file(folder, now, &id));
-                // The file comes with the first answer; a crash before that must not lose what was acknowledged.
-                let planned = session::Command::FileWritten {
-                    path: path.display().to_string(),
-                    length: 0,
-                    digest: Digest::of(b"").to_string(),
-                };
-                requests.ask(Command::Session(id.clone(), planned)).await?;
-                let header = session_file::open::header(&id, now, &shelf.cwd, parent);
-                let writer = Writer::new(path, header, shelf.blobs());
-                Some(follow(&handle, &id, writer).await?)
+        let mut keeper = None;
+        if let Some(mut writer) = writer {
+            let begun = entries_of(&requests, &id).await.flatten().unwrap_or_default();
+            for line in begun.iter().zip(contents).filter_map(|(entry, content)| entries::to_file(entry, &content)) {
+                writer.push(&line)?;
             }
-        };
-        if !beginning.entries.is_empty() {
-            let leaf = beginning.entries.last().map(|entry| entry.id.clone());
-            let import = session::Command::Import { entries: beginning.entries, leaf };
-            requests.ask(Command::Session(id.clone(), import)).await?;
+            keeper = Some(follow(&handle, &id, writer).await?);
         }
         let answers = handle.source(Lane::Result);
         Ok(Self { id, handle, requests, answers, subscriber, workshop, keeper })
@@ -148,13 +152,7 @@ impl Seat {
         path: &Path,
         settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Option<Self>, SeatError> {
-        let mut fresh = || {
-            let mut seed = [0; 4];
-            // A weak id is still an id; the entries of one file are few.
-            let _ = getrandom::fill(&mut seed);
-            hex::encode(seed)
-        };
-        let Some(opened) = session_file::open(path, &mut fresh)? else {
+        let Some(opened) = session_file::open(path)? else {
             let Some(id) = unwritten::of_path(shelf, path).await else { return Ok(None) };
             let workshop = Arc::new(shelf.workshop(Todos::default()));
             let handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
@@ -165,22 +163,12 @@ impl Seat {
         let header = opened.file.header.clone();
         let id = SessionId::new(header.id.as_str());
         let workshop = Arc::new(shelf.workshop(todos(&opened.file.entries)));
-        let mut handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
-        match recorded(&handle, &id, &opened).await {
-            Recorded::Fits => {}
-            Recorded::Copy => {
-                // The same session at another place: a conversation of its own, without the decisions.
-                handle.close().await;
-                handle.close_log().await;
-                return Err(SeatError::Copy(Box::new(opened)));
-            }
-            Recorded::Changed => {
-                // What was written before was changed by hand. The file is the conversation; the old record is kept beside.
-                handle.close().await;
-                handle.close_log().await;
-                shelf.set_aside(&id)?;
-                handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
-            }
+        let handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
+        if is_copy(&handle, &id, &opened).await {
+            // The same session at another place: a conversation of its own, without the decisions.
+            handle.close().await;
+            handle.close_log().await;
+            return Err(SeatError::Copy(Box::new(opened)));
         }
         let seat =
             Self::take_up(shelf, handle.clone(), id, workshop, Origin::File(Box::new(opened)), header, settings).await;
@@ -224,29 +212,11 @@ impl Seat {
         if known.is_some() && cwd_of(&requests, &id).await.as_ref() != Some(&cwd) {
             requests.ask(Command::Session(id.clone(), session::Command::Relocate { cwd })).await?;
         }
-        let known = known.unwrap_or_default();
-        let written: &[FileEntry] = match &file {
-            Origin::File(opened) => &opened.file.entries,
-            Origin::Log(_) => &[],
-        };
-        let ids: BTreeSet<&str> = known.iter().map(|entry| entry.id.as_str()).collect();
-        let in_file: BTreeSet<&str> = written.iter().map(|entry| entry.id.as_str()).collect();
-        // What the file has and the log has not was written by somebody else: the conversation follows the file.
         let blobs = shelf.blobs();
-        let foreign: Vec<Imported> = written
-            .iter()
-            .filter(|entry| !ids.contains(entry.id.as_str()))
-            .map(|entry| entries::from_file(entry, &blobs))
-            .collect();
-        let missing: Vec<Entry> = known.iter().filter(|entry| !in_file.contains(entry.id.as_str())).cloned().collect();
-        if !foreign.is_empty() {
-            // Lines that somebody put in while we wrote behind them are part of the file, but not where it goes on.
-            let last = written.last().map(|entry| EntryId::new(entry.id.as_str()));
-            let ours = last.as_ref().is_some_and(|last| ids.contains(last.as_str()));
-            let leaf = if ours { leaf_of(&requests, &id).await } else { last };
-            let import = session::Command::Import { entries: foreign, leaf };
-            requests.ask(Command::Session(id.clone(), import)).await?;
-        }
+        let missing = match &file {
+            Origin::File(opened) => follow_file(&handle, &requests, &id, opened, &blobs).await?,
+            Origin::Log(_) => known.unwrap_or_default(),
+        };
         let title = header.title.clone();
         let mut writer = match &file {
             Origin::Log(path) => Writer::new(path.clone(), header, blobs),
@@ -276,6 +246,7 @@ impl Seat {
                 }
             }
         }
+        record(&requests, &id, &writer).await?;
         let keeper = follow(&handle, &id, writer).await?;
         let all = entries_of(&requests, &id).await.flatten().unwrap_or_default();
         let notes: Vec<&Entry> =
@@ -323,56 +294,34 @@ async fn cwd_of(requests: &Source, id: &SessionId) -> Option<String> {
     requests.read(move |engine| Some(engine.state().session(&id)?.cwd().to_owned())).await?.0
 }
 
-async fn leaf_of(requests: &Source, id: &SessionId) -> Option<EntryId> {
-    let id = id.clone();
-    requests.read(move |engine| engine.state().session(&id)?.leaf().cloned()).await?.0
-}
-
 async fn name_of(requests: &Source, id: &SessionId) -> Option<String> {
     let id = id.clone();
     requests.read(move |engine| engine.state().session(&id)?.name().map(str::to_owned)).await?.0
 }
 
-/// How a file stands to what the log recorded of it.
-enum Recorded {
-    /// It is what was written, or that and more.
-    Fits,
-    /// It lies elsewhere, and the file that was written is still there.
-    Copy,
-    /// Something in it was changed.
-    Changed,
-}
-
-async fn recorded(handle: &Handle, id: &SessionId, opened: &session_file::Opened) -> Recorded {
+/// Whether the file lies elsewhere than the one that was written, and that is still there.
+async fn is_copy(handle: &Handle, id: &SessionId, opened: &session_file::Opened) -> bool {
     let wanted = id.clone();
     let requests = handle.source(Lane::Request);
-    let read = requests.read(move |engine| {
-        let (path, length, digest) = engine.state().session(&wanted)?.file()?;
-        Some((PathBuf::from(path), length, digest.to_owned()))
-    });
-    let Some((Some((path, length, digest)), _)) = read.await else { return Recorded::Fits };
-    if path != opened.path && path.exists() {
-        return Recorded::Copy;
-    }
-    // A file that is shorter lost its end; what is missing is written again.
-    let is_changed = opened.digest_of_prefix(length).is_some_and(|found| found.to_string() != digest);
-    // A new title rewrites the file too, and a crash may come before that is recorded: what counts is what the entries say.
-    if is_changed && !entries_agree(handle, &requests, id, opened).await { Recorded::Changed } else { Recorded::Fits }
+    let read = requests.read(move |engine| Some(PathBuf::from(engine.state().session(&wanted)?.file()?.0)));
+    matches!(read.await, Some((Some(path), _)) if path != opened.path && path.exists())
 }
 
-/// Whether every entry that both the file and the log have says the same in both.
-async fn entries_agree(handle: &Handle, requests: &Source, id: &SessionId, opened: &session_file::Opened) -> bool {
-    let known = entries_of(requests, id).await.flatten().unwrap_or_default();
-    let lsns: Vec<_> = known.iter().map(|entry| entry.content).collect();
-    let Ok(contents) = handle.contents().get(&lsns).await else { return false };
-    let said: BTreeMap<&str, FileEntry> = known
-        .iter()
-        .zip(contents)
-        .filter_map(|(entry, content)| Some((entry.id.as_str(), entries::to_file(entry, &content?)?)))
-        .collect();
-    let both = opened.file.entries.iter().filter_map(|entry| Some((said.get(entry.id.as_str())?, entry)));
-    let value = |entry: &FileEntry| serde_json::to_value(entry).ok();
-    both.into_iter().all(|(ours, theirs)| value(ours) == value(theirs))
+/// Records what the file is now, where that is not known already: so the next process sees what others changed.
+async fn record(requests: &Source, id: &SessionId, writer: &Writer) -> Result<(), SeatError> {
+    let Some(mark) = writer.mark() else { return Ok(()) };
+    let now = (writer.path().display().to_string(), mark.length, mark.digest.to_string());
+    let (wanted, same) = (id.clone(), now.clone());
+    let read = requests.read(move |engine| {
+        let file = engine.state().session(&wanted)?.file()?;
+        (file == (same.0.as_str(), same.1, same.2.as_str())).then_some(())
+    });
+    if !matches!(read.await, Some((Some(()), _))) {
+        let (path, length, digest) = now;
+        let written = session::Command::FileWritten { path, length, digest };
+        requests.ask(Command::Session(id.clone(), written)).await?;
+    }
+    Ok(())
 }
 
 async fn entries_of(requests: &Source, id: &SessionId) -> Option<Option<Vec<Entry>>> {
@@ -421,19 +370,6 @@ impl Shelf {
         let path = self.log_path(id);
         let options = store::Options::default();
         SqliteLog::open(&path, options).map(AnyLog::from).map_err(|source| SeatError::Log { path, source })
-    }
-
-    /// Puts a session's log beside, under a name that says so.
-    fn set_aside(&self, id: &SessionId) -> Result<(), SeatError> {
-        let path = self.log_path(id);
-        let aside = path.with_extension(format!("replaced-{}.db", self.common.clock.now().0));
-        tracing::warn!(aside = %aside.display(), "the session file was changed; its old log is kept");
-        std::fs::rename(&path, &aside).map_err(|error| SeatError::Owner(format!("{}: {error}", path.display())))?;
-        for end in ["-wal", "-shm"] {
-            let with = |path: &Path| PathBuf::from(format!("{}{end}", path.display()));
-            let _ = std::fs::rename(with(&path), with(&aside));
-        }
-        Ok(())
     }
 
     fn options(&self, workshop: &Arc<Workshop>) -> Options {

@@ -321,12 +321,7 @@ async fn begin(shelf: &Shelf, settings: Settings) -> Result<Seat, String> {
 
 /// A new session with the conversation of another, without its decisions.
 async fn fork(shelf: &Shelf, path: &Path, settings: Settings) -> Result<Seat, String> {
-    let fresh = || {
-        let mut seed = [0; 4];
-        let _ = getrandom::fill(&mut seed);
-        hex::encode(seed)
-    };
-    let opened = crate::session_file::open(path, fresh).map_err(|error| error.to_string())?;
+    let opened = crate::session_file::open(path).map_err(|error| error.to_string())?;
     let opened = opened.ok_or_else(|| format!("{}: there is no such session", path.display()))?;
     fork_of(shelf, &opened, settings).await
 }

@@ -16,8 +16,8 @@ use super::seat::Shelf;
 
 /// How many logs are looked into at most, the newest first.
 const LOOKED_AT: usize = 16;
-/// The first records of a log say where its file is.
-const FIRST: usize = 16;
+/// How many records are read at once. The first ones say where the file is, and then the session begins.
+const PAGE: usize = 64;
 
 /// The newest such session whose file was to be in `folder`, if it is newer than `than`.
 pub(crate) async fn newest(shelf: &Shelf, folder: &Path, than: Option<SystemTime>) -> Option<PathBuf> {
@@ -74,13 +74,25 @@ fn logs(shelf: &Shelf) -> Vec<(PathBuf, SystemTime)> {
     logs
 }
 
-/// Where the file of a log's session was to be, and which session it is.
+/// Where the file of a log's session was to be, and which session it is. `None` for one that was being made of another when its process died: nobody was told of it.
 async fn planned(log: &Path) -> Option<(PathBuf, SessionId)> {
     let log = SqliteLog::open_read_only(log, Options::default().event_format).ok()?;
-    let first = log.read(Partition::ZERO, Lsn(0), FIRST).await.ok()?;
-    first.into_iter().find_map(|stored| {
-        let event = Event::decode(&stored.kind, stored.version, &stored.facts).ok()?;
-        let Event::Session(session::Event::FileWritten { path, length: 0, .. }) = event else { return None };
-        Some((PathBuf::from(path), stored.session?))
-    })
+    let (mut planned, mut after) = (None, Lsn(0));
+    loop {
+        let page = log.read(Partition::ZERO, after, PAGE).await.ok()?;
+        for stored in &page {
+            // What a later version wrote says nothing here.
+            let Ok(Event::Session(event)) = Event::decode(&stored.kind, stored.version, &stored.facts) else {
+                continue;
+            };
+            match event {
+                session::Event::FileWritten { path, length: 0, .. } => {
+                    planned = Some((PathBuf::from(path), stored.session.clone()?));
+                }
+                session::Event::Entry { .. } | session::Event::Replaced { .. } => return planned,
+                _ => {}
+            }
+        }
+        after = page.last().filter(|_| page.len() == PAGE)?.lsn;
+    }
 }

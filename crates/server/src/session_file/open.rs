@@ -9,13 +9,16 @@ use std::{
 
 use bytes::Bytes;
 use countersign_core::{digest::Digest, id::SessionId, time::Millis};
-use countersign_protocol::omp::session_file::{Header, SessionFile, VERSION, read};
+use countersign_protocol::omp::session_file::{Form, Header, SessionFile, VERSION, read};
 use countersign_runtime::tools::regular;
 
 use super::{compare::Mark, time::iso};
 
 /// The largest file that is read, in bytes.
 pub(super) const LARGEST: u64 = 1 << 30;
+
+/// How long the id of a session may be, in bytes: it stands in every record of its log.
+const LONGEST_ID: usize = 1024;
 
 /// A file as it was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +41,16 @@ impl Opened {
             return Some(self.mark.digest);
         }
         Some(Digest::of(self.content.0.get(..usize::try_from(length).ok()?)?))
+    }
+
+    /// How many entries the first `length` bytes of the file hold, if that can be told.
+    pub fn entries_within(&self, length: u64) -> Option<usize> {
+        if self.file.unreadable > 0 || self.file.form != Form::Current {
+            return None;
+        }
+        let prefix = self.content.0.get(..usize::try_from(length).ok()?)?;
+        let lines = prefix.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).count();
+        Some(lines.saturating_sub(1))
     }
 }
 
@@ -67,14 +80,17 @@ pub enum OpenError {
     /// It would take too much memory.
     #[error("{path} is larger than 1 GiB, the most that a session file may be", path = .0.display())]
     TooLarge(PathBuf),
+    /// Its id is of no use.
+    #[error("{path}: the id of the session is longer than 1024 bytes, the most that it may have", path = .0.display())]
+    LongId(PathBuf),
 }
 
-/// Reads the file at `path`. `None` if it is not there or empty: a session may begin there. `fresh` gives ids to
-/// entries that have none.
+/// Reads the file at `path`. `None` if it is not there or empty: a session may begin there. Entries that have no id of their
+/// own get one that is the same for the same bytes, so that a file which was imported and not yet rewritten is known again.
 ///
 /// # Errors
 /// [`OpenError`], with the file untouched.
-pub fn open(path: &Path, fresh: impl FnMut() -> String) -> Result<Option<Opened>, OpenError> {
+pub fn open(path: &Path) -> Result<Option<Opened>, OpenError> {
     let bytes = match regular::read(path, LARGEST) {
         Ok(bytes) => bytes,
         Err(source) => {
@@ -89,8 +105,17 @@ pub fn open(path: &Path, fresh: impl FnMut() -> String) -> Result<Option<Opened>
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let file = read(&String::from_utf8_lossy(&bytes), fresh).map_err(|_| OpenError::NotASession(path.to_owned()))?;
     let (mark, whole) = (Mark::of(&bytes), whole(&bytes));
+    let mut count = 0_u64;
+    let fresh = || {
+        count += 1;
+        let id = Digest::of(format!("{} {count}", mark.digest).as_bytes());
+        hex::encode(&id.as_bytes()[..4])
+    };
+    let file = read(&String::from_utf8_lossy(&bytes), fresh).map_err(|_| OpenError::NotASession(path.to_owned()))?;
+    if file.header.id.len() > LONGEST_ID {
+        return Err(OpenError::LongId(path.to_owned()));
+    }
     Ok(Some(Opened { path: path.to_owned(), file, mark, whole, content: Content(bytes.into()) }))
 }
 

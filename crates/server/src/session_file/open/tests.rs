@@ -40,12 +40,7 @@ impl Place {
     }
 
     fn open(&self) -> Opened {
-        let mut count = 0;
-        let fresh = || {
-            count += 1;
-            format!("f{count:07}")
-        };
-        open(&self.file(), fresh).unwrap().unwrap()
+        open(&self.file()).unwrap().unwrap()
     }
 }
 
@@ -162,26 +157,54 @@ fn what_is_no_session_is_refused_untouched_and_an_empty_file_is_free() {
         [("", true), ("\n \n", true), ("hello\n", false), ("{\"type\":\"label\"}\n", false), ("\u{0}", false)]
     {
         let place = Place::with(text);
-        match open(&place.file(), String::new) {
+        match open(&place.file()) {
             Ok(None) => assert!(free, "{text:?}"),
             Err(OpenError::NotASession(path)) => assert!(!free && path == place.file(), "{text:?}"),
             other => panic!("{text:?}: {other:?}"),
         }
         assert_eq!(fs::read_to_string(place.file()).unwrap(), text);
     }
-    assert!(open(&Place::with("").0.path().join("absent"), String::new).unwrap().is_none());
+    assert!(open(&Place::with("").0.path().join("absent")).unwrap().is_none());
 }
 
 #[test]
-fn ids_and_parents_are_kept_as_they_are_written_however_odd() {
+fn ids_and_parents_are_kept_as_they_are_written_however_odd_unless_they_come_twice() {
     let opened = Place::with(HOSTILE).open();
     let said: Vec<serde_json::Value> = HOSTILE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let want: Vec<_> = said[1..].iter().map(|line| (text(&line["id"]), text(&line["parentId"]))).collect();
-    assert_eq!(tree(&opened), want);
-    assert_eq!((opened.file.form, opened.file.unreadable), (Form::Current, 0));
+    let mut want: Vec<_> = said[1..].iter().map(|line| (text(&line["id"]), text(&line["parentId"]))).collect();
+    let got = tree(&opened);
+    for at in [1, 2] {
+        want[at].0.clone_from(&got[at].0);
+    }
+    // What names the id means the nearest entry before it.
+    want[7].1.clone_from(&got[2].0);
+    assert_eq!(got, want);
+    let ids: std::collections::BTreeSet<_> = got.iter().map(|(id, _)| id).collect();
+    assert_eq!((ids.len(), opened.file.form, opened.file.unreadable), (got.len(), Form::Older, 0));
+    assert_eq!(tree(&Place::with(HOSTILE).open()), got);
     assert_eq!(opened.file.header.id, text(&said[0]["id"]));
     assert_eq!(kinds(&opened).iter().filter(|kind| **kind == "user").count(), 14);
+}
+
+#[test]
+fn an_id_that_is_too_long_is_refused() {
+    let header = |length: usize| format!("{{\"type\":\"session\",\"version\":3,\"id\":\"{}\"}}\n", "x".repeat(length));
+    assert!(Place::with(&header(1024)).open().file.entries.is_empty());
+    let place = Place::with(&header(1025));
+    assert!(matches!(open(&place.file()), Err(OpenError::LongId(path)) if path == place.file()));
+}
+
+#[test]
+fn the_entries_of_a_beginning_are_counted_where_that_can_be_told() {
+    let header = V3.lines().next().unwrap();
+    let line = "{\"type\":\"label\",\"id\":\"a\",\"parentId\":null,\"timestamp\":\"\",\"targetId\":\"x\"}";
+    let other = line.replace("\"a\"", "\"b\"");
+    let text = format!("{header}\n{line}\n \n{other}\n");
+    let opened = Place::with(&text).open();
+    let ends = [0, header.len() + 1, header.len() + line.len() + 2, text.len(), text.len() + 1];
+    assert_eq!(ends.map(|end| opened.entries_within(end as u64)), [Some(0), Some(0), Some(1), Some(2), None]);
+    assert_eq!(Place::with(&format!("{text}nothing\n")).open().entries_within(0), None);
 }
 
 #[test]
@@ -193,10 +216,10 @@ fn what_is_no_regular_file_or_too_large_is_refused_at_once() {
     symlink("/dev/null", at("null")).unwrap();
     File::create(at("large")).unwrap().set_len((1 << 30) + 1).unwrap();
     for name in ["null", "pipe", "zero", "blobs"] {
-        let got = open(&at(name), String::new);
+        let got = open(&at(name));
         assert!(matches!(&got, Err(OpenError::NotASession(path)) if *path == at(name)), "{name}: {got:?}");
     }
-    let got = open(&at("large"), String::new);
+    let got = open(&at("large"));
     assert!(matches!(&got, Err(OpenError::TooLarge(path)) if *path == at("large")), "{got:?}");
 }
 

@@ -48,7 +48,7 @@ impl Place {
     }
 
     fn ids(&self) -> Vec<String> {
-        open::open(&self.file(), String::new).unwrap().unwrap().file.entries.into_iter().map(|entry| entry.id).collect()
+        open::open(&self.file()).unwrap().unwrap().file.entries.into_iter().map(|entry| entry.id).collect()
     }
 }
 
@@ -155,10 +155,7 @@ fn a_new_name_replaces_the_first_line_alone() {
     let mut marks = writer.set_title(Some("new \"name\"".to_owned())).unwrap();
     let after = place.text();
     assert_eq!(after.split_once('\n').unwrap().1, before.split_once('\n').unwrap().1);
-    assert_eq!(
-        open::open(&place.file(), String::new).unwrap().unwrap().file.header.title.as_deref(),
-        Some("new \"name\"")
-    );
+    assert_eq!(open::open(&place.file()).unwrap().unwrap().file.header.title.as_deref(), Some("new \"name\""));
     writer.push(&entry("3", "user", "x")).unwrap();
     marks.extend(writer.flush().unwrap());
     assert_eq!(compare(place.text().as_bytes(), &marks), Comparison::Same);

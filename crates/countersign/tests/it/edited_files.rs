@@ -1,0 +1,274 @@
+//! Session files that somebody changed by hand: the conversation is the file's, decisions stay the log's.
+
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, Mark, only, soon, text},
+    place::{Place, check_chain, lines_when, lines_with, texts},
+    provider::{Reply, bash, say},
+};
+
+/// The lines of a session file.
+fn lines(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Puts other lines into a session file.
+fn put(path: &Path, lines: &[Value]) {
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(path, text).unwrap();
+}
+
+/// Changes what a message of a session file says.
+fn edit(path: &Path, from: &str, to: &str) {
+    let mut lines = lines(path);
+    let found = lines.iter_mut().find(|line| line["type"] == "message" && text(&line["message"]) == from).unwrap();
+    found["message"]["content"] = json!([{ "type": "text", "text": to }]);
+    put(path, &lines);
+}
+
+fn message(id: &str, parent: &Value, text: &str) -> Value {
+    let message = json!({ "role": "user", "content": [{ "type": "text", "text": text }], "timestamp": 1 });
+    json!({ "type": "message", "id": id, "parentId": parent, "timestamp": "2026-01-01T00:00:00.000Z", "message": message })
+}
+
+/// A session whose last call waits to be allowed, after one turn.
+fn waiting(place: &Place) -> (Host, std::path::PathBuf, Value) {
+    let mut host = place.start(&[]);
+    host.turn("one");
+    place.provider.script([Reply::new(vec![bash("k1", "echo ran >> count")]), say("after it")]);
+    let from = host.prompt("two");
+    let dialog = host.dialog(from);
+    let path = host.file();
+    lines_with(&path, "\"k1\"");
+    (host, path, dialog)
+}
+
+/// The only log of the place.
+fn log(place: &Place) -> std::path::PathBuf {
+    let files = fs::read_dir(place.agent.join("countersign")).unwrap().map(|entry| entry.unwrap().path());
+    let mut logs: Vec<_> = files.filter(|path| path.extension().is_some_and(|extension| extension == "db")).collect();
+    assert_eq!(logs.len(), 1, "{logs:?}");
+    logs.remove(0)
+}
+
+fn dialogs(host: &Host, from: Mark) -> usize {
+    only(&host.since(from), "extension_ui_request").len()
+}
+
+#[test]
+fn a_message_that_was_edited_is_what_it_says_now_and_its_id_stays() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    host.turn("two");
+    let path = host.file();
+    lines_when(&path, "both turns", |lines| texts(lines) == ["one", "ok", "two", "ok"]);
+    host.close_cleanly();
+    for (from, to) in [("one", "something else and longer"), ("something else and longer", "1"), ("ok", "fine")] {
+        let ids: Vec<Value> = lines(&path).iter().map(|line| line["id"].clone()).collect();
+        edit(&path, from, to);
+        let edited = lines(&path);
+        let mut again = place.resume();
+        let said = again.said();
+        assert_eq!(said, texts(&edited), "{to}");
+        let users = again.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+        assert_eq!([&users[0]["text"], &users[1]["text"]], [&said[0], "two"]);
+        again.close_cleanly();
+        assert_eq!((lines(&path), lines(&path).iter().map(|line| line["id"].clone()).collect()), (edited, ids));
+    }
+    let mut last = place.resume();
+    last.turn("three");
+    let asked = place.provider.last().text();
+    assert!(asked.contains("fine") && !asked.contains("longer"), "{asked}");
+    check_chain(&lines_with(&path, "three"));
+    log(&place);
+}
+
+#[test]
+fn lines_that_were_put_in_and_taken_out_are_so_in_the_conversation() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    for turn in ["one", "two", "three"] {
+        host.turn(turn);
+    }
+    let path = host.file();
+    lines_when(&path, "all turns", |lines| texts(lines).len() == 6);
+    host.close_cleanly();
+    // The turn in the middle goes, and a line comes in its place.
+    let mut edited = lines(&path);
+    let two = edited.iter().position(|line| text(&line["message"]) == "two").unwrap();
+    let before = edited[two - 1]["id"].clone();
+    edited.splice(two..two + 2, [message("put in", &before, "between")]);
+    edited[two + 1]["parentId"] = "put in".into();
+    put(&path, &edited);
+    let want = ["one", "ok", "between", "three", "ok"];
+    for _ in 0..2 {
+        let mut again = place.resume();
+        assert_eq!(again.said(), want);
+        again.close_cleanly();
+        assert_eq!(lines(&path), edited);
+    }
+    let mut last = place.resume();
+    let users = last.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    let users: Vec<&str> = users.as_array().unwrap().iter().map(|user| user["text"].as_str().unwrap()).collect();
+    assert_eq!(users, ["one", "between", "three"]);
+    last.turn("four");
+    check_chain(&lines_with(&path, "four"));
+}
+
+#[test]
+fn a_gate_whose_message_is_still_there_is_shown_again_after_an_edit() {
+    let place = Place::asking();
+    let (host, path, dialog) = waiting(&place);
+    host.kill();
+    edit(&path, "one", "uno");
+    edit(&path, "two", "dos");
+    let mut again = place.resume();
+    let shown = again.dialog(0);
+    assert_eq!((&shown["title"], again.state()["isStreaming"].clone()), (&dialog["title"], json!(true)));
+    assert_eq!(again.said()[..3], ["uno", "ok", "dos"]);
+    again.reply(&shown, json!({ "value": "Allow once" }));
+    again.settled(0);
+    assert_eq!(place.get("count").unwrap(), "ran\n");
+    let asked = place.provider.last();
+    assert!(asked.is_paired() && asked.text().contains("dos") && !asked.text().contains("two"));
+    check_chain(&lines_with(&path, "after it"));
+}
+
+#[test]
+fn a_gate_whose_message_is_gone_is_withdrawn_and_its_run_is_over() {
+    for put_behind in [true, false] {
+        let place = Place::asking();
+        let (host, path, _) = waiting(&place);
+        host.kill();
+        let mut edited = lines(&path);
+        let call = edited.pop().unwrap();
+        assert!(call.to_string().contains("k1"));
+        if put_behind {
+            edited.push(message("behind", &call["parentId"], "never mind"));
+        } else {
+            // The prompt changes too: an end that is only missing would be one that a crash took.
+            let prompt = edited.last_mut().unwrap();
+            prompt["message"]["content"][0]["text"] = "never mind".into();
+        }
+        put(&path, &edited);
+        for _ in 0..2 {
+            let mut again = place.resume();
+            assert_eq!(again.state()["isStreaming"], false);
+            assert_eq!(again.said(), texts(&edited));
+            assert_eq!(dialogs(&again, 0), 0);
+            again.close_cleanly();
+            assert_eq!(lines(&path), edited);
+        }
+        let mut last = place.resume();
+        place.provider.script([say("gone on")]);
+        last.turn("three");
+        assert!(place.provider.last().is_paired());
+        assert_eq!((place.get("count"), last.said().last().unwrap().as_str()), (None, "gone on"));
+        check_chain(&lines_with(&path, "gone on"));
+    }
+}
+
+#[test]
+fn an_end_that_is_missing_is_written_again_and_its_gate_still_waits() {
+    let place = Place::asking();
+    let (host, path, dialog) = waiting(&place);
+    host.kill();
+    let whole = lines(&path);
+    put(&path, &whole[..whole.len() - 2]);
+    let again = place.resume();
+    assert_eq!(again.dialog(0)["title"], dialog["title"]);
+    assert_eq!(lines_with(&path, "k1"), whole);
+}
+
+#[test]
+fn what_a_person_denied_and_granted_stays_in_force_after_an_edit() {
+    let place = Place::asking();
+    let mut host = place.start(&[]);
+    for (command, answer) in [("touch denied", "Deny"), ("echo ran >> granted", "Allow for this session")] {
+        place.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
+        let from = host.prompt(command);
+        let dialog = host.dialog(from);
+        host.reply(&dialog, json!({ "value": answer }));
+        host.settled(from);
+    }
+    let path = host.file();
+    lines_when(&path, "both turns", |lines| texts(lines).iter().filter(|text| *text == "done").count() == 2);
+    host.close_cleanly();
+    edit(&path, "touch denied", "please");
+    let mut again = place.resume();
+    for command in ["touch denied", "echo ran >> granted"] {
+        place.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
+        again.turn("again");
+    }
+    assert_eq!(dialogs(&again, 0), 0);
+    assert_eq!((place.get("denied"), place.get("granted").unwrap().as_str()), (None, "ran\nran\n"));
+    assert!(place.provider.last().text().contains("please"));
+}
+
+#[test]
+fn a_file_of_ones_own_making_takes_the_ids_that_the_log_has() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let path = host.file();
+    let before = lines_with(&path, "\"ok\"");
+    host.close_cleanly();
+    // The ids of the old entries, in another order, for other things.
+    let mut ids: Vec<Value> = before[1..].iter().map(|line| line["id"].clone()).collect();
+    ids.reverse();
+    let mut made = vec![before[0].clone()];
+    let mut parent = Value::Null;
+    for (id, text) in ids.iter().zip(["a", "b", "c", "d"]) {
+        made.push(message(id.as_str().unwrap(), &parent, text));
+        parent = id.clone();
+    }
+    put(&path, &made);
+    let mut again = place.resume();
+    assert_eq!(again.said(), ["a", "b", "c", "d"]);
+    let branched = again.done(json!({ "type": "branch", "entryId": ids[2] }));
+    assert_eq!((&branched["text"], again.said()), (&json!("c"), vec!["a".to_owned(), "b".to_owned()]));
+    again.close_cleanly();
+    assert_eq!(lines(&path), made);
+}
+
+#[test]
+fn a_process_that_dies_while_a_large_edit_is_imported_leaves_the_old_tree_or_the_new_one() {
+    let place = Place::asking();
+    let (host, path, dialog) = waiting(&place);
+    host.kill();
+    let mut edited = lines(&path);
+    let first = edited[1]["id"].clone();
+    let filler = "f".repeat(30_000);
+    let large = |at: usize| {
+        json!({ "type": "custom", "id": format!("large{at}"), "parentId": first, "timestamp": "2026-01-01T00:00:00.000Z",
+            "customType": "large", "data": filler })
+    };
+    edited.splice(2..2, (0..300).map(large));
+    put(&path, &edited);
+    edit(&path, "one", "uno");
+    let log = log(&place);
+    let journal = log.with_extension("db-wal");
+    let size = || [&log, &journal].map(|path| fs::metadata(path).map_or(0, |found| found.len())).iter().sum::<u64>();
+    for round in 1..4 {
+        let from = size();
+        let host = Host::spawn(Host::command_of(&place, &["--continue"]));
+        // Each time it gets further before it dies.
+        soon("some of the import", || (size() > from + (round << 20)).then_some(()));
+        host.kill();
+        assert!(size() < from + (8 << 20), "it did not die in the middle");
+    }
+    let mut again = place.resume();
+    assert_eq!(again.dialog(0)["title"], dialog["title"]);
+    assert_eq!(again.said()[..3], ["uno", "ok", "two"]);
+    again.close_cleanly();
+    assert_eq!(lines(&path).len(), edited.len());
+    let whole = size();
+    let last = place.resume();
+    assert_eq!(last.dialog(0)["title"], dialog["title"]);
+    last.close_cleanly();
+    assert!(size() < whole + (1 << 20), "what was imported was imported again");
+}

@@ -1,0 +1,179 @@
+//! Brings a session's log in step with its file: for the conversation the file wins, for decisions the log.
+//!
+//! It must not write the file: what the file lacks is given back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign_core::{
+    engine::Command,
+    id::{EntryId, SessionId},
+    session::{self, Entry, Gathered, Imported, Part},
+};
+use countersign_protocol::omp::session_file::Entry as FileEntry;
+use countersign_runtime::{Handle, Source};
+
+use super::{entries, seat::SeatError};
+use crate::session_file::{Blobs, Opened};
+
+/// What one batch of an import holds at most, in bytes, unless a single entry is larger.
+const BATCH: usize = 256 * 1024;
+/// How many contents are read at once.
+const READ: usize = 512;
+
+/// What the log knows of a session and its file.
+struct Known {
+    entries: Vec<Entry>,
+    /// Length and digest of the file, as they were recorded last.
+    file: Option<(u64, String)>,
+    is_at_rest: bool,
+}
+
+/// Has the log hold what the file holds, and gives the entries that the file lacks: its end was lost, or they came about since.
+///
+/// An entry that the file holds unchanged stays what it is in the log. Once the file has something else, what it holds is the tree: an id means the file's entry, and what had
+/// it before lies in the log's history only. Nothing in the tree has changed if this process dies before the last batch.
+pub(super) async fn follow_file(
+    handle: &Handle,
+    requests: &Source,
+    id: &SessionId,
+    opened: &Opened,
+    blobs: &Blobs,
+) -> Result<Vec<Entry>, SeatError> {
+    let known = known(requests, id).await?;
+    let file = &opened.file.entries;
+    let gathered = stand(handle, &known, opened, blobs).await?;
+    let in_file: BTreeSet<&str> = file.iter().map(|entry| entry.id.as_str()).collect();
+    let lacks = |entry: &Entry| !in_file.contains(entry.id.as_str());
+    let lost = known.entries.iter().skip_while(|entry| !lacks(entry)).all(lacks);
+    let first_foreign = gathered.iter().position(|entry| matches!(entry, Gathered::Foreign(_)));
+    let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(gathered.len())) else {
+        return Ok(known.entries.into_iter().filter(|entry| lacks(entry)).collect());
+    };
+    let is_whole = !known.entries.iter().any(lacks);
+    let ids: BTreeSet<&EntryId> = known.entries.iter().map(|entry| &entry.id).collect();
+    let is_new = |entry: &Gathered| matches!(entry, Gathered::Foreign(entry) if !ids.contains(&entry.id));
+    let leaf = file.last().map(|entry| EntryId::new(entry.id.as_str()));
+    let tail = &gathered[first_foreign..];
+    if known.is_at_rest && is_whole && size_of(tail) <= BATCH && tail.iter().all(is_new) {
+        let entries = gathered.into_iter().filter_map(foreign).collect();
+        requests.ask(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
+        return Ok(Vec::new());
+    }
+    gather(requests, id, gathered, leaf).await?;
+    Ok(self::known(requests, id).await?.entries.into_iter().filter(lacks).collect())
+}
+
+/// Puts `entries` into a session that has none, and makes the last of them the leaf.
+pub(super) async fn begin_with(requests: &Source, id: &SessionId, entries: Vec<Imported>) -> Result<(), SeatError> {
+    let leaf = entries.last().map(|entry| entry.id.clone());
+    let gathered: Vec<Gathered> = entries.into_iter().map(Gathered::Foreign).collect();
+    if size_of(&gathered) > BATCH {
+        return gather(requests, id, gathered, leaf).await;
+    }
+    let entries = gathered.into_iter().filter_map(foreign).collect();
+    requests.ask(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
+    Ok(())
+}
+
+async fn gather(
+    requests: &Source,
+    id: &SessionId,
+    entries: Vec<Gathered>,
+    leaf: Option<EntryId>,
+) -> Result<(), SeatError> {
+    let mut part = Part::First;
+    let mut batch = Vec::new();
+    let mut size = 0;
+    let mut entries = entries.into_iter().peekable();
+    while let Some(entry) = entries.next() {
+        size += size_of(std::slice::from_ref(&entry));
+        batch.push(entry);
+        let is_full = entries.peek().is_none_or(|next| size + size_of(std::slice::from_ref(next)) > BATCH);
+        if is_full {
+            let gather = session::Command::Gather { part, entries: std::mem::take(&mut batch) };
+            requests.ask(Command::Session(id.clone(), gather)).await?;
+            (part, size) = (Part::Next, 0);
+        }
+    }
+    requests.ask(Command::Session(id.clone(), session::Command::Replace { leaf })).await?;
+    Ok(())
+}
+
+fn foreign(entry: Gathered) -> Option<Imported> {
+    match entry {
+        Gathered::Foreign(entry) => Some(entry),
+        Gathered::Known(_) => None,
+    }
+}
+
+fn size_of(entries: &[Gathered]) -> usize {
+    let size = |entry: &Gathered| match entry {
+        Gathered::Known(id) => 8 + id.as_str().len(),
+        Gathered::Foreign(entry) => 128 + entry.id.as_str().len() + entry.said.content.len(),
+    };
+    entries.iter().map(size).sum()
+}
+
+async fn known(requests: &Source, id: &SessionId) -> Result<Known, SeatError> {
+    let id = id.clone();
+    let read = requests.read(move |engine| {
+        let session = engine.state().session(&id)?;
+        Some(Known {
+            entries: session.entries().to_vec(),
+            file: session.file().map(|(_, length, digest)| (length, digest.to_owned())),
+            is_at_rest: session.is_at_rest(),
+        })
+    });
+    read.await.and_then(|(known, _)| known).ok_or(SeatError::Closed)
+}
+
+/// How the log stands to each entry of the file.
+async fn stand(handle: &Handle, known: &Known, opened: &Opened, blobs: &Blobs) -> Result<Vec<Gathered>, SeatError> {
+    let by_id: BTreeMap<&str, &Entry> = known.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
+    // What the recorded digest proves need not be looked at.
+    let proven = known.file.as_ref().and_then(|(length, digest)| {
+        let found = opened.digest_of_prefix(*length)?;
+        (found.to_string() == *digest).then(|| opened.entries_within(*length))?
+    });
+    let proven = proven.unwrap_or(0);
+    let mut gathered = Vec::with_capacity(opened.file.entries.len());
+    for (at, some) in opened.file.entries.chunks(READ).enumerate() {
+        let is_proven = |index: usize| at * READ + index < proven;
+        let ours: Vec<Option<&Entry>> = some.iter().map(|entry| by_id.get(entry.id.as_str()).copied()).collect();
+        let asked = ours.iter().enumerate().filter(|(index, _)| !is_proven(*index)).filter_map(|(_, entry)| *entry);
+        let lsns: Vec<_> = asked.map(|entry| entry.content).collect();
+        let contents = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
+        let mut contents = contents.into_iter();
+        for (index, (theirs, ours)) in some.iter().zip(ours).enumerate() {
+            let is_same = match ours {
+                None => false,
+                Some(_) if is_proven(index) => true,
+                Some(ours) => contents.next().flatten().is_some_and(|content| agree(ours, &content, theirs, blobs)),
+            };
+            gathered.push(match ours.filter(|_| is_same) {
+                Some(ours) => Gathered::Known(ours.id.clone()),
+                None => Gathered::Foreign(entries::from_file(theirs, blobs)),
+            });
+        }
+    }
+    Ok(gathered)
+}
+
+/// Whether an entry of the log and one of the file say the same, in whatever form.
+fn agree(ours: &Entry, content: &str, theirs: &FileEntry, blobs: &Blobs) -> bool {
+    let value = |entry: Option<FileEntry>| serde_json::to_value(entry?).ok();
+    let (Some(mut mine), Some(line)) = (value(entries::to_file(ours, content)), value(Some(theirs.clone()))) else {
+        return false;
+    };
+    if mine == line {
+        return true;
+    }
+    // Somebody else writes the same in another form: what counts is what it is to us.
+    let read = entries::from_file(theirs, blobs);
+    let entry = Entry { parent: read.parent, kind: read.kind, at: read.made_at.unwrap_or(ours.at), ..ours.clone() };
+    if value(entries::to_file(&entry, &read.said.content)).as_ref() == Some(&mine) {
+        return true;
+    }
+    // Images and long texts are not in the file as they are in the log.
+    blobs.externalise(&mut mine).is_ok() && mine == line
+}
