@@ -19,6 +19,7 @@ mod endings;
 mod extras;
 mod foreign_files;
 mod gates;
+mod hostile_files;
 mod locks;
 mod questions;
 mod queues;
