@@ -28,4 +28,5 @@ mod retries;
 mod runs;
 mod sessions;
 mod switching;
+mod taken_up;
 mod volume;
