@@ -173,6 +173,26 @@ fn a_gate_whose_message_is_gone_is_withdrawn_and_its_run_is_over() {
 }
 
 #[test]
+fn a_line_behind_a_message_that_waits_leaves_its_gate_in_force() {
+    let place = Place::asking();
+    let (host, path, dialog) = waiting(&place);
+    host.kill();
+    let mut edited = lines(&path);
+    let leaf = edited.last().unwrap()["id"].clone();
+    edited.push(message("behind", &leaf, "put behind"));
+    put(&path, &edited);
+    let mut again = place.resume();
+    let shown = again.dialog(0);
+    assert_eq!((&shown["title"], again.said().last().unwrap().as_str()), (&dialog["title"], "put behind"));
+    again.reply(&shown, json!({ "value": "Allow once" }));
+    again.settled(0);
+    let asked = place.provider.last();
+    assert!(asked.is_paired() && asked.text().contains("put behind"), "{asked:?}");
+    assert_eq!(place.get("count").unwrap(), "ran\n");
+    check_chain(&lines_with(&path, "after it"));
+}
+
+#[test]
 fn an_end_that_is_missing_is_written_again_and_its_gate_still_waits() {
     let place = Place::asking();
     let (host, path, dialog) = waiting(&place);
