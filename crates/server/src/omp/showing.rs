@@ -11,6 +11,7 @@ use countersign_runtime::Refused;
 use super::{
     dialogs::{self, Draft, Shown, Step},
     door::{Door, Then},
+    teller::Left,
 };
 
 /// A gate that waits, its content, and the folder of its session.
@@ -31,21 +32,29 @@ impl Door {
         let Some(seat) = &self.seat else { return };
         let id = seat.id.clone();
         let read = seat.requests.read(move |engine| {
-            let state = engine.state();
-            let run = state.run(state.session(&id)?.run()?)?;
-            let calls: Vec<_> = run
-                .calls()
-                .iter()
-                .filter_map(|call| Some((*call, (**engine.admitted().call(*call)?).clone())))
-                .collect();
-            let gates: Vec<_> = state.pending_gates().filter_map(|gate| waiting(engine, gate.id())).collect();
-            Some((calls, gates))
+            let left = Left::of(engine, &id)?;
+            let gates: Vec<_> = engine.state().pending_gates().filter_map(|gate| waiting(engine, gate.id())).collect();
+            Some((left, gates))
         });
-        if let Some((Some((calls, gates)), _)) = read.await {
-            self.teller.resume(calls);
-            for waiting in gates {
-                self.dialog(waiting, Draft::default());
-            }
+        let Some((found, position)) = read.await else { return };
+        // What was released until then is in what was read.
+        self.pass_over(position).await;
+        let Some((left, gates)) = found else { return };
+        let contents = match &self.seat {
+            Some(seat) => seat.handle.contents().get(&left.contents()).await,
+            None => return,
+        };
+        let contents = contents.unwrap_or_else(|error| {
+            tracing::warn!(%error, "what a run has said so far cannot be read");
+            Vec::new()
+        });
+        let mut frames = Vec::new();
+        self.teller.resume(left, contents, &mut frames);
+        for frame in &frames {
+            self.write(frame);
+        }
+        for waiting in gates {
+            self.dialog(waiting, Draft::default());
         }
     }
 

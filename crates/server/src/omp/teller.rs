@@ -2,6 +2,8 @@
 //!
 //! It does no input or output and decides nothing.
 
+mod resumed;
+
 use std::collections::BTreeMap;
 
 use countersign_core::{
@@ -24,6 +26,8 @@ use countersign_protocol::{
 };
 use countersign_runtime::{Live, LiveKind, Part};
 use serde_json::{Value, json};
+
+pub(crate) use resumed::Left;
 
 use super::entries;
 use crate::session_file::convert;
@@ -86,14 +90,6 @@ impl Teller {
     /// Tells of nothing more of the run that is being stopped.
     pub(crate) fn detach(&mut self) {
         self.is_detached = self.is_running;
-    }
-
-    /// Takes up a run that another process began and that waits for somebody.
-    pub(crate) fn resume(&mut self, calls: impl IntoIterator<Item = (CallId, call::Content)>) {
-        self.is_running = true;
-        for (call, content) in calls {
-            self.calls.insert(call, shown(&content));
-        }
     }
 
     /// Says once that nothing will happen any more by itself, if that is so.

@@ -55,6 +55,17 @@ impl Door {
         self.ended();
     }
 
+    /// Tells of nothing that was released before `position`, but does what follows of it.
+    pub(super) async fn pass_over(&mut self, position: u64) {
+        loop {
+            let Some(seat) = self.seat.as_mut().filter(|seat| seat.subscriber.position() < position) else { return };
+            let Some(released) = seat.subscriber.next().await else { return };
+            if let Released::Fact(recorded) = &released {
+                self.beside(&recorded.fact.event, recorded.fact.content.as_deref());
+            }
+        }
+    }
+
     async fn content(&self, at: Lsn) -> Option<std::sync::Arc<str>> {
         let contents = self.seat.as_ref()?.handle.contents();
         contents.get(&[at]).await.ok()?.pop().flatten()

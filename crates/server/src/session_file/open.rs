@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use countersign_core::{digest::Digest, id::SessionId, time::Millis};
-use countersign_protocol::omp::session_file::{Form, Header, SessionFile, VERSION, read};
+use countersign_protocol::omp::session_file::{Body, Entry, Form, Header, SessionFile, VERSION, read};
 use countersign_runtime::tools::regular;
 
 use super::{compare::Mark, time::iso};
@@ -17,7 +17,7 @@ use super::{compare::Mark, time::iso};
 /// The largest file that is read, in bytes.
 pub(super) const LARGEST: u64 = 1 << 30;
 
-/// How long the id of a session may be, in bytes: it stands in every record of its log.
+/// How long an id may be, in bytes: ids stand in the records of the log.
 const LONGEST_ID: usize = 1024;
 
 /// A file as it was read.
@@ -80,8 +80,8 @@ pub enum OpenError {
     /// It would take too much memory.
     #[error("{path} is larger than 1 GiB, the most that a session file may be", path = .0.display())]
     TooLarge(PathBuf),
-    /// Its id is of no use.
-    #[error("{path}: the id of the session is longer than 1024 bytes, the most that it may have", path = .0.display())]
+    /// An id in it, the session's or that of an entry, is of no use.
+    #[error("{path}: an id in it is longer than 1024 bytes, the most that one may have", path = .0.display())]
     LongId(PathBuf),
 }
 
@@ -113,10 +113,19 @@ pub fn open(path: &Path) -> Result<Option<Opened>, OpenError> {
         hex::encode(&id.as_bytes()[..4])
     };
     let file = read(&String::from_utf8_lossy(&bytes), fresh).map_err(|_| OpenError::NotASession(path.to_owned()))?;
-    if file.header.id.len() > LONGEST_ID {
+    let of_entries = file.entries.iter().flat_map(|entry| [Some(&entry.id), entry.parent_id.as_ref(), kept(entry)]);
+    if of_entries.flatten().chain([&file.header.id]).any(|id| id.len() > LONGEST_ID) {
         return Err(OpenError::LongId(path.to_owned()));
     }
     Ok(Some(Opened { path: path.to_owned(), file, mark, whole, content: Content(bytes.into()) }))
+}
+
+/// The entry that a summary keeps as the oldest one.
+const fn kept(entry: &Entry) -> Option<&String> {
+    match &entry.body {
+        Body::Compaction(body) => Some(&body.first_kept_entry_id),
+        _ => None,
+    }
 }
 
 /// A last line without a line end counts if nothing of it is missing.

@@ -182,7 +182,12 @@ impl Audit {
             | session::Event::Folder { .. }
             | session::Event::Relocated { .. }
             | session::Event::Tasks { .. }
-            | session::Event::Reminded { .. } => Ok(()),
+            | session::Event::Reminded { .. }
+            // No person of the simulation edits a session file.
+            | session::Event::Gathering
+            | session::Event::Kept { .. }
+            | session::Event::Gathered { .. }
+            | session::Event::Replaced { .. } => Ok(()),
         }
     }
 

@@ -1,0 +1,204 @@
+//! A run that one process began and the next one takes up: what a host hears that was not there from the start.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, Mark, only, roles, shape, text},
+    place::{Place, lines_with},
+    provider::{Reply, bash, call, say},
+};
+
+/// A session of one turn, and what the model says next.
+fn begun(place: &Place, replies: Vec<Reply>) -> Host {
+    let mut host = place.start(&[]);
+    host.turn("one");
+    lines_with(&host.file(), "\"ok\"");
+    place.provider.script(replies);
+    host
+}
+
+/// A session in which a run waits for a dialog and its process was killed.
+fn left(place: &Place, replies: Vec<Reply>) {
+    let mut host = begun(place, replies);
+    let from = host.prompt("two");
+    host.dialog(from);
+    host.kill();
+}
+
+/// What a client gathers that waits for the end of a run: all up to it, answering every dialog.
+fn until_the_end(host: &mut Host, from: Mark, answer: &Value) -> Vec<Value> {
+    let mut answered = from;
+    loop {
+        let next = host.wait(answered, "a dialog or the end of the run", |frame| {
+            ["extension_ui_request", "agent_end"].iter().any(|kind| frame["type"] == *kind)
+        });
+        let at = answered + host.since(answered).iter().position(|frame| *frame == next).unwrap();
+        if next["type"] == "agent_end" {
+            return host.since(from).into_iter().take(at + 1 - from).collect();
+        }
+        host.reply(&next, answer.clone());
+        answered = at + 1;
+    }
+}
+
+/// Checks what holds for the frames of every run, and gives the messages that it says it added.
+fn check_order(frames: &[Value]) -> Vec<Value> {
+    let (mut in_run, mut in_turn, mut running, mut results) = (false, false, Vec::new(), Vec::new());
+    for frame in frames {
+        let kind = frame["type"].as_str().unwrap();
+        match kind {
+            "agent_start" => assert!(!std::mem::replace(&mut in_run, true), "{kind} twice"),
+            "turn_start" => assert!(in_run && !std::mem::replace(&mut in_turn, true), "{kind} out of place"),
+            "tool_execution_start" => {
+                assert!(in_turn && !running.contains(&frame["toolCallId"]), "{frame} out of place");
+                running.push(frame["toolCallId"].clone());
+            }
+            "tool_execution_end" => {
+                let at = running.iter().position(|call| *call == frame["toolCallId"]);
+                running.remove(at.unwrap_or_else(|| panic!("{frame} without a start")));
+                results.push(frame["toolCallId"].clone());
+            }
+            "message_start" | "message_end" | "message_update" => assert!(in_turn, "{frame} out of a turn"),
+            "turn_end" => {
+                assert!(std::mem::replace(&mut in_turn, false) && running.is_empty(), "{frame} out of place");
+                let told: Vec<Value> =
+                    frame["toolResults"].as_array().unwrap().iter().map(|it| it["toolCallId"].clone()).collect();
+                assert!(told.ends_with(&results), "{told:?} do not end with {results:?}");
+                let calls = frame["message"]["content"].as_array().unwrap();
+                let mut wanted: Vec<&Value> =
+                    calls.iter().filter(|block| block["type"] == "toolCall").map(|block| &block["id"]).collect();
+                wanted.sort_unstable_by_key(|id| id.to_string());
+                let mut told: Vec<&Value> = told.iter().collect();
+                told.sort_unstable_by_key(|id| id.to_string());
+                assert_eq!(told, wanted, "the results of the turn are not those of its calls");
+                results.clear();
+            }
+            "agent_end" => {
+                assert!(in_run && !in_turn, "{kind} out of place");
+                return frame["messages"].as_array().unwrap().clone();
+            }
+            _ => {}
+        }
+    }
+    panic!("there was no end of the run in {}", shape(frames));
+}
+
+#[test]
+fn a_run_that_waited_is_told_from_its_beginning_to_its_end() {
+    let place = Place::asking();
+    left(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
+    let mut again = place.resume();
+    assert_eq!(again.state()["isStreaming"], true);
+    let frames = until_the_end(&mut again, 0, &json!({ "value": "Allow once" }));
+    assert_eq!(
+        shape(&frames),
+        "ready agent_start turn_start extension_ui_request get_state +k1 -k1 +toolResult -toolResult turn_end turn_start \
+         +assistant text_start text_delta text_end -assistant turn_end agent_end"
+    );
+    let added = check_order(&frames);
+    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"]);
+    assert_eq!((text(&added[0]), text(&added[3])), ("two".to_owned(), "after it".to_owned()));
+    assert_eq!(added, again.messages()[2..]);
+    again.settled(0);
+    assert_eq!((again.state()["isStreaming"].clone(), place.get("ran")), (json!(false), Some(String::new())));
+}
+
+#[test]
+fn a_turn_of_which_one_call_was_done_ends_with_all_its_results() {
+    let place = Place::asking();
+    let calls = vec![bash("k1", "echo ran >> count"), bash("k2", "touch a"), bash("k3", "touch b")];
+    let mut host = begun(&place, vec![Reply::new(calls), say("after it")]);
+    let from = host.prompt("two");
+    let first = host.dialog(from);
+    host.reply(&first, json!({ "value": "Allow once" }));
+    host.event(from, "tool_execution_end");
+    host.kill();
+    let mut again = place.resume();
+    let frames = until_the_end(&mut again, 0, &json!({ "value": "Allow once" }));
+    let added = check_order(&frames);
+    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "toolResult", "toolResult", "assistant"]);
+    let starts = only(&frames, "tool_execution_start");
+    assert_eq!([&starts[0]["toolCallId"], &starts[1]["toolCallId"]], ["k2", "k3"]);
+    assert_eq!((starts.len(), place.get("count").unwrap().as_str()), (2, "ran\n"));
+    assert!(place.provider.last().is_paired());
+}
+
+#[test]
+fn what_earlier_turns_of_the_run_said_is_part_of_its_end() {
+    let place = Place::asking();
+    place.rules("rules:\n  - { pattern: \"bash(true)\", action: allow }\n  - { pattern: \"bash(*)\", action: ask }\n");
+    let first = Reply::new(vec![bash("k1", "true")]);
+    left(&place, vec![first, Reply::new(vec![bash("k2", "touch ran")]), say("after it")]);
+    // And once more: the process that took it up dies as well.
+    let again = place.resume();
+    again.dialog(0);
+    again.kill();
+    let mut again = place.resume();
+    let added = check_order(&until_the_end(&mut again, 0, &json!({ "value": "Allow once" })));
+    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant", "toolResult", "assistant"]);
+    assert_eq!(added, again.messages()[2..]);
+}
+
+#[test]
+fn a_question_that_was_asked_is_a_call_that_runs() {
+    let place = Place::asking();
+    let questions = json!({ "questions": [{ "id": "a", "question": "Which?", "options": [{ "label": "A" }] }] });
+    left(&place, vec![Reply::new(vec![call("k1", "ask", &questions)]), say("after it")]);
+    let mut again = place.resume();
+    let frames = until_the_end(&mut again, 0, &json!({ "value": "A" }));
+    check_order(&frames);
+    assert!(shape(&frames).starts_with("ready agent_start turn_start +k1 extension_ui_request -k1 +toolResult"));
+}
+
+#[test]
+fn a_run_that_is_denied_or_stopped_after_a_restart_ends_with_all_that_it_added() {
+    for is_stopped in [false, true] {
+        let place = Place::asking();
+        left(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
+        let mut again = place.resume();
+        again.dialog(0);
+        let frames = if is_stopped {
+            again.done(json!({ "type": "abort" }));
+            again.since(0)
+        } else {
+            until_the_end(&mut again, 0, &json!({ "value": "Deny" }))
+        };
+        let want = ["user", "assistant", "toolResult", "assistant"];
+        let want = if is_stopped { &want[..3] } else { &want[..] };
+        assert_eq!(roles(&check_order(&frames)), want, "stopped: {is_stopped}");
+        assert_eq!(place.get("ran"), None);
+    }
+}
+
+#[test]
+fn a_run_is_told_as_it_is_after_its_prompt_was_edited() {
+    let place = Place::asking();
+    left(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
+    let sessions = fs::read_dir(place.agent.join("sessions")).unwrap().next().unwrap().unwrap().path();
+    let path = fs::read_dir(sessions).unwrap().next().unwrap().unwrap().path();
+    let edited = fs::read_to_string(&path).unwrap().replace("\"two\"", "\"twain\"").replace("\"one\"", "\"once\"");
+    fs::write(&path, edited).unwrap();
+    let mut again = place.resume();
+    let added = check_order(&until_the_end(&mut again, 0, &json!({ "value": "Allow once" })));
+    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"]);
+    assert_eq!(text(&added[0]), "twain");
+}
+
+#[test]
+fn a_session_that_is_switched_to_tells_of_its_run_behind_the_answer() {
+    let place = Place::asking();
+    let mut host = begun(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
+    let from = host.prompt("two");
+    host.dialog(from);
+    let path = host.file();
+    lines_with(&path, "k1");
+    host.kill();
+    let mut other = place.start(&[]);
+    let from = other.mark();
+    other.done(json!({ "type": "switch_session", "sessionPath": path }));
+    let frames = until_the_end(&mut other, from, &json!({ "value": "Allow once" }));
+    assert!(shape(&frames).starts_with("switch_session agent_start turn_start extension_ui_request +k1 -k1"));
+    assert_eq!(roles(&check_order(&frames)), ["user", "assistant", "toolResult", "assistant"]);
+}
