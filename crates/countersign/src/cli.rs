@@ -1,8 +1,10 @@
 //! The command line.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+use countersign_server::omp::flags;
 
 use crate::{audit, demo};
 
@@ -58,6 +60,13 @@ enum Command {
     /// Read a record of decisions, whether or not somebody is writing it
     #[command(subcommand)]
     Audit(Audit),
+    /// Print a script with which a shell completes commands and flags
+    ///
+    /// Such as `source <(countersign completions bash)`, or `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
 #[derive(Subcommand)]
@@ -115,7 +124,27 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Audit(Audit::Tail { log, lines, json }) => audit::tail(&log, lines, form(json)),
         Command::Audit(Audit::Verify { log, head, json }) => audit::verify(&log, head, form(json)),
         Command::Audit(Audit::Export { log }) => audit::export(&log),
+        Command::Completions { shell } => {
+            std::io::stdout().write_all(&completions(shell))?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
+}
+
+/// The script for `shell`, with the flags of the doors, which this command line hands on unread.
+fn completions(shell: Shell) -> Vec<u8> {
+    let mut command = Cli::command().mut_subcommand("omp", |omp| {
+        omp.args(flags::LISTED.map(|listed| {
+            let flag = Arg::new(listed.name).long(listed.name).help(listed.help);
+            match listed.value {
+                Some(value) => flag.value_name(value),
+                None => flag.action(ArgAction::SetTrue),
+            }
+        }))
+    });
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "countersign", &mut script);
+    script
 }
 
 const fn form(json: bool) -> audit::Form {
@@ -145,9 +174,32 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, ValueEnum as _};
 
-    use super::Cli;
+    use super::{Cli, Shell, completions, flags};
+
+    /// The names of all subcommands and long flags.
+    fn names(command: &clap::Command) -> Vec<String> {
+        let flags = command.get_arguments().filter_map(|argument| argument.get_long()).map(str::to_owned);
+        let below = command
+            .get_subcommands()
+            .flat_map(|below| std::iter::once(below.get_name().to_owned()).chain(names(below)).collect::<Vec<_>>());
+        flags.chain(below).collect()
+    }
+
+    #[test]
+    fn each_shell_completes_every_subcommand_and_flag() {
+        let mut wanted = names(&Cli::command());
+        assert!(wanted.iter().any(|name| name == "verify") && wanted.iter().any(|name| name == "keep"));
+        wanted.extend(flags::LISTED.iter().map(|listed| listed.name.to_owned()));
+        for shell in Shell::value_variants() {
+            let script = String::from_utf8(completions(*shell)).unwrap();
+            for name in &wanted {
+                assert!(script.contains(name.as_str()), "{shell}: {name}");
+            }
+            assert!(!script.contains("__exec"), "{shell}");
+        }
+    }
 
     #[test]
     fn the_command_line_makes_sense() {

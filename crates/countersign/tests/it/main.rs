@@ -2,17 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod host;
-mod place;
-mod provider;
-mod wire;
-
 mod aborts;
 mod bad_input;
 mod bad_providers;
 mod bash_command;
 mod choosing;
 mod compaction;
+mod completions;
 mod crash;
 mod crash_waiting;
 mod edited_files;
@@ -20,10 +16,13 @@ mod endings;
 mod extras;
 mod foreign_files;
 mod gates;
+mod host;
 mod hostile_files;
 mod in_doubt;
 mod limits;
 mod locks;
+mod place;
+mod provider;
 mod questions;
 mod queues;
 mod regressions;
@@ -33,4 +32,6 @@ mod sessions;
 mod settings;
 mod switching;
 mod taken_up;
+mod terminal;
 mod volume;
+mod wire;

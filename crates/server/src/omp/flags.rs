@@ -49,6 +49,49 @@ pub struct Flags {
     pub files: Vec<String>,
 }
 
+/// A flag as somebody who looks for it is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name, without the dashes.
+    pub name: &'static str,
+    /// What its value is, if it takes one.
+    pub value: Option<&'static str>,
+    /// What it is for.
+    pub help: &'static str,
+}
+
+/// The flags that mean something here, one spelling of each.
+pub const LISTED: [Listed; 20] = [
+    with("mode", "rpc", "The protocol on standard input and output"),
+    with("provider", "PROVIDER", "The provider of the model"),
+    with("model", "MODEL", "The model: id, provider/id, or part of a name"),
+    with("models", "PATTERNS", "What cycle_model goes through"),
+    with("api-key", "KEY", "The key of the first model's provider"),
+    with("thinking", "LEVEL", "off, minimal, low, medium, high or xhigh"),
+    with("session-dir", "DIR", "Where session files go"),
+    flag("no-session", "Keep no session file"),
+    flag("continue", "Go on with the newest session of the working folder"),
+    with("resume", "SESSION", "Go on with a session: a file, or the beginning of an id"),
+    with("fork", "SESSION", "A new session with the conversation of another"),
+    with("tools", "NAMES", "Which tools runs have"),
+    flag("no-tools", "Runs have no tools"),
+    with("system-prompt", "TEXT", "The system prompt, or a file that holds it"),
+    with("append-system-prompt", "TEXT", "What is put behind the system prompt, or a file"),
+    with("permissions", "FILE", "The rules, in place of the agent directory's"),
+    flag("allow-home", "Work in the home folder"),
+    with("cwd", "DIR", "The working folder"),
+    flag("no-merge-deltas", "An update for every piece that a provider sends"),
+    with("extension", "FILE", "Accepted and not run"),
+];
+
+const fn with(name: &'static str, value: &'static str, help: &'static str) -> Listed {
+    Listed { name, value: Some(value), help }
+}
+
+const fn flag(name: &'static str, help: &'static str) -> Listed {
+    Listed { name, value: None, help }
+}
+
 /// Flags that take a value which means nothing here.
 const IGNORED_WITH_VALUE: [&str; 9] = [
     "--skills",
@@ -113,7 +156,7 @@ fn list(value: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Flags, parse};
+    use super::{Flags, LISTED, parse};
 
     fn read(line: &str) -> Result<Flags, String> {
         parse(line.split_whitespace().map(str::to_owned))
@@ -132,6 +175,16 @@ mod tests {
             ("-e x.ts", Flags { not_run: vec!["-e x.ts".into()], ..Flags::default() }),
         ] {
             assert_eq!(read(line), Ok(want), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_listed_flag_is_one_that_is_read() {
+        for listed in LISTED {
+            let line = format!("--{} {}", listed.name, listed.value.unwrap_or_default());
+            assert_ne!(read(&line), Ok(Flags::default()), "{line}");
+            let alone = read(&format!("--{}", listed.name));
+            assert_eq!(alone.is_err(), listed.value.is_some(), "{line}");
         }
     }
 

@@ -184,10 +184,6 @@ impl Audit {
             | session::Event::Tasks { .. }
             | session::Event::Reminded { .. }
             // No person of the simulation edits a session file.
-            | session::Event::Gathering
-            | session::Event::Kept { .. }
-            | session::Event::Gathered { .. }
-            | session::Event::Replaced { .. } => Ok(()),
         }
     }
 
