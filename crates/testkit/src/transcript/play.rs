@@ -6,7 +6,7 @@ use super::{
     names::Names,
     reply::Replies,
     script::{Expected, Kind, Line},
-    stage::{START, Stage},
+    stage::{QUIET, START, Stage},
 };
 
 /// A line's number and what is wrong there.
@@ -102,7 +102,7 @@ pub(super) fn update(script: &[Line], launcher: Launcher) -> Result<String, Prob
         let last = part.iter().rposition(is_frame).map_or(0, |last| last + 1);
         let (frames, remarks) = part.split_at(last);
         let at = |problem: String| (part.first().map_or(1, |line| line.number), problem);
-        let came = play.rest().map_err(at)?;
+        let came = play.rest(QUIET).map_err(at)?;
         if fits(frames, &came) {
             frames.iter().for_each(|line| push(&mut text, &line.text));
         } else {
@@ -186,9 +186,9 @@ impl Play {
         }
     }
 
-    /// Everything that came meanwhile, by its names.
-    fn rest(&mut self) -> Result<Vec<(String, String)>, String> {
-        let frames = self.stage.rest();
+    /// Everything that came meanwhile, up to so many beats without a frame, by its names.
+    fn rest(&mut self, quiet: u32) -> Result<Vec<(String, String)>, String> {
+        let frames = self.stage.rest(quiet);
         frames.into_iter().map(|(name, frame)| Ok((name, self.names.of(&frame)?))).collect()
     }
 
@@ -203,7 +203,7 @@ impl Play {
 
     /// What came behind a frame, for a person to read.
     fn more(&mut self, name: &str) -> String {
-        let frames = self.rest().unwrap_or_default().into_iter().filter(|(from, _)| from == name);
+        let frames = self.rest(1).unwrap_or_default().into_iter().filter(|(from, _)| from == name);
         let frames: Vec<String> = frames.take(6).map(|(_, frame)| format!("\n  then came {frame}")).collect();
         frames.concat()
     }
@@ -252,5 +252,61 @@ impl Play {
             Kind::Restart => self.stage.restart(),
             Kind::End => self.stage.end(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use countersign_tools::exec::Launcher;
+
+    use super::{check, update};
+    use crate::transcript::script::read;
+
+    /// Nothing here runs a command.
+    fn launcher() -> Launcher {
+        Launcher::new(Path::new("/bin/false"))
+    }
+
+    const ASKED: &str = "> {\"id\":1,\"type\":\"get_last_assistant_text\"}\n";
+    const ANSWER: &str = r#"{"id":1,"type":"response","command":"get_last_assistant_text","success":true,"data":{}}"#;
+
+    #[test]
+    fn the_first_line_that_is_not_so_is_named_with_what_came() {
+        let other = ANSWER.replace("true", "false");
+        let again = format!("{ASKED}< {ANSWER}\n");
+        for (case, text, number, words) in [
+            ("another", format!("{ASKED}< {other}\n"), 2, "success\":false,"),
+            ("another, and what came", format!("{ASKED}< {other}\n"), 2, ANSWER),
+            ("one too many", ASKED.to_owned(), 1, "more came"),
+            ("one of a group", format!("{ASKED}{ASKED}<~ {ANSWER}\n<~ {other}\n"), 3, "another frame came"),
+            ("a gap without an end", format!("{again}< ...\n"), 3, "a frame must follow"),
+            ("a reply that nobody asked for", format!("model says \"x\"\n{again}"), 3, "its last 1 replies"),
+        ] {
+            let (at, problem) = check(&read(&text).unwrap(), launcher()).unwrap_err();
+            assert!(at == number && problem.contains(words), "{case}: {at}: {problem}");
+        }
+    }
+
+    #[test]
+    fn frames_in_any_order_and_gaps_are_as_good_as_what_they_stand_for() {
+        let second = ASKED.replace(":1", ":2");
+        let answers = [ANSWER.to_owned(), ANSWER.replace(":1", ":2")];
+        for frames in [
+            format!("<~ {}\n<~ {}\n", answers[1], answers[0]),
+            format!("< ...\n< {}\n", answers[1]),
+            format!("< {}\n< {}\n", answers[0], answers[1]),
+        ] {
+            let text = format!("{ASKED}{second}{frames}");
+            assert_eq!(check(&read(&text).unwrap(), launcher()), Ok(()), "{frames}");
+        }
+    }
+
+    #[test]
+    fn an_update_writes_what_came_and_keeps_what_was_right() {
+        let wrong = format!("# Why.\n{ASKED}< {{}}\n\n# Further.\n{ASKED}<~   {ANSWER}\n");
+        let right = format!("# Why.\n{ASKED}< {ANSWER}\n\n# Further.\n{ASKED}<~   {ANSWER}\n");
+        assert_eq!(update(&read(&wrong).unwrap(), launcher()), Ok(right));
     }
 }
