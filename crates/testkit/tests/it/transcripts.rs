@@ -57,10 +57,12 @@ macro_rules! transcripts {
 transcripts! {
     abort_and_prompt
     abort_at_a_gate
+    abort_before_the_answer
     abort_in_a_call
     abort_keeps_the_queue
     abort_while_streaming
     abort_while_waiting_to_retry
+    abort_while_wanting_calls
     approval_denied
     approval_for_always
     approval_for_once
@@ -77,6 +79,7 @@ transcripts! {
     compaction_after_a_second_overflow
     compaction_after_an_overflow
     compaction_at_the_threshold
+    compaction_before_a_prompt
     end_of_input
     exclusive_tools
     follow_up_all
@@ -105,6 +108,7 @@ transcripts! {
     retry_aborted
     retry_after_a_hint
     retry_exhausted
+    retry_of_half_an_answer
     retry_switched_off
     retry_then_success
     settings
@@ -116,6 +120,7 @@ transcripts! {
     steer_that_waits
     steer_while_idle
     steer_while_streaming
+    steering_before_follow_ups
     switch_session_while_running
     thinking
     todo_reminder
