@@ -14,7 +14,7 @@
 //! | `> {…}`, `NAME> {…}` | the host sends a line |
 //! | `< {…}`, `NAME< {…}` | the next frame that it reads |
 //! | `<~ {…}` | one of the next frames: lines like this in a row may come in any order |
-//! | `< ...` | any frames up to the one in the next line |
+//! | `< ...` | any frames up to the next one that is told of |
 //! | `! text` | the door did not open, and says so; `...` is any text |
 //! | `clock +2s` | time goes on, at once: `ms`, `s`, `min` |
 //! | `work/x appears` | waits for a file |

@@ -1,12 +1,14 @@
 //! Plays a transcript, and compares or rewrites its frames.
 
+use std::collections::BTreeSet;
+
 use countersign_tools::exec::Launcher;
 
 use super::{
     names::Names,
     reply::Replies,
     script::{Expected, Kind, Line},
-    stage::{START, Stage},
+    stage::{QUIET, START, Stage},
 };
 
 /// A line's number and what is wrong there.
@@ -16,26 +18,23 @@ type Problem = (usize, String);
 pub(super) fn check(script: &[Line], launcher: Launcher) -> Result<(), Problem> {
     let mut play = Play::new(launcher).map_err(|problem| (1, problem))?;
     let mut lines = script.iter().peekable();
+    // The doors of which any frames may come before the next that is told.
+    let mut gaps: BTreeSet<&String> = BTreeSet::new();
     while let Some(line) = lines.next() {
         let at = |problem: String| (line.number, problem);
         match &line.kind {
             Kind::Expect(name, Expected::Frame(expected)) => {
-                let came = play.next(name).map_err(|problem| at(missing(expected, &problem)))?;
+                let mut came = play.next(name).map_err(|problem| at(missing(expected, &problem)))?;
+                if gaps.remove(name) {
+                    while came != *expected {
+                        came = play.next(name).map_err(|problem| at(missing(expected, &problem)))?;
+                    }
+                }
                 if came != *expected {
                     return Err(at(differs(expected, &came, &play.more(name))));
                 }
             }
-            Kind::Expect(name, Expected::Anything) => {
-                let next = lines.peek().map(|line| &line.kind);
-                let Some(Kind::Expect(_, Expected::Frame(wanted))) = next else {
-                    return Err(at("a frame must follow that ends the gap".to_owned()));
-                };
-                let mut came = play.next(name).map_err(|problem| at(missing(wanted, &problem)))?;
-                while came != *wanted {
-                    came = play.next(name).map_err(|problem| at(missing(wanted, &problem)))?;
-                }
-                lines.next();
-            }
+            Kind::Expect(name, Expected::Anything) => drop(gaps.insert(name)),
             Kind::Expect(name, Expected::AnyOrder(first)) => {
                 let mut wanted = vec![first];
                 while let Some(Line { kind: Kind::Expect(_, Expected::AnyOrder(more)), .. }) =
@@ -56,6 +55,9 @@ pub(super) fn check(script: &[Line], launcher: Launcher) -> Result<(), Problem> 
     }
     let last = script.last().map_or(1, |line| line.number);
     let end = |problem: String| (last, problem);
+    if !gaps.is_empty() {
+        return Err(end("a frame must follow that ends the gap".to_owned()));
+    }
     play.stage.end().map_err(end)?;
     for name in play.stage.names() {
         if let Some(frame) = play.stage.next(&name).map_err(end)? {
@@ -102,7 +104,7 @@ pub(super) fn update(script: &[Line], launcher: Launcher) -> Result<String, Prob
         let last = part.iter().rposition(is_frame).map_or(0, |last| last + 1);
         let (frames, remarks) = part.split_at(last);
         let at = |problem: String| (part.first().map_or(1, |line| line.number), problem);
-        let came = play.rest().map_err(at)?;
+        let came = play.rest(QUIET).map_err(at)?;
         if fits(frames, &came) {
             frames.iter().for_each(|line| push(&mut text, &line.text));
         } else {
@@ -150,7 +152,7 @@ fn fits(lines: &[Line], came: &[(String, String)]) -> bool {
             }
         }
         match next {
-            None => return came.next().is_none(),
+            None => return skips || came.next().is_none(),
             Some((_, Expected::Anything)) => skips = true,
             Some((_, Expected::AnyOrder(frame))) => loose.push(frame),
             Some((name, Expected::Frame(frame))) => {
@@ -186,9 +188,9 @@ impl Play {
         }
     }
 
-    /// Everything that came meanwhile, by its names.
-    fn rest(&mut self) -> Result<Vec<(String, String)>, String> {
-        let frames = self.stage.rest();
+    /// Everything that came meanwhile, up to so many beats without a frame, by its names.
+    fn rest(&mut self, quiet: u32) -> Result<Vec<(String, String)>, String> {
+        let frames = self.stage.rest(quiet);
         frames.into_iter().map(|(name, frame)| Ok((name, self.names.of(&frame)?))).collect()
     }
 
@@ -203,7 +205,7 @@ impl Play {
 
     /// What came behind a frame, for a person to read.
     fn more(&mut self, name: &str) -> String {
-        let frames = self.rest().unwrap_or_default().into_iter().filter(|(from, _)| from == name);
+        let frames = self.rest(1).unwrap_or_default().into_iter().filter(|(from, _)| from == name);
         let frames: Vec<String> = frames.take(6).map(|(_, frame)| format!("\n  then came {frame}")).collect();
         frames.concat()
     }
@@ -252,5 +254,61 @@ impl Play {
             Kind::Restart => self.stage.restart(),
             Kind::End => self.stage.end(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use countersign_tools::exec::Launcher;
+
+    use super::{check, update};
+    use crate::transcript::script::read;
+
+    /// Nothing here runs a command.
+    fn launcher() -> Launcher {
+        Launcher::new(Path::new("/bin/false"))
+    }
+
+    const ASKED: &str = "> {\"id\":1,\"type\":\"get_last_assistant_text\"}\n";
+    const ANSWER: &str = r#"{"id":1,"type":"response","command":"get_last_assistant_text","success":true,"data":{}}"#;
+
+    #[test]
+    fn the_first_line_that_is_not_so_is_named_with_what_came() {
+        let other = ANSWER.replace("true", "false");
+        let again = format!("{ASKED}< {ANSWER}\n");
+        for (case, text, number, words) in [
+            ("another", format!("{ASKED}< {other}\n"), 2, "success\":false,"),
+            ("another, and what came", format!("{ASKED}< {other}\n"), 2, ANSWER),
+            ("one too many", ASKED.to_owned(), 1, "more came"),
+            ("one of a group", format!("{ASKED}{ASKED}<~ {ANSWER}\n<~ {other}\n"), 3, "another frame came"),
+            ("a gap without an end", format!("{again}< ...\n"), 3, "a frame must follow"),
+            ("a reply that nobody asked for", format!("model says \"x\"\n{again}"), 3, "its last 1 replies"),
+        ] {
+            let (at, problem) = check(&read(&text).unwrap(), launcher()).unwrap_err();
+            assert!(at == number && problem.contains(words), "{case}: {at}: {problem}");
+        }
+    }
+
+    #[test]
+    fn frames_in_any_order_and_gaps_are_as_good_as_what_they_stand_for() {
+        let second = ASKED.replace(":1", ":2");
+        let answers = [ANSWER.to_owned(), ANSWER.replace(":1", ":2")];
+        for frames in [
+            format!("<~ {}\n<~ {}\n", answers[1], answers[0]),
+            format!("< ...\n< {}\n", answers[1]),
+            format!("< {}\n< {}\n", answers[0], answers[1]),
+        ] {
+            let text = format!("{ASKED}{second}{frames}");
+            assert_eq!(check(&read(&text).unwrap(), launcher()), Ok(()), "{frames}");
+        }
+    }
+
+    #[test]
+    fn an_update_writes_what_came_and_keeps_what_was_right() {
+        let wrong = format!("# Why.\n{ASKED}< {{}}\n\n# Further.\n{ASKED}<~   {ANSWER}\n");
+        let right = format!("# Why.\n{ASKED}< {ANSWER}\n\n# Further.\n{ASKED}<~   {ANSWER}\n");
+        assert_eq!(update(&read(&wrong).unwrap(), launcher()), Ok(right));
     }
 }

@@ -30,7 +30,7 @@ const BEAT: Duration = Duration::from_millis(50);
 /// How many beats something that must come is waited for.
 const PATIENCE: u32 = 400;
 /// How many beats without a frame count as quiet, where it is not known what is to come.
-const QUIET: u32 = 20;
+pub(super) const QUIET: u32 = 20;
 /// How many beats an ending has before time goes on for it.
 const GRACE: u32 = 10;
 /// What stands behind the answers to the stage's own questions.
@@ -181,8 +181,8 @@ impl Stage {
         frame.map(|frame| frame.as_ref().map(text)).ok_or_else(|| "no frame came".to_owned())
     }
 
-    /// Everything that comes until it is quiet, door by door.
-    pub(super) fn rest(&mut self) -> Vec<(String, String)> {
+    /// Everything that comes until nothing did for so many beats, door by door.
+    pub(super) fn rest(&mut self, quiet: u32) -> Vec<(String, String)> {
         let beat = Arc::clone(&self.beat);
         let Some(image) = &mut self.image else { return Vec::new() };
         let mut frames = Vec::new();
@@ -192,7 +192,7 @@ impl Stage {
                 while let Some(frame) = door.seen.pop_front() {
                     frames.push((name.clone(), frame));
                 }
-                let more = image.local.block_on(&image.runtime, within(&beat, QUIET, door.output.recv()));
+                let more = image.local.block_on(&image.runtime, within(&beat, quiet, door.output.recv()));
                 if let Some(Some(frame)) = more {
                     frames.push((name.clone(), text(&frame)));
                     is_quiet = false;

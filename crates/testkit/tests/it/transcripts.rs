@@ -57,9 +57,12 @@ macro_rules! transcripts {
 transcripts! {
     abort_and_prompt
     abort_at_a_gate
+    abort_before_the_answer
     abort_in_a_call
     abort_keeps_the_queue
     abort_while_streaming
+    abort_while_waiting_to_retry
+    abort_while_wanting_calls
     approval_denied
     approval_for_always
     approval_for_once
@@ -72,12 +75,16 @@ transcripts! {
     broken_calls_are_not_run
     compact_by_hand
     compact_while_running
+    compaction_aborted
+    compaction_after_a_second_overflow
     compaction_after_an_overflow
     compaction_at_the_threshold
+    compaction_before_a_prompt
     end_of_input
     exclusive_tools
     follow_up_all
     follow_up_one_at_a_time
+    follow_up_while_idle
     ids
     images
     length
@@ -90,24 +97,30 @@ transcripts! {
     prompt_that_steers
     question_answered
     question_declined
+    question_with_several_answers
     queue_counts
+    queued_while_compacting
     refused_by_the_provider
     restart_at_a_gate
     restart_in_a_call
+    restart_keeps_the_queues
     restart_while_thinking
     retry_aborted
     retry_after_a_hint
     retry_exhausted
+    retry_of_half_an_answer
     retry_switched_off
     retry_then_success
     settings
     shared_tools
     stats
     steer_all
+    steer_at_a_gate
     steer_in_a_call
     steer_that_waits
     steer_while_idle
     steer_while_streaming
+    steering_before_follow_ups
     switch_session_while_running
     thinking
     todo_reminder
