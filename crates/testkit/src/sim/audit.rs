@@ -182,8 +182,7 @@ impl Audit {
             | session::Event::Folder { .. }
             | session::Event::Relocated { .. }
             | session::Event::Tasks { .. }
-            | session::Event::Reminded { .. }
-            // No person of the simulation edits a session file.
+            | session::Event::Reminded { .. } => Ok(()),
         }
     }
 
