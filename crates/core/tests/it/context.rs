@@ -3,11 +3,12 @@
 use countersign_core::{
     id::EntryId,
     message::StopReason::{self, Aborted, Error, Stop, ToolUse},
-    session::{Command, Cut, Kind, ModelRef, Piece, Session, Setting, Settings, Thresholds, WhenBusy},
+    run::Answer,
+    session::{Command, Compacted, Cut, Kind, ModelRef, Piece, Session, Setting, Settings, Thresholds, WhenBusy},
 };
 
 use crate::{
-    stage::{Stage, open},
+    stage::{Stage, open, text},
     states::idle,
 };
 
@@ -162,8 +163,7 @@ fn a_prompt_does_not_wait_for_a_compaction_that_could_leave_nothing_out() {
 #[test]
 fn a_prompt_that_waits_is_kept_with_what_it_mentions() {
     let mut stage = with([("u", User, 900), ("v", User, 60)]);
-    let text = || crate::stage::text(1);
-    let prompt = Command::Prompt { said: text(), with: vec![(Custom, text())], when_busy: WhenBusy::Refuse };
+    let prompt = Command::Prompt { said: text(1), with: vec![(Custom, text(1))], when_busy: WhenBusy::Refuse };
     let want = "BehindCompaction: session queued user prompt, session queued custom prompt, \
                 session compaction_started prompt";
     assert_eq!(stage.session(prompt).cell(), want);
@@ -205,6 +205,7 @@ fn a_context_is_cut_before_the_newest_part_that_is_kept_and_never_before_a_resul
             with([("u", User, 60), ("m", ModelChange, 0), ("v", User, 60)]),
             "m",
         ),
+        ("small, though a result comes first", with([("r", result(), 5), ("u", User, 5)]), "nothing"),
         ("behind a summary", with([("u", User, 60), ("s", summary("u"), 1), ("v", User, 60)]), "v"),
         ("behind a summary, too small", with([("u", User, 60), ("s", summary("v"), 1), ("v", User, 60)]), "nothing"),
     ] {
@@ -270,5 +271,26 @@ fn pruning_that_is_enough_spares_the_compaction() {
         let told = stage.answer(Stop, Vec::new(), None).0;
         let at = told.iter().position(|fact| fact == "run ended completed").unwrap();
         assert_eq!(told[at + 1..], *follows, "{case}");
+    }
+}
+
+#[test]
+fn what_a_notice_stands_for_is_no_longer_counted() {
+    for (case, counted, want) in [("estimated", 0, 40_123), ("counted before", 90_000, 60_000)] {
+        let mut stage = Stage::new(open());
+        stage.set(settings(1_000_000, Thresholds { auto: false, at_tokens: Some(50_000), ..plain() }));
+        let (r, s) = (("r", old(), 30_000), ("s", old(), 40_000));
+        stage.import([("u", User, 60), ("a", said(ToolUse, 0), 1), r, s, ("v", User, 60)]);
+        stage.prompt(WhenBusy::Refuse);
+        stage.set(Setting::AutoCompaction(true));
+        let run = stage.run();
+        let answer = Answer { said: text(1), stop: Stop, total_tokens: counted, wanted: Vec::new(), failure: None };
+        stage.answered(run, 1, answer);
+        assert_eq!(stage.here().context_tokens(), want, "{case}");
+        stage.set(Setting::AutoCompaction(false));
+        stage.session(Command::AbortCompaction);
+        stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Aborted });
+        stage.import([("b", said(Stop, 500), 1)]);
+        assert_eq!(stage.here().context_tokens(), 500, "{case}: counted since");
     }
 }

@@ -1,6 +1,7 @@
 //! Every command to a run in every state of its session, and every answer that a model can give.
 
 use countersign_core::{
+    call::{Progress, Returned},
     engine::Command,
     id::RunId,
     message::StopReason::{self, Aborted, Error, Length, Stop, ToolUse},
@@ -189,10 +190,13 @@ fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again()
     stage.fail(OVERFLOW);
     let done = session::Compacted::Done(text(1));
     stage.session(session::Command::Compacted { epoch: 1, outcome: done });
-    assert_eq!(stage.fail(OVERFLOW).0.last().unwrap(), "run ended failed");
-    for (id, tokens) in [("x", 60), ("y", 60)] {
-        stage.import([(id, Kind::User, tokens)]);
+    for tokens in [60, 1] {
+        stage.want([wanted("write", "a")]);
+        let returned = Returned { said: text(tokens), error: false, open_tasks: None, folder: None, prunable: false };
+        stage.end_with(0, Progress::Returned(Box::new(returned)));
     }
+    assert!(stage.here().cut().is_some(), "it could be compacted");
+    assert_eq!(stage.fail(OVERFLOW).0.last().unwrap(), "run ended failed");
     stage.prompt(WhenBusy::Refuse);
     let told = stage.fail(OVERFLOW).0;
     assert_eq!(told.last().unwrap(), "session compaction_started again", "a new message, a new try");
