@@ -158,7 +158,11 @@ impl Stage {
         match self.engine.handle(command, &mut context) {
             Ok((mut facts, reply)) => {
                 // What may only follow in a later batch is part of what the command came to.
-                while self.engine.is_unsettled() {
+                loop {
+                    self.engine.committed(self.engine.state().head());
+                    if !self.engine.is_unsettled() {
+                        break;
+                    }
                     facts.extend(self.engine.settle(&mut context));
                 }
                 let words = facts.iter().map(|recorded| words(&recorded.fact.event)).collect();
