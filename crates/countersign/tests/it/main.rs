@@ -16,6 +16,7 @@ mod compaction;
 mod completions;
 mod crash;
 mod crash_waiting;
+mod deaf;
 mod endings;
 mod extras;
 mod foreign_files;
