@@ -15,8 +15,8 @@ use tracing_subscriber::EnvFilter;
 const WAITING: usize = 256;
 /// How long the last frames are waited for.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(700);
-/// How many frames wait for the pipe at most.
-const FRAMES: usize = 1024;
+/// How many frames wait for the pipe at most: few, for their bytes are not counted. The door counts what waits behind them.
+const FRAMES: usize = 64;
 /// How long nobody takes a line, after the host has gone, before that counts as the end of input.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 /// How often it is tried again to hand on a line.

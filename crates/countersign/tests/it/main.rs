@@ -11,6 +11,7 @@ mod compaction;
 mod completions;
 mod crash;
 mod crash_waiting;
+mod deaf;
 mod edited_files;
 mod endings;
 mod extras;

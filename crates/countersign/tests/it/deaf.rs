@@ -1,0 +1,89 @@
+//! A host that does not read for a while.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    path::PathBuf,
+    process::Stdio,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, only, soon},
+    place::{Place, lines_with},
+    provider::{Reply, call, say},
+};
+
+/// How many calls the model wants. Every piece of them is told with all that came before, so that there is far more to
+/// tell than any queue holds.
+const CALLS: usize = 200;
+
+fn session_file(place: &Place) -> PathBuf {
+    soon("a session file", || {
+        let folder = fs::read_dir(place.agent.join("sessions")).ok()?.next()?.ok()?.path();
+        // Beside it there may be one that is still being written, under another name.
+        let mut files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+        files.find(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+    })
+}
+
+/// The most memory that a process had, in bytes.
+fn most_memory(pid: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}
+
+/// Waits until a process has nothing to do any more.
+fn rest(pid: u32) {
+    let (mut last, mut looks) = (String::new(), 0);
+    soon("the rest of the process", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let spent = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2).collect::<Vec<_>>().join(" ");
+        looks = if spent == last { looks + 1 } else { 0 };
+        last = spent;
+        (looks > 60).then_some(())
+    });
+}
+
+#[test]
+fn a_host_that_does_not_read_stops_nothing_loses_nothing_and_costs_little() {
+    let place = Place::new();
+    let calls = (0..CALLS).map(|at| call(&format!("k{at}"), "nobody_has_this", &json!({})));
+    place.provider.script([say("one"), Reply::new(calls.collect()), say("all done")]);
+    let mut command = Host::command_of(&place, &["--model", "fake/fake-1"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // What it takes to work at all is there after a first turn.
+    writeln!(input, "{}", json!({ "type": "prompt", "id": "one", "message": "one" })).unwrap();
+    assert!(lines.any(|line| line.contains("\"agent_settled\"")));
+    let before = most_memory(child.id());
+    writeln!(input, "{}", json!({ "type": "prompt", "id": "p", "message": "go" })).unwrap();
+
+    // Nobody has read a byte of it, and the run is recorded to its end.
+    lines_with(&session_file(&place), "all done");
+    rest(child.id());
+    let held = most_memory(child.id()) - before;
+
+    let mut frames: Vec<Value> = Vec::new();
+    let mut told = 0;
+    while frames.last().is_none_or(|frame| frame["type"] != "agent_settled") {
+        let line = lines.next().unwrap();
+        told += line.len();
+        frames.push(serde_json::from_str(&line).unwrap());
+    }
+    assert!(held < told / 4 * 3, "{held} bytes were held for {told}");
+    let ids = |kind: &str| -> Vec<String> {
+        only(&frames, kind).iter().map(|frame| frame["toolCallId"].as_str().unwrap().to_owned()).collect()
+    };
+    let want: Vec<String> = (0..CALLS).map(|at| format!("k{at}")).collect();
+    assert_eq!((ids("tool_execution_start"), ids("tool_execution_end")), (want.clone(), want));
+    let wished = only(&frames, "message_update");
+    let wished = wished.iter().filter(|frame| frame["assistantMessageEvent"]["type"] == "toolcall_end").count();
+    assert_eq!(wished, CALLS);
+    assert_eq!(only(&frames, "agent_end")[0]["messages"].as_array().unwrap().len(), CALLS + 3);
+    drop(input);
+    assert!(child.wait().unwrap().success());
+}
