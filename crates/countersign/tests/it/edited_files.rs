@@ -120,6 +120,46 @@ fn lines_that_were_put_in_and_taken_out_are_so_in_the_conversation() {
 }
 
 #[test]
+fn a_line_that_was_taken_out_stays_out_and_ends_the_way_to_the_root() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    host.turn("two");
+    let path = host.file();
+    let mut edited = lines_when(&path, "both turns", |lines| texts(lines).len() == 4);
+    host.close_cleanly();
+    edited.retain(|line| text(&line["message"]) != "two");
+    put(&path, &edited);
+    for _ in 0..2 {
+        let mut again = place.resume();
+        assert_eq!(again.said(), ["ok"]);
+        again.close_cleanly();
+        assert_eq!(lines(&path), edited);
+    }
+}
+
+#[test]
+fn a_line_that_could_not_be_written_is_not_one_that_was_taken_out() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let blobs = place.agent.join("blobs");
+    fs::write(&blobs, "in the way").unwrap();
+    let image = json!({ "type": "image", "data": "AAAA".repeat(1000), "mimeType": "image/png" });
+    let from = host.mark();
+    host.done(json!({ "type": "prompt", "message": "look", "images": [image] }));
+    host.settled(from);
+    host.turn("three");
+    let path = host.file();
+    lines_when(&path, "all but one line", |lines| texts(lines) == ["one", "ok", "ok", "three", "ok"]);
+    host.close();
+    fs::remove_file(&blobs).unwrap();
+    let mut again = place.resume();
+    assert_eq!(again.said(), ["one", "ok", "look", "ok", "three", "ok"]);
+    lines_with(&path, "look");
+}
+
+#[test]
 fn a_gate_whose_message_is_still_there_is_shown_again_after_an_edit() {
     let place = Place::asking();
     let (host, path, dialog) = waiting(&place);

@@ -41,10 +41,14 @@ pub(super) async fn follow_file(
 ) -> Result<Vec<Entry>, SeatError> {
     let known = known(requests, id).await?;
     let file = &opened.file.entries;
-    let gathered = stand(handle, &known, opened, blobs).await?;
+    let proven = proven(&known, opened);
+    let gathered = stand(handle, &known, opened, proven, blobs).await?;
     let in_file: BTreeSet<&str> = file.iter().map(|entry| entry.id.as_str()).collect();
     let lacks = |entry: &Entry| !in_file.contains(entry.id.as_str());
-    let lost = known.entries.iter().skip_while(|entry| !lacks(entry)).all(lacks);
+    // What is missing before an end that is as we left it was never written: nobody took it out.
+    let left: BTreeSet<&str> = file[..proven].iter().map(|entry| entry.id.as_str()).collect();
+    let sure = known.entries.iter().rposition(|entry| left.contains(entry.id.as_str())).map_or(0, |at| at + 1);
+    let lost = known.entries[sure..].iter().skip_while(|entry| !lacks(entry)).all(lacks);
     let first_foreign = gathered.iter().position(|entry| matches!(entry, Gathered::Foreign(_)));
     let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(gathered.len())) else {
         return Ok(known.entries.into_iter().filter(|entry| lacks(entry)).collect());
@@ -127,15 +131,24 @@ async fn known(requests: &Source, id: &SessionId) -> Result<Known, SeatError> {
     read.await.and_then(|(known, _)| known).ok_or(SeatError::Closed)
 }
 
-/// How the log stands to each entry of the file.
-async fn stand(handle: &Handle, known: &Known, opened: &Opened, blobs: &Blobs) -> Result<Vec<Gathered>, SeatError> {
-    let by_id: BTreeMap<&str, &Entry> = known.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
-    // What the recorded digest proves need not be looked at.
+/// How many entries of the file the recorded digest proves to be as they were written.
+fn proven(known: &Known, opened: &Opened) -> usize {
     let proven = known.file.as_ref().and_then(|(length, digest)| {
         let found = opened.digest_of_prefix(*length)?;
         (found.to_string() == *digest).then(|| opened.entries_within(*length))?
     });
-    let proven = proven.unwrap_or(0);
+    proven.unwrap_or(0).min(opened.file.entries.len())
+}
+
+/// How the log stands to each entry of the file, of which the first `proven` need not be looked at.
+async fn stand(
+    handle: &Handle,
+    known: &Known,
+    opened: &Opened,
+    proven: usize,
+    blobs: &Blobs,
+) -> Result<Vec<Gathered>, SeatError> {
+    let by_id: BTreeMap<&str, &Entry> = known.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
     let mut gathered = Vec::with_capacity(opened.file.entries.len());
     for (at, some) in opened.file.entries.chunks(READ).enumerate() {
         let is_proven = |index: usize| at * READ + index < proven;
