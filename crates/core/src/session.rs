@@ -6,6 +6,7 @@ mod command;
 mod context;
 mod cut;
 mod event;
+mod requester;
 mod settings;
 mod state;
 
@@ -13,5 +14,6 @@ pub use command::{Command, CompactRefusal, Compacted, Gathered, Imported, Part, 
 pub use context::Piece;
 pub use cut::Cut;
 pub use event::{Event, Kind, Reason, Then};
+pub use requester::{Asked, Keyed, Outcome, Requester};
 pub use settings::{Interrupt, ModelRef, Modes, Retry, Setting, Settings, Take, Thresholds};
 pub use state::{Compaction, Entry, Queue, Queued, Session};

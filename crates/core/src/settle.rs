@@ -36,26 +36,46 @@ pub(crate) use queue_goes_on::{continue_with, open_run};
 /// The tool that runs commands in the session's shell.
 const SHELL: &str = "bash";
 
-/// One session with what works in it.
+/// The open calls of one session: those of a run's turn, or those that an agent requested.
 #[derive(Clone, Copy)]
-struct Scene<'a> {
+struct Docket<'a> {
     view: View<'a>,
     session: &'a Session,
+    /// The run whose calls they are.
+    run: Option<&'a Run>,
+}
+
+/// A run with its session and the calls of its open turn.
+#[derive(Clone, Copy)]
+struct Scene<'a> {
+    docket: Docket<'a>,
     run: &'a Run,
+}
+
+impl<'a> std::ops::Deref for Scene<'a> {
+    type Target = Docket<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.docket
+    }
 }
 
 type Rule = fn(Scene<'_>, &mut Context) -> Option<Vec<Fact>>;
 
-/// The rules in the order in which they are asked.
-const RULES: [Rule; 13] = [
-    gate_expires::rule,
-    grant_covers::rule,
-    gate_settles::rule,
+/// The rules of what an agent requests, in the order in which they are asked.
+const OF_REQUESTS: [fn(Docket<'_>, &mut Context) -> Option<Vec<Fact>>; 5] =
+    [gate_expires::rule, grant_covers::rule, gate_settles::rule, judge::rule, call_starts::rule];
+
+/// The rules of a run, in the order in which they are asked.
+const OF_RUNS: [Rule; 13] = [
+    |scene, context| gate_expires::rule(scene.docket, context),
+    |scene, context| grant_covers::rule(scene.docket, context),
+    |scene, context| gate_settles::rule(scene.docket, context),
     abort_ends::rule,
     breaker_trips::rule,
     steer_skips::rule,
-    judge::rule,
-    call_starts::rule,
+    |scene, context| judge::rule(scene.docket, context),
+    |scene, context| call_starts::rule(scene.docket, context),
     question_asked::rule,
     turn_closes::rule,
     backoff_over::rule,
@@ -66,15 +86,30 @@ const RULES: [Rule; 13] = [
 /// The next facts that follow for a session, or `None` at the fixed point.
 pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Option<Vec<Fact>> {
     let session = view.state.session(id)?;
-    let run = view.state.run(session.run()?)?;
-    let scene = Scene { view, session, run };
-    RULES.iter().find_map(|rule| rule(scene, context))
+    let run = session.run().and_then(|run| view.state.run(run));
+    if let Some(run) = run {
+        let scene = Scene { docket: Docket { view, session, run: Some(run) }, run };
+        if let Some(facts) = OF_RUNS.iter().find_map(|rule| rule(scene, context)) {
+            return Some(facts);
+        }
+    }
+    session.requester().filter(|requester| !requester.open().is_empty())?;
+    let docket = Docket { view, session, run: None };
+    OF_REQUESTS.iter().find_map(|rule| rule(docket, context))
 }
 
-impl<'a> Scene<'a> {
-    /// The calls of the open turn in the order of the message.
+impl<'a> Docket<'a> {
+    /// The calls in the order of the message, or in that in which they were requested.
     fn calls(self) -> impl DoubleEndedIterator<Item = &'a Call> {
-        self.run.calls().iter().filter_map(move |call| self.view.state.call(*call))
+        let of_run = self.run.map(|run| run.calls().iter().copied()).into_iter().flatten();
+        let requested = self.session.requester().filter(|_| self.run.is_none());
+        let requested = requested.into_iter().flat_map(|requester| requester.open().keys().copied());
+        of_run.chain(requested).filter_map(move |call| self.view.state.call(call))
+    }
+
+    /// How often in a row a person denied.
+    fn denials(self) -> u32 {
+        self.run.map_or(0, |run| run.denials)
     }
 
     fn fact(self, event: Event) -> Fact {
@@ -90,6 +125,11 @@ impl<'a> Scene<'a> {
                 by: None,
                 key: None,
             }));
+        }
+        if self.run.is_none() {
+            // Whoever requested it is told so in the words of its door.
+            let ended = call::Event::Ended { call: call.id(), end, entry: None };
+            return branch.push_with(Event::Call(ended), Some(text.into()));
         }
         let said = texts::result(self.view.admitted.call(call.id()), text, end.is_error());
         self.end_call_with(branch, call, end, said, context);
@@ -128,6 +168,25 @@ pub(crate) fn agent() -> PrincipalId {
 /// What policy is asked about a call with this content.
 pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect, principal: PrincipalId) -> Subject {
     let arguments = serde_json::Value::Object(content.arguments.clone());
+    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    if let Some(request) = &content.request {
+        return Subject {
+            principal: request.principal.clone(),
+            session: request.session.clone(),
+            tool: content.tool.to_string(),
+            signature: content.signature.clone(),
+            further_signatures: request.further_signatures.clone(),
+            named: content.named.clone(),
+            undeclared: request.undeclared.clone(),
+            arguments_digest,
+            arguments: content.arguments.clone(),
+            effect,
+            classes: std::collections::BTreeSet::new(),
+            reach: policy::Reach::Beyond,
+            cwd: String::new(),
+            paths: Vec::new(),
+        };
+    }
     let paths = content.arguments.get("path").and_then(serde_json::Value::as_str);
     Subject {
         principal,
@@ -137,7 +196,7 @@ pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect
         further_signatures: Vec::new(),
         named: content.named.clone(),
         undeclared: Vec::new(),
-        arguments_digest: Digest::of(canonical(&arguments).as_bytes()),
+        arguments_digest,
         arguments: content.arguments.clone(),
         effect,
         classes: std::collections::BTreeSet::new(),
@@ -191,7 +250,7 @@ pub(crate) fn evaluate(view: View<'_>, subject: &Subject, now: Millis) -> Verdic
 }
 
 /// Opens the gate of a call that a person has to decide.
-fn open_approval(scene: Scene<'_>, branch: &mut Branch<'_>, call: &Call, why: &policy::Why, context: &mut Context) {
+fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &policy::Why, context: &mut Context) {
     let Some((content, subject)) = scene.view.admitted.call(call.id()).zip(scene.subject(call)) else { return };
     let shown = gate::Content::Approval {
         tool: content.tool.clone(),
@@ -211,7 +270,7 @@ fn open_approval(scene: Scene<'_>, branch: &mut Branch<'_>, call: &Call, why: &p
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: gate::Kind::Approval,
         ordinal: scene.view.state.next_ordinal(scene.session.id()),
-        run: Some(scene.run.id()),
+        run: scene.run.map(Run::id),
         call: Some(call.id()),
         subject: subject.digest(),
         scopes,

@@ -13,4 +13,4 @@ pub use countersign_store as store;
 pub use countersign_tools as tools;
 pub use deliver::{Contents, Live, LiveKind, Part, Released, Subscriber};
 pub use owner::{Dice, Handle, Lane, NotRecorded, OpenError, Options, Refused, Reply, Source, record, system_dice};
-pub use work::{Chosen, Host, Summaries};
+pub use work::{Chosen, Host, Served, Summaries};

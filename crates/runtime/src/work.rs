@@ -8,7 +8,7 @@ mod host;
 mod turn;
 
 pub(crate) use desk::Desk;
-pub use host::{Chosen, Host, Summaries};
+pub use host::{Chosen, Host, Served, Summaries};
 
 use countersign_core::{
     call::{Command as CallCommand, Progress},

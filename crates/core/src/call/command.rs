@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 
 use super::event::Executor;
 use crate::{
-    id::{CallId, SessionId},
+    id::{CallId, PrincipalId, SessionId},
     session::Said,
+    tool::{Effect, Repeat},
 };
 
 /// What an executor gave back.
@@ -36,6 +37,35 @@ pub enum Progress {
     Broke,
 }
 
+/// What an agent asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The session of the agent, which is open.
+    pub session: SessionId,
+    /// Who asks.
+    pub principal: PrincipalId,
+    /// The agent's own id of it, as JSON text.
+    pub wire: Arc<str>,
+    /// The same key again is the same request.
+    pub key: Option<String>,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+    /// What rules are matched against, the first of which a person is shown. Not empty.
+    pub signatures: Vec<String>,
+    /// The arguments that the signature names; empty means all.
+    pub named: Vec<String>,
+    /// Arguments that the tool does not declare.
+    pub undeclared: Vec<String>,
+    /// The service that is asked; absent for a tool that nobody defined.
+    pub service: Option<Arc<str>>,
+    /// Whether it only reads.
+    pub effect: Effect,
+    /// Whether it may be repeated.
+    pub repeat: Repeat,
+}
+
 /// A command about a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
@@ -51,6 +81,15 @@ pub enum Command {
         signature: String,
         /// Who runs it.
         executor: Executor,
+    },
+    /// An agent asks for something.
+    Request(Box<Request>),
+    /// Results of requests reached the agent.
+    Received {
+        /// Whose requests.
+        session: SessionId,
+        /// Which.
+        calls: Vec<CallId>,
     },
     /// The work of a call ended.
     Ended {

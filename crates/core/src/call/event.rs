@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     digest::Digest,
-    id::{CallId, EntryId, PrincipalId, RunId},
+    id::{CallId, EntryId, PrincipalId, RunId, SessionId},
     tool::{Effect, Lane, Repeat},
 };
 
@@ -21,6 +21,8 @@ pub enum Executor {
     Person,
     /// The shell of the session, for a person's own command.
     Shell,
+    /// A service that only the gateway can reach.
+    Service,
 }
 
 /// How a call ended.
@@ -34,8 +36,14 @@ pub enum End {
     },
     /// It could not be run: no such tool, arguments that do not fit, or a failure before anything left.
     Failed,
-    /// Policy or a person refused it.
+    /// Policy refused it, or a person whose answer a run is told of.
     Denied,
+    /// A person refused what an agent requested.
+    Refused,
+    /// Nobody decided in time about what an agent requested.
+    Expired,
+    /// The agent has too much waiting for people already.
+    Limited,
     /// A queued message made it pointless before it began.
     Skipped,
     /// The run was stopped before it began.
@@ -81,6 +89,27 @@ pub struct Content {
     /// Why it cannot be run at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Arc<str>>,
+    /// What an agent's request has beyond a run's call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Box<Requested>>,
+}
+
+/// What the content of an agent's request has beyond that of a run's call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Requested {
+    /// Who asks.
+    pub principal: PrincipalId,
+    /// What grants for a session are bound to.
+    pub session: SessionId,
+    /// The service that is asked; absent for a tool that nobody defined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Arc<str>>,
+    /// Signatures beyond the first, one for every further element where an argument is a list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_signatures: Vec<String>,
+    /// Arguments that the tool does not declare.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undeclared: Vec<String>,
 }
 
 /// A fact about one call.
@@ -103,6 +132,22 @@ pub enum Event {
         effect: Effect,
         /// Of the canonical arguments: what is run must have it.
         arguments: Digest,
+    },
+    /// An agent asks for it. What it wants stands in the next record.
+    Requested {
+        /// Which.
+        call: CallId,
+        /// The agent's own id of it, as JSON text.
+        wire: Arc<str>,
+        /// The key under which a repeated request is the same request.
+        key: Option<String>,
+        /// The generation of the agent's ids.
+        generation: u32,
+    },
+    /// Its result reached whoever asked for it.
+    Received {
+        /// Which.
+        call: CallId,
     },
     /// Policy lets it run.
     Allowed {
@@ -169,6 +214,8 @@ impl Event {
     pub const fn call(&self) -> CallId {
         match self {
             Self::Wanted { call, .. }
+            | Self::Requested { call, .. }
+            | Self::Received { call }
             | Self::Allowed { call, .. }
             | Self::Gated { call, .. }
             | Self::Started { call, .. }

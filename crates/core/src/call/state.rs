@@ -118,7 +118,7 @@ impl Call {
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn) {
         match event {
-            Event::Wanted { .. } | Event::ResultDropped { .. } => {}
+            Event::Wanted { .. } | Event::Requested { .. } | Event::Received { .. } | Event::ResultDropped { .. } => {}
             Event::Allowed { by, .. } => {
                 if self.phase == Phase::Gated {
                     self.let_through = Some(lsn);

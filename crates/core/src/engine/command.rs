@@ -3,7 +3,7 @@
 use super::Rules;
 use crate::{
     call, gate,
-    id::{CallId, PrincipalId, RunId, SessionId},
+    id::{CallId, Lsn, PrincipalId, RunId, SessionId},
     policy::{Grant, GrantId},
     run, session,
 };
@@ -67,6 +67,13 @@ pub enum Reply {
     },
     /// A person's command runs.
     Running(CallId),
+    /// A request is open, or it was made before under its key and is over.
+    Requested {
+        /// Which.
+        call: CallId,
+        /// How it ended and where that is recorded, if it has.
+        over: Option<(call::End, Lsn)>,
+    },
     /// The gate was resolved so, now or by the same answer before.
     Resolved(gate::Resolution),
     /// The result came too late and was only recorded.

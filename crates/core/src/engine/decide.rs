@@ -5,6 +5,7 @@ mod answered;
 mod calls;
 mod compaction;
 mod recover;
+mod requests;
 mod session;
 mod stop;
 
@@ -38,6 +39,8 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
             let wanted = calls::Own { tool, arguments, signature, executor };
             calls::run_own(view, &session, wanted, context)
         }
+        Command::Call(call::Command::Request(request)) => requests::request(view, *request, context),
+        Command::Call(call::Command::Received { session, calls }) => requests::received(view, &session, &calls),
         Command::Call(call::Command::Ended { call, progress }) => Ok(calls::ended(view, call, progress, context)),
         Command::Call(call::Command::Abort { session }) => stop::abort_commands(view, &session),
         Command::Gate(gate::Command::Answer { gate, answer, by, key }) => {

@@ -39,7 +39,12 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
     let session = match command {
         Command::Session(session, _)
         | Command::Run(run::Command::Abort { session } | run::Command::AbortRetry { session })
-        | Command::Call(call::Command::Run { session, .. } | call::Command::Abort { session }) => session,
+        | Command::Call(
+            call::Command::Run { session, .. }
+            | call::Command::Abort { session }
+            | call::Command::Received { session, .. },
+        ) => session,
+        Command::Call(call::Command::Request(request)) => &request.session,
         Command::Gate(gate::Command::Answer { gate, .. }) => return Some(Scope::Gate(*gate)),
         // What works is at hand, and so is all of policy.
         Command::Run(run::Command::Answered { .. })

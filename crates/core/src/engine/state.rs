@@ -1,6 +1,9 @@
 //! Everything that was decided so far, folded from facts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::event::{Event, Meta};
 use crate::{
@@ -9,7 +12,7 @@ use crate::{
     id::{CallId, GateId, Lsn, RunId, SessionId},
     policy,
     run::{self, Run},
-    session::{self, Session},
+    session::{self, Asked, Session},
     time::Millis,
 };
 
@@ -248,6 +251,7 @@ impl State {
             self.calls.insert(id, call);
             match run.and_then(|run| self.runs.get_mut(&run)) {
                 Some(run) => run.calls.push(id),
+                None if *self.calls[&id].executor() == call::Executor::Service => {}
                 None => {
                     if let Some(session) = self.sessions.get_mut(session) {
                         session.commands.insert(id);
@@ -255,13 +259,31 @@ impl State {
                 }
             }
         }
+        if let Some(session) = meta.session.as_ref().and_then(|session| self.sessions.get_mut(session)) {
+            match event {
+                call::Event::Requested { wire, key, generation, .. } => {
+                    let asked = Asked { wire: Arc::clone(wire), generation: *generation, key: key.clone() };
+                    session.requester.get_or_insert_default().requested(id, asked);
+                }
+                call::Event::Received { .. } => {
+                    if let Some(requester) = &mut session.requester {
+                        requester.received(id);
+                    }
+                }
+                _ => {}
+            }
+        }
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.apply(event, meta.lsn);
-        if call.is_over() && call.run().is_none() {
+        if let (call::Phase::Ended(end), None) = (call.phase(), call.run()) {
             if let Some(session) = self.sessions.get_mut(call.session()) {
                 session.commands.remove(&id);
+                if let Some(requester) = &mut session.requester {
+                    requester.ended(id, *end, meta.lsn);
+                }
             }
             self.calls.remove(&id);
+            self.gate_of.remove(&id);
         }
     }
 

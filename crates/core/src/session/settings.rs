@@ -104,6 +104,9 @@ pub struct Settings {
     pub thresholds: Thresholds,
     /// How long an approval waits for its person.
     pub approval_timeout: Duration,
+    /// How many requests of an agent may wait for people at once.
+    #[serde(default = "most_pending")]
+    pub max_pending: u32,
     /// How long a question waits for its person.
     pub clarify_timeout: Duration,
     /// How often a run that ended with open tasks is reminded of them.
@@ -125,6 +128,7 @@ impl Default for Settings {
                 at_percent: None,
             },
             approval_timeout: Duration::from_secs(900),
+            max_pending: most_pending(),
             clarify_timeout: Duration::from_secs(3600),
             todo_reminders: 0,
         }
@@ -160,6 +164,10 @@ impl Settings {
             Setting::All(all) => *self = (**all).clone(),
         }
     }
+}
+
+fn most_pending() -> u32 {
+    10
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     event::{Event, Kind, Reason, Then},
+    requester::Requester,
     settings::Settings,
 };
 use crate::{
@@ -158,6 +159,9 @@ pub struct Session {
     pub(crate) run: Option<RunId>,
     /// Commands of a person that run in it.
     pub(crate) commands: BTreeSet<CallId>,
+    /// What an agent asked for, where the session is one's.
+    #[serde(default)]
+    pub(crate) requester: Option<Box<Requester>>,
     /// How many gates it has had.
     pub(crate) gates: u32,
     /// When something last happened in it.
@@ -191,6 +195,7 @@ impl Session {
             reminded: 0,
             run: None,
             commands: BTreeSet::new(),
+            requester: None,
             gates: 0,
             last_at: at,
         }
@@ -282,10 +287,16 @@ impl Session {
         self.run.is_none() && self.compaction.is_none() && self.commands.is_empty()
     }
 
-    /// Whether it may be let go of: nothing works or waits in it. The log has it all.
+    /// What an agent asked for, where the session is one's.
+    pub fn requester(&self) -> Option<&Requester> {
+        self.requester.as_deref()
+    }
+
+    /// Whether it may be let go of: nothing works or waits in it. The log has it all. There are few agents, and each asks
+    /// often: their sessions stay.
     pub(crate) fn may_park(&self) -> bool {
         let queues = [&self.steering, &self.follow_up, &self.prompts, &self.held];
-        self.is_at_rest() && queues.iter().all(|queue| queue.is_empty())
+        self.is_at_rest() && self.requester.is_none() && queues.iter().all(|queue| queue.is_empty())
     }
 
     /// Makes the index again that a stored form leaves out.

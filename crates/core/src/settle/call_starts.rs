@@ -3,7 +3,7 @@
 //! It is judged once more: a rule, a constraint or a floor that came since the first judgement wins. A call that a gate
 //! let through starts only when that is durable, so that no crash can leave a decision without its work.
 
-use super::{Scene, evaluate, open_approval};
+use super::{Docket, evaluate, open_approval};
 use crate::{
     call::{self, Call, End, Phase},
     engine::{Branch, Context, Event, Fact},
@@ -12,25 +12,26 @@ use crate::{
     tool::Lane,
 };
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
-    if scene.view.closing || scene.run.abort() != Abort::No || *scene.run.phase() != run::Phase::Calling {
+pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    let may_work = |run: &run::Run| run.abort() == Abort::No && *run.phase() == run::Phase::Calling;
+    if docket.view.closing || !docket.run.is_none_or(may_work) {
         return None;
     }
-    let call = next(scene)?;
-    let mut branch = Branch::new(scene.session);
-    let Some(subject) = scene.subject(call) else {
-        scene.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
+    let call = next(docket)?;
+    let mut branch = Branch::new(docket.session);
+    let Some(subject) = docket.subject(call) else {
+        docket.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
         return Some(branch.finish());
     };
-    match evaluate(scene.view, &subject, context.now) {
+    match evaluate(docket.view, &subject, context.now) {
         Verdict::Deny(why) => {
-            scene.end_call(&mut branch, call, End::Denied, &format!("Denied by policy: {why}"), context);
+            docket.end_call(&mut branch, call, End::Denied, &format!("Denied by policy: {why}"), context);
         }
-        Verdict::Ask(why) if !is_approved(scene, call, &subject) && *call.executor() != call::Executor::Person => {
-            open_approval(scene, &mut branch, call, &why, context);
+        Verdict::Ask(why) if !is_approved(docket, call, &subject) && *call.executor() != call::Executor::Person => {
+            open_approval(docket, &mut branch, call, &why, context);
         }
         Verdict::Allow(_) | Verdict::Ask(_) => {
-            let boot = scene.view.state.boot();
+            let boot = docket.view.state.boot();
             branch.push(Event::Call(call::Event::Started { call: call.id(), boot }));
         }
     }
@@ -38,21 +39,21 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
 }
 
 /// Whether a person allowed exactly this: the shell may have gone elsewhere since, and then it is something else.
-fn is_approved(scene: Scene<'_>, call: &Call, subject: &Subject) -> bool {
-    call.approved && scene.view.state.gate_of(call.id()).is_some_and(|gate| gate.subject == subject.digest())
+fn is_approved(docket: Docket<'_>, call: &Call, subject: &Subject) -> bool {
+    call.approved && docket.view.state.gate_of(call.id()).is_some_and(|gate| gate.subject == subject.digest())
 }
 
 /// The first call that may start: nothing exclusive before it is open, and for an exclusive one nothing at all.
-fn next(scene: Scene<'_>) -> Option<&Call> {
+fn next(docket: Docket<'_>) -> Option<&Call> {
     let mut any_open = false;
-    for call in scene.calls() {
+    for call in docket.calls() {
         if call.is_over() {
             continue;
         }
         let may_start = match call.lane {
             Lane::Shared => true,
             Lane::Exclusive => !any_open,
-        } && call.let_through.is_none_or(|at| at <= scene.view.durable);
+        } && call.let_through.is_none_or(|at| at <= docket.view.durable);
         if *call.phase() == Phase::Ready && may_start {
             return Some(call);
         }

@@ -1,6 +1,6 @@
 //! What a resolved approval means for the call that waited for it.
 
-use super::Scene;
+use super::Docket;
 use crate::{
     call::{self, End, Phase},
     engine::{Branch, Context, Event, Fact},
@@ -8,41 +8,45 @@ use crate::{
     run,
 };
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
-    let (call, gate) = scene.calls().find_map(|call| {
-        let gate = scene.view.state.gate_of(call.id())?;
+pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    let (call, gate) = docket.calls().find_map(|call| {
+        let gate = docket.view.state.gate_of(call.id())?;
         (*call.phase() == Phase::Gated && gate.kind() == Kind::Approval && !gate.is_pending()).then_some((call, gate))
     })?;
     let gate::Phase::Resolved { resolution, by, .. } = gate.phase() else { return None };
-    let run = scene.run.id();
-    let mut branch = Branch::new(scene.session);
+    let is_requested = docket.run.is_none();
+    let mut branch = Branch::new(docket.session);
     let who = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
     match resolution {
         Resolution::Allowed { .. } | Resolution::Granted => {
-            if scene.run.denials > 0 && by.is_some() {
-                branch.push(Event::Run(run::Event::DenialsForgiven { run }));
+            if let Some(run) = docket.run.filter(|run| run.denials > 0 && by.is_some()) {
+                branch.push(Event::Run(run::Event::DenialsForgiven { run: run.id() }));
             }
             branch.push(Event::Call(call::Event::Allowed {
                 call: call.id(),
                 why: if by.is_some() { format!("allowed{who}") } else { "covered by a grant".to_owned() },
-                policy: scene.view.rules.digest(),
+                policy: docket.view.rules.digest(),
                 by: by.clone(),
             }));
         }
         Resolution::Denied | Resolution::Declined | Resolution::Answered => {
-            branch.push(Event::Run(run::Event::Denied { run, in_a_row: scene.run.denials + 1 }));
-            let reason = scene.view.admitted.answer(gate.id()).filter(|reason| !reason.trim().is_empty());
+            if let Some(run) = docket.run {
+                branch.push(Event::Run(run::Event::Denied { run: run.id(), in_a_row: run.denials + 1 }));
+            }
+            let reason = docket.view.admitted.answer(gate.id()).filter(|reason| !reason.trim().is_empty());
             let text = match reason {
                 Some(reason) => format!("Denied{who}: {reason}"),
                 None => format!("Denied{who}. The same action in other words stays denied."),
             };
-            scene.end_call(&mut branch, call, End::Denied, &text, context);
+            let end = if is_requested { End::Refused } else { End::Denied };
+            docket.end_call(&mut branch, call, end, &text, context);
         }
         Resolution::Expired => {
-            scene.end_call(&mut branch, call, End::Denied, "Denied: nobody answered in time.", context);
+            let end = if is_requested { End::Expired } else { End::Denied };
+            docket.end_call(&mut branch, call, end, "Denied: nobody answered in time.", context);
         }
         Resolution::Withdrawn => {
-            scene.end_call(&mut branch, call, End::Denied, "Denied: the approval was withdrawn.", context);
+            docket.end_call(&mut branch, call, End::Denied, "Denied: the approval was withdrawn.", context);
         }
     }
     Some(branch.finish())

@@ -56,7 +56,9 @@ impl Narrator {
         let id = event.call();
         let what = self.calls.get(&id).cloned().unwrap_or_else(|| short(id));
         match event {
+            call::Event::Requested { wire, .. } => format!("requested under the agent's id {wire}"),
             call::Event::Wanted { .. } => format!("wanted: {what}"),
+            call::Event::Received { .. } => format!("its result was received: {what}"),
             call::Event::Allowed { why, .. } => format!("allowed {}: {what}", why.trim_start_matches("allowed ")),
             call::Event::Gated { why, .. } => format!("asked {why}: {what}"),
             call::Event::Started { .. } => format!("started: {what}"),
@@ -99,6 +101,9 @@ pub(crate) const fn ended(end: End) -> &'static str {
         End::Done { error: true } => "done, with an error",
         End::Failed => "could not be run",
         End::Denied => "denied, not run",
+        End::Refused => "denied by a person, not run",
+        End::Expired => "nobody answered in time, not run",
+        End::Limited => "too much was waiting, not run",
         End::Skipped => "skipped, not run",
         End::Cancelled => "cancelled, not run",
         End::Unknown => "outcome unknown",

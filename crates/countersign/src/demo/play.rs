@@ -188,7 +188,9 @@ impl Play<'_> {
                     self.stage.called(&known, *end, self.result.take().as_ref())?;
                 }
             }
-            call::Event::Gated { .. }
+            call::Event::Requested { .. }
+            | call::Event::Received { .. }
+            | call::Event::Gated { .. }
             | call::Event::Started { .. }
             | call::Event::Aborting { .. }
             | call::Event::InDoubt { .. }

@@ -118,7 +118,14 @@ impl Stage {
         let (mark, tone) = match end {
             End::Done { error: false } => ("✓", Tone::Good),
             End::Done { error: true } => ("!", Tone::Bad),
-            End::Failed | End::Denied | End::Skipped | End::Cancelled | End::Unknown => ("✗", Tone::Bad),
+            End::Failed
+            | End::Denied
+            | End::Refused
+            | End::Expired
+            | End::Limited
+            | End::Skipped
+            | End::Cancelled
+            | End::Unknown => ("✗", Tone::Bad),
         };
         let (verdict, who) = match (&known.allowed, end) {
             (_, End::Denied) => {

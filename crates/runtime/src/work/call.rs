@@ -8,12 +8,13 @@ use countersign_core::{
     engine::Command,
     id::{CallId, Lsn, SessionId},
     message::{BashExecution, Block, Message, ToolResult},
+    session::Said,
 };
 use countersign_tools::{self as tools, Failure, Output, Updates};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Host, conversation::said};
+use super::{Host, Served, conversation::said};
 use crate::{
     deliver::{Contents, Live, LiveKind},
     owner::Source,
@@ -46,6 +47,7 @@ impl CallWork {
             Ok(content) => match self.executor {
                 Executor::Builtin => self.builtin(host, &content, results, cancel).await,
                 Executor::Shell => self.shell(host, &content, cancel).await,
+                Executor::Service => self.service(host, &content, cancel).await,
                 Executor::Person => Progress::NotBegun("Not run: this is answered by a person.".into()),
             },
         };
@@ -116,6 +118,25 @@ impl CallWork {
             open_tasks,
             folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
             prunable: content.tool.as_ref() != "read",
+        }))
+    }
+
+    async fn service(&self, host: &dyn Host, content: &Content, cancel: CancellationToken) -> Progress {
+        let (text, error) = match host.serve(content, cancel).await {
+            Served::Done(data) => (data, false),
+            Served::Failed(text) => (text, true),
+            Served::NotBegun(text) => return Progress::NotBegun(text.into()),
+            Served::InDoubt(why) => {
+                tracing::warn!(call = %self.call, %why, "it is not known what became of a request");
+                return Progress::Broke;
+            }
+        };
+        Progress::Returned(Box::new(Returned {
+            said: Said { content: text.into(), tokens: 0 },
+            error,
+            open_tasks: None,
+            folder: None,
+            prunable: false,
         }))
     }
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
+    call::Content,
     id::SessionId,
     message::{Message, Summary},
     session::ModelRef,
@@ -10,6 +11,8 @@ use countersign_core::{
 };
 use countersign_models::{Entry, Model, SecretString};
 use countersign_tools::{Context, Registry};
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 /// A model that can be asked.
 #[derive(Clone)]
@@ -35,6 +38,19 @@ pub struct Summaries {
     pub details: serde_json::Value,
 }
 
+/// How far a request to a service got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// The service did it. Its answer, as JSON text.
+    Done(String),
+    /// The service answered that it did not. What the agent is told.
+    Failed(String),
+    /// Nothing left this machine. What the agent is told.
+    NotBegun(String),
+    /// The request left, or may have, and no answer came. Why, for the log.
+    InDoubt(String),
+}
+
 /// Models, tools and texts for the sessions of one owner. Nothing here may wait: it is asked on the owner's own path to work.
 pub trait Host: Send + Sync + 'static {
     /// Finds a model, with its key.
@@ -48,6 +64,11 @@ pub trait Host: Send + Sync + 'static {
 
     /// Writes the system prompt for a request that is sent now. It may read files: it is asked outside the owner.
     fn system_prompt(&self, session: &SessionId, cwd: &str, tools: &[&Spec]) -> String;
+
+    /// Asks a service for what an agent requested, with credentials that only the gateway holds.
+    fn serve<'a>(&'a self, content: &'a Content, _cancel: CancellationToken) -> BoxFuture<'a, Served> {
+        Box::pin(async move { Served::NotBegun(format!("Unknown tool: {}", content.tool)) })
+    }
 
     /// Where tools of a session work.
     fn context(&self, session: &SessionId, cwd: &str) -> Context;

@@ -300,6 +300,7 @@ fn session_settings(
         approval_timeout: settings.ours.approval_timeout,
         clarify_timeout: settings.ours.clarify_timeout,
         todo_reminders: reminders,
+        ..Settings::default()
     }
 }
 

@@ -333,7 +333,9 @@ impl Teller {
                 self.started(*call, frames);
                 self.ended(*call, frames);
             }
-            call::Event::Allowed { .. }
+            call::Event::Requested { .. }
+            | call::Event::Received { .. }
+            | call::Event::Allowed { .. }
             | call::Event::Gated { .. }
             | call::Event::Aborting { .. }
             | call::Event::InDoubt { .. }

@@ -73,6 +73,9 @@ pub(super) struct Audit {
     runs: BTreeMap<RunId, RunSeen>,
     pub(super) calls: BTreeMap<CallId, CallSeen>,
     gates: BTreeMap<GateId, GateSeen>,
+    /// Keys under which agents asked, and results that they received.
+    keys: BTreeSet<(SessionId, String)>,
+    received: BTreeSet<CallId>,
     /// Every kind of fact that came, for whoever wants to know how much of the engine was seen.
     pub(super) kinds: BTreeSet<String>,
 }
@@ -270,8 +273,19 @@ impl Audit {
             }
             return Ok(());
         }
-        if let call::Event::ResultDropped { .. } = event {
-            return Ok(());
+        match event {
+            call::Event::ResultDropped { .. } => return Ok(()),
+            call::Event::Requested { key: Some(key), .. } => {
+                let session = meta.session.clone().ok_or("a request in no session")?;
+                return ensure(self.keys.insert((session, key.clone())), "a request is made twice under one key");
+            }
+            call::Event::Requested { .. } => return Ok(()),
+            call::Event::Received { .. } => {
+                let call = self.calls.get(&id).ok_or("a result of a call that nobody wanted")?;
+                ensure(matches!(call.stage, Stage::Over(_)), "a result was received before it was there")?;
+                return ensure(self.received.insert(id), "a result was received twice");
+            }
+            _ => {}
         }
         let boot = self.boot;
         let call = self.calls.get_mut(&id).ok_or("a call that nobody wanted")?;
@@ -316,6 +330,8 @@ impl Audit {
                     End::Done { .. } => matches!(stage, Stage::Started(_)),
                     End::Unknown => stage == Stage::InDoubt,
                     End::Denied | End::Skipped => matches!(stage, Stage::Wanted | Stage::Gated | Stage::Ready),
+                    End::Refused | End::Expired => stage == Stage::Gated && call.run.is_none(),
+                    End::Limited => stage == Stage::Wanted && call.run.is_none(),
                     End::Cancelled => !matches!(stage, Stage::Started(_)) || call.executor == Executor::Person,
                     End::Failed => !matches!(stage, Stage::Over(_)),
                 };

@@ -154,7 +154,7 @@ impl Owner {
             let job = World::begin(&self.engine, &self.book, &self.audit, &work, None)?;
             self.jobs.insert(work, job);
         }
-        for session in people::SESSIONS {
+        for session in people::SESSIONS.into_iter().chain([people::AGENT]) {
             if self.audit.boot() == 1 {
                 self.request(people::open(session));
             }

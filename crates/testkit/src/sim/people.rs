@@ -9,6 +9,7 @@ use countersign_core::{
     id::{EntryId, GateId, PrincipalId, SessionId},
     run,
     session::{self, Interrupt, Kind, ModelRef, Modes, Queue, Retry, Setting, Settings, Take, Thresholds, WhenBusy},
+    tool::{Effect, Repeat},
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -17,6 +18,8 @@ use super::{audit::Audit, dice::Dice, rules, words};
 
 /// The sessions of a simulation.
 pub(super) const SESSIONS: [&str; 2] = ["s1", "s2"];
+/// The session of an agent that has no run.
+pub(super) const AGENT: &str = "agent:kitchen";
 
 pub(super) fn open(id: &str) -> Command {
     let settings = Settings {
@@ -25,6 +28,7 @@ pub(super) fn open(id: &str) -> Command {
         thresholds: Thresholds { auto: true, reserve: 100, keep_recent: 300, at_tokens: None, at_percent: None },
         approval_timeout: Duration::from_secs(300),
         clarify_timeout: Duration::from_secs(400),
+        max_pending: 3,
         todo_reminders: 1,
         ..Settings::default()
     };
@@ -39,6 +43,9 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
     let gates = engine.state().pending_gates().count();
     if gates > 0 && dice.chance(35) {
         return answer(dice, engine, audit);
+    }
+    if dice.chance(15) {
+        return agent(dice, engine);
     }
     let to = |command| Command::Session(id.clone(), command);
     match dice.below(100) {
@@ -96,6 +103,32 @@ fn file(dice: &mut Dice, engine: &Engine, id: SessionId) -> Command {
         session::Command::Gather { part: session::Part::First, entries }
     };
     Command::Session(id, command)
+}
+
+/// An agent without a run asks for something, or has received what it asked for.
+fn agent(dice: &mut Dice, engine: &Engine) -> Command {
+    let session = SessionId::new(AGENT);
+    let state = engine.state().session(&session);
+    let results = state.and_then(|session| Some(session.requester()?.results().keys().copied().collect::<Vec<_>>()));
+    if let Some(calls) = results.filter(|calls| !calls.is_empty() && dice.chance(30)) {
+        return Command::Call(call::Command::Received { session, calls });
+    }
+    let tool = dice.pick(&["look", "write", "note", "bash"]);
+    let arguments = json!({ "path": dice.pick(&["a", "b"]), "command": dice.pick(&["ls", "make", "rm -rf build"]) });
+    Command::Call(call::Command::Request(Box::new(call::Request {
+        session,
+        principal: PrincipalId::new("agent:kitchen"),
+        wire: dice.pick(&["1", "2", "3", "4", "5"]).into(),
+        key: dice.chance(20).then(|| dice.pick(&["k1", "k2", "k3"]).to_owned()),
+        tool: tool.into(),
+        signatures: vec![format!("{tool}({})", arguments["path"].as_str().unwrap_or_default())],
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
+        named: vec!["path".to_owned()],
+        undeclared: if dice.chance(20) { vec!["command".to_owned()] } else { Vec::new() },
+        service: dice.chance(90).then(|| "house".into()),
+        effect: Effect::Changes,
+        repeat: dice.pick(&[Repeat::Once, Repeat::Idempotent]),
+    })))
 }
 
 fn own_command(dice: &mut Dice, session: SessionId) -> Command {

@@ -117,7 +117,7 @@ pub(super) fn returned(dice: &mut Dice, content: &Content, executor: &Executor, 
         Executor::Shell => {
             Message::BashExecution(BashExecution { output: text.to_owned(), ..BashExecution::default() })
         }
-        Executor::Builtin | Executor::Person => Message::ToolResult(ToolResult {
+        Executor::Builtin | Executor::Person | Executor::Service => Message::ToolResult(ToolResult {
             tool_call_id: content.tool_call_id.to_string(),
             tool_name: content.tool.to_string(),
             content: vec![Block::text(text)],

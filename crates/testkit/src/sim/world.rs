@@ -185,8 +185,15 @@ impl World {
             }
             let never = matches!(
                 seen.stage,
-                Stage::Over(call::End::Denied | call::End::Skipped | call::End::Cancelled | call::End::Failed)
-                    | Stage::Wanted
+                Stage::Over(
+                    call::End::Denied
+                        | call::End::Refused
+                        | call::End::Expired
+                        | call::End::Limited
+                        | call::End::Skipped
+                        | call::End::Cancelled
+                        | call::End::Failed
+                ) | Stage::Wanted
                     | Stage::Gated
             );
             if never && seen.again == 0 && done > 0 {

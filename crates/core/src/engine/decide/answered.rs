@@ -66,6 +66,7 @@ pub(super) fn want(call: CallId, run: Option<RunId>, wanted: Wanted) -> (call::E
         signature: wanted.signature,
         named: wanted.named,
         problem: wanted.problem,
+        request: None,
     };
     (event, serde_json::to_string(&content).expect("content is plain data with text keys"))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{answered::want, find};
+use super::{answered::want, find, requests};
 use crate::{
     call::{self, End, Event as Happened, Executor, Known, Phase, Progress, Returned},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
@@ -79,6 +79,10 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
         return Decision { facts: vec![Fact { event, session, content }], reply: Reply::Dropped };
     };
     let mut branch = Branch::new(session);
+    if *call.executor() == Executor::Service {
+        requests::ended(&mut branch, id, progress);
+        return Decision { facts: branch.finish(), reply: Reply::Done };
+    }
     let content = view.admitted.call(id);
     let mut problem: Arc<str> = Arc::from("");
     let (end, returned) = match progress {
@@ -102,7 +106,9 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
         let said = match end {
             End::Done { .. } => returned.said,
             End::Failed => texts::command_failed(content, &problem, call.aborting),
-            End::Denied | End::Skipped | End::Cancelled | End::Unknown => texts::command_unknown(content),
+            End::Denied | End::Refused | End::Expired | End::Limited | End::Skipped | End::Cancelled | End::Unknown => {
+                texts::command_unknown(content)
+            }
         };
         let kind = Kind::Bash { in_context: true };
         if session.run().is_some() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::requests;
 use crate::{
     call::{self, Known},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts, tree::Branch},
@@ -69,6 +70,7 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
         };
         branch.push(Event::Call(call::Event::Ended { call: call.id(), end: call::End::Unknown, entry }));
     }
+    requests::recover(view, session, branch);
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else { return };
     let goes_on = resume == Resume::Go || run.calls().iter().any(|call| is_a_persons(view, *call));
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {

@@ -74,6 +74,11 @@ impl Owner {
                 return Err(format!("{} is forgotten: {run:?}", run.id()));
             }
         }
+        for call in state.calls().filter(|call| call.run().is_none()) {
+            if !state.gate_of(call.id()).is_some_and(gate::Gate::is_pending) {
+                return Err(format!("a request is forgotten: {call:?}"));
+            }
+        }
         match state.sessions().find(|session| session.compaction().is_some() || session.commands().next().is_some()) {
             Some(session) => Err(format!("work in {} is forgotten", session.id())),
             None => Ok(()),
@@ -81,6 +86,9 @@ impl Owner {
     }
 
     fn is_done(&mut self) -> Result<(), String> {
+        if let Some(call) = self.engine.state().calls().next() {
+            return Err(format!("{} waits for nothing that has a deadline", call.id()));
+        }
         if let Some(run) = self.engine.state().runs().next() {
             return Err(format!("{} waits for nothing that has a deadline", run.id()));
         }

@@ -1,0 +1,111 @@
+//! Deciders for what an agent asks for, without a run.
+
+use std::sync::Arc;
+
+use super::find;
+use crate::{
+    call::{self, Content, End, Event as Happened, Executor, Known, Progress, Request, Requested},
+    digest::{Digest, canonical},
+    engine::{Context, Decision, Event, Refusal, Reply, View, texts, tree::Branch},
+    id::{CallId, SessionId},
+    tool::Lane,
+};
+
+/// How long an agent's id of a request, and a key, may be.
+const LONGEST_NAME: usize = 1024;
+
+pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -> Result<Decision, Refusal> {
+    if view.closing {
+        return Err(Refusal::OutOfPlace("the gateway is closing"));
+    }
+    let session = find(view, &request.session)?;
+    for name in [Some(&*request.wire), request.key.as_deref()].into_iter().flatten() {
+        if name.len() > LONGEST_NAME {
+            return Err(Refusal::TooLong { what: "the id or key of a request", limit: LONGEST_NAME });
+        }
+    }
+    let requester = session.requester();
+    if let Some(known) = request.key.as_deref().and_then(|key| requester?.keyed(key)) {
+        let reply = Reply::Requested { call: known.call, over: known.over };
+        return Ok(Decision { facts: Vec::new(), reply });
+    }
+    let generation = requester.map_or(1, |requester| requester.generation_of(&request.wire));
+    let call = CallId::new(context.fresh.uuid(context.now));
+    let mut signatures = request.signatures.into_iter();
+    let content = Content {
+        signature: signatures.next().unwrap_or_else(|| request.tool.to_string()),
+        tool: request.tool,
+        tool_call_id: Arc::clone(&request.wire),
+        intent: None,
+        named: request.named,
+        problem: None,
+        request: Some(Box::new(Requested {
+            session: generation_session(&request.session, generation),
+            principal: request.principal,
+            service: request.service,
+            further_signatures: signatures.collect(),
+            undeclared: request.undeclared,
+        })),
+        arguments: request.arguments,
+    };
+    let arguments = serde_json::Value::Object(content.arguments.clone());
+    let mut branch = Branch::new(session);
+    let asked = Happened::Requested { call, wire: request.wire, key: request.key, generation };
+    branch.push(Event::Call(asked));
+    let wanted = Happened::Wanted {
+        call,
+        run: None,
+        executor: Executor::Service,
+        lane: Lane::Shared,
+        repeat: request.repeat,
+        effect: request.effect,
+        arguments: Digest::of(canonical(&arguments).as_bytes()),
+    };
+    let content = serde_json::to_string(&content).expect("content is plain data with text keys");
+    branch.push_with(Event::Call(wanted), Some(content.into()));
+    Ok(Decision { facts: branch.finish(), reply: Reply::Requested { call, over: None } })
+}
+
+/// What grants for a session are bound to: one generation of the agent's program.
+fn generation_session(session: &SessionId, generation: u32) -> SessionId {
+    SessionId::new(format!("{session}#{generation}"))
+}
+
+pub(super) fn received(view: View<'_>, id: &SessionId, calls: &[CallId]) -> Result<Decision, Refusal> {
+    let session = find(view, id)?;
+    let mut branch = Branch::new(session);
+    for call in calls.iter().filter(|call| session.requester().is_some_and(|of| of.results().contains_key(call))) {
+        branch.push(Event::Call(Happened::Received { call: *call }));
+    }
+    Ok(Decision { facts: branch.finish(), reply: Reply::Done })
+}
+
+/// The end of a request that was started: what the service gave is its content.
+pub(super) fn ended(branch: &mut Branch<'_>, call: CallId, progress: Progress) {
+    let (end, content) = match progress {
+        Progress::Returned(returned) => (End::Done { error: returned.error }, returned.said.content),
+        Progress::NotBegun(text) => (End::Failed, text),
+        Progress::Broke => {
+            branch.push(Event::Call(Happened::InDoubt { call, since: Known::TaskBroke }));
+            (End::Unknown, texts::REQUEST_UNKNOWN.into())
+        }
+    };
+    branch.push_with(Event::Call(Happened::Ended { call, end, entry: None }), Some(content));
+}
+
+/// What becomes of the requests of a session whose process ended.
+pub(super) fn recover(view: View<'_>, session: &crate::session::Session, branch: &mut Branch<'_>) {
+    let open = session.requester().into_iter().flat_map(|requester| requester.open().keys());
+    for call in open.filter_map(|call| view.state.call(*call)) {
+        if !matches!(call.phase(), call::Phase::Started { .. } | call::Phase::InDoubt(_)) {
+            continue;
+        }
+        branch.push(Event::Call(Happened::InDoubt { call: call.id(), since: Known::ProcessEnded }));
+        if call.repeat == crate::tool::Repeat::Idempotent {
+            branch.push(Event::Call(Happened::Again { call: call.id() }));
+        } else {
+            let ended = Happened::Ended { call: call.id(), end: End::Unknown, entry: None };
+            branch.push_with(Event::Call(ended), Some(texts::REQUEST_UNKNOWN.into()));
+        }
+    }
+}
