@@ -115,7 +115,8 @@ impl Engine {
     /// The JSON error, where the text is no snapshot of this version. The log makes the same state.
     pub fn from_snapshot(rules: Rules, snapshot: &str) -> Result<Self, serde_json::Error> {
         let state = State::from_snapshot(snapshot)?;
-        let touched = state.runs().map(|run| run.session().clone()).collect();
+        let requests = state.calls().map(|call| call.session().clone());
+        let touched = state.runs().map(|run| run.session().clone()).chain(requests).collect();
         Ok(Self { state, touched, ..Self::new(rules) })
     }
 
