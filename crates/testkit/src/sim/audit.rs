@@ -231,8 +231,9 @@ impl Audit {
             run::Event::TurnClosed { .. } => ensure(all_over && !run.is_asked, "a turn is closed over open calls"),
             run::Event::Ended { end, .. } => {
                 ensure(all_over, "a run ends over open calls")?;
-                ensure(!run.is_asked, "a run ends while a model is asked")?;
                 let session = self.sessions.get_mut(&run.session).ok_or("a run in no session")?;
+                // An edited file may take the message of a run away while a model works on it.
+                ensure(!run.is_asked || session.gathered.is_some(), "a run ends while a model is asked")?;
                 session.run = None;
                 let waits = [Queue::Steering, Queue::FollowUp]
                     .iter()
