@@ -262,7 +262,7 @@ impl State {
         if let Some(session) = meta.session.as_ref().and_then(|session| self.sessions.get_mut(session)) {
             match event {
                 call::Event::Requested { wire, key, generation, .. } => {
-                    let asked = Asked { wire: Arc::clone(wire), generation: *generation, key: key.clone() };
+                    let asked = Asked { wire: Arc::clone(wire), generation: *generation, key: key.clone(), gate: None };
                     session.requester.get_or_insert_default().requested(id, asked);
                 }
                 call::Event::Received { .. } => {
@@ -292,6 +292,9 @@ impl State {
         if let Some(gate) = Gate::open(event, meta.session.clone(), meta.lsn, meta.at) {
             if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) {
                 session.gates = gate.ordinal();
+                if let (Some(requester), Some(call)) = (&mut session.requester, gate.call()) {
+                    requester.gated(call, id);
+                }
             }
             self.pending.insert(gate.content(), id);
             if let Some(call) = gate.call() {

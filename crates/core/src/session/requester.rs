@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     call::End,
-    id::{CallId, Lsn},
+    id::{CallId, GateId, Lsn},
 };
 
 /// How many ids of a generation, and how many keys, are remembered.
@@ -27,6 +27,9 @@ pub struct Asked {
     pub generation: u32,
     /// The key under which a repetition is the same request.
     pub key: Option<String>,
+    /// The gate that decides it, if a person does.
+    #[serde(default)]
+    pub gate: Option<GateId>,
 }
 
 /// A request that is over and whose result the agent has not received.
@@ -125,6 +128,12 @@ impl Requester {
         // An agent that never fetches anything costs a bounded amount; what is forgotten here is still in the log.
         if self.results.len() > REMEMBERED {
             self.results.pop_first();
+        }
+    }
+
+    pub(crate) fn gated(&mut self, call: CallId, gate: GateId) {
+        if let Some(asked) = self.open.get_mut(&call) {
+            asked.gate = Some(gate);
         }
     }
 
