@@ -3,6 +3,7 @@
 //! It must not know gates, runs, policy or the log: what a frame means is decided elsewhere.
 #![warn(missing_docs)]
 
+pub mod agent_gate;
 mod json;
 pub mod lines;
 pub mod omp;

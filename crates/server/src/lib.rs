@@ -3,6 +3,8 @@
 //! It decides nothing: what may happen is decided in core, what is done is done by the runtime.
 
 pub mod agent_dir;
+pub mod agent_gate;
+pub mod listen;
 pub mod omp;
 pub mod prompt;
 pub mod session_file;

@@ -262,7 +262,13 @@ impl State {
         if let Some(session) = meta.session.as_ref().and_then(|session| self.sessions.get_mut(session)) {
             match event {
                 call::Event::Requested { wire, key, generation, .. } => {
-                    let asked = Asked { wire: Arc::clone(wire), generation: *generation, key: key.clone(), gate: None };
+                    let asked = Asked {
+                        wire: Arc::clone(wire),
+                        generation: *generation,
+                        key: key.clone(),
+                        gate: None,
+                        at: meta.at,
+                    };
                     session.requester.get_or_insert_default().requested(id, asked);
                 }
                 call::Event::Received { .. } => {
@@ -279,7 +285,7 @@ impl State {
             if let Some(session) = self.sessions.get_mut(call.session()) {
                 session.commands.remove(&id);
                 if let Some(requester) = &mut session.requester {
-                    requester.ended(id, *end, meta.lsn);
+                    requester.ended(id, *end, meta.lsn, call.content());
                 }
             }
             self.calls.remove(&id);

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     call::End,
     id::{CallId, GateId, Lsn},
+    time::Millis,
 };
 
 /// How many ids of a generation, and how many keys, are remembered.
@@ -30,6 +31,8 @@ pub struct Asked {
     /// The gate that decides it, if a person does.
     #[serde(default)]
     pub gate: Option<GateId>,
+    /// When it was asked.
+    pub at: Millis,
 }
 
 /// A request that is over and whose result the agent has not received.
@@ -41,6 +44,8 @@ pub struct Outcome {
     pub end: End,
     /// The record that says so, with the result as its content.
     pub lsn: Lsn,
+    /// The record that says what was wanted, with its content.
+    pub wanted: Lsn,
 }
 
 /// What became of a key.
@@ -69,6 +74,11 @@ impl Requester {
     /// The generation of the last id.
     pub fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// Whether an id was used in this generation.
+    pub fn has_used(&self, wire: &str) -> bool {
+        self.used.contains(wire)
     }
 
     /// The generation that an id belongs to that comes now.
@@ -117,14 +127,14 @@ impl Requester {
         self.open.insert(call, asked);
     }
 
-    pub(crate) fn ended(&mut self, call: CallId, end: End, lsn: Lsn) {
+    pub(crate) fn ended(&mut self, call: CallId, end: End, lsn: Lsn, wanted: Lsn) {
         let Some(asked) = self.open.remove(&call) else { return };
         if let Some(keyed) =
             asked.key.as_ref().and_then(|key| self.keys.get_mut(key)).filter(|keyed| keyed.call == call)
         {
             keyed.over = Some((end, lsn));
         }
-        self.results.insert(call, Outcome { asked, end, lsn });
+        self.results.insert(call, Outcome { asked, end, lsn, wanted });
         // An agent that never fetches anything costs a bounded amount; what is forgotten here is still in the log.
         if self.results.len() > REMEMBERED {
             self.results.pop_first();

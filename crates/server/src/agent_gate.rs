@@ -1,0 +1,209 @@
+//! The agent-gate door: agents on devices that nobody trusts ask for actions on services whose credentials only the
+//! gateway holds. JSON-RPC 2.0 over WebSocket.
+//!
+//! It decides nothing: a frame becomes a command, and what became of it becomes a reply. Source:
+//! docs/protocol/agent-gate.md.
+
+mod answers;
+mod connection;
+mod limits;
+mod outcome;
+mod pending;
+mod requests;
+mod roster;
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+
+use axum::extract::ws::WebSocket;
+use countersign_core::{
+    engine::{Command, Refusal},
+    id::{PrincipalId, SessionId},
+    session::{self, Setting, Settings as SessionSettings},
+};
+use countersign_runtime::{Clock, Handle, Lane, Refused};
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use answers::Answers;
+use limits::{FailedAuth, Window};
+use roster::Roster;
+
+/// An agent that may connect.
+pub struct Agent {
+    /// Its name for people and rules.
+    pub id: String,
+    /// What it shows.
+    pub token: SecretString,
+}
+
+/// What happens to arguments that a tool does not declare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undeclared {
+    /// A person sees all of them and decides, unless a rule covers them.
+    Ask,
+    /// They are judged like any other.
+    Allow,
+    /// The request is refused.
+    Refuse,
+}
+
+/// Whether a text is what an argument may be.
+pub type Matches = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// What a tool says of one of its arguments.
+pub struct Argument {
+    /// Whether it must be there.
+    pub required: bool,
+    /// What its text must match, and the expression as it was written.
+    pub validate: Option<(Matches, String)>,
+}
+
+/// A tool that agents may ask for.
+pub struct Tool {
+    /// For people.
+    pub description: String,
+    /// The service that does it.
+    pub service: Arc<str>,
+    /// The template of its signature.
+    pub signature: Option<String>,
+    /// Its arguments in the order of the file.
+    pub args: Vec<(String, Argument)>,
+    /// What happens to others.
+    pub undeclared: Undeclared,
+    /// Whether twice has the effect of once.
+    pub idempotent: bool,
+    /// Whether it only reads.
+    pub reads: bool,
+}
+
+/// How much an agent may ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests in any 60 seconds.
+    pub per_minute: u32,
+    /// Requests that wait for people at once.
+    pub pending: u32,
+    /// Failed authentications of one address in any 60 seconds.
+    pub failed_auth_per_minute: u32,
+    /// How long an approval waits.
+    pub approval_timeout: Duration,
+}
+
+/// What the door is opened with.
+pub struct Settings {
+    /// Who may connect. Empty: the door is closed.
+    pub agents: Vec<Agent>,
+    /// What they may ask for, in the order of the files.
+    pub tools: Vec<(String, Tool)>,
+    /// How much.
+    pub limits: Limits,
+}
+
+/// One agent as the door knows it.
+struct Known {
+    id: String,
+    token: [u8; 32],
+    principal: PrincipalId,
+    session: SessionId,
+    window: parking_lot::Mutex<Window>,
+}
+
+/// The door. One serves all agents of a gateway.
+pub struct Door {
+    handle: Handle,
+    clock: Clock,
+    agents: Vec<Arc<Known>>,
+    tools: BTreeMap<String, Tool>,
+    /// What `list_tools` says, written once.
+    listed: String,
+    answers: Arc<Answers>,
+    roster: Roster,
+    failed: parking_lot::Mutex<FailedAuth>,
+    closing: tokio::sync::watch::Sender<bool>,
+}
+
+impl Door {
+    /// Opens the door on an owner, with a session for each agent.
+    ///
+    /// # Errors
+    /// Why a session could not be opened.
+    pub async fn open(handle: Handle, clock: Clock, settings: Settings) -> Result<Arc<Self>, Refused> {
+        let requests = handle.source(Lane::Request);
+        let mut agents = Vec::new();
+        for agent in settings.agents {
+            let session = SessionId::new(format!("agent:{}", agent.id));
+            let set = SessionSettings {
+                approval_timeout: settings.limits.approval_timeout,
+                max_pending: settings.limits.pending,
+                ..SessionSettings::default()
+            };
+            let open = session::Command::Open {
+                cwd: String::new(),
+                name: Some(agent.id.clone()),
+                parent: None,
+                settings: Box::new(set.clone()),
+            };
+            match requests.ask(Command::Session(session.clone(), open)).await {
+                Ok(_) => {}
+                Err(Refused::Refusal(Refusal::SessionExists(_))) => {
+                    let set = session::Command::Set { setting: Setting::All(Box::new(set)), entry: None };
+                    requests.ask(Command::Session(session.clone(), set)).await?;
+                }
+                Err(refused) => return Err(refused),
+            }
+            agents.push(Arc::new(Known {
+                principal: PrincipalId::new(format!("agent:{}", agent.id)),
+                token: digest(agent.token.expose_secret()),
+                id: agent.id,
+                session,
+                window: parking_lot::Mutex::new(Window::new(settings.limits.per_minute)),
+            }));
+        }
+        let answers = Answers::follow(&handle).await.ok_or(Refused::Closed)?;
+        let listed = requests::list(&settings.tools);
+        Ok(Arc::new(Self {
+            handle,
+            clock,
+            agents,
+            listed,
+            tools: settings.tools.into_iter().collect(),
+            failed: parking_lot::Mutex::new(FailedAuth::new(settings.limits.failed_auth_per_minute)),
+            answers,
+            roster: Roster::default(),
+            closing: tokio::sync::watch::Sender::new(false),
+        }))
+    }
+
+    /// Whether anybody may connect.
+    pub fn is_open(&self) -> bool {
+        !self.agents.is_empty()
+    }
+
+    /// Serves one connection to its end.
+    pub async fn serve(self: &Arc<Self>, socket: WebSocket, from: IpAddr) {
+        connection::serve(self, socket, from).await;
+    }
+
+    /// Tells every agent to come back later. What waits goes on waiting.
+    pub fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// The agent that shows this token.
+    fn agent_of(&self, token: &str) -> Option<&Arc<Known>> {
+        let shown = digest(token);
+        // Every agent is compared, so that the time tells nothing.
+        let mut found = None;
+        for agent in &self.agents {
+            if bool::from(agent.token.ct_eq(&shown)) {
+                found = Some(agent);
+            }
+        }
+        found
+    }
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}

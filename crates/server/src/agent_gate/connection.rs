@@ -1,0 +1,337 @@
+//! One connection: who it is, what it asks for, and every reply that it is owed.
+
+use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use countersign_core::{
+    call,
+    engine::{self, Command},
+    id::CallId,
+};
+use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code};
+use countersign_runtime::{Lane, Refused, Reply, Source};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, timeout},
+};
+
+use super::{Door, Known, answers::Told, outcome::Outcome, pending, requests, roster::Knock};
+
+/// How long a client has to show who it is.
+const AUTH: Duration = Duration::from_secs(10);
+/// How many requests of one connection may be open.
+const OPEN: usize = 4096;
+
+/// Why a connection ends.
+enum End {
+    /// The client went.
+    Gone,
+    /// We close it, with this code.
+    Close(u16, &'static str),
+}
+
+pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr) {
+    let end = match authenticate(door, &mut socket, from).await {
+        Ok(agent) => {
+            let (knock, knocks) = mpsc::unbounded_channel();
+            match door.roster.enter(&agent.known.id, knock).await {
+                Some(number) => {
+                    let hello = wire::result(&agent.id, r#"{"status":"authenticated"}"#);
+                    Connection::new(door, &agent.known, socket, knocks).run(hello).await;
+                    return door.roster.leave(&agent.known.id, number);
+                }
+                None => End::Close(close::CONNECTED, "Another agent is already connected"),
+            }
+        }
+        Err(end) => end,
+    };
+    say_goodbye(&mut socket, &end).await;
+}
+
+async fn say_goodbye(socket: &mut WebSocket, end: &End) {
+    if let End::Close(code, reason) = end {
+        let frame = CloseFrame { code: *code, reason: (*reason).into() };
+        let closing = async {
+            if socket.send(Message::Close(Some(frame))).await.is_ok() {
+                // The client's own close comes back; nothing else matters any more.
+                while let Some(Ok(_)) = socket.recv().await {}
+            }
+        };
+        let _ = timeout(Duration::from_secs(1), closing).await;
+    }
+}
+
+/// An agent that showed who it is, and the id under which it did.
+struct Shown {
+    known: Arc<Known>,
+    id: String,
+}
+
+/// Waits for the first frame. Each way to fail is told, and then the connection is closed for good.
+async fn authenticate(door: &Arc<Door>, socket: &mut WebSocket, from: IpAddr) -> Result<Shown, End> {
+    let mut closing = door.closing.subscribe();
+    let refuse = |id: &str, code: i32, message: &str| wire::fault(id, &Fault::new(code, message));
+    let first = tokio::select! {
+        first = timeout(AUTH, next_text(socket)) => first,
+        () = closed(&mut closing) => return Err(End::Close(close::RESTART, "restarting")),
+    };
+    let told = match first {
+        Err(_) => refuse("null", code::UNAUTHENTICATED, "Authentication timeout"),
+        Ok(Err(end)) => return Err(end),
+        Ok(Ok(frame)) => {
+            let incoming = wire::read(&frame);
+            let now = door.clock.now();
+            match incoming.request {
+                Ok(Request::Auth { .. }) if door.failed.lock().is_limited(from, now) => {
+                    refuse(&incoming.id, code::LIMITED, "Too many failed authentications")
+                }
+                Ok(Request::Auth { token }) => match token.and_then(|token| door.agent_of(&token).cloned()) {
+                    Some(known) => return Ok(Shown { known, id: incoming.id }),
+                    None => {
+                        door.failed.lock().failed(from, now);
+                        refuse(&incoming.id, code::UNAUTHENTICATED, "Invalid token")
+                    }
+                },
+                Ok(_) => refuse(&incoming.id, code::UNAUTHENTICATED, "Not authenticated"),
+                Err(fault) if fault.code == code::NO_METHOD => {
+                    refuse(&incoming.id, code::UNAUTHENTICATED, "Not authenticated")
+                }
+                Err(fault) => wire::fault(&incoming.id, &fault),
+            }
+        }
+    };
+    let _ = socket.send(Message::Text(told.into())).await;
+    Err(End::Close(close::NORMAL, ""))
+}
+
+/// Waits until the door closes.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // An error means that the door is gone.
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// The next frame with text in it.
+async fn next_text(socket: &mut WebSocket) -> Result<String, End> {
+    loop {
+        match socket.recv().await {
+            Some(Ok(Message::Text(text))) => return Ok(text.to_string()),
+            // Clients send JSON in binary frames too; what is no text is no JSON.
+            Some(Ok(Message::Binary(bytes))) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(Message::Close(_))) | None => return Err(End::Gone),
+            Some(Err(error)) => return Err(broken(&error)),
+        }
+    }
+}
+
+fn broken(error: &axum::Error) -> End {
+    // The library has no other way to tell a frame that is too large from a line that broke.
+    let is_too_large = error.to_string().contains("too long") || error.to_string().contains("too large");
+    if is_too_large { End::Close(close::TOO_LARGE, "a frame is larger than 1 MiB") } else { End::Gone }
+}
+
+/// A command that was sent, and the client's id of it.
+type Sent = BoxFuture<'static, (Arc<str>, Result<Reply, Refused>)>;
+
+struct Connection<'a> {
+    door: &'a Arc<Door>,
+    agent: &'a Known,
+    socket: WebSocket,
+    source: Source,
+    knocks: mpsc::UnboundedReceiver<Knock>,
+    told: mpsc::UnboundedSender<Told>,
+    ends: mpsc::UnboundedReceiver<Told>,
+    sent: FuturesUnordered<Sent>,
+    /// Requests that were made and have no reply yet.
+    open: usize,
+    /// Calls whose replies were sent behind no ping yet, and those behind each ping that has no pong.
+    unproven: Vec<CallId>,
+    pinged: VecDeque<Vec<CallId>>,
+    /// Connections that wait to hear whether this one lives.
+    knocking: Vec<oneshot::Sender<()>>,
+}
+
+impl<'a> Connection<'a> {
+    fn new(door: &'a Arc<Door>, agent: &'a Known, socket: WebSocket, knocks: mpsc::UnboundedReceiver<Knock>) -> Self {
+        let (told, ends) = mpsc::unbounded_channel();
+        Self {
+            door,
+            agent,
+            socket,
+            source: door.handle.source(Lane::Request),
+            knocks,
+            told,
+            ends,
+            sent: FuturesUnordered::new(),
+            open: 0,
+            unproven: Vec::new(),
+            pinged: VecDeque::new(),
+            knocking: Vec::new(),
+        }
+    }
+
+    async fn run(mut self, hello: String) {
+        let end = match self.send(hello).await {
+            Err(end) => end,
+            Ok(()) => self.work().await,
+        };
+        self.door.answers.gone(&self.told);
+        say_goodbye(&mut self.socket, &end).await;
+    }
+
+    async fn work(&mut self) -> End {
+        let mut closing = self.door.closing.subscribe();
+        let mut alive = tokio::time::interval_at(Instant::now() + Duration::from_secs(20), Duration::from_secs(20));
+        let mut heard = true;
+        loop {
+            let done = tokio::select! {
+                () = closed(&mut closing) => return End::Close(close::RESTART, "restarting"),
+                knock = self.knocks.recv() => match knock {
+                    Some(Knock::AreYouThere(answer)) => {
+                        self.knocking.push(answer);
+                        self.ping().await
+                    }
+                    Some(Knock::Replaced) | None => return End::Gone,
+                },
+                _ = alive.tick() => {
+                    // Two intervals without a sign of life, and the line is taken for dead.
+                    if !std::mem::replace(&mut heard, false) {
+                        return End::Gone;
+                    }
+                    self.ping().await
+                }
+                Some((id, replied)) = self.sent.next() => self.replied(id, replied).await,
+                Some((id, outcome)) = self.ends.recv() => self.ended(&id, outcome).await,
+                message = self.socket.recv() => {
+                    heard = true;
+                    match message {
+                        Some(Ok(Message::Text(text))) => self.frame(&text).await,
+                        Some(Ok(Message::Binary(bytes))) => self.frame(&String::from_utf8_lossy(&bytes)).await,
+                        Some(Ok(Message::Pong(_))) => self.pong().await,
+                        Some(Ok(Message::Ping(_))) => Ok(()),
+                        Some(Ok(Message::Close(_))) | None => return End::Gone,
+                        Some(Err(error)) => return broken(&error),
+                    }
+                }
+            };
+            if let Err(end) = done {
+                return end;
+            }
+        }
+    }
+
+    async fn send(&mut self, frame: String) -> Result<(), End> {
+        self.socket.send(Message::Text(frame.into())).await.map_err(|_| End::Gone)
+    }
+
+    async fn fault(&mut self, id: &str, fault: &Fault) -> Result<(), End> {
+        self.send(wire::fault(id, fault)).await
+    }
+
+    async fn frame(&mut self, frame: &str) -> Result<(), End> {
+        let incoming = wire::read(frame);
+        match incoming.request {
+            Err(fault) => self.fault(&incoming.id, &fault).await,
+            Ok(Request::Auth { .. }) => {
+                self.fault(&incoming.id, &Fault::new(code::NO_METHOD, "Unknown method: auth")).await
+            }
+            Ok(Request::ListTools) => {
+                let listed = wire::result(&incoming.id, &self.door.listed);
+                self.send(listed).await
+            }
+            Ok(Request::PendingResults) => self.pending(&incoming.id).await,
+            Ok(Request::ToolRequest { tool, args, key }) => {
+                let id: Arc<str> = incoming.id.into();
+                let now = self.door.clock.now();
+                if !self.agent.window.lock().take(now) {
+                    return self.fault(&id, &Fault::new(code::LIMITED, "Rate limit exceeded")).await;
+                }
+                if self.open >= OPEN {
+                    let fault = Fault::new(code::LIMITED, format!("Too many open requests (at most {OPEN})"));
+                    return self.fault(&id, &fault).await;
+                }
+                match requests::request(self.door, self.agent, &id, tool, args, key) {
+                    Err(fault) => self.fault(&id, &fault).await,
+                    Ok(request) => {
+                        self.open += 1;
+                        let command = Command::Call(call::Command::Request(Box::new(request)));
+                        let reply = self.source.send(command).await;
+                        self.sent.push(async move { (id, reply.await.unwrap_or(Err(Refused::Closed))) }.boxed());
+                        Ok(())
+                    }
+                }
+            }
+        }
+    }
+
+    /// A request was recorded, or was not.
+    async fn replied(&mut self, id: Arc<str>, replied: Result<Reply, Refused>) -> Result<(), End> {
+        match replied.map(|reply| reply.outcome) {
+            Ok(engine::Reply::Requested { call, over: None }) => {
+                self.door.answers.wait(call, id, &self.told);
+                Ok(())
+            }
+            Ok(engine::Reply::Requested { call, over: Some((end, lsn)) }) => {
+                let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
+                let content = content.as_deref().unwrap_or_default().to_owned();
+                self.ended(&id, Outcome { call, gate: None, end, content }).await
+            }
+            Ok(_) => {
+                self.open -= 1;
+                self.fault(&id, &Fault::new(code::FAILED, "Internal error")).await
+            }
+            Err(refused) => {
+                self.open -= 1;
+                self.fault(&id, &Fault::new(code::FAILED, refused.to_string())).await
+            }
+        }
+    }
+
+    /// A request is over.
+    async fn ended(&mut self, id: &str, outcome: Outcome) -> Result<(), End> {
+        self.open = self.open.saturating_sub(1);
+        self.send(outcome.reply(id)).await?;
+        self.unproven.push(outcome.call);
+        self.prove().await
+    }
+
+    /// Has the client prove that it received what was sent: its pong comes behind that.
+    async fn prove(&mut self) -> Result<(), End> {
+        if self.pinged.is_empty() && !self.unproven.is_empty() { self.ping().await } else { Ok(()) }
+    }
+
+    async fn ping(&mut self) -> Result<(), End> {
+        self.pinged.push_back(std::mem::take(&mut self.unproven));
+        self.socket.send(Message::Ping(Vec::new().into())).await.map_err(|_| End::Gone)
+    }
+
+    async fn pong(&mut self) -> Result<(), End> {
+        for knocking in self.knocking.drain(..) {
+            let _ = knocking.send(());
+        }
+        let Some(calls) = self.pinged.pop_front() else { return Ok(()) };
+        if !calls.is_empty() {
+            let received = call::Command::Received { session: self.agent.session.clone(), calls };
+            self.source.tell(Command::Call(received)).await;
+        }
+        self.prove().await
+    }
+
+    async fn pending(&mut self, id: &str) -> Result<(), End> {
+        let missed = pending::missed(self.door, self.agent, &self.source, id).await;
+        let Some(missed) = missed else {
+            return self.fault(id, &Fault::new(code::FAILED, "The gateway is closing")).await;
+        };
+        self.send(wire::result(id, &missed.listed)).await?;
+        for (_, reply) in missed.replies {
+            self.send(reply).await?;
+        }
+        for (call, id) in missed.open {
+            self.open += 1;
+            self.door.answers.wait(call, id, &self.told);
+        }
+        self.unproven.extend(missed.calls);
+        self.prove().await
+    }
+}

@@ -1,0 +1,111 @@
+//! Results that an agent has not received: read once, and answered under their own ids where these still mean them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use countersign_core::{call::Content, engine::Scope, id::CallId, time::Millis};
+use countersign_runtime::Source;
+use serde_json::{Value, json};
+
+use super::{Door, Known, outcome::Outcome};
+
+/// What an agent missed.
+#[derive(Default)]
+pub(super) struct Missed {
+    /// The result of `get_pending_results`, as JSON text.
+    pub(super) listed: String,
+    /// Every call that is listed.
+    pub(super) calls: Vec<CallId>,
+    /// Replies that are sent under their own ids behind the list, with their calls.
+    pub(super) replies: Vec<(CallId, String)>,
+    /// Requests that are still open and whose ids still mean them.
+    pub(super) open: Vec<(CallId, Arc<str>)>,
+}
+
+/// What the agent missed, for a connection that asks for it under `id`.
+pub(super) async fn missed(door: &Door, agent: &Known, requests: &Source, id: &str) -> Option<Missed> {
+    let session = agent.session.clone();
+    let read = requests.read_of(Scope::Session(session.clone()), move |engine| {
+        let requester = engine.state().session(&session)?.requester()?;
+        let results: Vec<_> = requester.results().iter().map(|(call, result)| (*call, result.clone())).collect();
+        Some((results, requester.open().clone(), requester.generation(), requester.clone()))
+    });
+    let Some((results, open, generation, requester)) = read.await?.0 else {
+        return Some(Missed { listed: listed(Vec::new()), ..Missed::default() });
+    };
+    // A program that counts on was there before; one that began anew uses ids that were used already.
+    let goes_on = !requester.has_used(id);
+    let lsns: Vec<_> = results.iter().flat_map(|(_, result)| [result.wanted, result.lsn]).collect();
+    let contents = door.handle.contents().get(&lsns).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "results that an agent asks for cannot be read");
+        Vec::new()
+    });
+    let mut missed = Missed::default();
+    let mut rows = Vec::new();
+    for ((call, result), contents) in results.into_iter().zip(contents.chunks(2)) {
+        let [wanted, ended] = contents else { continue };
+        let Some(wanted) = wanted.as_deref().and_then(|text| serde_json::from_str::<Content>(text).ok()) else {
+            continue;
+        };
+        let outcome = Outcome {
+            call,
+            gate: result.asked.gate,
+            end: result.end,
+            content: ended.as_deref().unwrap_or_default().to_owned(),
+        };
+        let means_it = result.asked.generation == generation;
+        let request_id = if means_it {
+            text_of(&result.asked.wire)
+        } else {
+            result.asked.gate.map_or_else(|| call.to_string(), |gate| gate.to_string())
+        };
+        rows.push(row(&request_id, &wanted, &outcome, result.asked.at));
+        missed.calls.push(call);
+        if means_it && goes_on {
+            missed.replies.push((call, outcome.reply(&result.asked.wire)));
+        }
+    }
+    if goes_on {
+        let still_open: BTreeMap<_, _> = open.into_iter().filter(|(_, asked)| asked.generation == generation).collect();
+        missed.open = still_open.into_iter().map(|(call, asked)| (call, asked.wire)).collect();
+    }
+    missed.listed = listed(rows);
+    Some(missed)
+}
+
+/// Both forms that clients know.
+fn listed(rows: Vec<Value>) -> String {
+    let queued: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let result: Value =
+                row["result"].as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+            json!({ "request_id": row["request_id"], "status": result["status"], "data": result["data"] })
+        })
+        .collect();
+    json!({ "results": rows, "queued": queued }).to_string()
+}
+
+fn row(id: &str, wanted: &Content, outcome: &Outcome, at: Millis) -> Value {
+    json!({
+        "request_id": id,
+        "tool_name": &*wanted.tool,
+        "args": Value::Object(wanted.arguments.clone()).to_string(),
+        "signature": wanted.signature,
+        "message_id": null,
+        "chat_id": null,
+        "result": outcome.row().to_string(),
+        "created_at": iso(at),
+        "expires_at": null,
+    })
+}
+
+/// The id as a text: what a text says, anything else as it was written.
+fn text_of(wire: &str) -> String {
+    serde_json::from_str::<String>(wire).unwrap_or_else(|_| wire.to_owned())
+}
+
+fn iso(at: Millis) -> String {
+    let at = i64::try_from(at.0).ok().and_then(DateTime::<Utc>::from_timestamp_millis).unwrap_or_default();
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

@@ -1,0 +1,114 @@
+//! Refuses requests that a page of somebody else's sent, or that were led here under another name.
+
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::{StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+
+use super::Doors;
+
+/// The names that a gateway answers to.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts {
+    names: BTreeSet<String>,
+    /// Whether every address of this machine is one of them: it listens on all.
+    any_address: bool,
+}
+
+impl Hosts {
+    /// Loopback names, the address that is bound, and `more`.
+    pub fn new(bound: IpAddr, more: impl IntoIterator<Item = String>) -> Self {
+        let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+        let names =
+            loopback.into_iter().chain([bound.to_string()]).chain(more.into_iter().map(|name| name.to_lowercase()));
+        Self { names: names.collect(), any_address: bound.is_unspecified() }
+    }
+
+    /// Whether `authority`, a host with or without a port, is one of them.
+    fn holds(&self, authority: &str) -> bool {
+        let name = host_of(authority).to_lowercase();
+        let address = name.parse::<IpAddr>();
+        self.names.contains(&name) || address.is_ok_and(|address| self.any_address || address.is_loopback())
+    }
+}
+
+/// The host of an authority, without brackets.
+fn host_of(authority: &str) -> &str {
+    if let Some(rest) = authority.strip_prefix('[') {
+        return rest.split_once(']').map_or(rest, |(host, _)| host);
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.contains(':') => host,
+        _ => authority,
+    }
+}
+
+/// Whether a request may be heard.
+fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>) -> Result<(), &'static str> {
+    if let Some(origin) = origin {
+        let authority = origin.split_once("://").map(|(_, authority)| authority);
+        if !authority.is_some_and(|authority| hosts.holds(authority)) {
+            return Err("This origin may not speak to the gateway.\n");
+        }
+    }
+    match host {
+        Some(host) if hosts.holds(host) => Ok(()),
+        // A certificate has shown already that this name is ours, and no page can leave its origin out.
+        _ if is_tls && origin.is_none() => Ok(()),
+        _ => Err("The gateway does not answer to this name.\n"),
+    }
+}
+
+pub(super) async fn check(State((doors, is_tls)): State<(Arc<Doors>, bool)>, request: Request, next: Next) -> Response {
+    let verdict = {
+        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
+        let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+        allows(&doors.hosts, is_tls, host, text(header::ORIGIN))
+    };
+    match verdict {
+        Ok(()) => next.run(request).await,
+        Err(why) => (StatusCode::FORBIDDEN, why).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hosts, allows};
+
+    #[test]
+    fn only_names_of_the_gateway_are_answered() {
+        let hosts = Hosts::new("10.0.0.5".parse().unwrap(), ["gate.example.org".to_owned()]);
+        let any = Hosts::new("0.0.0.0".parse().unwrap(), []);
+        for (case, hosts, tls, host, origin, want) in [
+            ("loopback", &hosts, false, Some("127.0.0.1:8443"), None, true),
+            ("a name of loopback", &hosts, false, Some("localhost:1"), None, true),
+            ("loopback in brackets", &hosts, false, Some("[::1]:8443"), None, true),
+            ("the address that is bound", &hosts, false, Some("10.0.0.5:8443"), None, true),
+            ("its public name", &hosts, false, Some("Gate.Example.org"), None, true),
+            ("another name", &hosts, false, Some("evil.example"), None, false),
+            ("another address", &hosts, false, Some("10.0.0.6:8443"), None, false),
+            ("any address, where it listens on all", &any, false, Some("10.0.0.6:8443"), None, true),
+            ("a name, where it listens on all", &any, false, Some("evil.example"), None, false),
+            ("no name at all", &hosts, false, None, None, false),
+            ("any name over TLS", &hosts, true, Some("evil.example"), None, true),
+            ("a foreign page", &hosts, false, Some("localhost:1"), Some("https://evil.example"), false),
+            ("a foreign page over TLS", &hosts, true, Some("gate.example.org"), Some("https://evil.example"), false),
+            ("a page of nowhere", &hosts, false, Some("localhost:1"), Some("null"), false),
+            ("its own page", &hosts, false, Some("localhost:1"), Some("http://localhost:1"), true),
+            (
+                "a page that leads here under another name",
+                &hosts,
+                true,
+                Some("evil.example"),
+                Some("https://gate.example.org"),
+                false,
+            ),
+        ] {
+            assert_eq!(allows(hosts, tls, host, origin).is_ok(), want, "{case}");
+        }
+    }
+}
