@@ -2,11 +2,13 @@
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
-use clap::{Arg, ArgAction, CommandFactory as _, Parser, Subcommand};
+use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use countersign_server::omp::flags;
 
-use crate::{audit, demo};
+use countersign_core::gate::Scope;
+
+use crate::{audit, demo, gates};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -60,6 +62,20 @@ enum Command {
     /// Read a record of decisions, whether or not somebody is writing it
     #[command(subcommand)]
     Audit(Audit),
+    /// List what waits for people, decide it, watch it
+    Gates {
+        #[command(subcommand)]
+        what: Gates,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// List what people allowed for more than once, and take it back
+    Grants {
+        #[command(subcommand)]
+        what: Grants,
+        #[command(flatten)]
+        at: Where,
+    },
     /// Print a script with which a shell completes commands and flags
     ///
     /// Such as `source <(countersign completions bash)`, or `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
@@ -67,6 +83,68 @@ enum Command {
         /// The shell
         shell: Shell,
     },
+}
+
+/// Where a gateway keeps what it knows.
+#[derive(Args)]
+struct Where {
+    /// The data directory of the gateway
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Print JSON, for a program
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Gates {
+    /// What waits, oldest first
+    List,
+    /// All of one: who asks, why, and exactly what would run
+    Show {
+        /// Its id, or the end of it
+        id: String,
+    },
+    /// Let it happen
+    Allow {
+        /// Its id, or the end of it
+        id: String,
+        /// How far that reaches
+        #[arg(long, value_enum, default_value = "once")]
+        scope: ScopeName,
+    },
+    /// Do not let it happen
+    Deny {
+        /// Its id, or the end of it
+        id: String,
+        /// What the agent is told
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Print what waits whenever that changes
+    Watch,
+}
+
+#[derive(Subcommand)]
+enum Grants {
+    /// What is granted
+    List,
+    /// Take one back
+    Revoke {
+        /// Its id
+        id: String,
+    },
+}
+
+/// How far an approval reaches.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ScopeName {
+    /// This once
+    Once,
+    /// The same action for the rest of the session
+    Session,
+    /// The same action from now on
+    Always,
 }
 
 #[derive(Subcommand)]
@@ -124,11 +202,51 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Audit(Audit::Tail { log, lines, json }) => audit::tail(&log, lines, form(json)),
         Command::Audit(Audit::Verify { log, head, json }) => audit::verify(&log, head, form(json)),
         Command::Audit(Audit::Export { log }) => audit::export(&log),
+        Command::Gates { what, at } => gates::gates(&place(&at), what.into(), form(at.json)),
+        Command::Grants { what, at } => {
+            let what = match what {
+                Grants::List => gates::Grants::List,
+                Grants::Revoke { id } => gates::Grants::Revoke { id },
+            };
+            gates::grants(&place(&at), what, form(at.json))
+        }
         Command::Completions { shell } => {
             std::io::stdout().write_all(&completions(shell))?;
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+impl From<Gates> for gates::Gates {
+    fn from(what: Gates) -> Self {
+        match what {
+            Gates::List => Self::List,
+            Gates::Show { id } => Self::Show { id },
+            Gates::Allow { id, scope } => {
+                let scope = match scope {
+                    ScopeName::Once => Scope::Once,
+                    ScopeName::Session => Scope::Session,
+                    ScopeName::Always => Scope::Always,
+                };
+                Self::Allow { id, scope }
+            }
+            Gates::Deny { id, reason } => Self::Deny { id, reason },
+            Gates::Watch => Self::Watch,
+        }
+    }
+}
+
+/// Where the gateway is that is meant: what the flags say, or the usual place.
+fn place(at: &Where) -> gates::Place {
+    let folder = at.data.clone().unwrap_or_else(usual_data);
+    gates::Place { log: folder.join("countersign.db"), folder }
+}
+
+/// The data directory where nobody names one.
+fn usual_data() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || set("HOME").unwrap_or_default().join(".local/share");
+    set("XDG_DATA_HOME").filter(|path| path.is_absolute()).unwrap_or_else(home).join("countersign")
 }
 
 /// The script for `shell`, with the flags of the doors, which this command line hands on unread.

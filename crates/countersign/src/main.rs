@@ -4,6 +4,8 @@ mod audit;
 mod bench;
 mod cli;
 mod demo;
+mod gates;
+mod local;
 mod paint;
 mod stdio;
 

@@ -14,7 +14,7 @@ use countersign_core::engine::{Engine, Resume, Rules};
 
 pub use handle::{Handle, NotRecorded, Refused, Reply};
 pub use inbox::{Lane, Source};
-pub use open::OpenError;
+pub use open::{OpenError, inspect};
 pub use record::record;
 
 use crate::{Clock, work::Host};

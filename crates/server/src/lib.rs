@@ -4,6 +4,7 @@
 
 pub mod agent_dir;
 pub mod agent_gate;
+pub mod control;
 pub mod listen;
 pub mod omp;
 pub mod prompt;

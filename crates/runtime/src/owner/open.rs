@@ -79,6 +79,16 @@ pub(super) async fn replay(log: &AnyLog, rules: Rules) -> Result<Engine, OpenErr
     }
 }
 
+/// What a log says, for somebody who only reads: nothing is recovered, decided or written.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn inspect(log: &AnyLog, rules: Rules) -> Result<Engine, OpenError> {
+    let mut engine = replay(log, rules).await?;
+    admit(&mut engine, &Contents::new(log.clone())).await?;
+    Ok(engine)
+}
+
 /// Fetches what settling needs beside the state.
 pub(super) async fn admit(engine: &mut Engine, contents: &Contents) -> Result<(), OpenError> {
     let mut wanted = engine.wants_admitted();

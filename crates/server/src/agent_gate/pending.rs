@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use countersign_core::{call::Content, engine::Scope, id::CallId, time::Millis};
 use countersign_runtime::Source;
 use serde_json::{Value, json};
 
 use super::{Door, Known, outcome::Outcome};
+use crate::session_file::time::iso;
 
 /// What an agent missed.
 #[derive(Default)]
@@ -103,9 +103,4 @@ fn row(id: &str, wanted: &Content, outcome: &Outcome, at: Millis) -> Value {
 /// The id as a text: what a text says, anything else as it was written.
 fn text_of(wire: &str) -> String {
     serde_json::from_str::<String>(wire).unwrap_or_else(|_| wire.to_owned())
-}
-
-fn iso(at: Millis) -> String {
-    let at = i64::try_from(at.0).ok().and_then(DateTime::<Utc>::from_timestamp_millis).unwrap_or_default();
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

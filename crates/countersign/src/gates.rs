@@ -1,0 +1,224 @@
+//! `gates` and `grants`: what waits for people, and what they have allowed for more than once.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+use countersign_core::{
+    engine::{Engine, Rules},
+    gate::Scope,
+    policy::{self, Posture, Surroundings},
+};
+use countersign_server::{
+    control::{self, Request, Row},
+    view::{Lines, escape},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    audit::{self, Form, block_on},
+    local::Local,
+    paint::{Paint, Tone},
+};
+
+/// Where a gateway keeps what it knows.
+pub(crate) struct Place {
+    /// The data directory.
+    pub(crate) folder: PathBuf,
+    /// The record in it.
+    pub(crate) log: PathBuf,
+}
+
+/// What is done with gates.
+pub(crate) enum Gates {
+    List,
+    Show { id: String },
+    Allow { id: String, scope: Scope },
+    Deny { id: String, reason: Option<String> },
+    Watch,
+}
+
+/// What is done with grants.
+pub(crate) enum Grants {
+    List,
+    Revoke { id: String },
+}
+
+pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<ExitCode> {
+    let local = Local::connect(&place.folder);
+    match (what, local) {
+        (Gates::List, Some(mut local)) => print(&rows(local.ask(&Request::Gates)?)?, form),
+        (Gates::List, None) => print(&control::pending(&recorded(&place.log)?), form),
+        (Gates::Show { id }, Some(mut local)) => {
+            show(&serde_json::from_value(local.ask(&Request::Gate { id })?)?, form)
+        }
+        (Gates::Show { id }, None) => {
+            show(&control::find(&recorded(&place.log)?, &id).map_err(anyhow::Error::msg)?, form)
+        }
+        (Gates::Allow { id, scope }, Some(mut local)) => {
+            told(local.ask(&Request::Allow { id, scope })?, "allowed", form)
+        }
+        (Gates::Deny { id, reason }, Some(mut local)) => {
+            told(local.ask(&Request::Deny { id, reason })?, "denied", form)
+        }
+        (Gates::Watch, Some(mut local)) => watch(&mut local, form),
+        (Gates::Allow { .. } | Gates::Deny { .. } | Gates::Watch, None) => not_running(&place.folder),
+    }
+}
+
+pub(crate) fn grants(place: &Place, what: Grants, form: Form) -> anyhow::Result<ExitCode> {
+    let local = Local::connect(&place.folder);
+    match (what, local) {
+        (Grants::List, Some(mut local)) => print_grants(&local.ask(&Request::Grants)?, form),
+        (Grants::List, None) => print_grants(&control::listed(recorded(&place.log)?.state().policy().grants()), form),
+        (Grants::Revoke { id }, Some(mut local)) => told(local.ask(&Request::Revoke { id })?, "revoked", form),
+        (Grants::Revoke { .. }, None) => not_running(&place.folder),
+    }
+}
+
+fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
+    bail!(
+        "no gateway runs with the data directory {}: start `countersign serve`, or name it with --data",
+        folder.display()
+    )
+}
+
+/// What the record of a gateway that does not run says.
+fn recorded(log: &Path) -> anyhow::Result<Engine> {
+    let rules = Rules {
+        compiled: policy::compile(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,
+        posture: Posture::Gateway,
+        contract: None,
+        surroundings: Surroundings::default(),
+    };
+    block_on(async {
+        let log = audit::open(log).with_context(|| format!("no gateway runs, and {} cannot be read", log.display()))?;
+        Ok(countersign_runtime::inspect(&log, rules).await?)
+    })
+}
+
+fn rows(value: Value) -> anyhow::Result<Vec<Row>> {
+    Ok(serde_json::from_value(value)?)
+}
+
+fn print(rows: &[Row], form: Form) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        writeln!(out, "{}", serde_json::to_string_pretty(rows)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    if rows.is_empty() {
+        writeln!(out, "Nothing waits.")?;
+    }
+    for row in rows {
+        writeln!(out, "{}", line(row, paint))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A gate in one line. The end of its id is enough to name it.
+fn line(row: &Row, paint: Paint) -> String {
+    let short = &row.id[row.id.len().saturating_sub(8)..];
+    let who = row.session.as_deref().unwrap_or(&row.door);
+    let until = row.deadline.as_deref().map_or_else(String::new, |until| format!(", until {until}"));
+    format!(
+        "{}  {}  {}",
+        paint.tone(Tone::Asking, short),
+        paint.tone(Tone::Strong, escape(&row.subject, Lines::One)),
+        paint.tone(Tone::Faint, format!("{}{until}", escape(who, Lines::One))),
+    )
+}
+
+fn show(row: &Row, form: Form) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        writeln!(out, "{}", serde_json::to_string_pretty(row)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    let one = |text: &str| escape(text, Lines::One).into_owned();
+    writeln!(out, "{}", paint.tone(Tone::Strong, one(&row.subject)))?;
+    writeln!(out, "  id        {}", row.id)?;
+    writeln!(out, "  kind      {} at the door {}", row.kind, row.door)?;
+    writeln!(out, "  asked by  {}", one(row.session.as_deref().unwrap_or("-")))?;
+    writeln!(
+        out,
+        "  asked at  {}{}",
+        row.opened_at,
+        row.deadline.as_ref().map_or_else(String::new, |at| format!(", until {at}"))
+    )?;
+    writeln!(out, "  because   {}", one(&row.reason))?;
+    for (name, value) in &row.arguments {
+        writeln!(out, "  {}: {}", one(name), one(&text_of(value)))?;
+    }
+    writeln!(out, "\nAllow it with `countersign gates allow {}`.", &row.id[row.id.len().saturating_sub(8)..])?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn told(value: Value, what: &str, form: Form) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    match form {
+        Form::Json => writeln!(out, "{value}")?,
+        Form::Text => {
+            let id = value.get("id").or_else(|| value.get("revoked")).and_then(Value::as_str).unwrap_or_default();
+            writeln!(out, "{what}: {id}")?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what waits whenever that changes, until the gateway or the reader goes.
+fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
+    local.send(&Request::Watch)?;
+    let paint = Paint::stdout();
+    let mut before: Vec<Row> = Vec::new();
+    while let Some(value) = local.next()? {
+        let mut out = std::io::stdout().lock();
+        if form == Form::Json {
+            writeln!(out, "{value}")?;
+            continue;
+        }
+        let now = rows(value)?;
+        for row in now.iter().filter(|row| !before.contains(row)) {
+            writeln!(out, "{} {}", paint.tone(Tone::Asking, "waits"), line(row, paint))?;
+        }
+        for row in before.iter().filter(|row| !now.contains(row)) {
+            writeln!(out, "{} {}", paint.tone(Tone::Good, "done "), line(row, paint))?;
+        }
+        before = now;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_grants(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    if rows.is_empty() {
+        writeln!(out, "Nothing is granted.")?;
+    }
+    let paint = Paint::stdout();
+    for row in rows {
+        let text = |name: &str| escape(row[name].as_str().unwrap_or("-"), Lines::One);
+        let open = if row["door"] == json!("open") { ", through a door without a credential" } else { "" };
+        writeln!(
+            out,
+            "{}  {}  {}",
+            text("id"),
+            paint.tone(Tone::Strong, text("covers")),
+            paint.tone(Tone::Faint, format!("{} for {}, by {}{open}", text("scope"), text("to"), text("by"))),
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,46 @@
+//! Speaks to a gateway that runs on this machine, over the socket in its data directory.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::net::UnixStream,
+    path::Path,
+};
+
+use anyhow::{Context as _, bail};
+use countersign_server::control::{Answered, FILE, Request};
+use serde_json::Value;
+
+/// A line to a running gateway.
+pub(crate) struct Local(BufReader<UnixStream>);
+
+impl Local {
+    /// The gateway whose data directory is `folder`; `None` if none runs.
+    pub(crate) fn connect(folder: &Path) -> Option<Self> {
+        UnixStream::connect(folder.join(FILE)).ok().map(|stream| Self(BufReader::new(stream)))
+    }
+
+    /// Asks for something and waits for the answer.
+    pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Value> {
+        self.send(request)?;
+        self.next()?.context("the gateway has gone")
+    }
+
+    /// Asks for something that has more than one answer.
+    pub(crate) fn send(&mut self, request: &Request) -> anyhow::Result<()> {
+        let mut line = serde_json::to_string(request)?;
+        line.push('\n');
+        Ok(self.0.get_mut().write_all(line.as_bytes())?)
+    }
+
+    /// The next answer; `None` when the gateway has gone.
+    pub(crate) fn next(&mut self) -> anyhow::Result<Option<Value>> {
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        match serde_json::from_str(&line)? {
+            Answered::Ok(value) => Ok(Some(value)),
+            Answered::Error(problem) => bail!("{problem}"),
+        }
+    }
+}

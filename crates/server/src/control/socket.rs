@@ -1,0 +1,114 @@
+//! The socket itself: one line a request, one line an answer, and for `watch` a line after each change.
+
+use std::{
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use countersign_core::{engine::Event, id::PrincipalId};
+use countersign_runtime::{Handle, Released};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{UnixListener, UnixStream, unix::OwnedWriteHalf},
+};
+
+use super::{Answered, Request, answer};
+
+/// The socket's name in the data directory.
+pub const FILE: &str = "countersign.sock";
+/// The longest request, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// A socket that is served until it is dropped.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Control {
+    /// Opens the socket in `folder`. The lock of the log in it says that no other gateway has it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(folder: &Path, handle: Handle) -> std::io::Result<Self> {
+        let path = folder.join(FILE);
+        match std::fs::remove_file(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let own = own_user();
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                // The folder may be open to more people than the socket's own mode says.
+                let Ok(peer) = stream.peer_cred() else { continue };
+                if peer.uid() != own && peer.uid() != 0 {
+                    continue;
+                }
+                let by = PrincipalId::new(format!("local:{}", peer.uid()));
+                let handle = handle.clone();
+                tokio::spawn(async move {
+                    // A client that goes away in the middle needs no answer.
+                    let _ = serve(stream, &handle, &by).await;
+                });
+            }
+        });
+        Ok(Self { path, serving })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.serving.abort();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The user whose process this is. A process's own entry belongs to its user.
+fn own_user() -> u32 {
+    std::fs::metadata("/proc/self").map_or(u32::MAX, |own| own.uid())
+}
+
+async fn serve(stream: UnixStream, handle: &Handle, by: &PrincipalId) -> std::io::Result<()> {
+    let (reading, mut writing) = stream.into_split();
+    let mut reading = BufReader::new(reading);
+    loop {
+        let mut line = String::new();
+        if (&mut reading).take(LONGEST).read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let answered = match serde_json::from_str(&line) {
+            Ok(Request::Watch) => return watch(&mut writing, handle, by).await,
+            Ok(request) => answer(handle, request, by).await,
+            Err(error) => Answered::Error(format!("this is no request: {error}")),
+        };
+        write(&mut writing, &answered).await?;
+    }
+}
+
+async fn write(writing: &mut OwnedWriteHalf, answered: &Answered) -> std::io::Result<()> {
+    let mut line = serde_json::to_string(answered).map_err(std::io::Error::other)?;
+    line.push('\n');
+    writing.write_all(line.as_bytes()).await
+}
+
+/// Writes what waits now, and again after whatever may have changed that.
+async fn watch(writing: &mut OwnedWriteHalf, handle: &Handle, by: &PrincipalId) -> std::io::Result<()> {
+    let Some(mut subscriber) = handle.subscribe().await else { return Ok(()) };
+    loop {
+        let answered = answer(handle, Request::Gates, by).await;
+        write(writing, &answered).await?;
+        loop {
+            match subscriber.next().await {
+                None => return Ok(()),
+                Some(Released::Fact(recorded)) if matches!(recorded.fact.event, Event::Gate(_)) => break,
+                Some(_) => {}
+            }
+        }
+        // What came in the same moment is in one answer.
+        while let Some(_more) = subscriber.try_next() {}
+    }
+}
