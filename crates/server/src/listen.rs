@@ -15,6 +15,7 @@ use axum::{
     serve::ListenerExt as _,
 };
 use countersign_protocol::agent_gate::LARGEST_FRAME;
+use futures_util::future::BoxFuture;
 use tokio::net::{TcpListener, TcpSocket};
 
 pub use guard::Hosts;
@@ -33,8 +34,8 @@ pub struct Doors {
     pub agent_gate: Arc<agent_gate::Door>,
     /// Which names the gateway answers to.
     pub hosts: Hosts,
-    /// Whether the record can be written and messengers answer, as JSON text, and whether that is well.
-    pub health: Box<dyn Fn() -> (bool, String) + Send + Sync>,
+    /// Whether the record answers and messengers and services do: whether that is well, and all of it as JSON text.
+    pub health: Box<dyn Fn() -> BoxFuture<'static, (bool, String)> + Send + Sync>,
 }
 
 /// A port that is bound and not served yet.
@@ -74,6 +75,24 @@ impl Port {
     /// What the system says when connections can no longer be taken.
     pub async fn serve(self, doors: Arc<Doors>, end: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
         let router = router(doors, self.tls.is_some());
+        self.serve_router(router, end).await
+    }
+
+    /// Serves nothing but the answer whether the gateway is well.
+    ///
+    /// # Errors
+    /// As [`Port::serve`].
+    pub async fn serve_health(
+        self,
+        doors: Arc<Doors>,
+        end: impl Future<Output = ()> + Send + 'static,
+    ) -> std::io::Result<()> {
+        let router = Router::new().route("/healthz", get(health));
+        let router = router.layer(axum::middleware::from_fn_with_state((Arc::clone(&doors), false), guard::check));
+        self.serve_router(router.with_state(doors), end).await
+    }
+
+    async fn serve_router(self, router: Router, end: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
         match self.tls {
             None => {
                 let listener = self.listener.tap_io(|stream| {
@@ -102,7 +121,7 @@ fn router(doors: Arc<Doors>, is_tls: bool) -> Router {
 }
 
 async fn health(State(doors): State<Arc<Doors>>) -> Response {
-    let (is_well, told) = (doors.health)();
+    let (is_well, told) = (doors.health)().await;
     let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [("content-type", "application/json")], told).into_response()
 }

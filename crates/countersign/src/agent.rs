@@ -1,0 +1,160 @@
+//! The agent's own client: `request`, `tools` and `pending`, with the exit codes that agents know.
+
+use std::{process::ExitCode, time::Duration};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Map, Value, json};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async_with_config,
+    tungstenite::{Error, Message, protocol::WebSocketConfig},
+};
+
+/// How long connecting and authenticating may take.
+const CONNECT: Duration = Duration::from_secs(15);
+/// A person denied, or something else that ended with an error.
+const FAILED: u8 = 1;
+/// Nobody answered in time.
+const TIMED_OUT: u8 = 2;
+/// The gateway cannot be reached, or does not know the token.
+const UNREACHABLE: u8 = 3;
+/// An argument is not `key=value`.
+const MALFORMED: u8 = 4;
+
+/// Where the gateway is, and who asks.
+pub(crate) struct Asker {
+    pub(crate) url: Option<String>,
+    pub(crate) token: Option<String>,
+    /// How long an answer is waited for.
+    pub(crate) timeout: Duration,
+}
+
+/// What is asked for.
+pub(crate) enum Wanted {
+    Request { tool: String, arguments: Vec<String> },
+    Tools,
+    Pending,
+}
+
+/// Why there is no result.
+struct Failed {
+    code: u8,
+    told: String,
+}
+
+fn failed(code: u8, told: impl Into<String>) -> Failed {
+    Failed { code, told: told.into() }
+}
+
+#[allow(clippy::print_stderr, clippy::print_stdout, reason = "this is how the agent is told")]
+pub(crate) fn run(asker: Asker, wanted: Wanted) -> ExitCode {
+    let outcome = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed(UNREACHABLE, error.to_string()))
+        .and_then(|runtime| runtime.block_on(ask(asker, wanted)));
+    match outcome {
+        Ok(value) => {
+            println!("{value:#}");
+            ExitCode::SUCCESS
+        }
+        Err(Failed { code, told }) => {
+            eprintln!("Error: {told}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
+    let (method, params) = match wanted {
+        Wanted::Request { tool, arguments } => ("tool_request", json!({ "tool": tool, "args": read(&arguments)? })),
+        Wanted::Tools => ("list_tools", json!({})),
+        Wanted::Pending => ("get_pending_results", json!({})),
+    };
+    let url = asker.url.ok_or_else(|| failed(UNREACHABLE, "no gateway: give --url or set AGENTPASS_URL"))?;
+    let token = asker.token.ok_or_else(|| failed(UNREACHABLE, "no token: give --token or set AGENT_TOKEN"))?;
+    let mut line = tokio::time::timeout(CONNECT, connect(&url, &token))
+        .await
+        .map_err(|_| failed(UNREACHABLE, format!("{url} does not answer")))??;
+    let asked = json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": 1 });
+    let answer = tokio::time::timeout(asker.timeout, line.ask(&asked))
+        .await
+        .map_err(|_| failed(TIMED_OUT, format!("no answer within {} seconds", asker.timeout.as_secs())))?;
+    // A gateway that proves receipt by a ping is answered before the line closes.
+    let answer = answer?;
+    line.leave().await;
+    Ok(match method {
+        "tool_request" => answer.get("data").cloned().unwrap_or(Value::Null),
+        "list_tools" => answer.get("tools").cloned().unwrap_or(answer),
+        _ => answer.get("results").cloned().unwrap_or(answer),
+    })
+}
+
+/// Values are texts, cut off their names at the first `=`.
+fn read(arguments: &[String]) -> Result<Map<String, Value>, Failed> {
+    arguments
+        .iter()
+        .map(|argument| match argument.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Value::from(value))),
+            _ => Err(failed(MALFORMED, format!("{argument:?} is not key=value"))),
+        })
+        .collect()
+}
+
+struct Line(WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>);
+
+async fn connect(url: &str, token: &str) -> Result<Line, Failed> {
+    // Tokens are for gateways only; what the library says of an address holds none.
+    let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(4096);
+    let (stream, _) = connect_async_with_config(url, Some(config), true)
+        .await
+        .map_err(|error| failed(UNREACHABLE, format!("{url}: {error}")))?;
+    let mut line = Line(stream);
+    let auth = json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": token }, "id": "auth-1" });
+    match line.ask(&auth).await {
+        Ok(_) => Ok(line),
+        Err(Failed { told, .. }) => Err(failed(UNREACHABLE, told)),
+    }
+}
+
+impl Line {
+    /// Sends a request and waits for its answer.
+    async fn ask(&mut self, request: &Value) -> Result<Value, Failed> {
+        let gone = |error: Error| failed(UNREACHABLE, format!("the connection broke: {error}"));
+        self.0.send(Message::text(request.to_string())).await.map_err(gone)?;
+        loop {
+            let text = match self.0.next().await {
+                Some(Ok(Message::Text(text))) => text,
+                Some(Ok(Message::Close(frame))) => {
+                    let why = frame.map_or_else(String::new, |frame| format!(": {} {}", frame.code, frame.reason));
+                    return Err(failed(UNREACHABLE, format!("the gateway closed the connection{why}")));
+                }
+                Some(Ok(_)) => continue,
+                Some(Err(error)) => return Err(gone(error)),
+                None => return Err(failed(UNREACHABLE, "the gateway closed the connection")),
+            };
+            let Ok(mut reply) = serde_json::from_str::<Value>(&text) else { continue };
+            if reply.get("id") != request.get("id") {
+                continue;
+            }
+            let Some(error) = reply.get("error") else { return Ok(reply["result"].take()) };
+            let code = error["code"].as_i64().unwrap_or_default();
+            let message = error["message"].as_str().unwrap_or_default();
+            return Err(match code {
+                -32002 => failed(TIMED_OUT, format!("Timeout ({code}): {message}")),
+                -32001 | -32003 => failed(FAILED, format!("Denied ({code}): {message}")),
+                _ => failed(FAILED, format!("Gateway error ({code}): {message}")),
+            });
+        }
+    }
+
+    /// Closes the line, so that the gateway knows that everything arrived.
+    async fn leave(&mut self) {
+        let leave = async {
+            // Flushes the pong that the library has ready.
+            let _ = self.0.flush().await;
+            let _ = self.0.close(None).await;
+            while let Some(Ok(_)) = self.0.next().await {}
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(1), leave).await;
+    }
+}

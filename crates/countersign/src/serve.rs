@@ -1,0 +1,73 @@
+//! `serve`: a gateway with all network doors, until somebody ends it.
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use countersign_server::{
+    config::{self, Flags},
+    gateway,
+};
+use tokio::sync::mpsc;
+
+/// Which configuration, and what goes before it.
+pub(crate) struct Options {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) flags: Flags,
+}
+
+pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let loaded = config::load(options.config.as_deref(), &options.flags, &environment)
+        .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    more_descriptors();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let (tell, reload) = mpsc::channel(1);
+        tokio::spawn(hang_ups(tell));
+        let ready = |address: &str| {
+            let mut out = std::io::stdout().lock();
+            // Somebody who does not want to know need not.
+            let _ = writeln!(out, "countersign ready on {address}").and_then(|()| out.flush());
+        };
+        gateway::serve(loaded.config, |text| tracing::warn!("{text}"), ready, reload, ended()).await
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    outcome?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks for the rules to be read again with every SIGHUP.
+async fn hang_ups(tell: mpsc::Sender<()>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut hang_ups) = signal(SignalKind::hangup()) else { return };
+    while hang_ups.recv().await.is_some() {
+        // One that waits already is enough.
+        let _ = tell.try_send(());
+    }
+}
+
+/// Ready when somebody asks the process to end.
+async fn ended() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Each connection takes a descriptor: as many as the system lets us have.
+fn more_descriptors() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}

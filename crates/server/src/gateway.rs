@@ -1,0 +1,209 @@
+//! A gateway as `serve` runs it: one record, one port, every door that is configured.
+
+mod house;
+mod rules;
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs as _},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::engine::{Command, Resume};
+use countersign_runtime::{
+    Clock, Handle, Lane, Options, Refused,
+    services::{BadService, Services},
+    store::{self, SqliteLog},
+    system_dice,
+};
+use futures_util::FutureExt as _;
+use serde_json::json;
+
+use crate::{
+    agent_gate::Door,
+    config::{BindError, Config},
+    control::Control,
+    listen::{self, Doors, Hosts, Port, TlsError},
+};
+
+use house::House;
+pub use rules::{RulesError, load as load_rules};
+
+/// How long a session in which nothing happens stays in memory.
+const IDLE: Duration = Duration::from_secs(600);
+/// How long connections have to hear that the gateway closes.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Why a gateway did not start, or went down.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// It may not listen where it was told to.
+    #[error(transparent)]
+    Binding(#[from] BindError),
+    /// The rules cannot be used.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A service cannot be used.
+    #[error(transparent)]
+    Service(#[from] BadService),
+    /// The record cannot be opened.
+    #[error("{}: {source}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: store::OpenError,
+    },
+    /// The record cannot be worked with.
+    #[error(transparent)]
+    Owner(#[from] countersign_runtime::OpenError),
+    /// A door could not be opened.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// A file or a port.
+    #[error("{what}: {source}")]
+    Io {
+        /// Which.
+        what: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+/// Runs a gateway until `stop`. `ready` gets its address once it takes connections; `reload` gives a value whenever the
+/// rules are to be read again; `notice` is for people.
+///
+/// # Errors
+/// [`ServeError`]. Nothing is lost by any of them.
+pub async fn serve(
+    config: Config,
+    notice: impl Fn(&str) + Send + Sync + 'static,
+    ready: impl FnOnce(&str),
+    mut reload: tokio::sync::mpsc::Receiver<()>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    config.binding()?;
+    let loaded = rules::load(&config.permissions)?;
+    loaded.warnings.iter().for_each(|warning| notice(warning));
+    let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
+    let services = Arc::new(Services::new(house::services(&config))?);
+    let port = Port::bind(address(&config.gateway.host, config.gateway.port)?, tls)
+        .map_err(|source| io(&format!("{}:{}", config.gateway.host, config.gateway.port), source))?;
+    let bound = port.address().map_err(|source| io("the port", source))?;
+    std::fs::create_dir_all(&config.storage.folder)
+        .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
+    let log = SqliteLog::open(&config.storage.log, store::Options::default())
+        .map_err(|source| ServeError::Log { path: config.storage.log.clone(), source })?;
+    let clock = Clock::system();
+    let options = Options {
+        rules: loaded.rules,
+        resume: Resume::Go,
+        clock: clock.clone(),
+        dice: system_dice(),
+        host: Arc::new(House::new(Arc::clone(&services), &config)),
+        merge: Duration::from_millis(50),
+        idle: Some(IDLE),
+    };
+    let handle = Handle::open(log.into(), options).await?;
+    let door = Door::open(handle.clone(), clock, house::agents(&config)).await?;
+    let control = Control::open(&config.storage.folder, handle.clone())
+        .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
+    let names = config.gateway.public_url.iter().filter_map(|url| host_of(url)).map(str::to_owned);
+    let doors = Arc::new(Doors {
+        agent_gate: Arc::clone(&door),
+        hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
+        health: health(handle.clone(), services, config.services.iter().map(|service| service.name.clone()).collect()),
+    });
+
+    let (end, ended) = tokio::sync::watch::channel(false);
+    let until = move || {
+        let mut ended = ended.clone();
+        async move { drop(ended.wait_for(|ended| *ended).await) }
+    };
+    let mut serving = tokio::task::JoinSet::new();
+    if let Some((host, port)) = &config.gateway.health {
+        let health = Port::bind(address(host, *port)?, None).map_err(|source| io(&format!("{host}:{port}"), source))?;
+        serving.spawn(health.serve_health(Arc::clone(&doors), until()));
+    }
+    let told = format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound));
+    serving.spawn(port.serve(doors, until()));
+    ready(&told);
+
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            Some(()) = reload.recv() => reloaded(&handle, &config.permissions, &notice).await,
+        }
+    }
+    door.close();
+    end.send_replace(true);
+    let _ = tokio::time::timeout(FAREWELL, async { while serving.join_next().await.is_some() {} }).await;
+    drop(control);
+    handle.close().await;
+    handle.close_log().await;
+    Ok(())
+}
+
+/// Brings the rules of the file into force. A file that does not load leaves those of before.
+async fn reloaded(handle: &Handle, file: &std::path::Path, notice: &impl Fn(&str)) {
+    match rules::load(file) {
+        Ok(loaded) => {
+            loaded.warnings.iter().for_each(|warning| notice(warning));
+            match handle.source(Lane::Request).ask(Command::UseRules(Box::new(loaded.rules))).await {
+                Ok(_) => notice("the rules were read again and are in force"),
+                Err(refused) => notice(&format!("the rules were not taken, those of before stay in force: {refused}")),
+            }
+        }
+        Err(error) => notice(&format!("the rules were not taken, those of before stay in force: {error}")),
+    }
+}
+
+fn health(
+    handle: Handle,
+    services: Arc<Services>,
+    names: Vec<String>,
+) -> Box<dyn Fn() -> futures_util::future::BoxFuture<'static, (bool, String)> + Send + Sync> {
+    Box::new(move || {
+        let (handle, services, names) = (handle.clone(), Arc::clone(&services), names.clone());
+        async move {
+            let asked = handle.source(Lane::Request);
+            let database = tokio::time::timeout(Duration::from_secs(2), asked.read(|_| ())).await;
+            let database = matches!(database, Ok(Some(_)));
+            let checks = names.iter().map(|name| async { (name.clone(), services.health(name).await.is_ok()) });
+            let services: serde_json::Map<String, serde_json::Value> =
+                futures_util::future::join_all(checks).await.into_iter().map(|(name, is)| (name, is.into())).collect();
+            let status = if database { "healthy" } else { "unhealthy" };
+            let told = json!({ "status": status, "checks": { "database": database, "services": services } });
+            (database, told.to_string())
+        }
+        .boxed()
+    })
+}
+
+fn address(host: &str, port: u16) -> Result<SocketAddr, ServeError> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let mut found = (bare, port).to_socket_addrs().map_err(|source| io(host, source))?;
+    found.next().ok_or_else(|| io(host, std::io::Error::other("it has no address")))
+}
+
+/// The address as it was configured, with the port that the system gave.
+fn shown(host: &str, bound: SocketAddr) -> String {
+    let is_bare = host.contains(':') && !host.starts_with('[');
+    if is_bare { format!("[{host}]:{}", bound.port()) } else { format!("{host}:{}", bound.port()) }
+}
+
+/// The host of a URL, without its port.
+fn host_of(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split('/').next()?;
+    Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host))
+}
+
+fn io(what: &str, source: std::io::Error) -> ServeError {
+    ServeError::Io { what: what.to_owned(), source }
+}
+

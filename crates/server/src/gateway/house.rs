@@ -1,0 +1,167 @@
+//! What the work of a gateway needs: its services, with the credentials that no agent sees.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use countersign_core::{
+    call::Content,
+    id::SessionId,
+    message::{Message, Summary},
+    session::ModelRef,
+    tool::Spec,
+};
+use countersign_runtime::{
+    Chosen, Host, Served, Summaries,
+    services::{self, Outcome, Services, ToolCall},
+    tools::{self, Context, Environment, Registry, Roots, Shells},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agent_gate,
+    config::{Auth, Config, Undeclared},
+};
+
+/// The tools of services by name, each with its service.
+type Calls = BTreeMap<String, (String, ToolCall)>;
+
+/// Services and their tools. A gateway's own runs have no models or tools yet.
+pub(super) struct House {
+    services: Arc<Services>,
+    calls: Calls,
+    registry: Arc<Registry>,
+}
+
+impl House {
+    pub(super) fn new(services: Arc<Services>, config: &Config) -> Self {
+        let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
+        let calls = tools.map(|(service, tool)| {
+            let call = ToolCall {
+                method: tool.request.method.clone(),
+                path: tool.request.path.clone(),
+                body_exclude: tool.request.body_exclude.clone(),
+                wrap: tool.wrap.clone(),
+                idempotent: tool.idempotent,
+            };
+            (tool.name.clone(), (service.name.clone(), call))
+        });
+        Self { calls: calls.collect(), services, registry: Arc::new(Registry::default()) }
+    }
+}
+
+impl Host for House {
+    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+        Err(format!("this gateway has no model {}/{}", model.provider, model.id))
+    }
+
+    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
+        String::new()
+    }
+
+    fn context(&self, _: &SessionId, cwd: &str) -> Context {
+        let launcher = tools::exec::Launcher::new(std::path::Path::new("/nonexistent"));
+        Context::new(cwd.into(), Roots::whole([]), Environment::clean([]), Shells::new(launcher))
+    }
+
+    fn serve<'a>(&'a self, content: &'a Content, cancel: CancellationToken) -> BoxFuture<'a, Served> {
+        async move {
+            let Some((service, call)) = self.calls.get(&*content.tool) else {
+                return Served::NotBegun(format!("Unknown tool: {}", content.tool));
+            };
+            match self.services.run(service, call, &content.arguments, cancel).await {
+                Outcome::Done(value) => Served::Done(value.to_string()),
+                Outcome::Failed { text } => Served::Failed(text),
+                Outcome::NotBegun { text } => Served::NotBegun(text),
+                Outcome::InDoubt { text } => Served::InDoubt(text),
+                Outcome::Invalid(refused) => Served::NotBegun(refused.to_string()),
+            }
+        }
+        .boxed()
+    }
+
+    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
+        Summaries { system: String::new(), history: None, turn: None, details: serde_json::Value::Null }
+    }
+
+    fn join_summary(&self, history: &str, _: Option<&str>, _: &serde_json::Value) -> String {
+        history.to_owned()
+    }
+}
+
+/// The services of a configuration as they are called.
+pub(super) fn services(config: &Config) -> Vec<services::Service> {
+    let services = config.services.iter().map(|service| services::Service {
+        name: service.name.clone(),
+        base_url: service.url.clone(),
+        auth: match &service.auth {
+            Auth::Bearer { token } => services::Auth::Bearer(token.clone()),
+            Auth::Header { name, token } => services::Auth::Header { name: name.clone(), token: token.clone() },
+            Auth::Query { param, token } => services::Auth::Query { param: param.clone(), token: token.clone() },
+            Auth::Basic { username, password } => {
+                services::Auth::Basic { user: username.clone(), password: password.clone() }
+            }
+            Auth::None => services::Auth::None,
+        },
+        health: services::Health {
+            method: service.health.method.clone(),
+            path: service.health.path.clone(),
+            expect_status: service.health.expect_status,
+        },
+        errors: service.errors.clone(),
+        limits: services::Limits {
+            timeout: service.tools.iter().map(|tool| tool.timeout).max().unwrap_or(std::time::Duration::from_secs(300)),
+            response: service
+                .tools
+                .iter()
+                .filter_map(|tool| usize::try_from(tool.max_response).ok())
+                .max()
+                .unwrap_or(1 << 20),
+        },
+    });
+    services.collect()
+}
+
+/// What the agent-gate door is opened with.
+pub(super) fn agents(config: &Config) -> agent_gate::Settings {
+    let agents = config.agents.iter();
+    let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
+    agent_gate::Settings {
+        agents: agents.map(|agent| agent_gate::Agent { id: agent.id.clone(), token: agent.token.clone() }).collect(),
+        tools: tools
+            .map(|(service, tool)| {
+                let args = tool.args.iter().map(|(name, argument)| {
+                    let validate = argument.validate.clone().map(|validate| {
+                        let source = validate.source().to_owned();
+                        let matches: agent_gate::Matches = Arc::new(move |text| validate.matches(text));
+                        (matches, source)
+                    });
+                    (name.clone(), agent_gate::Argument { required: argument.required, validate })
+                });
+                let told = agent_gate::Tool {
+                    description: tool.description.clone(),
+                    service: service.name.as_str().into(),
+                    signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),
+                    args: args.collect(),
+                    undeclared: match tool.undeclared_args {
+                        Undeclared::Ask => agent_gate::Undeclared::Ask,
+                        Undeclared::Allow => agent_gate::Undeclared::Allow,
+                        Undeclared::Refuse => agent_gate::Undeclared::Refuse,
+                    },
+                    idempotent: tool.idempotent,
+                    reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
+                };
+                (tool.name.clone(), told)
+            })
+            .collect(),
+        limits: agent_gate::Limits {
+            per_minute: config.limits.max_requests_per_minute,
+            pending: config.limits.max_pending_approvals,
+            failed_auth_per_minute: config.limits.max_failed_auth_per_minute,
+            approval_timeout: config.approval_timeout,
+        },
+    }
+}
