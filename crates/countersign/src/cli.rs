@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -8,7 +8,9 @@ use countersign_server::omp::flags;
 
 use countersign_core::gate::Scope;
 
-use crate::{audit, demo, gates};
+use countersign_server::config::Flags;
+
+use crate::{agent, audit, demo, gates, serve};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -62,6 +64,53 @@ enum Command {
     /// Read a record of decisions, whether or not somebody is writing it
     #[command(subcommand)]
     Audit(Audit),
+    /// Run a gateway: agents ask, policy decides, people countersign, and only then does anything happen
+    ///
+    /// Prints `countersign ready on ADDRESS` when it takes connections. SIGHUP reads the rules again; SIGTERM ends it within
+    /// seconds, and what waits goes on waiting for the next start.
+    Serve {
+        /// The configuration; without one every door is on loopback, and closed where it needs a credential
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// The rules [default: permissions.yaml beside the configuration]
+        #[arg(long, value_name = "FILE")]
+        permissions: Option<PathBuf>,
+        /// The data directory, where the record lies
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// The address to listen on
+        #[arg(long, value_name = "HOST")]
+        host: Option<String>,
+        /// The port to listen on; 0 lets the system choose
+        #[arg(long, value_name = "PORT")]
+        port: Option<u16>,
+        /// Listen without TLS on an address that others can reach
+        #[arg(long)]
+        insecure: bool,
+    },
+    /// Ask a gateway for an action, as an agent: `countersign request TOOL key=value …`
+    ///
+    /// Prints the result as JSON. Ends with 1 if it was denied or failed, 2 if nobody answered in time, 3 if the gateway cannot be
+    /// reached or does not know the token, 4 if an argument is not key=value.
+    Request {
+        /// The tool
+        tool: String,
+        /// Its arguments; values are texts
+        #[arg(value_name = "KEY=VALUE")]
+        arguments: Vec<String>,
+        #[command(flatten)]
+        asker: Asker,
+    },
+    /// List the tools that a gateway has for an agent
+    Tools {
+        #[command(flatten)]
+        asker: Asker,
+    },
+    /// Print, as an agent, results that were not received yet
+    Pending {
+        #[command(flatten)]
+        asker: Asker,
+    },
     /// List what waits for people, decide it, watch it
     Gates {
         #[command(subcommand)]
@@ -83,6 +132,20 @@ enum Command {
         /// The shell
         shell: Shell,
     },
+}
+
+/// Where the gateway is, and who asks.
+#[derive(Args)]
+struct Asker {
+    /// The gateway, such as ws://127.0.0.1:8443
+    #[arg(long, env = "AGENTPASS_URL", value_name = "URL")]
+    url: Option<String>,
+    /// The agent's token
+    #[arg(long, env = "AGENT_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// How many seconds an answer is waited for
+    #[arg(long, value_name = "SECONDS", default_value_t = 900.0)]
+    timeout: f64,
 }
 
 /// Where a gateway keeps what it knows.
@@ -187,6 +250,14 @@ pub(crate) fn main() -> ExitCode {
     ended(run(Cli::parse().command))
 }
 
+/// The command line under the name `agentpass`: without a command it serves.
+pub(crate) fn agentpass(arguments: Vec<String>) -> ExitCode {
+    let known = ["serve", "request", "tools", "pending", "help", "--help", "-h", "--version", "-V"];
+    let serves = !arguments.first().is_some_and(|first| known.contains(&first.as_str()));
+    let named = ["agentpass".to_owned()].into_iter().chain(serves.then(|| "serve".to_owned()));
+    ended(run(Cli::parse_from(named.chain(arguments)).command))
+}
+
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Omp { flags } => Ok(crate::stdio::omp(flags)),
@@ -202,6 +273,16 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Audit(Audit::Tail { log, lines, json }) => audit::tail(&log, lines, form(json)),
         Command::Audit(Audit::Verify { log, head, json }) => audit::verify(&log, head, form(json)),
         Command::Audit(Audit::Export { log }) => audit::export(&log),
+        Command::Serve { config, permissions, data, host, port, insecure } => {
+            crate::stdio::log();
+            let flags = Flags { permissions, data, host, port, webui: None, insecure };
+            serve::run(serve::Options { config, flags })
+        }
+        Command::Request { tool, arguments, asker } => {
+            Ok(agent::run(asker.into(), agent::Wanted::Request { tool, arguments }))
+        }
+        Command::Tools { asker } => Ok(agent::run(asker.into(), agent::Wanted::Tools)),
+        Command::Pending { asker } => Ok(agent::run(asker.into(), agent::Wanted::Pending)),
         Command::Gates { what, at } => gates::gates(&place(&at), what.into(), form(at.json)),
         Command::Grants { what, at } => {
             let what = match what {
@@ -214,6 +295,13 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             std::io::stdout().write_all(&completions(shell))?;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+impl From<Asker> for agent::Asker {
+    fn from(asker: Asker) -> Self {
+        let timeout = Duration::try_from_secs_f64(asker.timeout).unwrap_or(Duration::from_secs(900));
+        Self { url: asker.url, token: asker.token, timeout }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The binary: command line and wiring.
 
+mod agent;
 mod audit;
 mod bench;
 mod cli;
@@ -7,6 +8,7 @@ mod demo;
 mod gates;
 mod local;
 mod paint;
+mod serve;
 mod stdio;
 
 use std::process::ExitCode;
@@ -23,6 +25,10 @@ fn main() -> ExitCode {
     }
     // The name that the binary is called by chooses the door, so that hosts which insist on a name find it.
     let name = std::path::Path::new(&called).file_stem().map(|name| name.to_string_lossy().into_owned());
+    // Agents' programs call their client by the name that they know; there its first word may be left out.
+    if name.as_deref() == Some("agentpass") {
+        return cli::agentpass(arguments);
+    }
     if name.as_deref() == Some("omp") {
         return stdio::omp(arguments);
     }

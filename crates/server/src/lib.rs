@@ -4,7 +4,9 @@
 
 pub mod agent_dir;
 pub mod agent_gate;
+pub mod config;
 pub mod control;
+pub mod gateway;
 pub mod listen;
 pub mod omp;
 pub mod prompt;
