@@ -24,7 +24,7 @@ pub use rules::Rules;
 pub use snapshot::SNAPSHOT_VERSION;
 pub use state::State;
 
-pub(crate) use decide::compaction_started;
+pub(crate) use decide::{compaction_started, prune};
 pub(crate) use tree::Branch;
 
 use residency::Fetched;

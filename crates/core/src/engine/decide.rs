@@ -8,7 +8,7 @@ mod recover;
 mod session;
 mod stop;
 
-pub(crate) use compaction::started as compaction_started;
+pub(crate) use compaction::{prune, started as compaction_started};
 
 use super::{
     Command, Context, Decision, Refusal, Reply, View,

@@ -4,17 +4,32 @@ use super::Scene;
 use crate::{
     call::{self, Call, End, Executor, Phase as CallPhase},
     engine::{Branch, Context, Event, Fact, texts},
+    gate,
     message::StopReason,
     run::{self, Abort, Phase},
 };
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    let mut branch = Branch::new(scene.session);
+    // Nobody is shown a message that the provider broke off: what its calls came to is in the record and nowhere else.
+    if let Some((_, StopReason::Error, _) | (_, _, Some(_))) = scene.run.last
+        && *scene.run.phase() == Phase::Calling
+    {
+        let call = scene.calls().find(|call| !call.is_over())?;
+        // A version before this one may have asked about it.
+        if let Some(gate) = scene.view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
+            let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
+            branch.push(Event::Gate(gate::Event::Resolved { gate, resolution, by: None, key: None }));
+        }
+        let ended = call::Event::Ended { call: call.id(), end: End::Cancelled, entry: None };
+        branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
+        return Some(branch.finish());
+    }
     // A message that was broken off wants nothing any more, whoever broke it off.
     let is_broken = matches!(scene.run.last, Some((_, StopReason::Aborted, _)));
     if scene.run.abort() != Abort::Asked && !is_broken {
         return None;
     }
-    let mut branch = Branch::new(scene.session);
     match scene.run.phase() {
         Phase::Calling => {
             let works = |call: &&Call| {

@@ -77,6 +77,15 @@ fn a_queued_message_starts_nothing_in_any_state() {
 }
 
 #[test]
+fn nobody_queues_a_prompt_or_a_command_by_itself() {
+    for queue in [Queue::Prompt, Queue::Held] {
+        let queued = || Command::Queue { queue, said: text(1) };
+        let refused = "refused: only steering and follow-ups are queued by command";
+        in_every_state("queue", tell(queued), &[NONE, (ANY, refused)]);
+    }
+}
+
+#[test]
 fn clearing_empties_every_queue_of_messages_and_says_nothing_where_none_has_any() {
     let without = "idle, command, thinking, calling, gated, asked, backoff, stopping, compacting";
     let cleared = "Done: session cleared";
@@ -224,19 +233,13 @@ fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
         ("failed", Compacted::Failed { message: "no".into() }, ""),
         ("aborted", Compacted::Aborted, ""),
     ] {
-        let ended = |stage: &mut Stage| {
-            let told = stage.session(Command::Compacted { epoch: 1, outcome: outcome.clone() });
-            // Whether a late outcome leaves a fact behind is not this table's.
-            if told.1 == Ok(Reply::Dropped) { Told(Vec::new(), told.1) } else { told }
-        };
+        let ended = tell(|| Command::Compacted { epoch: 1, outcome: outcome.clone() });
+        let dropped = "Dropped: session compaction_dropped";
         let rest = format!("Done: {summary}session compaction_ended rest");
         let runs = format!("Done: {summary}session compaction_ended prompt, {started}");
-        in_every_state(case, ended, &[NONE, (without, "Dropped"), ("compacting", &rest), ("behind", &runs)]);
-        let other = |stage: &mut Stage| {
-            let told = stage.session(Command::Compacted { epoch: 2, outcome: outcome.clone() });
-            Told(Vec::new(), told.1)
-        };
-        in_every_state("another epoch", other, &[NONE, (ANY, "Dropped")]);
+        in_every_state(case, ended, &[NONE, (without, dropped), ("compacting", &rest), ("behind", &runs)]);
+        let other = tell(|| Command::Compacted { epoch: 2, outcome: outcome.clone() });
+        in_every_state("another epoch", other, &[NONE, (ANY, dropped)]);
     }
 }
 

@@ -178,6 +178,7 @@ impl Audit {
             | session::Event::Dropped { .. }
             | session::Event::Pruned { .. }
             | session::Event::CompactionAborting
+            | session::Event::CompactionDropped { .. }
             | session::Event::FileWritten { .. }
             | session::Event::Folder { .. }
             | session::Event::Relocated { .. }

@@ -206,10 +206,11 @@ pub(super) fn prompt(
     if session.settings().model.is_none() {
         return Err(PromptRefusal::NoModel(session.id().clone()).into());
     }
+    let mut branch = Branch::new(session);
     if session.is_over_limit()
+        && !super::compaction::prune(&mut branch)
         && let Some(cut) = session.cut()
     {
-        let mut branch = Branch::new(session);
         enqueue(&mut branch, Queue::Prompt, Kind::User, said);
         for (kind, said) in with {
             enqueue(&mut branch, Queue::Prompt, kind, said);
@@ -219,8 +220,8 @@ pub(super) fn prompt(
     }
     let mut opening = vec![(Kind::User, said)];
     opening.extend(with);
-    let (run, facts) = settle::open_run(session, Trigger::Prompt, opening, context);
-    Ok(Decision { facts, reply: Reply::Started(run) })
+    let run = settle::continue_with(&mut branch, Trigger::Prompt, opening, context);
+    Ok(Decision { facts: branch.finish(), reply: Reply::Started(run) })
 }
 
 fn enqueue(branch: &mut Branch<'_>, queue: Queue, kind: Kind, said: Said) {
@@ -229,6 +230,9 @@ fn enqueue(branch: &mut Branch<'_>, queue: Queue, kind: Kind, said: Said) {
 }
 
 pub(super) fn queue(session: &Session, queue: Queue, said: Said) -> Result<Decision, Refusal> {
+    if let Queue::Prompt | Queue::Held = queue {
+        return Err(Refusal::OutOfPlace("only steering and follow-ups are queued by command"));
+    }
     let mut branch = Branch::new(session);
     enqueue(&mut branch, queue, Kind::User, said);
     Ok(Decision { facts: branch.finish(), reply: Reply::Queued })
