@@ -15,7 +15,7 @@ use countersign_core::{
     engine::Command,
     message::StopReason,
     run::{Command as RunCommand, Failure},
-    session::{Command as SessionCommand, Compacted, Settings},
+    session::{Command as SessionCommand, Compacted, Gathered, Settings},
 };
 
 /// The command that says that the work behind `command` broke off, if it is one that brings a result.
@@ -46,6 +46,13 @@ pub(crate) fn size_of(command: &Command) -> usize {
         Command::Session(_, SessionCommand::Import { entries, .. }) => {
             entries.iter().map(|entry| entry.said.content.len()).sum()
         }
+        Command::Session(_, SessionCommand::Gather { entries, .. }) => entries
+            .iter()
+            .map(|entry| match entry {
+                Gathered::Known(id) => id.as_str().len(),
+                Gathered::Foreign(entry) => entry.said.content.len(),
+            })
+            .sum(),
         Command::Session(_, SessionCommand::Prompt { said, .. } | SessionCommand::Queue { said, .. }) => {
             said.content.len()
         }

@@ -4,6 +4,7 @@ mod answer;
 mod answered;
 mod calls;
 mod compaction;
+mod forgive;
 mod recover;
 mod session;
 mod stop;
@@ -43,6 +44,8 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Gate(gate::Command::Answer { gate, answer, by, key }) => {
             answer::answer(view, gate, &answer, &by, key.as_deref(), context)
         }
+        Command::Run(run::Command::Forgive { run, by }) => forgive::denials(view, run, by),
+        Command::Lift { principal, key, by } => forgive::denial(view, principal, key, by),
         Command::Adopt(grants) => Ok(adopt(view, grants)),
         Command::Revoke { grant, by } => Ok(revoke(view, grant, by)),
     }

@@ -42,12 +42,13 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         | Command::Call(call::Command::Run { session, .. } | call::Command::Abort { session }) => session,
         Command::Gate(gate::Command::Answer { gate, .. }) => return Some(Scope::Gate(*gate)),
         // What works is at hand, and so is all of policy.
-        Command::Run(run::Command::Answered { .. })
+        Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
         | Command::Call(call::Command::Ended { .. })
         | Command::Recover(_)
         | Command::UseRules(_)
         | Command::Tick
         | Command::Adopt(_)
+        | Command::Lift { .. }
         | Command::Revoke { .. } => return None,
     };
     Some(Scope::Session(session.clone()))

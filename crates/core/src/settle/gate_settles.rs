@@ -19,8 +19,8 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
     let who = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
     match resolution {
         Resolution::Allowed { .. } | Resolution::Granted => {
-            if scene.run.denials > 0 && by.is_some() {
-                branch.push(Event::Run(run::Event::DenialsForgiven { run }));
+            if scene.run.denials > 0 && by.as_ref().is_some_and(|by| scene.run.was_denied_by(by)) {
+                branch.push(Event::Run(run::Event::DenialsForgiven { run, of: by.clone(), by: by.clone() }));
             }
             branch.push(Event::Call(call::Event::Allowed {
                 call: call.id(),
@@ -30,7 +30,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
             }));
         }
         Resolution::Denied | Resolution::Declined | Resolution::Answered => {
-            branch.push(Event::Run(run::Event::Denied { run, in_a_row: scene.run.denials + 1 }));
+            branch.push(Event::Run(run::Event::Denied { run, in_a_row: scene.run.denials + 1, by: by.clone() }));
             let reason = scene.view.admitted.answer(gate.id()).filter(|reason| !reason.trim().is_empty());
             let text = match reason {
                 Some(reason) => format!("Denied{who}: {reason}"),

@@ -1,7 +1,7 @@
 //! A session file that says something else than the log: what becomes of the tree, and of a run that waits.
 
 use countersign_core::{
-    engine::{Command, Refusal, Resume},
+    engine::{Command, Refusal, Reply, Resume},
     id::EntryId,
     session::{self, Gathered, Imported, Kind, Part, WhenBusy},
 };
@@ -79,6 +79,24 @@ fn nothing_is_replaced_by_what_was_not_gathered() {
     assert!(missing(gather(&mut stage, Part::First, vec![known("z")])));
     gather(&mut stage, Part::First, vec![known("a")]);
     assert!(missing(replace(&mut stage, "c")));
+    assert_eq!(tree(&stage), before);
+}
+
+#[test]
+fn a_name_is_gathered_once() {
+    let mut stage = begun();
+    let before = tree(&stage);
+    for (case, part, entries) in [
+        ("in one part", Part::First, vec![foreign("x", None), foreign("x", None)]),
+        ("known and changed", Part::First, vec![known("a"), foreign("a", None)]),
+        ("in another part", Part::Next, vec![foreign("x", None)]),
+        ("known before", Part::Next, vec![known("a")]),
+    ] {
+        gather(&mut stage, Part::First, vec![known("a"), foreign("x", None)]);
+        assert_eq!(gather(&mut stage, part, entries).cell(), "refused: two entries have the same name", "{case}");
+    }
+    gather(&mut stage, Part::First, vec![foreign("x", None)]);
+    assert_eq!(gather(&mut stage, Part::First, vec![foreign("x", None)]).1, Ok(Reply::Done), "it began anew");
     assert_eq!(tree(&stage), before);
 }
 

@@ -175,6 +175,20 @@ fn a_call_that_had_not_begun_is_judged_by_the_next_process_or_cancelled() {
 }
 
 #[test]
+fn calls_of_a_message_that_ended_in_an_error_leave_no_result_behind() {
+    // The process dies before what follows from the answer is in the log.
+    let broken: fn() -> Stage = || {
+        let mut stage = thinking(open());
+        stage.engine = stage.engine.clone().with_bound(1);
+        stage.answer_only(StopReason::Error, vec![wanted("write", "a")], None);
+        stage
+    };
+    let cancelled = "call ended cancelled, run turn_closed, run ended";
+    let (go, wait) = (format!("{cancelled} failed"), format!("{cancelled} interrupted"));
+    table(open, &[("broken", broken, &go, &wait)]);
+}
+
+#[test]
 fn what_a_person_allowed_and_had_not_begun_is_begun_once() {
     let mut stage = gated();
     let gate = stage.gate();

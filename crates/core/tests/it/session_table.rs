@@ -157,6 +157,33 @@ fn the_tree_and_the_folder_change_only_at_rest() {
 }
 
 #[test]
+fn an_entry_from_elsewhere_takes_no_name_that_is_taken() {
+    let mut stage = idle();
+    stage.import([("u", Kind::User, 1)]);
+    for (case, entries) in [("known", vec![entry("u")]), ("twice", vec![entry("v"), entry("v")])] {
+        let told = stage.session(Command::Import { entries, leaf: None });
+        assert_eq!(told.cell(), "refused: two entries have the same name", "{case}");
+    }
+}
+
+#[test]
+fn the_way_to_an_entry_ends_where_it_would_come_round() {
+    let round = |id: &str, parent: &str| Imported { parent: Some(EntryId::new(parent)), ..entry(id) };
+    for (case, entries, want) in [
+        ("its own parent", vec![round("x", "x")], vec!["x"]),
+        ("in a circle", vec![round("x", "z"), round("y", "x"), round("z", "y")], vec!["x", "y", "z"]),
+        ("on the way to a circle", vec![round("x", "x"), round("y", "x"), round("z", "y")], vec!["x", "y", "z"]),
+        ("a parent that is nowhere", vec![round("z", "w")], vec!["z"]),
+    ] {
+        let mut stage = idle();
+        let leaf = entries.last().map(|entry| entry.id.clone());
+        stage.session(Command::Import { entries, leaf });
+        let path: Vec<_> = stage.here().path().iter().map(|entry| entry.id.as_str()).collect();
+        assert_eq!(path, want, "{case}");
+    }
+}
+
+#[test]
 fn a_session_moves_to_any_entry_of_its_tree() {
     let mut stage = idle();
     stage.import([("u", Kind::User, 1), ("v", Kind::User, 1)]);

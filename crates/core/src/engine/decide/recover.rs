@@ -74,6 +74,10 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
                     end(branch, call, call::End::Unknown, texts::result(content, texts::UNKNOWN, true), context);
                 }
             }
+            call::Phase::Wanted if !goes_on && run.is_broken() => {
+                let ended = call::Event::Ended { call: call.id(), end: call::End::Cancelled, entry: None };
+                branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
+            }
             call::Phase::Wanted | call::Phase::Gated | call::Phase::Ready if !goes_on => {
                 end(branch, call, call::End::Cancelled, texts::result(content, texts::NOT_BEGUN, true), context);
             }

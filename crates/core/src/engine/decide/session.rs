@@ -18,6 +18,8 @@ use crate::{
 
 /// How long a name may be, in bytes.
 const LONGEST_NAME: usize = 4096;
+/// Why entries from elsewhere are not taken.
+const TWICE: Refusal = Refusal::OutOfPlace("two entries have the same name");
 /// What the record says of a call that nobody can be asked about any more.
 const WITHDRAWN: &str = "Not run: the session file no longer holds the message that wanted this call.";
 
@@ -40,6 +42,10 @@ pub(super) fn open(
 pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<EntryId>) -> Result<Decision, Refusal> {
     if !session.is_at_rest() {
         return Err(Refusal::Busy(session.id().clone()));
+    }
+    let mut names = BTreeSet::new();
+    if entries.iter().any(|entry| session.entry(&entry.id).is_some() || !names.insert(&entry.id)) {
+        return Err(TWICE);
     }
     let missing =
         leaf.as_ref().filter(|leaf| session.entry(leaf).is_none() && !entries.iter().any(|entry| entry.id == **leaf));
@@ -83,6 +89,17 @@ pub(super) fn gather(session: &Session, part: Part, entries: Vec<Gathered>) -> R
         Part::First => branch.push(Event::Session(Happened::Gathering)),
         Part::Next if session.gathering.is_some() => {}
         Part::Next => return Err(Refusal::OutOfPlace("nothing is being gathered")),
+    }
+    let gathered = session.gathering.as_ref().filter(|_| part == Part::Next);
+    let mut names = BTreeSet::new();
+    let name = |entry: &Gathered| match entry {
+        Gathered::Known(id) | Gathered::Foreign(Imported { id, .. }) => id.clone(),
+    };
+    if entries.iter().map(name).any(|id| {
+        let is_there = gathered.is_some_and(|gathered| gathered.entry(&id).is_some());
+        is_there || !names.insert(id)
+    }) {
+        return Err(TWICE);
     }
     let mut kept = Vec::new();
     let mut size = 0;

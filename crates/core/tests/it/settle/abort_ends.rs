@@ -74,12 +74,13 @@ fn a_message_that_ended_in_an_error_wants_nothing_and_its_calls_leave_no_result(
         ("worth another attempt", StopReason::Error, failure(true), "session dropped, run backed_off 1 2 s"),
         ("for good", StopReason::Error, failure(false), "run ended failed"),
         ("nobody says why", StopReason::Error, None, "run ended failed"),
-        ("a failure with another reason", StopReason::ToolUse, failure(false), "run ended failed"),
     ] {
         let mut stage = thinking(open());
         let told = stage.answer(stop, vec![wanted("write", "a"), wanted("look", "b")], failure);
         assert_eq!(from(&told, "call ended"), format!("{cancelled}, {want}"), "{case}");
     }
+    let told = thinking(open()).answer(StopReason::ToolUse, vec![wanted("write", "a")], failure(false));
+    assert_eq!(from(&told, "call ended"), "call ended cancelled, run turn_closed, run ended failed", "it is shown");
     let mut long = thinking(open());
     let told = long.answer(StopReason::Length, vec![wanted("write", "a")], None);
     assert_eq!(from(&told, "call allowed"), "call allowed, call started", "its calls are whole");

@@ -1,6 +1,8 @@
 use countersign_core::{
-    engine::Command,
+    engine::{Command, Resume},
     gate::{Answer, Scope},
+    id::PrincipalId,
+    run,
     session::WhenBusy,
 };
 
@@ -44,6 +46,65 @@ fn an_allow_between_denials_begins_the_count_anew() {
     stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
     assert_eq!(only(&answer(&mut stage, deny(None)), "run denied"), "run denied 1");
     assert_eq!(stage.engine.state().pending_gates().count(), 1);
+}
+
+#[test]
+fn an_allow_forgives_the_same_persons_denials_and_nobody_elses() {
+    for (case, denials, by, want) in [
+        ("the same person's", ["ana", "ana"], "ana", 1),
+        ("somebody else's", ["ana", "ana"], "bo", 3),
+        ("one of two", ["ana", "bo"], "bo", 2),
+    ] {
+        let mut stage = denied(0);
+        for person in denials {
+            let gate = stage.gate();
+            stage.decide(gate, deny(None), person, None);
+        }
+        let gate = stage.gate();
+        stage.decide(gate, Answer::Allow(Scope::Once), by, None);
+        let told = only(&answer(&mut stage, deny(None)), "run denied");
+        assert_eq!(told, format!("run denied {want}"), "{case}");
+        assert_eq!(stage.engine.state().pending_gates().count(), usize::from(want < 3), "{case}");
+        stage.restart(asking(), Resume::Go);
+    }
+}
+
+#[test]
+fn whoever_takes_the_denials_back_lets_a_run_ask_again_unless_it_is_the_agent() {
+    let forgive = |stage: &mut Stage, by: &str| {
+        let forgive = run::Command::Forgive { run: stage.run(), by: PrincipalId::new(by) };
+        stage.tell(Command::Run(forgive)).cell()
+    };
+    for (case, times, by, want, asks) in [
+        ("a person", 3, "bo", "Done: run denials_forgiven", true),
+        ("the agent", 3, "agent", "refused: an agent takes no denial back", false),
+        ("nothing was denied", 0, "bo", "Idle", true),
+    ] {
+        let mut stage = denied(times);
+        if times == 0 {
+            stage = thinking(asking());
+        }
+        assert_eq!(forgive(&mut stage, by), want, "{case}");
+        assert_eq!(!only(&stage.want([wanted("write", "f")]), "gate opened").is_empty(), asks, "{case}");
+    }
+}
+
+#[test]
+fn a_denial_that_is_taken_back_binds_no_longer() {
+    for (case, by, want, asks) in [
+        ("a person", "bo", "Done: policy lifted", true),
+        ("the agent", "agent", "refused: an agent takes no denial back", false),
+    ] {
+        let mut stage = asked_about(["a"]);
+        answer(&mut stage, deny(None));
+        let one = stage.engine.state().policy().constraints().iter().next().unwrap().clone();
+        let lift = || Command::Lift { principal: one.principal.clone(), key: one.key, by: PrincipalId::new(by) };
+        assert_eq!(stage.tell(lift()).cell(), want, "{case}");
+        assert_eq!(!only(&stage.want([wanted("write", "a")]), "gate opened").is_empty(), asks, "{case}");
+        if asks {
+            assert_eq!(stage.tell(lift()).cell(), "Idle", "{case}: it is gone");
+        }
+    }
 }
 
 #[test]
