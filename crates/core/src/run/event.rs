@@ -114,7 +114,8 @@ pub enum Event {
         /// Which run.
         run: RunId,
     },
-    /// The process ended while the model was asked; what it said is not known.
+    /// The process ended while the model was asked, or the session file took away what it was asked about; what it said
+    /// is not known.
     Interrupted {
         /// Which run.
         run: RunId,

@@ -3,6 +3,8 @@
 use countersign_core::{
     engine::{Command, Refusal, Reply, Resume},
     id::EntryId,
+    message::StopReason,
+    run,
     session::{self, Gathered, Imported, Kind, Part, WhenBusy},
 };
 
@@ -145,6 +147,19 @@ fn a_run_goes_on_while_its_message_is_on_the_way_to_the_leaf() {
     stage.want([wanted("look", "a"), wanted("write", "b")]);
     gather(&mut stage, Part::First, vec![foreign("n", None)]);
     assert_eq!(replace(&mut stage, "n").0, [&unknown[..], &withdrawn].concat(), "a call runs");
+}
+
+#[test]
+fn a_model_that_is_asked_about_what_the_file_no_longer_holds_is_not_waited_for() {
+    let mut stage = begun();
+    stage.prompt(WhenBusy::Refuse);
+    let run = stage.run();
+    gather(&mut stage, Part::First, vec![foreign("n", None)]);
+    assert_eq!(replace(&mut stage, "n").0, ["run interrupted", "run ended aborted", "session replaced"]);
+    let answer =
+        run::Answer { said: text(1), stop: StopReason::Stop, total_tokens: 0, wanted: Vec::new(), failure: None };
+    assert_eq!(stage.answered(run, 1, answer).cell(), "Dropped: run result_dropped");
+    stage.restart(asking(), Resume::Go);
 }
 
 #[test]

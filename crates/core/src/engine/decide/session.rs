@@ -200,8 +200,10 @@ fn withdraw(view: View<'_>, run: &Run, branch: &mut Branch<'_>) {
         };
         branch.push_with(Event::Call(call::Event::Ended { call: call.id(), end, entry: None }), Some(text.into()));
     }
-    if *run.phase() == Phase::Calling {
-        branch.push(Event::Run(run::Event::TurnClosed { run: run.id() }));
+    match run.phase() {
+        Phase::Calling => branch.push(Event::Run(run::Event::TurnClosed { run: run.id() })),
+        Phase::Thinking { .. } => branch.push(Event::Run(run::Event::Interrupted { run: run.id() })),
+        Phase::Opening | Phase::Between | Phase::Backoff { .. } | Phase::Ended(_) => {}
     }
     branch.push(Event::Run(run::Event::Ended { run: run.id(), end: End::Aborted, attempts: run.attempt }));
 }
