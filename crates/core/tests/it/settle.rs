@@ -45,7 +45,7 @@ fn only(told: &Told, word: &str) -> String {
 fn batches(stage: &Stage, command: Command, most: usize) -> Vec<Recorded> {
     let mut engine = stage.engine.clone().with_bound(most);
     let mut context = Context { now: stage.now, fresh: Fresh::new([77; 16]) };
-    let (mut facts, _) = engine.handle(command, &mut context).unwrap();
+    let (mut facts, _) = engine.handle(command, &mut context).expect("it is no refusal");
     assert!(facts.len() <= most, "{} facts with the command", facts.len());
     assert!(engine.is_unsettled(), "that is too much for one batch");
     while engine.is_unsettled() {

@@ -79,7 +79,10 @@ fn what_steers_is_said_when_a_run_asks_again() {
 /// A session over its limit of 100,000 tokens, with so many old results of 10,000 that may be pruned behind a message.
 fn with_results(first: u64, results: usize) -> Stage {
     let mut stage = idle();
-    let model = session::ModelRef { context_window: 120_000, ..stage.here().settings().model.clone().unwrap() };
+    let model = session::ModelRef {
+        context_window: 120_000,
+        ..stage.here().settings().model.clone().expect("the stage has it")
+    };
     let thresholds = session::Thresholds { at_tokens: Some(100_000), ..stage.here().settings().thresholds };
     let settings = Settings { model: Some(model), thresholds, ..stage.here().settings().clone() };
     stage.set(Setting::All(Box::new(settings)));
