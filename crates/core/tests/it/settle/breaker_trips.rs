@@ -1,9 +1,10 @@
 use countersign_core::{
-    engine::{Command, Resume},
+    engine::{Command, Event, Resume},
     gate::{Answer, Scope},
-    id::PrincipalId,
+    id::{Fresh, PrincipalId, RunId},
     run,
     session::WhenBusy,
+    time::Millis,
 };
 
 use super::only;
@@ -134,4 +135,17 @@ fn the_next_run_asks_again() {
     stage.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
     stage.prompt(WhenBusy::Refuse);
     assert_eq!(only(&stage.want([wanted("write", "f")]), "call"), "call wanted, call gated");
+}
+
+#[test]
+fn denials_of_earlier_versions_can_still_be_read() {
+    let run = RunId::new(Fresh::new([9; 16]).uuid(Millis(1)));
+    for (text, event) in [
+        (r#"{"denied":{"run":"ID","in_a_row":2}}"#, run::Event::Denied { run, in_a_row: 2, by: None }),
+        (r#"{"denials_forgiven":{"run":"ID"}}"#, run::Event::DenialsForgiven { run, of: None, by: None }),
+    ] {
+        let id = serde_json::to_value(run).unwrap();
+        let text = text.replace("ID", id.as_str().unwrap());
+        assert_eq!(Event::decode("run", 1, &text).unwrap(), Event::Run(event));
+    }
 }
