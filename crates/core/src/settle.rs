@@ -31,7 +31,7 @@ use crate::{
     tool::Effect,
 };
 
-pub(crate) use queue_goes_on::{continue_with, open_run};
+pub(crate) use queue_goes_on::continue_with;
 
 /// The tool that runs commands in the session's shell.
 const SHELL: &str = "bash";
