@@ -96,6 +96,7 @@ transcripts! {
     plain_text
     prompt_that_steers
     question_answered
+    question_answered_with_nothing
     question_declined
     question_with_several_answers
     queue_counts
