@@ -93,6 +93,8 @@ pub(crate) struct Seat {
     pub(crate) answers: Source,
     pub(crate) subscriber: Subscriber,
     pub(crate) workshop: Arc<Workshop>,
+    /// The list of tasks as it was at what was released last; the workshop's is ahead of that.
+    pub(crate) told_tasks: Todos,
     pub(crate) keeper: Option<Keeper>,
 }
 
@@ -143,7 +145,7 @@ impl Seat {
             keeper = Some(follow(&handle, &id, writer).await?);
         }
         let answers = handle.source(Lane::Result);
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, keeper })
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks: Todos::default(), keeper })
     }
 
     /// Opens the session of the file at `path`, which must be one. `settings` may change what is set once the entries are known.
@@ -162,7 +164,9 @@ impl Seat {
         };
         let header = opened.file.header.clone();
         let id = SessionId::new(header.id.as_str());
-        let workshop = Arc::new(shelf.workshop(todos(&opened.file.entries)));
+        let listed = todos(&opened.file.entries);
+        let told = Todos::new(todo::Storage::Session, listed.get());
+        let workshop = Arc::new(shelf.workshop(listed));
         let handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
         if is_copy(&handle, &id, &opened).await {
             // The same session at another place: a conversation of its own, without the decisions.
@@ -176,7 +180,7 @@ impl Seat {
             handle.close().await;
             handle.close_log().await;
         }
-        seat.map(Some)
+        seat.map(|seat| Some(Self { told_tasks: told, ..seat }))
     }
 
     async fn take_up(
@@ -261,7 +265,16 @@ impl Seat {
         adopt(shelf, &requests).await?;
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let answers = handle.source(Lane::Result);
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, keeper: Some(keeper) })
+        Ok(Self {
+            id,
+            handle,
+            requests,
+            answers,
+            subscriber,
+            workshop,
+            told_tasks: Todos::default(),
+            keeper: Some(keeper),
+        })
     }
 
     /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log.
