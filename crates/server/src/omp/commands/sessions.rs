@@ -216,7 +216,7 @@ async fn open_file(door: &mut Door, path: PathBuf) -> Result<Seat, String> {
     let fallback = settings.clone();
     let opened = Seat::reopen(&door.shelf, &path, |_, notes| start::restored(&shelf, settings, notes)).await;
     let opened = match opened {
-        Err(SeatError::Copy(copy)) => return start::fork_of(&door.shelf, &copy, fallback).await,
+        Err(SeatError::Copy(copy)) => return start::fork_of(&door.shelf, copy, fallback).await,
         opened => opened.map_err(|error| error.to_string())?,
     };
     match opened {
