@@ -32,7 +32,10 @@ fn a_compaction_by_hand_replaces_what_is_old() {
     assert_eq!(shape(&host.since(from)), "compact");
     assert!(place.provider.asked(4).text().contains("look at the ports"));
     assert!(result["summary"].as_str().unwrap().contains("the summary"));
-    assert_eq!(host.messages()[0]["role"], "compactionSummary");
+    let summary = host.messages().remove(0);
+    let members: Vec<&str> = summary.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(summary["role"], "compactionSummary");
+    assert_eq!(members, ["role", "summary", "shortSummary", "tokensBefore", "timestamp"]);
     let file = host.file();
     let lines = lines_with(&file, "\"compaction\"");
     check_chain(&lines);
