@@ -134,6 +134,7 @@ async fn act(act: &Act, stream: &mut TcpStream, count: &watch::Sender<Option<usi
         }
         Act::Last(answer) => {
             let _ = stream.write_all(answer).await;
+            let _ = stream.shutdown().await;
             After::Close
         }
         Act::Stall(answer) => {
