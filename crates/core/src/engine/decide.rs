@@ -4,12 +4,13 @@ mod answer;
 mod answered;
 mod calls;
 mod compaction;
+mod forgive;
 mod recover;
 mod requests;
 mod session;
 mod stop;
 
-pub(crate) use compaction::started as compaction_started;
+pub(crate) use compaction::{prune, started as compaction_started};
 
 use super::{
     Command, Context, Decision, Refusal, Reply, View,
@@ -46,6 +47,8 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Gate(gate::Command::Answer { gate, answer, by, key }) => {
             answer::answer(view, gate, &answer, &by, key.as_deref(), context)
         }
+        Command::Run(run::Command::Forgive { run, by }) => forgive::denials(view, run, by),
+        Command::Lift { principal, key, by } => forgive::denial(view, principal, key, by),
         Command::Adopt(grants) => Ok(adopt(view, grants)),
         Command::Revoke { grant, by } => Ok(revoke(view, grant, by)),
     }

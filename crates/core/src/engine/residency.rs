@@ -47,12 +47,13 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         Command::Call(call::Command::Request(request)) => &request.session,
         Command::Gate(gate::Command::Answer { gate, .. }) => return Some(Scope::Gate(*gate)),
         // What works is at hand, and so is all of policy.
-        Command::Run(run::Command::Answered { .. })
+        Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
         | Command::Call(call::Command::Ended { .. })
         | Command::Recover(_)
         | Command::UseRules(_)
         | Command::Tick
         | Command::Adopt(_)
+        | Command::Lift { .. }
         | Command::Revoke { .. } => return None,
     };
     Some(Scope::Session(session.clone()))

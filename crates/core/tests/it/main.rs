@@ -14,5 +14,6 @@ mod run_table;
 mod runs;
 mod session_table;
 mod settle;
+mod snapshot_form;
 mod stage;
 mod states;

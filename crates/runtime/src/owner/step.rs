@@ -242,10 +242,7 @@ impl Owner {
         recorded: &mut Vec<Recorded>,
         releases: &mut Vec<Release>,
     ) {
-        let waiting = match self.parked.hold(&self.engine, waiting) {
-            Some(waiting) => waiting,
-            None => return,
-        };
+        let Some(waiting) = self.parked.hold(&self.engine, waiting) else { return };
         if let Item::Fetched(scope, records) = waiting.item {
             for waiting in self.fetched(&scope, records, releases) {
                 self.decide_item(waiting, taken, recorded, releases).await;

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::watch,
+    sync::{Notify, watch},
 };
 
 /// What is done with one connection or one request.
@@ -37,6 +37,7 @@ pub(crate) struct StandIn {
     /// Bytes that were read from connections that were left.
     pub(crate) stray: watch::Receiver<Option<usize>>,
     spoken: watch::Receiver<usize>,
+    hang_up: Arc<Notify>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -54,6 +55,8 @@ impl StandIn {
         let (seen, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
         let ((tell, spoken), (count, stray)) = (watch::channel(0), watch::channel(None));
         let (told, opened) = (Arc::clone(&seen), Arc::clone(&connections));
+        let hang_up = Arc::new(Notify::new());
+        let told_off = Arc::clone(&hang_up);
         let task = tokio::spawn(async move {
             let mut acts = acts.into_iter().peekable();
             let mut last = None;
@@ -63,7 +66,11 @@ impl StandIn {
                 loop {
                     let leaves = matches!(acts.peek().or(last.as_ref()), Some(Act::Leave));
                     if !leaves {
-                        let Some(request) = read_request(&mut stream).await else { break };
+                        let request = tokio::select! {
+                            request = read_request(&mut stream) => request,
+                            () = told_off.notified() => None,
+                        };
+                        let Some(request) = request else { break };
                         told.lock().push(request);
                     }
                     last = acts.next().or(last);
@@ -80,7 +87,7 @@ impl StandIn {
                 }
             }
         });
-        Self { address, seen, connections, stray, spoken, task }
+        Self { address, seen, connections, stray, spoken, hang_up, task }
     }
 
     pub(crate) async fn saying(answer: impl Into<Vec<u8>>) -> Self {
@@ -98,6 +105,11 @@ impl StandIn {
 
     pub(crate) fn connections(&self) -> u32 {
         *self.connections.lock()
+    }
+
+    /// Closes the connection on which it waits for the next request.
+    pub(crate) fn hang_up(&self) {
+        self.hang_up.notify_one();
     }
 
     /// Waits until so many acts were done.

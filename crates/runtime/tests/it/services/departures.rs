@@ -152,6 +152,19 @@ async fn bytes_behind_an_answer_do_not_answer_the_next_request() {
 }
 
 #[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_is_not_used_again() {
+    let good = answer("200 OK", "application/json", "1");
+    let stand_in = StandIn::saying(good.clone()).await;
+    let services = services(service(&stand_in.url()));
+    assert_eq!(run(&services, &tool("POST", "/x"), json!({})).await, Outcome::Done(json!(1)));
+    stand_in.hang_up();
+    // What this one brings is seen behind the end of the first connection.
+    assert_eq!(post(&StandIn::saying(good).await.url()).await, Outcome::Done(json!(1)));
+    assert_eq!(run(&services, &tool("POST", "/x"), json!({})).await, Outcome::Done(json!(1)));
+    assert_eq!(stand_in.connections(), 2);
+}
+
+#[tokio::test]
 async fn a_redirect_to_nowhere_is_in_doubt() {
     let to = format!("HTTP/1.1 302 Found\r\nlocation: {}/y\r\ncontent-length: 0\r\n\r\n", nobody().await);
     in_doubt(&get(&StandIn::saying(to).await.url()).await);
