@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
-use super::LARGEST;
+use crate::agent_dir::LARGEST;
 
 /// One value of a file.
 #[derive(Clone, Debug, PartialEq)]
