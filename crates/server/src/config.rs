@@ -4,9 +4,11 @@
 //! is wrong is told at once, with file, line and key.
 
 mod at;
+pub mod cases;
 mod exposed;
 mod load;
 mod location;
+mod permissions;
 mod problem;
 mod providers;
 mod redacted;
@@ -20,8 +22,10 @@ mod value;
 mod tests;
 
 pub use at::Literal;
+pub use cases::Case;
 pub use exposed::{Exposure, Finding};
 pub use load::{Loaded, load};
+pub use permissions::{Permissions, permissions};
 pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};
 pub use settings::{

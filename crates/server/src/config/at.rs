@@ -245,6 +245,11 @@ impl<'a> At<'a> {
         }
     }
 
+    /// The value without its lines; nothing where it is absent.
+    pub(super) fn json(&self) -> Option<serde_json::Value> {
+        self.form().map(json)
+    }
+
     /// `true` or `false`. Anything else that is here is refused.
     pub(super) fn flag(&self) -> Option<bool> {
         match self.form() {
@@ -331,6 +336,17 @@ impl<'a> At<'a> {
     /// A path; a relative one starts from the file's folder.
     pub(super) fn path(&self) -> Option<PathBuf> {
         self.text().filter(|text| !text.is_empty()).map(|text| self.notes.folder().join(text))
+    }
+}
+
+fn json(form: &Form) -> serde_json::Value {
+    match form {
+        Form::Null | Form::Unset => serde_json::Value::Null,
+        Form::Bool(flag) => (*flag).into(),
+        Form::Number(number) => number.clone().into(),
+        Form::Text(text) => text.clone().into(),
+        Form::List(items) => items.iter().map(|item| json(&item.form)).collect(),
+        Form::Map(members) => members.iter().map(|(key, value)| (key.clone(), json(&value.form))).collect(),
     }
 }
 

@@ -3,6 +3,7 @@
 mod faults;
 mod files;
 mod noise;
+mod rules;
 
 use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
