@@ -11,7 +11,6 @@ pub mod place;
 pub mod replace;
 pub mod roster;
 pub mod settings;
-pub mod yaml;
 
 /// The largest file of settings that is read, in bytes.
 pub(crate) const LARGEST: u64 = 16 << 20;

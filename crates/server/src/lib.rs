@@ -12,3 +12,4 @@ pub mod omp;
 pub mod prompt;
 pub mod session_file;
 pub mod view;
+pub mod yaml;

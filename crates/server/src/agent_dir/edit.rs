@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use super::{
     LARGEST,
     replace::{Access, replace},
-    yaml::Node,
 };
+use crate::yaml::Node;
 
 /// Why a key was not set. The file is as it was.
 #[derive(Debug, thiserror::Error)]

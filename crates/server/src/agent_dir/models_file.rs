@@ -7,10 +7,8 @@ use std::{collections::BTreeMap, fmt};
 
 use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
 
-use super::{
-    AgentDir,
-    yaml::{Node, Place, WrongType},
-};
+use super::AgentDir;
+use crate::yaml::{Node, Place, WrongType};
 
 /// Everything of the file that can be used.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -274,7 +272,7 @@ mod tests {
     use countersign_runtime::models::entry::{Api, Entry, Modality, Price};
 
     use super::{Auth, ModelsFile};
-    use crate::agent_dir::yaml::{Node, Place};
+    use crate::yaml::{Node, Place};
 
     fn parse(text: &str) -> ModelsFile {
         let node = Node::parse(text).unwrap();

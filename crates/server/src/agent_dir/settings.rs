@@ -7,10 +7,8 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use countersign_runtime::models::entry::Level;
 
-use super::{
-    AgentDir,
-    yaml::{Node, Place, ReadError, WrongType},
-};
+use super::AgentDir;
+use crate::yaml::{Node, Place, ReadError, WrongType};
 
 /// Everything that the stdio doors read from `config.yml`.
 #[derive(Clone, Debug, PartialEq)]

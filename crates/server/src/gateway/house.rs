@@ -45,7 +45,7 @@ impl House {
             };
             (tool.name.clone(), (service.name.clone(), call))
         });
-        Self { calls: calls.collect(), services, registry: Arc::new(Registry::default()) }
+        Self { calls: calls.collect(), services, registry: Arc::new(Registry::standard()) }
     }
 }
 

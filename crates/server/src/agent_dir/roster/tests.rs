@@ -3,11 +3,8 @@ use std::{path::Path, sync::LazyLock};
 use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price};
 
 use super::{Choice, ChooseError, Roster, Wish};
-use crate::agent_dir::{
-    Keys, ModelsFile,
-    models_file::ModelsFile as File,
-    yaml::{Node, Place},
-};
+use crate::agent_dir::{Keys, ModelsFile, models_file::ModelsFile as File};
+use crate::yaml::{Node, Place};
 
 static BUILTIN: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     [

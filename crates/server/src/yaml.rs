@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
-use super::LARGEST;
+use crate::agent_dir::LARGEST;
 
 /// One value of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +101,21 @@ impl Node {
     /// # Errors
     /// The line, counted from 1, and a message without the text of the file.
     pub fn parse(text: &str) -> Result<Option<Self>, (u64, String)> {
-        let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+        Self::parse_with(text, serde_saphyr::options! { strict_booleans: true, with_snippet: false })
+    }
+
+    /// As [`Self::parse`], and refuses tags that mean nothing here: a reader would pass over `!secret` in silence.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_untagged(text: &str) -> Result<Option<Self>, (u64, String)> {
+        let options = serde_saphyr::options! {
+            strict_booleans: true, with_snippet: false, reject_unsupported_tags: true,
+        };
+        Self::parse_with(text, options)
+    }
+
+    fn parse_with(text: &str, options: serde_saphyr::Options) -> Result<Option<Self>, (u64, String)> {
         let node = serde_saphyr::from_str_with_options::<Option<Self>>(text, options).map_err(|error| {
             let line = error.location().map_or(0, |location| location.line());
             (line, error.without_snippet().to_string().lines().next().unwrap_or_default().to_owned())

@@ -1,0 +1,35 @@
+//! Reads what `serve` is told: the configuration, the tools of its services, and the rules.
+//!
+//! It must not know any door or the engine: it turns files, flags and an environment into plain values. Everything that
+//! is wrong is told at once, with file, line and key.
+
+mod at;
+pub mod cases;
+mod exposed;
+mod load;
+mod location;
+mod permissions;
+mod problem;
+mod providers;
+mod redacted;
+mod services;
+mod settings;
+mod tools;
+mod validate;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use at::Literal;
+pub use cases::Case;
+pub use exposed::{Exposure, Finding};
+pub use load::{Loaded, load};
+pub use permissions::{Permissions, permissions};
+pub use problem::{Errors, Fault, Problem};
+pub use services::{Auth, Health, Service};
+pub use settings::{
+    Agent, BindError, Config, Flags, Gateway, Limits, ModelName, OnShutdown, Person, Provider, Storage, Telegram, Tls,
+};
+pub use tools::{Argument, Request, Tool, Undeclared};
+pub use validate::Validate;

@@ -1,0 +1,164 @@
+//! Cases that a file of rules is tested with: a request, and what must become of it.
+//!
+//! ```yaml
+//! tests:
+//!   - { request: "ha_call_service domain=light service=turn_on entity_id=light.bedroom", expect: ask }
+//!   - { request: { tool: ha_fire_event, args: { event_type: x, count: 3 } }, expect: deny, description: never }
+//! ```
+//!
+//! In the short form every value is text, as on the command line; quotes hold blanks together.
+
+use std::path::PathBuf;
+
+use countersign_core::policy::Action;
+use serde_json::{Map, Value};
+
+use super::{at::At, permissions::action};
+
+/// One case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The tool that is asked for.
+    pub tool: String,
+    /// Its arguments.
+    pub args: Map<String, Value>,
+    /// What must become of it.
+    pub expect: Action,
+    /// For people.
+    pub description: Option<String>,
+    /// The file that it stands in.
+    pub file: PathBuf,
+    /// Its line, counted from 1.
+    pub line: u64,
+}
+
+/// A request in the short form is not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// There is nothing.
+    #[error("expected the name of a tool")]
+    Empty,
+    /// Something behind the tool is not `key=value`.
+    #[error("expected key=value behind the tool")]
+    Argument,
+    /// A key is there twice.
+    #[error("an argument is there twice")]
+    Twice,
+    /// A quote is not closed.
+    #[error("a quote is not closed")]
+    Quote,
+}
+
+/// Reads `TOOL key=value …`.
+///
+/// # Errors
+/// [`RequestError`]
+pub fn request(text: &str) -> Result<(String, Map<String, Value>), RequestError> {
+    let mut words = words(text)?.into_iter();
+    let tool = words.next().filter(|tool| !tool.is_empty()).ok_or(RequestError::Empty)?;
+    let mut args = Map::new();
+    for word in words {
+        let (key, value) = word.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or(RequestError::Argument)?;
+        if args.insert(key.to_owned(), Value::String(value.to_owned())).is_some() {
+            return Err(RequestError::Twice);
+        }
+    }
+    Ok((tool, args))
+}
+
+/// Words between blanks; quotes of either kind hold blanks together and are taken off.
+fn words(text: &str) -> Result<Vec<String>, RequestError> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for letter in text.chars() {
+        match quote {
+            Some(open) if letter == open => quote = None,
+            Some(_) => word.get_or_insert_default().push(letter),
+            None if letter.is_whitespace() => words.extend(word.take()),
+            None if letter == '"' || letter == '\'' => {
+                word.get_or_insert_default();
+                quote = Some(letter);
+            }
+            None => word.get_or_insert_default().push(letter),
+        }
+    }
+    if quote.is_some() {
+        return Err(RequestError::Quote);
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+pub(super) fn read(place: &At<'_>) -> Vec<Case> {
+    place.items().iter().filter_map(case).collect()
+}
+
+fn case(place: &At<'_>) -> Option<Case> {
+    if !place.mapping(&["request", "expect", "description"]) {
+        if place.is_absent() {
+            place.missing();
+        }
+        return None;
+    }
+    let asked = place.at("request");
+    let request = if asked.is_mapping() { long(&asked) } else { short(&asked) };
+    let expect = action(&place.at("expect"), "Invalid expectation");
+    let (tool, args) = request?;
+    Some(Case {
+        tool,
+        args,
+        expect: expect?,
+        description: place.at("description").text(),
+        file: place.notes.file.clone(),
+        line: place.line,
+    })
+}
+
+fn short(place: &At<'_>) -> Option<(String, Map<String, Value>)> {
+    request(&place.needed_text()?).map_err(|error| place.refused(error.to_string())).ok()
+}
+
+fn long(place: &At<'_>) -> Option<(String, Map<String, Value>)> {
+    place.mapping(&["tool", "args"]);
+    let args = place.at("args");
+    let map = match args.json() {
+        None => Some(Map::new()),
+        Some(Value::Object(map)) => Some(map),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            args.members();
+            None
+        }
+    };
+    Some((place.at("tool").needed_text()?, map?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value};
+
+    use super::{RequestError, request};
+
+    #[test]
+    fn a_short_request_is_a_tool_and_texts() {
+        for (text, want) in [
+            ("t", Ok(("t", vec![]))),
+            ("  t  a=1   b=x=y ", Ok(("t", vec![("a", "1"), ("b", "x=y")]))),
+            ("t a='two words' b=\"it's\" c=", Ok(("t", vec![("a", "two words"), ("b", "it's"), ("c", "")]))),
+            ("bash command='ls -l | wc'", Ok(("bash", vec![("command", "ls -l | wc")]))),
+            ("", Err(RequestError::Empty)),
+            ("''", Err(RequestError::Empty)),
+            ("t a", Err(RequestError::Argument)),
+            ("t =a", Err(RequestError::Argument)),
+            ("t a=1 a=2", Err(RequestError::Twice)),
+            ("t a='x", Err(RequestError::Quote)),
+        ] {
+            let want = want.map(|(tool, args)| {
+                let args: Map<String, Value> =
+                    args.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+                (tool.to_owned(), args)
+            });
+            assert_eq!(request(text), want, "{text}");
+        }
+    }
+}

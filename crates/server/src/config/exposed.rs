@@ -1,0 +1,114 @@
+//! Who else can read or change the files that the gateway depends on.
+//!
+//! It looks and says what it found; it changes nothing.
+
+use std::{
+    fmt,
+    fs::Metadata,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use super::{at::Notes, settings::Config};
+
+/// Something about a file that its owner should put right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub what: Exposure,
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposure {
+    /// Others can read the credentials in it.
+    Credentials,
+    /// Others can read a private key.
+    PrivateKey,
+    /// Others can read what is recorded in it.
+    Record,
+    /// Others can change it, and with it what agents may do.
+    Changeable,
+    /// It is needed and not there.
+    Absent,
+}
+
+impl Finding {
+    /// What to do about it.
+    pub fn advice(&self) -> String {
+        let path = self.path.display();
+        match self.what {
+            Exposure::Credentials => {
+                format!("put the credentials into variables and write ${{NAME}}, or: chmod 600 {path}")
+            }
+            Exposure::PrivateKey => format!("chmod 600 {path}"),
+            Exposure::Record => format!("chmod go= {path}"),
+            Exposure::Changeable => format!("chmod go-w {path}"),
+            Exposure::Absent => format!("create {path}, or correct its name in the configuration"),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.what {
+            Exposure::Credentials => "holds credentials that others can read",
+            Exposure::PrivateKey => "is a private key that others can read",
+            Exposure::Record => "is a record that others can read",
+            Exposure::Changeable => "can be changed by others, and with it what agents may do",
+            Exposure::Absent => "is not there",
+        };
+        write!(f, "{} {what}", self.path.display())
+    }
+}
+
+impl Config {
+    /// Looks at every file that this configuration names, and says what is wrong with who can read or change it.
+    pub fn exposed_files(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut check = |path: &Path, mask: u32, what| {
+            if mode(path).is_some_and(|mode| mode & mask != 0) {
+                findings.push(Finding { path: path.to_owned(), what });
+            }
+        };
+        for file in self.file.iter().chain([&self.permissions]).chain(&self.tool_files) {
+            check(file, 0o022, Exposure::Changeable);
+        }
+        if let Some(file) = self.file.as_deref().filter(|_| !self.literals.is_empty()) {
+            check(file, 0o044, Exposure::Credentials);
+        }
+        if let Some(tls) = &self.gateway.tls {
+            check(&tls.key, 0o044, Exposure::PrivateKey);
+        }
+        check(&self.storage.log, 0o044, Exposure::Record);
+        for file in self.gateway.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
+            if mode(file).is_none() {
+                findings.push(Finding { path: file.clone(), what: Exposure::Absent });
+            }
+        }
+        findings
+    }
+}
+
+fn mode(path: &Path) -> Option<u32> {
+    path.metadata().ok().as_ref().map(Metadata::permissions).map(|permissions| permissions.mode())
+}
+
+/// Warns once of credentials in a configuration that others can read.
+pub(super) fn warn(path: &Path, config: &Config, notes: &Notes) {
+    let Some(first) = config.literals.first() else { return };
+    if mode(path).is_some_and(|mode| mode & 0o044 != 0) {
+        let finding = Finding { path: path.to_owned(), what: Exposure::Credentials };
+        let keys: Vec<&str> = config.literals.iter().map(|literal| literal.key.as_str()).collect();
+        let warning = format!(
+            "{}:{}: {}: others can read this file; {}",
+            path.display(),
+            first.line,
+            keys.join(", "),
+            finding.advice()
+        );
+        notes.warnings.borrow_mut().push(warning);
+    }
+}

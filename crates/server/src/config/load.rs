@@ -1,0 +1,277 @@
+//! Reads the configuration file, section by section.
+//!
+//! Every section may be absent. Source: docs of agentpass' config.yaml, whose files load unchanged.
+
+use std::{collections::HashSet, io, path::Path, time::Duration};
+
+use countersign_runtime::tools::regular;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{
+    at::{At, Notes},
+    exposed, location,
+    problem::{Errors, Fault},
+    providers, services,
+    settings::{Agent, Config, Flags, Gateway, Limits, OnShutdown, Person, Telegram, Tls},
+    value,
+};
+use crate::agent_dir::LARGEST;
+
+/// A configuration and what its author should know about it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// One line each, without any value that may be secret.
+    pub warnings: Vec<String>,
+}
+
+const TOP: &[&str] = &[
+    "gateway",
+    "agent",
+    "agents",
+    "messenger",
+    "services",
+    "storage",
+    "approval_timeout",
+    "clarify_timeout",
+    "on_shutdown",
+    "rate_limit",
+    "clients",
+    "web",
+    "model",
+    "providers",
+    "agents_dir",
+    "people",
+];
+const GATEWAY: &[&str] = &["host", "port", "tls", "health_port", "health_host", "public_url", "allowed_hosts"];
+const TELEGRAM: &[&str] = &["token", "chat_id", "allowed_users", "api_url"];
+const RATE_LIMIT: &[&str] = &["max_pending_approvals", "max_requests_per_minute", "max_failed_auth_per_minute"];
+
+/// Reads the file at `path`, and those that it names. Without one everything has its default. `environment` gives the
+/// value of a variable.
+///
+/// # Errors
+/// Everything that is wrong, each with file, line and key.
+pub fn load(
+    path: Option<&Path>,
+    flags: &Flags,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Loaded, Errors> {
+    let notes = Notes::of(path.unwrap_or_else(|| Path::new("")));
+    let text = match path.map(|path| regular::read_text(path, LARGEST)) {
+        None => String::new(),
+        Some(Ok(text)) => text,
+        Some(Err(error)) => {
+            let fault = match error.kind() {
+                io::ErrorKind::NotFound => Fault::Io("it is not there".to_owned()),
+                _ => Fault::Io(error.to_string()),
+            };
+            notes.fault(0, "", fault);
+            String::new()
+        }
+    };
+    let value = value::read(&text, &notes, Some(environment));
+    let root = At::root(&notes, value.as_ref());
+    let config = config(&root, path, flags, environment);
+    if let Some(path) = path {
+        exposed::warn(path, &config, &notes);
+    }
+    let problems = notes.problems.take();
+    if problems.is_empty() { Ok(Loaded { config, warnings: notes.warnings.take() }) } else { Err(Errors(problems)) }
+}
+
+fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn Fn(&str) -> Option<String>) -> Config {
+    root.mapping(TOP);
+    let storage = location::storage(&root.at("storage"), path, flags, environment);
+    let seconds = |key: &str, usual| Duration::from_secs(root.at(key).positive_integer().unwrap_or(usual));
+    let secret = |section: &str, key: &'static str, known| {
+        let section = root.at(section);
+        section.mapping(known).then(|| section.at(key).needed_secret()).flatten()
+    };
+    Config {
+        file: path.map(Path::to_owned),
+        permissions: flags
+            .permissions
+            .clone()
+            .unwrap_or_else(|| path.and_then(Path::parent).unwrap_or_else(|| Path::new("")).join("permissions.yaml")),
+        gateway: gateway(&root.at("gateway"), flags),
+        agents: agents(root),
+        telegram: telegram(&root.at("messenger")),
+        services: services::read(&root.at("services")),
+        agents_dir: root.at("agents_dir").path().unwrap_or_else(|| storage.folder.join("agents")),
+        storage,
+        approval_timeout: seconds("approval_timeout", 900),
+        clarify_timeout: seconds("clarify_timeout", 3600),
+        on_shutdown: on_shutdown(&root.at("on_shutdown")),
+        limits: limits(&root.at("rate_limit")),
+        clients: secret("clients", "token", &["token"]),
+        web: secret("web", "password", &["password"]),
+        model: providers::model(&root.at("model")),
+        providers: providers::read(&root.at("providers")),
+        people: people(&root.at("people")),
+        webui: flags.webui.clone(),
+        literals: root.notes.literals.take(),
+        tool_files: root.notes.files.take(),
+    }
+}
+
+fn port(place: &At<'_>, least: i64) -> Option<u16> {
+    place.integer_in(least, i64::from(u16::MAX)).and_then(|port| u16::try_from(port).ok())
+}
+
+fn gateway(place: &At<'_>, flags: &Flags) -> Gateway {
+    place.mapping(GATEWAY);
+    let host = place.at("host").text().filter(|host| !host.is_empty());
+    let own = port(&place.at("port"), 0);
+    let health_port = place.at("health_port");
+    let health = port(&health_port, 1);
+    let health_host = place.at("health_host").text();
+    let gateway = Gateway {
+        host: flags.host.clone().or(host).unwrap_or_else(|| "127.0.0.1".to_owned()),
+        port: flags.port.or(own).unwrap_or(8443),
+        tls: tls(&place.at("tls")),
+        health: (health.is_some() || health_host.is_some())
+            .then(|| (health_host.unwrap_or_else(|| "127.0.0.1".to_owned()), health.unwrap_or(8080))),
+        public_url: address(&place.at("public_url")),
+        allowed_hosts: place.at("allowed_hosts").items().iter().filter_map(At::needed_text).collect(),
+        insecure: flags.insecure,
+    };
+    if gateway.health.as_ref().is_some_and(|(_, health)| *health == gateway.port) {
+        health_port.refused("gateway.health_port must differ from gateway.port");
+    }
+    gateway
+}
+
+fn tls(place: &At<'_>) -> Option<Tls> {
+    if !place.mapping(&["cert", "key"]) || place.members().is_none_or(|members| members.is_empty()) {
+        return None;
+    }
+    let file = |key| place.at(key).needed_text().map(|text| place.notes.folder().join(text));
+    let (cert, key) = (file("cert"), file("key"));
+    Some(Tls { cert: cert?, key: key? })
+}
+
+/// A web address without the slash at its end.
+pub(super) fn address(place: &At<'_>) -> Option<String> {
+    let text = place.text()?;
+    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    if host.is_none_or(|host| host.is_empty() || host.starts_with('/') || !host.chars().all(|c| c.is_ascii_graphic())) {
+        place.refused("expected an address that starts with http:// or https://");
+        return None;
+    }
+    Some(text.trim_end_matches('/').to_owned())
+}
+
+fn agents(root: &At<'_>) -> Vec<Agent> {
+    let mut agents: Vec<Agent> = Vec::new();
+    let mut add = |place: &At<'_>, id: Option<String>, token: Option<SecretString>| {
+        let (Some(id), Some(token)) = (id, token) else { return };
+        if agents.iter().any(|known| known.id == id) {
+            place.at("id").refused("another agent has this id");
+        } else if agents.iter().any(|known| known.token.expose_secret() == token.expose_secret()) {
+            place.at("token").refused("another agent has this token");
+        } else {
+            agents.push(Agent { id, token });
+        }
+    };
+    let first = root.at("agent");
+    if first.mapping(&["token"]) {
+        let token = first.at("token").needed_secret();
+        add(&first, Some("default".to_owned()), token);
+    }
+    for place in root.at("agents").items() {
+        if place.mapping(&["id", "token"]) {
+            let (id, token) = (place.at("id").needed_text(), place.at("token").needed_secret());
+            add(&place, id, token);
+        } else if place.is_absent() {
+            place.missing();
+        }
+    }
+    agents
+}
+
+fn telegram(place: &At<'_>) -> Option<Telegram> {
+    if !place.mapping(&["type", "telegram"]) || place.members().is_none_or(|members| members.is_empty()) {
+        return None;
+    }
+    let kind = place.at("type");
+    if let Some(other) = kind.needed_text().filter(|name| name != "telegram") {
+        kind.refused(format!("Unsupported messenger type: '{other}' (only 'telegram' is supported)"));
+        return None;
+    }
+    let place = place.at("telegram");
+    if !place.mapping(TELEGRAM) {
+        if place.is_absent() {
+            place.missing();
+        }
+        return None;
+    }
+    let chat = place.at("chat_id");
+    if chat.is_absent() {
+        chat.missing();
+    }
+    let users = place.at("allowed_users");
+    let allowed_users: Vec<i64> = users.list().unwrap_or_default().iter().filter_map(At::integer).collect();
+    if users.list().is_none_or(|list| list.is_empty()) && !users.is_unset() {
+        users.refused("messenger.telegram.allowed_users must be a non-empty list");
+    }
+    let (token, chat_id) = (place.at("token").needed_secret(), chat.integer());
+    let api_url = address(&place.at("api_url")).unwrap_or_else(|| "https://api.telegram.org".to_owned());
+    Some(Telegram { token: token?, chat_id: chat_id?, allowed_users, api_url })
+}
+
+fn on_shutdown(place: &At<'_>) -> OnShutdown {
+    match place.text().as_deref() {
+        None | Some("keep") => OnShutdown::Keep,
+        Some("deny") => OnShutdown::Deny,
+        Some(_) => {
+            place.refused("expected keep or deny");
+            OnShutdown::Keep
+        }
+    }
+}
+
+fn limits(place: &At<'_>) -> Limits {
+    place.mapping(RATE_LIMIT);
+    let limit = |key, usual| {
+        let number = place.at(key).integer_in(0, i64::from(u32::MAX));
+        number.and_then(|number| u32::try_from(number).ok()).unwrap_or(usual)
+    };
+    Limits {
+        max_pending_approvals: limit("max_pending_approvals", 10),
+        max_requests_per_minute: limit("max_requests_per_minute", 60),
+        max_failed_auth_per_minute: limit("max_failed_auth_per_minute", 60),
+    }
+}
+
+fn people(place: &At<'_>) -> Vec<Person> {
+    let mut people: Vec<Person> = Vec::new();
+    let (mut users, mut logins) = (HashSet::new(), HashSet::new());
+    for place in place.items() {
+        if !place.mapping(&["id", "telegram", "console"]) {
+            continue;
+        }
+        let Some(id) = place.at("id").needed_text() else { continue };
+        if people.iter().any(|known| known.id == id) {
+            place.at("id").refused("another person has this id");
+        }
+        let mut person = Person { id, telegram: Vec::new(), console: Vec::new() };
+        for item in place.at("telegram").items() {
+            let Some(user) = item.integer() else { continue };
+            if !users.insert(user) {
+                item.refused("this identity belongs to a person already");
+            }
+            person.telegram.push(user);
+        }
+        for item in place.at("console").items() {
+            let Some(login) = item.needed_text() else { continue };
+            if !logins.insert(login.clone()) {
+                item.refused("this identity belongs to a person already");
+            }
+            person.console.push(login);
+        }
+        people.push(person);
+    }
+    people
+}

@@ -1,0 +1,80 @@
+//! What is wrong with a configuration, each thing with its file, line and key.
+//!
+//! It must not repeat a value that may be secret.
+
+use std::{fmt, path::PathBuf};
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// Counted from 1; 0 where it is not known.
+    pub line: u64,
+    /// The whole key, its levels joined by dots; empty for the file as a whole.
+    pub key: String,
+    /// What is wrong there.
+    pub fault: Fault,
+}
+
+/// What can be wrong. Where agentpass has words for it, the message has them too.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The file cannot be read.
+    #[error("cannot be read: {0}")]
+    Io(String),
+    /// The file is not well-formed.
+    #[error("{0}")]
+    Syntax(String),
+    /// A variable that is named in the file is not set.
+    #[error("Environment variable {0} is not set")]
+    Variable(String),
+    /// A key that nobody knows.
+    #[error("unknown key; known here are {}", .0.join(", "))]
+    UnknownKey(&'static [&'static str]),
+    /// A key that must be there is not, or is empty.
+    #[error("Missing required config: {0}")]
+    Missing(String),
+    /// The value is of another kind.
+    #[error("expected {expected}, found {found}")]
+    Type {
+        /// What is needed.
+        expected: &'static str,
+        /// What is there, never its text.
+        found: &'static str,
+    },
+    /// The value is of the right kind and still not usable.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.fault)
+    }
+}
+
+/// Everything that is wrong; never empty. Shown one line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Errors(pub Vec<Problem>);
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Errors {}

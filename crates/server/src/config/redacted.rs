@@ -1,0 +1,151 @@
+//! The configuration as it may be shown: every credential is three stars.
+//!
+//! It must not be handed to anything that reads configuration.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    services::{Auth, Service},
+    settings::{Config, OnShutdown, Provider},
+    tools::{Tool, Undeclared},
+};
+
+const HIDDEN: &str = "***";
+
+impl Config {
+    /// What `config show` prints: everything that is in force, defaults included, in the file's own form and without a
+    /// secret. Absent sections are absent.
+    pub fn redacted(&self) -> Value {
+        let mut shown = Map::new();
+        let mut put = |key: &str, value: Value| drop(shown.insert(key.to_owned(), value));
+        put("gateway", self.gateway());
+        let agent = |agent: &super::Agent| json!({"id": agent.id, "token": HIDDEN});
+        put("agents", self.agents.iter().map(agent).collect());
+        if let Some(telegram) = &self.telegram {
+            let inner = json!({
+                "token": HIDDEN,
+                "chat_id": telegram.chat_id,
+                "allowed_users": telegram.allowed_users,
+                "api_url": without_user(&telegram.api_url),
+            });
+            put("messenger", json!({"type": "telegram", "telegram": inner}));
+        }
+        put("services", Value::Object(self.services.iter().map(|one| (one.name.clone(), service(one))).collect()));
+        put("storage", json!({"type": "sqlite", "path": self.storage.log}));
+        put("approval_timeout", json!(self.approval_timeout.as_secs()));
+        put("clarify_timeout", json!(self.clarify_timeout.as_secs()));
+        put(
+            "on_shutdown",
+            json!(match self.on_shutdown {
+                OnShutdown::Keep => "keep",
+                OnShutdown::Deny => "deny",
+            }),
+        );
+        put(
+            "rate_limit",
+            json!({
+                "max_pending_approvals": self.limits.max_pending_approvals,
+                "max_requests_per_minute": self.limits.max_requests_per_minute,
+                "max_failed_auth_per_minute": self.limits.max_failed_auth_per_minute,
+            }),
+        );
+        if self.clients.is_some() {
+            put("clients", json!({"token": HIDDEN}));
+        }
+        if self.web.is_some() {
+            put("web", json!({"password": HIDDEN}));
+        }
+        if let Some(model) = &self.model {
+            put("model", json!({"provider": model.provider, "id": model.id}));
+        }
+        let providers = self.providers.iter().map(|(name, one)| (name.clone(), provider(one)));
+        put("providers", Value::Object(providers.collect()));
+        put("agents_dir", json!(self.agents_dir));
+        let person = |one: &super::Person| json!({"id": one.id, "telegram": one.telegram, "console": one.console});
+        put("people", self.people.iter().map(person).collect());
+        put("permissions", json!(self.permissions));
+        Value::Object(shown)
+    }
+
+    fn gateway(&self) -> Value {
+        let gateway = &self.gateway;
+        let mut shown = json!({"host": gateway.host, "port": gateway.port, "allowed_hosts": gateway.allowed_hosts});
+        if let Some(tls) = &gateway.tls {
+            shown["tls"] = json!({"cert": tls.cert, "key": tls.key});
+        }
+        if let Some((host, port)) = &gateway.health {
+            shown["health_host"] = json!(host);
+            shown["health_port"] = json!(port);
+        }
+        if let Some(url) = &gateway.public_url {
+            shown["public_url"] = json!(without_user(url));
+        }
+        shown
+    }
+}
+
+fn service(service: &Service) -> Value {
+    let auth = match &service.auth {
+        Auth::Bearer { .. } => json!({"type": "bearer", "token": HIDDEN}),
+        Auth::Header { name, .. } => json!({"type": "header", "header_name": name, "token": HIDDEN}),
+        Auth::Query { param, .. } => json!({"type": "query", "query_param": param, "token": HIDDEN}),
+        Auth::Basic { username, .. } => json!({"type": "basic", "username": username, "password": HIDDEN}),
+        Auth::None => json!({"type": "none"}),
+    };
+    let health = &service.health;
+    let error = |(status, message): &(u16, String)| json!({"status": status, "message": message});
+    json!({
+        "url": without_user(&service.url),
+        "auth": auth,
+        "health": {"method": health.method, "path": health.path, "expect_status": health.expect_status},
+        "tools": Value::Object(service.tools.iter().map(|one| (one.name.clone(), tool(one))).collect()),
+        "errors": service.errors.iter().map(error).collect::<Value>(),
+    })
+}
+
+fn tool(tool: &Tool) -> Value {
+    let argument = |(name, argument): &(String, super::Argument)| {
+        let mut shown = json!({"required": argument.required});
+        if let Some(validate) = &argument.validate {
+            shown["validate"] = json!(validate.source());
+        }
+        (name.clone(), shown)
+    };
+    let request = &tool.request;
+    json!({
+        "signature": tool.signature,
+        "args": Value::Object(tool.args.iter().map(argument).collect()),
+        "request": {"method": request.method, "path": request.path, "body_exclude": request.body_exclude},
+        "response": {"wrap": tool.wrap},
+        "idempotent": tool.idempotent,
+        "undeclared_args": match tool.undeclared_args {
+            Undeclared::Ask => "ask",
+            Undeclared::Allow => "allow",
+            Undeclared::Refuse => "refuse",
+        },
+        "timeout": tool.timeout.as_secs_f64(),
+        "max_response": tool.max_response,
+    })
+}
+
+fn provider(provider: &Provider) -> Value {
+    let model = |model: &countersign_runtime::models::entry::Entry| json!({"id": model.id, "context_window": model.context_window, "max_tokens": model.max_tokens});
+    json!({
+        "api": provider.api.map(|api| api.as_str()),
+        "base_url": provider.base_url.as_deref().map(without_user),
+        "api_key": provider.api_key.as_ref().map(|_| HIDDEN),
+        "headers": Value::Object(provider.headers.keys().map(|name| (name.clone(), json!(HIDDEN))).collect()),
+        "models": provider.models.iter().map(model).collect::<Value>(),
+    })
+}
+
+/// An address without the name and password that may stand before its host, and without its query.
+fn without_user(url: &str) -> String {
+    let (url, query) = url.split_once('?').map_or((url, ""), |(url, _)| (url, "?***"));
+    let Some((scheme, rest)) = url.split_once("://") else { return format!("{url}{query}") };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match host.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}{path}{query}"),
+        None => format!("{scheme}://{host}{path}{query}"),
+    }
+}

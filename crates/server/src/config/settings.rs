@@ -1,0 +1,223 @@
+//! Everything that `serve` is told by its configuration, as plain values.
+//!
+//! It must not know how a file looks.
+
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
+
+use countersign_runtime::models::entry::{Api, Entry};
+use secrecy::SecretString;
+
+use super::{at::Literal, services::Service};
+
+/// What the command line says; it goes before the file. Paths are relative to the working folder.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--permissions`.
+    pub permissions: Option<PathBuf>,
+    /// `--data`.
+    pub data: Option<PathBuf>,
+    /// `--host`.
+    pub host: Option<String>,
+    /// `--port`.
+    pub port: Option<u16>,
+    /// `--webui`.
+    pub webui: Option<PathBuf>,
+    /// `--insecure`.
+    pub insecure: bool,
+}
+
+/// The whole configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file that it was read from.
+    pub file: Option<PathBuf>,
+    /// The file of the rules: `--permissions`, else `permissions.yaml` beside the configuration.
+    pub permissions: PathBuf,
+    /// `gateway`.
+    pub gateway: Gateway,
+    /// `agent`, under the name `default`, and `agents`. Names and tokens are distinct.
+    pub agents: Vec<Agent>,
+    /// `messenger.telegram`.
+    pub telegram: Option<Telegram>,
+    /// `services`, in the order of the file. No two have a tool of the same name.
+    pub services: Vec<Service>,
+    /// Where the log lies.
+    pub storage: Storage,
+    /// `approval_timeout`: how long an approval waits for an answer.
+    pub approval_timeout: Duration,
+    /// `clarify_timeout`: how long a question does.
+    pub clarify_timeout: Duration,
+    /// `on_shutdown`.
+    pub on_shutdown: OnShutdown,
+    /// `rate_limit`.
+    pub limits: Limits,
+    /// `clients.token`.
+    pub clients: Option<SecretString>,
+    /// `web.password`.
+    pub web: Option<SecretString>,
+    /// `model`.
+    pub model: Option<ModelName>,
+    /// `providers` by name.
+    pub providers: BTreeMap<String, Provider>,
+    /// `agents_dir`, else `agents` in the data directory.
+    pub agents_dir: PathBuf,
+    /// `people`. No identity belongs to two of them.
+    pub people: Vec<Person>,
+    /// `--webui`.
+    pub webui: Option<PathBuf>,
+    pub(super) literals: Vec<Literal>,
+    pub(super) tool_files: Vec<PathBuf>,
+}
+
+/// Where the gateway listens and how it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// A name or an address; 127.0.0.1 if nothing is said.
+    pub host: String,
+    /// 8443 if nothing is said; 0 lets the system choose.
+    pub port: u16,
+    /// `tls`.
+    pub tls: Option<Tls>,
+    /// `health_host` and `health_port`: a second listener for `/healthz` alone.
+    pub health: Option<(String, u16)>,
+    /// `public_url`, without a slash at its end.
+    pub public_url: Option<String>,
+    /// `allowed_hosts`, beyond those that need no mention.
+    pub allowed_hosts: Vec<String>,
+    /// `--insecure`: plaintext on an address that is not loopback.
+    pub insecure: bool,
+}
+
+/// The files of the gateway's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The chain, PEM.
+    pub cert: PathBuf,
+    /// The private key, PEM.
+    pub key: PathBuf,
+}
+
+/// An agent and what it authenticates with.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    /// Its name in the record.
+    pub id: String,
+    /// Never empty.
+    pub token: SecretString,
+}
+
+/// How cards reach people over Telegram.
+#[derive(Clone, Debug)]
+pub struct Telegram {
+    /// The bot's token.
+    pub token: SecretString,
+    /// Where cards go; negative is a group.
+    pub chat_id: i64,
+    /// Who may answer; never empty.
+    pub allowed_users: Vec<i64>,
+    /// Base URL of the Bot API, without a slash at its end.
+    pub api_url: String,
+}
+
+/// Where the log lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// The data directory.
+    pub folder: PathBuf,
+    /// The file of the log, in that directory.
+    pub log: PathBuf,
+}
+
+/// What becomes of gates that are pending at a shutdown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnShutdown {
+    /// They stay pending.
+    #[default]
+    Keep,
+    /// They are denied.
+    Deny,
+}
+
+/// What one agent, or one address, may do at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Approvals of one agent that wait at once.
+    pub max_pending_approvals: u32,
+    /// Tool requests of one agent in any 60 seconds.
+    pub max_requests_per_minute: u32,
+    /// Failed authentications from one address in any 60 seconds.
+    pub max_failed_auth_per_minute: u32,
+}
+
+/// A model by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelName {
+    /// The provider; `demo` is the built-in scripted one.
+    pub provider: String,
+    /// The provider's name for the model.
+    pub id: String,
+}
+
+/// A provider of models. Without models it gives a key or an address to the built-in ones of its name.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// The wire; there if it has models.
+    pub api: Option<Api>,
+    /// Without a slash at its end; there if it has models.
+    pub base_url: Option<String>,
+    /// The key itself.
+    pub api_key: Option<SecretString>,
+    /// Headers of every request.
+    pub headers: BTreeMap<String, SecretString>,
+    /// Its models.
+    pub models: Vec<Entry>,
+}
+
+/// A person with every identity that is theirs. Votes count people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    /// The name in the record.
+    pub id: String,
+    /// Telegram users.
+    pub telegram: Vec<i64>,
+    /// Console logins.
+    pub console: Vec<String>,
+}
+
+/// Why the gateway may not listen where it was told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BindError {
+    /// Nobody would have to say who they are.
+    #[error("an address that is not loopback needs a credential: agent.token, clients.token or web.password")]
+    Open,
+    /// Tokens would travel in the clear.
+    #[error("TLS not configured. Use --insecure to allow plaintext WS.")]
+    Plaintext,
+}
+
+impl Gateway {
+    /// True if nobody outside of this machine can reach it.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&self.host);
+        host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+impl Config {
+    /// Decides whether the gateway may listen on its address.
+    ///
+    /// # Errors
+    /// [`BindError`] for an address that is not loopback, without a credential or without TLS and `--insecure`.
+    pub fn binding(&self) -> Result<(), BindError> {
+        if self.gateway.is_loopback() {
+            return Ok(());
+        }
+        if self.agents.is_empty() && self.clients.is_none() && self.web.is_none() {
+            return Err(BindError::Open);
+        }
+        if self.gateway.tls.is_none() && !self.gateway.insecure {
+            return Err(BindError::Plaintext);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! What a configuration file means, shown with real files.
+
+mod faults;
+mod files;
+mod noise;
+mod rules;
+
+use std::{os::unix::fs::PermissionsExt as _, path::Path};
+
+use super::{Errors, Flags, Loaded, load};
+
+/// A folder with `config.yaml` and what it names.
+struct Scene(tempfile::TempDir);
+
+impl Scene {
+    fn new(text: &str) -> Self {
+        let scene = Self(tempfile::tempdir().unwrap());
+        scene.write("config.yaml", text);
+        scene
+    }
+
+    /// Only the owner can read what is written.
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        self.mode(name, 0o600);
+    }
+
+    fn mode(&self, name: &str, mode: u32) {
+        std::fs::set_permissions(self.path().join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn load_with(&self, flags: &Flags, variables: &[(&str, &str)]) -> Result<Loaded, Errors> {
+        let environment =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        load(Some(&self.path().join("config.yaml")), flags, &environment)
+    }
+
+    fn load(&self) -> Result<Loaded, Errors> {
+        self.load_with(&Flags::default(), VARIABLES)
+    }
+
+    /// What is wrong, without the folder's name.
+    fn problems(&self) -> Vec<String> {
+        self.told(&self.load().err().map(|errors| errors.to_string()).unwrap_or_default())
+    }
+
+    fn told(&self, text: &str) -> Vec<String> {
+        text.replace(&format!("{}/", self.path().display()), "").lines().map(str::to_owned).collect()
+    }
+}
+
+const VARIABLES: &[(&str, &str)] = &[
+    ("AGENT_TOKEN", "agent-secret"),
+    ("GUARDIAN_BOT_TOKEN", "42:bot-secret"),
+    ("HA_TOKEN", "ha-secret"),
+    ("NUMBER", "12"),
+    ("LIST", "[111, 112]"),
+    ("EMPTY", ""),
+];

@@ -1,0 +1,319 @@
+//! Every fault with its file, line and key, in the words that users of agentpass know.
+
+use super::Scene;
+
+#[test]
+fn what_is_wrong_is_named_with_file_line_and_key() {
+    for (text, want) in [
+        ("gatway: {}", "config.yaml:1: gatway: unknown key; known here are gateway, agent,"),
+        ("gateway:\n  hots: x", "config.yaml:2: gateway.hots: unknown key; known here are host, port,"),
+        ("gateway:\n  port: abc", "config.yaml:2: gateway.port: Cannot convert gateway.port to int: 'abc'"),
+        (
+            "gateway: { port: 70000 }",
+            "config.yaml:1: gateway.port: expected a whole number from 0 to 65535, got: 70000",
+        ),
+        ("gateway: { port: true }", "config.yaml:1: gateway.port: Cannot convert gateway.port to int: true"),
+        (
+            "gateway: { port: ${AGENT_TOKEN} }",
+            "config.yaml:1: gateway.port: Cannot convert gateway.port to int: (from the environment)",
+        ),
+        ("gateway: 5", "config.yaml:1: gateway: expected a mapping, found a number"),
+        (
+            "gateway: { host: 5 }",
+            "config.yaml:1: gateway.host: expected text (quote it if it looks like something else), found a number",
+        ),
+        ("gateway: { tls: { cert: a } }", "config.yaml:1: gateway.tls.key: Missing required config: gateway.tls.key"),
+        ("gateway: { tls: { key: a } }", "config.yaml:1: gateway.tls.cert: Missing required config: gateway.tls.cert"),
+        (
+            "gateway: { port: 81, health_port: 81 }",
+            "config.yaml:1: gateway.health_port: gateway.health_port must differ from gateway.port",
+        ),
+        (
+            "gateway: { public_url: gate.example }",
+            "config.yaml:1: gateway.public_url: expected an address that starts with http:// or https://",
+        ),
+        ("agent: {}", "config.yaml:1: agent.token: Missing required config: agent.token"),
+        ("agent: { token: '' }", "config.yaml:1: agent.token: Missing required config: agent.token"),
+        ("agent: { token: ${EMPTY} }", "config.yaml:1: agent.token: Missing required config: agent.token"),
+        (
+            "agent: { token: 5 }",
+            "config.yaml:1: agent.token: expected text (quote it if it looks like something else), found a number",
+        ),
+        ("agent:\n  token: ${NOWHERE}", "config.yaml:2: agent.token: Environment variable NOWHERE is not set"),
+        ("agent:\n  token: x${NOWHERE}y", "config.yaml:2: agent.token: Environment variable NOWHERE is not set"),
+        (
+            "agents: [ { id: a, token: t1 }, { id: a, token: t2 } ]",
+            "config.yaml:1: agents[1].id: another agent has this id",
+        ),
+        (
+            "agent: { token: t1 }\nagents:\n- { id: a, token: t1 }",
+            "config.yaml:3: agents[0].token: another agent has this token",
+        ),
+        ("agents: [ { token: t1 } ]", "config.yaml:1: agents[0].id: Missing required config: agents[0].id"),
+        ("agents: { a: t1 }", "config.yaml:1: agents: expected a list, found a mapping"),
+        (
+            "messenger: { telegram: { token: t, chat_id: 1, allowed_users: [1] } }",
+            "config.yaml:1: messenger.type: Missing required config: messenger.type",
+        ),
+        (
+            "messenger: { type: x }",
+            "config.yaml:1: messenger.type: Unsupported messenger type: 'x' (only 'telegram' is supported)",
+        ),
+        (
+            "messenger: { type: telegram }",
+            "config.yaml:1: messenger.telegram: Missing required config: messenger.telegram",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { chat_id: 1, allowed_users: [1] } }",
+            "config.yaml:1: messenger.telegram.token: Missing required config: messenger.telegram.token",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { token: t, allowed_users: [1] } }",
+            "config.yaml:1: messenger.telegram.chat_id: Missing required config: messenger.telegram.chat_id",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { token: t, chat_id: me, allowed_users: [1] } }",
+            "config.yaml:1: messenger.telegram.chat_id: Cannot convert messenger.telegram.chat_id to int: 'me'",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [] } }",
+            "config.yaml:1: messenger.telegram.allowed_users: messenger.telegram.allowed_users must be a non-empty list",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: 5 } }",
+            "config.yaml:1: messenger.telegram.allowed_users: messenger.telegram.allowed_users must be a non-empty list",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { token: t, chat_id: 1 } }",
+            "config.yaml:1: messenger.telegram.allowed_users: messenger.telegram.allowed_users must be a non-empty list",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [me] } }",
+            "config.yaml:1: messenger.telegram.allowed_users[0]: Cannot convert messenger.telegram.allowed_users[0] to int: 'me'",
+        ),
+        ("services: []", "config.yaml:1: services: expected a mapping, found a list"),
+        ("services:\n  x: http://h", "config.yaml:2: services.x: Service 'x' must be a mapping"),
+        (
+            "services: { x: { auth: { type: none } } }",
+            "config.yaml:1: services.x.url: Missing required config: services.x.url",
+        ),
+        (
+            "services: { x: { url: 'ftp://h', auth: { type: none } } }",
+            "config.yaml:1: services.x.url: expected an address that starts with http:// or https://",
+        ),
+        (
+            "services: { x: { url: 'http://h' } }",
+            "config.yaml:1: services.x.auth: Missing required config: services.x.auth",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: {} } }",
+            "config.yaml:1: services.x.auth.type: Missing required config: services.x.auth.type",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: bearer } } }",
+            "config.yaml:1: services.x.auth.token: Missing required config: services.x.auth.token",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: bearer, token: \"a\\nb\" } } }",
+            "config.yaml:1: services.x.auth.token: a token holds no line breaks or other control characters",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: header, token: t } } }",
+            "config.yaml:1: services.x.auth.header_name: Missing required config: services.x.auth.header_name",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: header, header_name: 'a b', token: t } } }",
+            "config.yaml:1: services.x.auth.header_name: expected the name of a header",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: query, token: t } } }",
+            "config.yaml:1: services.x.auth.query_param: Missing required config: services.x.auth.query_param",
+        ),
+        (
+            "services: { x: { url: 'http://h', token: t, auth: { type: none } } }",
+            "config.yaml:1: services.x.token: a service other than homeassistant has its token under auth",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: none }, handler: python, handler_class: 'a:B' } }",
+            "config.yaml:1: services.x.handler: a handler in Python cannot run here",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: none }, tools: nowhere.yaml } }",
+            "config.yaml:1: services.x.tools: Tools file not found: nowhere.yaml",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: none }, health: { expect_status: ok } } }",
+            "config.yaml:1: services.x.health.expect_status: Cannot convert services.x.health.expect_status to int: 'ok'",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: none }, health: { methd: GET } } }",
+            "config.yaml:1: services.x.health.methd: unknown key",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: none }, errors: [ { message: m } ] } }",
+            "config.yaml:1: services.x.errors[0]: Missing required key 'status' in services.x.errors[0]",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: none }, errors: [ { status: 404 } ] } }",
+            "config.yaml:1: services.x.errors[0]: Missing required key 'message' in services.x.errors[0]",
+        ),
+        (
+            "services: { x: { url: 'http://h', auth: { type: none }, errors: [ { status: x, message: m } ] } }",
+            "config.yaml:1: services.x.errors[0].status: Cannot convert services.x.errors[0].status to int: 'x'",
+        ),
+        (
+            "storage: { type: postgres, path: a }",
+            "config.yaml:1: storage.type: Unsupported storage type: 'postgres' (only 'sqlite' is supported)",
+        ),
+        (
+            "storage: { path: data/ }",
+            "config.yaml:1: storage.path: expected the path of a file, found that of a folder",
+        ),
+        ("storage: { path: . }", "config.yaml:1: storage.path: expected the path of a file, found that of a folder"),
+        (
+            "approval_timeout: '900'",
+            "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: '900'",
+        ),
+        ("approval_timeout: 0", "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: 0"),
+        (
+            "approval_timeout: -1",
+            "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: -1",
+        ),
+        (
+            "approval_timeout: 1.5",
+            "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: 1.5",
+        ),
+        (
+            "approval_timeout: true",
+            "config.yaml:1: approval_timeout: approval_timeout must be a positive integer, got: true",
+        ),
+        (
+            "clarify_timeout: soon",
+            "config.yaml:1: clarify_timeout: clarify_timeout must be a positive integer, got: 'soon'",
+        ),
+        ("on_shutdown: wait", "config.yaml:1: on_shutdown: expected keep or deny"),
+        (
+            "rate_limit: { max_pending_approvals: -1 }",
+            "config.yaml:1: rate_limit.max_pending_approvals: expected a whole number from 0 to 4294967295, got: -1",
+        ),
+        (
+            "rate_limit: { max_requests: 1 }",
+            "config.yaml:1: rate_limit.max_requests: unknown key; known here are max_pending_approvals,",
+        ),
+        ("clients: {}", "config.yaml:1: clients.token: Missing required config: clients.token"),
+        ("web: { password: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
+        ("model: { id: x }", "config.yaml:1: model.provider: Missing required config: model.provider"),
+        ("providers: { p: { api: smoke } }", "config.yaml:1: providers.p.api: unknown api \"smoke\""),
+        (
+            "providers: { p: { api: openai-responses, models: [ { id: m } ] } }",
+            "config.yaml:1: providers.p.base_url: Missing required config: providers.p.base_url",
+        ),
+        (
+            "providers: { p: { base_url: 'http://h', models: [ { id: m } ] } }",
+            "config.yaml:1: providers.p.api: Missing required config: providers.p.api",
+        ),
+        (
+            "providers: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m, max_tokens: 0 } ] } }",
+            "config.yaml:1: providers.p.models[0].max_tokens: providers.p.models[0].max_tokens must be a positive integer, got: 0",
+        ),
+        (
+            "providers: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m }, { id: m } ] } }",
+            "config.yaml:1: providers.p.models[1].id: another model of this provider has this id",
+        ),
+        (
+            "people: [ { id: a, telegram: [1] }, { id: b, telegram: [1] } ]",
+            "config.yaml:1: people[1].telegram[0]: this identity belongs to a person already",
+        ),
+        ("people: [ { id: a }, { id: a } ]", "config.yaml:1: people[1].id: another person has this id"),
+        ("a: 1\na: 2", "config.yaml:2: the key a is there twice"),
+        ("agent:\n  token: a\n  token: b", "config.yaml:3: the key token is there twice"),
+        ("agent: { token: !secret x }", "config.yaml:1: "),
+        ("agent: [", "config.yaml:"),
+        ("- a", "config.yaml:1: expected a mapping, found a list"),
+    ] {
+        let problems = Scene::new(text).problems();
+        assert!(problems.len() == 1 && problems[0].starts_with(want), "{text}\n{problems:#?}");
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let scene = Scene::new(
+        "agent: { token: '${A}' }\nmessenger: { type: telegram, telegram: { token: '${B}', chat_id: x } }\nweb: 5\n",
+    );
+    assert_eq!(
+        scene.problems(),
+        [
+            "config.yaml:1: agent.token: Environment variable A is not set",
+            "config.yaml:2: messenger.telegram.token: Environment variable B is not set",
+            "config.yaml:2: messenger.telegram.allowed_users: messenger.telegram.allowed_users must be a non-empty list",
+            "config.yaml:2: messenger.telegram.chat_id: Cannot convert messenger.telegram.chat_id to int: 'x'",
+            "config.yaml:3: web: expected a mapping, found a number",
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_in_a_tools_file_is_named_there() {
+    for (tools, want) in [
+        ("tools:\n  t: { sig: x }", "tools.yaml:2: tools.t.sig: unknown key; known here are description,"),
+        ("tools: []", "tools.yaml:1: tools: expected a mapping, found a list"),
+        ("tool: {}", "tools.yaml:1: tool: unknown key; known here are tools"),
+        (
+            "tools:\n  t:\n    args:\n      a: { validate: '[' }",
+            "tools.yaml:4: tools.t.args.a.validate: Invalid regex pattern for tool 't' arg 'a': unclosed character class",
+        ),
+        (
+            "tools:\n  t: { args: { a: { required: maybe } } }",
+            "tools.yaml:2: tools.t.args.a.required: expected true or false, found text",
+        ),
+        (
+            "tools:\n  t: { request: { path: api } }",
+            "tools.yaml:2: tools.t.request.path: expected a path that starts with /",
+        ),
+        (
+            "tools:\n  t: { request: { method: 'G T' } }",
+            "tools.yaml:2: tools.t.request.method: expected the name of an HTTP method",
+        ),
+        (
+            "tools:\n  t: { undeclared_args: drop }",
+            "tools.yaml:2: tools.t.undeclared_args: expected ask, allow or refuse",
+        ),
+        (
+            "tools:\n  t: { timeout: 0 }",
+            "tools.yaml:2: tools.t.timeout: expected a number above zero and at most 1000000000, got: 0",
+        ),
+        (
+            "tools:\n  t: { timeout: 1.0e300 }",
+            "tools.yaml:2: tools.t.timeout: expected a number above zero and at most 1000000000, got: 1e+300",
+        ),
+        (
+            "tools:\n  t: { max_response: -1 }",
+            "tools.yaml:2: tools.t.max_response: tools.t.max_response must be a positive integer, got: -1",
+        ),
+        ("tools:\n  t: { idempotent: 'yes' }", "tools.yaml:2: tools.t.idempotent: expected true or false, found text"),
+        ("tools:\n  t: {}\n  t: {}", "tools.yaml:3: the key t is there twice"),
+    ] {
+        let scene = Scene::new("services: { x: { url: 'http://h', auth: { type: none }, tools: tools.yaml } }");
+        scene.write("tools.yaml", tools);
+        let problems = scene.problems();
+        assert!(problems.len() == 1 && problems[0].starts_with(want), "{tools}\n{problems:#?}");
+    }
+}
+
+#[test]
+fn a_tool_of_two_services_is_refused() {
+    let service = "url: 'http://h', auth: { type: none }, tools: tools.yaml";
+    let scene = Scene::new(&format!("services:\n  a: {{ {service} }}\n  b: {{ {service} }}\n"));
+    scene.write("tools.yaml", "tools: { t: {} }");
+    assert_eq!(scene.problems(), ["config.yaml:3: services.b.tools: Duplicate tool name 't' in services 'a' and 'b'"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let scene = Scene::new("");
+    std::fs::remove_file(scene.path().join("config.yaml")).unwrap();
+    assert_eq!(scene.problems(), ["config.yaml: cannot be read: it is not there"]);
+    std::fs::create_dir(scene.path().join("config.yaml")).unwrap();
+    assert_eq!(scene.problems(), ["config.yaml: cannot be read: it is not a regular file"]);
+}

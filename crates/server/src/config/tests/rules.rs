@@ -1,0 +1,200 @@
+//! Files of rules and the cases beside them.
+
+use countersign_core::policy::{Action, Layer, Rule, Rules, compile};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{
+    super::{Case, Errors, Permissions, permissions},
+    Scene,
+};
+
+fn read(scene: &Scene) -> Result<Option<Permissions>, Errors> {
+    permissions(&scene.path().join("permissions.yaml"), Layer::Main)
+}
+
+#[test]
+fn rules_know_their_lines_and_cases_theirs() {
+    let scene = Scene::new("");
+    scene.write(
+        "permissions.yaml",
+        "defaults:\n  - { pattern: 'ha_get_*', action: allow }\nrules:\n  - pattern: 'ha_call_service(lock.*)'\n    action: deny\n    description: doors\n  - tool: pay\n    args: { amount: { max: 50 }, to: 'acme*' }\n    action: allow\ntests:\n  - { request: 'ha_get_state entity_id=a.b', expect: allow }\n",
+    );
+    scene.write(
+        "permissions.test.yaml",
+        "tests:\n  - request: { tool: pay, args: { amount: 50 } }\n    expect: ask\n    description: nobody named\n  - { request: { tool: pay }, expect: ask }\n",
+    );
+    let plain = Rule { pattern: None, tool: None, args: None, action: Action::Allow, description: None, line: 0 };
+    let pattern =
+        |pattern: &str, action, line| Rule { pattern: Some(pattern.to_owned()), action, line, ..plain.clone() };
+    let got = read(&scene).unwrap().unwrap();
+    let amounts = serde_json::from_value(json!({"amount": {"max": 50}, "to": "acme*"})).unwrap();
+    assert_eq!(
+        got.source.rules,
+        Rules {
+            defaults: vec![pattern("ha_get_*", Action::Allow, 2)],
+            rules: vec![
+                Rule { description: Some("doors".to_owned()), ..pattern("ha_call_service(lock.*)", Action::Deny, 4) },
+                Rule { tool: Some("pay".to_owned()), args: Some(amounts), line: 7, ..plain },
+            ],
+        }
+    );
+    let case = |tool: &str, args: serde_json::Value, expect, file: &str, line| Case {
+        tool: tool.to_owned(),
+        args: args.as_object().unwrap().clone(),
+        expect,
+        description: None,
+        file: scene.path().join(file),
+        line,
+    };
+    let beside = "permissions.test.yaml";
+    assert_eq!(
+        got.cases,
+        [
+            case("ha_get_state", json!({"entity_id": "a.b"}), Action::Allow, "permissions.yaml", 11),
+            Case {
+                description: Some("nobody named".to_owned()),
+                ..case("pay", json!({"amount": 50}), Action::Ask, beside, 2)
+            },
+            case("pay", json!({}), Action::Ask, beside, 5),
+        ]
+    );
+}
+
+#[test]
+fn a_rule_that_misses_calls_without_arguments_draws_a_warning_with_its_line() {
+    let scene = Scene::new("");
+    scene.write(
+        "permissions.yaml",
+        "rules:\n- { pattern: '*', action: ask }\n- { pattern: 'ha_get_states(*)', action: deny }\n",
+    );
+    let compiled = compile(vec![read(&scene).unwrap().unwrap().source]).unwrap();
+    let warnings: Vec<String> = compiled.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        scene.told(&warnings.join("\n")),
+        [
+            "permissions.yaml:3: \"ha_get_states(*)\" does not match a call without arguments; write \"ha_get_states*\" to cover both"
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    for (text, want) in [
+        ("rule: []", "permissions.yaml:1: rule: unknown key; known here are defaults, rules, tests"),
+        ("rules: {}", "permissions.yaml:1: rules: expected a list, found a mapping"),
+        ("rules:\n- x", "permissions.yaml:2: rules[0]: expected a mapping, found text"),
+        ("rules:\n- ~", "permissions.yaml:2: rules[0]: Missing required config: rules[0]"),
+        (
+            "rules:\n- { pattern: x, action: DENY }",
+            "permissions.yaml:2: rules[0].action: Invalid permission action: 'DENY' (must be allow/deny/ask)",
+        ),
+        ("rules:\n- { pattern: x }", "permissions.yaml:2: rules[0].action: Missing required config: rules[0].action"),
+        (
+            "defaults:\n- { action: deny }",
+            "permissions.yaml:2: defaults[0].pattern: Missing required config: defaults[0].pattern",
+        ),
+        (
+            "rules:\n- { pattern: x, tool: x, action: deny }",
+            "permissions.yaml:2: rules[0]: a rule has either a pattern or a tool",
+        ),
+        (
+            "rules:\n- { pattern: 5, action: deny }",
+            "permissions.yaml:2: rules[0].pattern: expected text (quote it if it looks like something else), found a number",
+        ),
+        (
+            "rules:\n- { pattern: x, action: deny, unless: y }",
+            "permissions.yaml:2: rules[0].unless: unknown key; known here are pattern,",
+        ),
+        (
+            "rules:\n- tool: x\n  action: deny\n  args: { a: { like: y } }",
+            "permissions.yaml:4: rules[0].args: expected any, or for each argument",
+        ),
+        (
+            "rules:\n- { tool: x, action: deny, args: { a: { max: many } } }",
+            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+        ),
+        (
+            "rules:\n- { tool: x, action: deny, args: { a: { not: { like: y } } } }",
+            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+        ),
+        (
+            "rules:\n- { tool: x, action: deny, args: { a: { max: 1, min: 0 } } }",
+            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+        ),
+        (
+            "rules:\n- { tool: x, action: deny, args: { a: [1] } }",
+            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+        ),
+        (
+            "rules:\n- { tool: x, action: deny, args: { a: ~ } }",
+            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+        ),
+        (
+            "rules:\n- { tool: x, action: deny, args: some }",
+            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+        ),
+        (
+            "rules:\n- { tool: x, action: deny, args: [1] }",
+            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+        ),
+        ("rules:\n- { pattern: x, action: deny, action: ask }", "permissions.yaml:2: the key action is there twice"),
+        (
+            "tests:\n- { request: '', expect: ask }",
+            "permissions.yaml:2: tests[0].request: Missing required config: tests[0].request",
+        ),
+        (
+            "tests:\n- { request: 'a b', expect: ask }",
+            "permissions.yaml:2: tests[0].request: expected key=value behind the tool",
+        ),
+        (
+            "tests:\n- { request: a, expect: yes }",
+            "permissions.yaml:2: tests[0].expect: Invalid expectation: 'yes' (must be allow/deny/ask)",
+        ),
+        (
+            "tests:\n- { request: { tool: a, args: [1] }, expect: ask }",
+            "permissions.yaml:2: tests[0].request.args: expected a mapping, found a list",
+        ),
+        (
+            "tests:\n- { request: { args: {} }, expect: ask }",
+            "permissions.yaml:2: tests[0].request.tool: Missing required config: tests[0].request.tool",
+        ),
+    ] {
+        let scene = Scene::new("");
+        scene.write("permissions.yaml", text);
+        let problems = scene.told(&read(&scene).unwrap_err().to_string());
+        assert!(problems.len() == 1 && problems[0].starts_with(want), "{text}\n{problems:#?}");
+    }
+}
+
+#[test]
+fn both_lists_may_be_absent_and_the_file_too() {
+    for text in ["", "# nothing", "defaults:\nrules: ~\n", "tests: []"] {
+        let scene = Scene::new("");
+        scene.write("permissions.yaml", text);
+        assert_eq!(read(&scene).unwrap().unwrap().source.rules, Rules::default(), "{text}");
+    }
+    assert_eq!(read(&Scene::new("")), Ok(None));
+    let scene = Scene::new("");
+    std::fs::create_dir(scene.path().join("permissions.yaml")).unwrap();
+    let error = read(&scene).unwrap_err().to_string();
+    assert_eq!(scene.told(&error), ["permissions.yaml: cannot be read: it is not a regular file"]);
+}
+
+#[test]
+fn a_repositorys_own_file_brings_no_cases_from_beside() {
+    let scene = Scene::new("");
+    scene.write("permissions.yaml", "");
+    scene.write("permissions.test.yaml", "tests:\n- { request: a, expect: ask }");
+    let got = |layer| permissions(&scene.path().join("permissions.yaml"), layer).unwrap().unwrap().cases.len();
+    assert_eq!((got(Layer::Main), got(Layer::Tighten)), (1, 0));
+}
+
+proptest! {
+    #[test]
+    fn no_rules_make_it_panic(text in prop_oneof![".*", "(rules|tests|defaults):\n(- \\{ (request|pattern|tool|args|expect|action): [ -~]{0,20}, (args|expect|action): [a-z\\[{~]{0,5} \\}\n){0,3}"]) {
+        let scene = Scene::new("");
+        scene.write("permissions.yaml", &text);
+        drop(read(&scene));
+    }
+}

@@ -1,0 +1,236 @@
+//! The file of a service's tools.
+//!
+//! Nothing is put in from the environment here: braces are the names of arguments.
+
+use std::{io, path::Path, time::Duration};
+
+use countersign_runtime::tools::regular;
+
+use super::{
+    at::{At, Notes},
+    problem::Fault,
+    services::method,
+    validate::Validate,
+    value,
+};
+use crate::agent_dir::LARGEST;
+
+/// A tool that agents may ask for: one request to one service.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// For agents.
+    pub description: String,
+    /// The template of the text that rules are matched with; empty means the bare name.
+    pub signature: String,
+    /// What it declares, in the order of the file.
+    pub args: Vec<(String, Argument)>,
+    /// What is sent.
+    pub request: Request,
+    /// The name under which the answer is handed on; `None` hands it on as it is.
+    pub wrap: Option<String>,
+    /// True if it may be repeated when it is not known whether it took effect.
+    pub idempotent: bool,
+    /// What becomes of arguments that are not in `args`.
+    pub undeclared_args: Undeclared,
+    /// How long the whole request may take.
+    pub timeout: Duration,
+    /// The largest answer, in bytes.
+    pub max_response: u64,
+}
+
+/// A declared argument.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Argument {
+    /// The key must be there; null counts.
+    pub required: bool,
+    /// What every text in it must match.
+    pub validate: Option<Validate>,
+}
+
+/// What is sent to the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// As it is written: only POST, PUT and PATCH in capitals have a body.
+    pub method: String,
+    /// With `{argument}` wherever one is put in.
+    pub path: String,
+    /// Arguments that the body leaves out.
+    pub body_exclude: Vec<String>,
+}
+
+/// What becomes of arguments that a tool does not declare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Undeclared {
+    /// A person is asked, unless a rule covers them.
+    #[default]
+    Ask,
+    /// They are as good as declared.
+    Allow,
+    /// The request is refused.
+    Refuse,
+}
+
+const TOOL: &[&str] = &[
+    "description",
+    "signature",
+    "args",
+    "request",
+    "response",
+    "idempotent",
+    "undeclared_args",
+    "timeout",
+    "max_response",
+];
+
+/// The tools of Home Assistant that come with the gateway.
+const HOMEASSISTANT: &str = include_str!("../../../../examples/homeassistant.yaml");
+
+pub(super) fn homeassistant() -> Vec<Tool> {
+    let notes = Notes::of(Path::new("homeassistant.yaml"));
+    parse(HOMEASSISTANT, &notes)
+}
+
+/// Reads the file that `place` names; without a name there are no tools.
+pub(super) fn of_file(place: &At<'_>) -> Vec<Tool> {
+    let Some(path) = place.path() else { return Vec::new() };
+    let text = match regular::read_text(&path, LARGEST) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            place.refused(format!("Tools file not found: {}", path.display()));
+            return Vec::new();
+        }
+        Err(error) => {
+            place.refuse(Fault::Io(format!("{}: {error}", path.display())));
+            return Vec::new();
+        }
+    };
+    let notes = Notes::of(&path);
+    let tools = parse(&text, &notes);
+    place.notes.problems.borrow_mut().append(&mut notes.problems.borrow_mut());
+    place.notes.warnings.borrow_mut().append(&mut notes.warnings.borrow_mut());
+    place.notes.files.borrow_mut().push(path);
+    tools
+}
+
+fn parse(text: &str, notes: &Notes) -> Vec<Tool> {
+    let value = value::read(text, notes, None);
+    let root = At::root(notes, value.as_ref());
+    root.mapping(&["tools"]);
+    root.at("tools").members().unwrap_or_default().into_iter().map(|(name, place)| tool(name, &place)).collect()
+}
+
+fn tool(name: &str, place: &At<'_>) -> Tool {
+    place.mapping(TOOL);
+    let text = |key| place.at(key).text().unwrap_or_default();
+    let response = place.at("response");
+    response.mapping(&["wrap"]);
+    let args = place.at("args").members().unwrap_or_default();
+    Tool {
+        name: name.to_owned(),
+        description: text("description"),
+        signature: text("signature"),
+        args: args.into_iter().map(|(arg, place)| (arg.to_owned(), argument(name, arg, &place))).collect(),
+        request: request(&place.at("request")),
+        wrap: response.at("wrap").text().filter(|wrap| !wrap.is_empty()),
+        idempotent: place.at("idempotent").flag().unwrap_or(false),
+        undeclared_args: undeclared(&place.at("undeclared_args")),
+        timeout: place.at("timeout").above_zero().map_or(Duration::from_secs(300), Duration::from_secs_f64),
+        max_response: place.at("max_response").positive_integer().unwrap_or(1 << 20),
+    }
+}
+
+fn argument(tool: &str, name: &str, place: &At<'_>) -> Argument {
+    place.mapping(&["required", "validate"]);
+    let validate = place.at("validate");
+    let compiled = validate.text().filter(|source| !source.is_empty()).and_then(|source| {
+        Validate::new(&source)
+            .map_err(|error| validate.refused(format!("Invalid regex pattern for tool '{tool}' arg '{name}': {error}")))
+            .ok()
+    });
+    Argument { required: place.at("required").flag().unwrap_or(false), validate: compiled }
+}
+
+fn request(place: &At<'_>) -> Request {
+    place.mapping(&["method", "path", "body_exclude"]);
+    let path = place.at("path");
+    let text = path.text().filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned());
+    if !text.starts_with('/') {
+        path.refused("expected a path that starts with /");
+    }
+    Request {
+        method: method(&place.at("method")),
+        path: text,
+        body_exclude: place.at("body_exclude").items().iter().filter_map(At::needed_text).collect(),
+    }
+}
+
+fn undeclared(place: &At<'_>) -> Undeclared {
+    match place.text().as_deref() {
+        None | Some("ask") => Undeclared::Ask,
+        Some("allow") => Undeclared::Allow,
+        Some("refuse") => Undeclared::Refuse,
+        Some(_) => {
+            place.refused("expected ask, allow or refuse");
+            Undeclared::Ask
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{HOMEASSISTANT, Notes, homeassistant, parse};
+
+    #[test]
+    fn the_tools_that_come_with_the_gateway_are_sound() {
+        let notes = Notes::of(Path::new("homeassistant.yaml"));
+        let tools = parse(HOMEASSISTANT, &notes);
+        assert_eq!(notes.problems.take(), []);
+        let rows: Vec<String> = tools
+            .iter()
+            .map(|tool| {
+                let arg = |(name, arg): &(String, super::Argument)| {
+                    let source = arg.validate.as_ref().map_or("-", |validate| validate.source());
+                    format!("{name}{} {source}", if arg.required { "!" } else { "" })
+                };
+                let args: Vec<String> = tool.args.iter().map(arg).collect();
+                let (request, wrap) = (&tool.request, tool.wrap.as_deref().unwrap_or("-"));
+                format!(
+                    "{} | {} | {} | {} {} | {} | {wrap} | {}",
+                    tool.name,
+                    args.join("; "),
+                    tool.signature,
+                    request.method,
+                    request.path,
+                    request.body_exclude.join(" "),
+                    tool.idempotent
+                )
+            })
+            .collect();
+        let entity = r"entity_id! ^[a-z][a-z0-9_]*\.[a-z0-9][a-z0-9_]*$";
+        let optional = r"entity_id ^[a-z][a-z0-9_]*\.[a-z0-9][a-z0-9_]*$";
+        assert_eq!(
+            rows,
+            [
+                format!("ha_get_state | {entity} | {{entity_id}} | GET /api/states/{{entity_id}} |  | - | true"),
+                "ha_get_states |  |  | GET /api/states |  | states | true".to_owned(),
+                "ha_get_services |  |  | GET /api/services |  | services | true".to_owned(),
+                format!(
+                    "ha_get_history | {entity} | {{entity_id}} | GET /api/history/period?filter_entity_id={{entity_id}} |  | history | true"
+                ),
+                format!("ha_get_logbook | {entity} | {{entity_id}} | GET /api/logbook?entity={{entity_id}} |  | logbook | true"),
+                "ha_get_config |  |  | GET /api/config |  | config | true".to_owned(),
+                "ha_render_template | template! - | {template} | POST /api/template |  | rendered | false".to_owned(),
+                format!(
+                    "ha_call_service | domain! ^[a-z][a-z0-9_]*$; service! ^[a-z][a-z0-9_]*$; {optional} | {{domain}}.{{service}}, {{entity_id}} | POST /api/services/{{domain}}/{{service}} | domain service | result | false"
+                ),
+                "ha_fire_event | event_type! ^[a-z][a-z0-9_.]*$ | {event_type} | POST /api/events/{event_type} | event_type | - | false"
+                    .to_owned(),
+            ]
+        );
+        assert_eq!(homeassistant().len(), 9);
+    }
+}

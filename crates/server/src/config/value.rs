@@ -1,0 +1,188 @@
+//! A file's values with the variables of the environment put in.
+//!
+//! It must not know any key. A variable is replaced in values only, never in comments or keys, and what it holds is
+//! never read as more of the file: at most as one value of its own.
+
+use serde_json::Number;
+
+use super::{at::Notes, problem::Fault};
+use crate::yaml::{Kind, Node};
+
+/// Gives the value of a variable.
+pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// One value of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Value {
+    /// Counted from 1.
+    pub(super) line: u64,
+    pub(super) form: Form,
+    /// The text of the variable, if the value is nothing but one.
+    pub(super) variable: Option<String>,
+    /// True if any part of it comes from the environment.
+    pub(super) from_environment: bool,
+}
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Form {
+    /// Nothing, which counts as absent.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A finite number.
+    Number(Number),
+    /// Text.
+    Text(String),
+    /// A sequence.
+    List(Vec<Value>),
+    /// A mapping, in the order of the file.
+    Map(Vec<(String, Value)>),
+    /// A variable that is not set, which was told already.
+    Unset,
+}
+
+/// Reads `text`; `environment` gives a variable's value. Nothing is left of a file that is not well-formed.
+pub(super) fn read(text: &str, notes: &Notes, environment: Option<Variables<'_>>) -> Option<Value> {
+    // Marks instead of braces, so that `[${A}]` is a list of one variable and not a mapping inside a list.
+    let mark = ('\u{e000}'..='\u{f8ff}').find(|mark| !text.contains(*mark)).filter(|_| environment.is_some());
+    let marked = mark.map_or_else(|| text.to_owned(), |mark| marked(text, mark));
+    match Node::parse_untagged(&marked) {
+        Ok(node) => node.map(|node| Resolver { mark, environment, notes }.value(node, "")),
+        Err((line, message)) => {
+            notes.fault(line, "", Fault::Syntax(plain(&restored(&message, mark))));
+            None
+        }
+    }
+}
+
+/// The parser's message without its advice to programmers.
+fn plain(message: &str) -> String {
+    let message = message.split_once(" at line ").map_or(message, |(message, _)| message);
+    match message.strip_prefix("duplicate mapping key: ") {
+        Some(rest) => {
+            let key = rest.rsplit_once(", set ").map_or(rest, |(key, _)| key);
+            format!("the key {key} is there twice")
+        }
+        None => message.to_owned(),
+    }
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+fn marked(text: &str, mark: char) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("${") {
+        result.push_str(before);
+        let name = &behind[..behind.find(|letter| !is_word(letter)).unwrap_or(behind.len())];
+        if !name.is_empty() && behind[name.len()..].starts_with('}') {
+            result.extend([mark]);
+            result.push_str(name);
+            result.extend([mark]);
+            rest = &behind[name.len() + 1..];
+        } else {
+            result.push_str("${");
+            rest = behind;
+        }
+    }
+    result + rest
+}
+
+/// The text as it was before it was marked.
+fn restored(text: &str, mark: Option<char>) -> String {
+    let Some(mark) = mark else { return text.to_owned() };
+    let mut result = String::with_capacity(text.len());
+    for (at, part) in text.split(mark).enumerate() {
+        match at % 2 {
+            1 => {
+                result.push_str("${");
+                result.push_str(part);
+                result.push('}');
+            }
+            _ => result.push_str(part),
+        }
+    }
+    result
+}
+
+struct Resolver<'a> {
+    mark: Option<char>,
+    environment: Option<Variables<'a>>,
+    notes: &'a Notes,
+}
+
+impl Resolver<'_> {
+    fn value(&self, node: Node, key: &str) -> Value {
+        let line = node.line;
+        let plain = |form| Value { line, form, variable: None, from_environment: false };
+        match node.kind {
+            Kind::Null => plain(Form::Null),
+            Kind::Bool(flag) => plain(Form::Bool(flag)),
+            Kind::Number(number) => plain(Form::Number(number)),
+            Kind::Text(text) => self.text(&text, line, key),
+            Kind::List(items) => {
+                let item = |(at, item)| self.value(item, &format!("{key}[{at}]"));
+                plain(Form::List(items.into_iter().enumerate().map(item).collect()))
+            }
+            Kind::Map(members) => {
+                let member = |(name, node): (String, Node)| {
+                    let name = restored(&name, self.mark);
+                    let whole = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                    let value = self.value(node, &whole);
+                    (name, value)
+                };
+                plain(Form::Map(members.into_iter().map(member).collect()))
+            }
+        }
+    }
+
+    fn text(&self, text: &str, line: u64, key: &str) -> Value {
+        let (Some(mark), Some(environment)) = (self.mark, self.environment) else {
+            return Value { line, form: Form::Text(text.to_owned()), variable: None, from_environment: false };
+        };
+        let parts: Vec<&str> = text.split(mark).collect();
+        let mut result = String::new();
+        let mut unset = false;
+        for (at, part) in parts.iter().enumerate() {
+            if at % 2 == 0 {
+                result.push_str(part);
+            } else if let Some(value) = environment(part) {
+                result.push_str(&value);
+            } else {
+                self.notes.fault(line, key, Fault::Variable((*part).to_owned()));
+                unset = true;
+            }
+        }
+        let from_environment = parts.len() > 1;
+        if unset {
+            return Value { line, form: Form::Unset, variable: None, from_environment };
+        }
+        if !matches!(parts[..], ["", _, ""]) {
+            return Value { line, form: Form::Text(result), variable: None, from_environment };
+        }
+        let form = match Node::parse_untagged(&result) {
+            Ok(Some(node)) => foreign(node, line).form,
+            Ok(None) => Form::Null,
+            Err(_) => Form::Text(result.clone()),
+        };
+        Value { line, form, variable: Some(result), from_environment }
+    }
+}
+
+/// What a variable holds: nothing in it is replaced again.
+fn foreign(node: Node, line: u64) -> Value {
+    let form = match node.kind {
+        Kind::Null => Form::Null,
+        Kind::Bool(flag) => Form::Bool(flag),
+        Kind::Number(number) => Form::Number(number),
+        Kind::Text(text) => Form::Text(text),
+        Kind::List(items) => Form::List(items.into_iter().map(|item| foreign(item, line)).collect()),
+        Kind::Map(members) => {
+            Form::Map(members.into_iter().map(|(name, value)| (name, foreign(value, line))).collect())
+        }
+    };
+    Value { line, form, variable: None, from_environment: true }
+}
