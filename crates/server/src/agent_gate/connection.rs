@@ -20,6 +20,8 @@ use super::{Door, Known, answers::Told, outcome::Outcome, pending, requests, ros
 
 /// How long a client has to show who it is.
 const AUTH: Duration = Duration::from_secs(10);
+/// How long ago a client spoke that certainly lives.
+const RECENT: Duration = Duration::from_secs(1);
 /// How many requests of one connection may be open.
 const OPEN: usize = 4096;
 
@@ -184,10 +186,16 @@ impl<'a> Connection<'a> {
         let mut closing = self.door.closing.subscribe();
         let mut alive = tokio::time::interval_at(Instant::now() + Duration::from_secs(20), Duration::from_secs(20));
         let mut heard = true;
+        let mut last_heard = Instant::now();
         loop {
             let done = tokio::select! {
                 () = closed(&mut closing) => return End::Close(close::RESTART, "restarting"),
                 knock = self.knocks.recv() => match knock {
+                    // Whoever spoke a moment ago lives; anybody else is asked.
+                    Some(Knock::AreYouThere(answer)) if last_heard.elapsed() < RECENT => {
+                        let _ = answer.send(());
+                        Ok(())
+                    }
                     Some(Knock::AreYouThere(answer)) => {
                         self.knocking.push(answer);
                         self.ping().await
@@ -205,6 +213,7 @@ impl<'a> Connection<'a> {
                 Some((id, outcome)) = self.ends.recv() => self.ended(&id, outcome).await,
                 message = self.socket.recv() => {
                     heard = true;
+                    last_heard = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => self.frame(&text).await,
                         Some(Ok(Message::Binary(bytes))) => self.frame(&String::from_utf8_lossy(&bytes)).await,
