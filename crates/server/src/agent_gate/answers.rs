@@ -23,13 +23,16 @@ const KEPT: usize = 4096;
 /// An end on its way to a connection, with the client's id.
 pub(super) type Told = (Arc<str>, Outcome);
 
+/// A connection that waits, and its client's id of the request.
+type Waiting = (Arc<str>, UnboundedSender<Told>);
+
 /// Who waits for what.
 #[derive(Default)]
 pub(super) struct Answers(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    waiting: HashMap<CallId, Vec<(Arc<str>, UnboundedSender<Told>)>>,
+    waiting: HashMap<CallId, Vec<Waiting>>,
     ended: HashMap<CallId, Outcome>,
     order: VecDeque<CallId>,
     gates: HashMap<CallId, GateId>,
