@@ -7,6 +7,7 @@ mod compaction;
 mod recover;
 mod requests;
 mod session;
+mod shown;
 mod stop;
 
 pub(crate) use compaction::started as compaction_started;
@@ -45,6 +46,12 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Call(call::Command::Abort { session }) => stop::abort_commands(view, &session),
         Command::Gate(gate::Command::Answer { gate, answer, by, key }) => {
             answer::answer(view, gate, &answer, &by, key.as_deref(), context)
+        }
+        Command::Gate(gate::Command::Shown { gate, surface, reference }) => {
+            shown::shown(view, gate, &surface, &reference)
+        }
+        Command::Gate(gate::Command::Updated { gate, surface, reference }) => {
+            shown::updated(view, gate, &surface, &reference)
         }
         Command::Adopt(grants) => Ok(adopt(view, grants)),
         Command::Revoke { grant, by } => Ok(revoke(view, grant, by)),

@@ -14,5 +14,6 @@ mod run_table;
 mod runs;
 mod session_table;
 mod settle;
+mod shown;
 mod stage;
 mod states;
