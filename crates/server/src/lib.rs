@@ -3,6 +3,7 @@
 //! It decides nothing: what may happen is decided in core, what is done is done by the runtime.
 
 pub mod agent_dir;
+pub mod messenger;
 pub mod omp;
 pub mod prompt;
 pub mod session_file;
