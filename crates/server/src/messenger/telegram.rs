@@ -45,7 +45,7 @@ pub const API_URL: &str = "https://api.telegram.org";
 /// How many texts may wait to be sent whole.
 const ORDERS: usize = 16;
 
-/// Whether the agent of a session is there to hear of a result.
+/// Whether the agent of a session is there to hear of a result. It is asked on the owner's own path and must not wait.
 pub type Presence = Arc<dyn Fn(&SessionId) -> bool + Send + Sync>;
 
 /// What the messenger is to do.
@@ -130,6 +130,22 @@ fn time_of_day(at: Millis) -> String {
     use chrono::TimeZone as _;
     let at = i64::try_from(at.0).ok().and_then(|at| chrono::Local.timestamp_millis_opt(at).single());
     at.map_or_else(|| "--:--".to_owned(), |at| at.format("%H:%M").to_string())
+}
+
+/// Why the Bot API is of no use now. The words never hold the token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unwell(String);
+
+/// Asks the Bot API whether it is there and takes the token, and nothing else.
+///
+/// # Errors
+/// [`Unwell`], in words for whoever has to mend it.
+pub async fn probe(settings: &Settings) -> Result<(), Unwell> {
+    let transport = client::Http::new(&settings.api_url, settings.token.clone());
+    let transport = transport.map_err(|error| Unwell(error.to_string()))?;
+    let bot = Bot::new(Arc::new(transport), Health::new(Clock::system()));
+    bot.get_me().await.map_err(|failure| Unwell(failure.to_string()))
 }
 
 /// A messenger at work. Dropped, it ends at once; what was decided and not shown stays owed to the next.

@@ -46,7 +46,7 @@ struct Due {
 #[derive(Debug, Default)]
 struct Known {
     asked: Option<Asked>,
-    /// Cards that were sent, the last of which may not be recorded yet.
+    /// Cards that were sent and could not be recorded yet.
     sent: Vec<Place>,
     said: BTreeMap<Place, String>,
     end: Option<Seen>,
@@ -253,11 +253,17 @@ impl Cards {
         }
     }
 
-    async fn record_shown(&self, gate: GateId, place: Place) -> Step {
+    async fn record_shown(&mut self, gate: GateId, place: Place) -> Step {
         let shown = gate::Command::Shown { gate, surface: SURFACE.to_owned(), reference: place.to_string() };
         match self.source.ask(Command::Gate(shown)).await {
-            // Looked at once more: it may have ended meanwhile.
-            Ok(_) => Step::At(Instant::now()),
+            Ok(_) => {
+                // Whether or not it was one too many to be recorded, there is nothing more to tell.
+                if let Some(known) = self.known.get_mut(&gate) {
+                    known.sent.retain(|sent| *sent != place);
+                }
+                // Looked at once more: it may have ended meanwhile.
+                Step::At(Instant::now())
+            }
             Err(error) => {
                 tracing::warn!(%gate, %error, "a card was sent and could not be recorded");
                 Step::Later
