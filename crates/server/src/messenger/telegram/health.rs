@@ -57,3 +57,22 @@ impl Health {
         self.report.lock().clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Clock, Health, Millis};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_call_says_whether_it_is_well() {
+        let health = Health::new(Clock::starting_at(Millis(5)));
+        assert!(!health.report().is_well());
+        health.failed("getMe: down".to_owned());
+        assert!(!health.report().is_well());
+        health.worked();
+        assert!(health.report().is_well(), "in the same millisecond");
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        health.failed("getMe: down".to_owned());
+        assert_eq!(health.report().failed, Some((Millis(1_005), "getMe: down".to_owned())));
+        assert!(!health.report().is_well());
+    }
+}

@@ -67,8 +67,8 @@ pub(super) struct Room {
     pub(super) dead: bool,
     /// What real Telegram would not have taken.
     pub(super) bad: Vec<Value>,
-    /// Updates are given again though they were confirmed.
-    pub(super) repeats: bool,
+    /// Every tap that ever was, to be delivered again.
+    taps: BTreeMap<String, Value>,
 }
 
 /// The server.
@@ -123,7 +123,9 @@ impl Api {
             room.seq += 1;
             update["update_id"] = json!(room.seq);
             if let Some(query) = update.get_mut("callback_query") {
-                query["id"] = json!(format!("q{}", room.seq));
+                let id = format!("q{}", room.seq);
+                query["id"] = json!(id);
+                room.taps.insert(id, query.clone());
             }
             room.updates.push(update);
             room.seq
@@ -141,6 +143,14 @@ impl Api {
     /// Somebody taps on something that is no card.
     pub(super) fn tap_raw(&self, query: Value) -> String {
         format!("q{}", self.update(json!({ "callback_query": query })))
+    }
+
+    /// Delivers a tap once more.
+    pub(super) fn again(&self, tap: &str) {
+        self.with(|room| {
+            room.seq += 1;
+            room.updates.push(json!({ "update_id": room.seq, "callback_query": room.taps[tap] }));
+        });
     }
 
     /// Somebody answers a message with another.
@@ -214,9 +224,7 @@ impl Api {
             let changed = self.changed.notified();
             {
                 let mut room = self.room.lock();
-                if !std::mem::take(&mut room.repeats) {
-                    room.updates.retain(|update| update["update_id"].as_i64() >= Some(offset));
-                }
+                room.updates.retain(|update| update["update_id"].as_i64() >= Some(offset));
                 if !room.updates.is_empty() || Instant::now() >= end {
                     return Value::from(room.updates.clone());
                 }

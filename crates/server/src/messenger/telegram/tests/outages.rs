@@ -154,13 +154,17 @@ async fn many_cards_go_out_at_the_rate_that_a_group_takes() {
 async fn an_end_brings_cards_up_to_date_and_sends_no_new_ones() {
     let mut stage = Stage::new().await;
     stage.ask("light.first").await;
-    stage.api.card("light.first").await;
+    let first = stage.api.card("light.first").await;
+    stage.api.fail("sendMessage", [refused(400, "Bad Request: refused", Value::Null)]);
+    stage.ask("light.second").await;
+    let sends = |room: &super::api::Room| room.log.iter().filter(|(_, method, _)| *method == "sendMessage").count();
+    stage.api.until("a send that is refused", |room| (sends(room) == 2).then_some(())).await;
     let denied = countersign_core::gate::Answer::Deny { reason: None };
     stage.answer_elsewhere(denied, super::super::SHUTDOWN).await;
     stage.telegram.take().unwrap().stop(Duration::from_secs(4)).await;
     let card = stage.api.card("light.first").await;
     assert!(card.text.starts_with("\u{274c} Gateway shutting down\n") && card.keys.is_empty(), "{}", card.text);
-    stage.ask("light.second").await;
+    assert_eq!((card.id, stage.api.calls("sendMessage").len()), (first.id, 2), "a new card at the end");
     stage.restart().await;
     stage.api.card("light.second").await;
     stage.api.with(|room| assert_eq!(room.cards.len(), 2));

@@ -47,6 +47,8 @@ pub(super) const STRANGER: i64 = 999;
 pub(super) struct House {
     pub(super) served: Arc<AtomicUsize>,
     pub(super) says: Arc<Mutex<Served>>,
+    /// How long it takes. Virtual time.
+    pub(super) takes: Arc<Mutex<Duration>>,
 }
 
 impl Host for House {
@@ -65,7 +67,11 @@ impl Host for House {
     fn serve<'a>(&'a self, _: &'a Content, _: CancellationToken) -> BoxFuture<'a, Served> {
         self.served.fetch_add(1, Ordering::SeqCst);
         let said = self.says.lock().clone();
-        Box::pin(async move { said })
+        let takes = *self.takes.lock();
+        Box::pin(async move {
+            tokio::time::sleep(takes).await;
+            said
+        })
     }
 
     fn context(&self, _: &SessionId, cwd: &str) -> tools::Context {
@@ -129,7 +135,7 @@ impl Stage {
     /// Without the messenger.
     pub(super) async fn quiet() -> Self {
         let done = Served::Done("[]".to_owned());
-        let house = House { served: Arc::default(), says: Arc::new(Mutex::new(done)) };
+        let house = House { served: Arc::default(), says: Arc::new(Mutex::new(done)), takes: Arc::default() };
         let log = MemoryLog::new();
         let owner = open(&log, &house).await;
         let source = owner.source(Lane::Request);
@@ -195,9 +201,10 @@ impl Stage {
         call
     }
 
-    /// Somebody answers elsewhere.
+    /// Somebody answers the oldest gate elsewhere.
     pub(super) async fn answer_elsewhere(&self, answer: Answer, by: &str) {
-        let gate = self.gates().await.into_iter().find(Gate::is_pending).unwrap().id();
+        let pending = self.gates().await.into_iter().filter(Gate::is_pending);
+        let gate = pending.min_by_key(Gate::content).unwrap().id();
         let answer = gate::Command::Answer { gate, answer, by: PrincipalId::new(by), key: None };
         self.source.ask(Command::Gate(answer)).await.unwrap();
     }
