@@ -32,7 +32,7 @@ async fn a_card_is_sent_and_a_tap_runs_what_it_shows_once() {
     stage.ask_with("light.bedroom", json!({ "brightness": 128, "mode": "light" })).await;
     let card = stage.api.card("light.bedroom").await;
     assert_eq!(card.chat, CHAT);
-    let what = "ha_call_service(light.turn_on, light.bedroom)\n  brightness: 128\n  mode (not declared): light";
+    let what = "ha_call_service(light.turn_on, light.bedroom)\n  brightness: 128\n  mode: light (not declared)";
     assert!(card.text.starts_with(&format!("\u{1f6a8} ha_call_service\n{what}\n\nAgent: kitchen-pi\nAsked ")));
     assert_eq!(
         card.labels(),
