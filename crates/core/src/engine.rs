@@ -24,7 +24,7 @@ pub use rules::Rules;
 pub use snapshot::SNAPSHOT_VERSION;
 pub use state::State;
 
-pub(crate) use decide::compaction_started;
+pub(crate) use decide::{compaction_started, prune};
 pub(crate) use tree::Branch;
 
 use residency::Fetched;
@@ -91,6 +91,8 @@ pub struct Engine {
     /// Sessions in which a call was let through its gate by what may not be durable yet.
     let_through: BTreeSet<SessionId>,
     fetched: Fetched,
+    /// How many facts one batch may hold.
+    most: usize,
 }
 
 impl Engine {
@@ -106,7 +108,16 @@ impl Engine {
             touched: BTreeSet::new(),
             let_through: BTreeSet::new(),
             fetched: Fetched::default(),
+            most: MOST_FACTS,
         }
+    }
+
+    /// The same with another bound on the facts that one command and what follows from it put into a batch. What was
+    /// asked and what one rule says are not cut.
+    #[must_use]
+    pub fn with_bound(mut self, most: usize) -> Self {
+        self.most = most;
+        self
     }
 
     /// An engine with the state of a snapshot, to be brought up to the log with [`Engine::replay`].
@@ -130,6 +141,7 @@ impl Engine {
     pub fn in_place_of(mut self, before: &Self) -> Self {
         self.closing = before.closing;
         self.recovered = before.recovered;
+        self.most = before.most;
         self
     }
 
@@ -216,7 +228,7 @@ impl Engine {
                 let tidied = policy::Event::Tidied { at: context.now };
                 self.record(Fact::plain(Event::Policy(tidied), None), context.now, &mut batch);
             }
-            batch.extend(self.settle(context));
+            self.settle_into(&mut batch, context);
             return Ok((batch, Reply::Done));
         }
         if matches!(command, Command::Recover(_)) && std::mem::replace(&mut self.recovered, true) {
@@ -227,7 +239,7 @@ impl Engine {
         for fact in facts {
             self.record(fact, context.now, &mut batch);
         }
-        batch.extend(self.settle(context));
+        self.settle_into(&mut batch, context);
         Ok((batch, reply))
     }
 
@@ -239,20 +251,24 @@ impl Engine {
     /// Runs the settle rules to their fixed point, or to the most facts that one batch may hold.
     pub fn settle(&mut self, context: &mut Context) -> Vec<Recorded> {
         let mut batch = Vec::new();
+        self.settle_into(&mut batch, context);
+        batch
+    }
+
+    fn settle_into(&mut self, batch: &mut Vec<Recorded>, context: &mut Context) {
         while let Some(session) = self.touched.pop_first() {
-            loop {
-                if batch.len() >= MOST_FACTS {
+            while let Some(facts) = settle::next(self.view(), &session, context) {
+                // What one rule says stands together, so that what is left is still there to be said.
+                if !batch.is_empty() && batch.len() + facts.len() > self.most {
                     self.touched.insert(session);
-                    return batch;
+                    return;
                 }
-                let Some(facts) = settle::next(self.view(), &session, context) else { break };
                 for fact in facts {
-                    self.record(fact, context.now, &mut batch);
+                    self.record(fact, context.now, batch);
                 }
             }
             self.touched.remove(&session);
         }
-        batch
     }
 
     /// Lets nothing new begin in this process: no call starts and no model is asked. What was decided stays owed to the

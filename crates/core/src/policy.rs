@@ -3,6 +3,7 @@
 //! It must not know who asks the person, how a card looks, or where rules are stored: [`evaluate`] sees a [`Subject`] and the [`Layers`], nothing else, so that a replay over
 //! recorded subjects decides alike.
 
+pub mod arguments;
 mod compile;
 mod constraints;
 mod contract;

@@ -31,7 +31,7 @@ use crate::{
     tool::Effect,
 };
 
-pub(crate) use queue_goes_on::{continue_with, open_run};
+pub(crate) use queue_goes_on::continue_with;
 
 /// The tool that runs commands in the session's shell.
 const SHELL: &str = "bash";
@@ -61,9 +61,10 @@ impl<'a> std::ops::Deref for Scene<'a> {
 }
 
 type Rule = fn(Scene<'_>, &mut Context) -> Option<Vec<Fact>>;
+type OfDocket = fn(Docket<'_>, &mut Context) -> Option<Vec<Fact>>;
 
 /// The rules of what an agent requests, in the order in which they are asked.
-const OF_REQUESTS: [fn(Docket<'_>, &mut Context) -> Option<Vec<Fact>>; 5] =
+const OF_REQUESTS: [OfDocket; 5] =
     [gate_expires::rule, grant_covers::rule, gate_settles::rule, judge::rule, call_starts::rule];
 
 /// The rules of a run, in the order in which they are asked.

@@ -5,6 +5,7 @@
 mod clock;
 mod deliver;
 mod owner;
+pub mod services;
 mod work;
 
 pub use clock::Clock;

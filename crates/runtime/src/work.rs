@@ -15,7 +15,7 @@ use countersign_core::{
     engine::Command,
     message::StopReason,
     run::{Command as RunCommand, Failure},
-    session::{Command as SessionCommand, Compacted, Settings},
+    session::{Command as SessionCommand, Compacted, Gathered, Settings},
 };
 
 /// The command that says that the work behind `command` broke off, if it is one that brings a result.
@@ -46,10 +46,44 @@ pub(crate) fn size_of(command: &Command) -> usize {
         Command::Session(_, SessionCommand::Import { entries, .. }) => {
             entries.iter().map(|entry| entry.said.content.len()).sum()
         }
+        Command::Session(_, SessionCommand::Gather { entries, .. }) => entries
+            .iter()
+            .map(|entry| match entry {
+                Gathered::Known(id) => id.as_str().len(),
+                Gathered::Foreign(entry) => entry.said.content.len(),
+            })
+            .sum(),
         Command::Session(_, SessionCommand::Prompt { said, .. } | SessionCommand::Queue { said, .. }) => {
             said.content.len()
         }
         _ => 0,
     };
     256 + content
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{
+        engine::Command,
+        id::{EntryId, SessionId},
+        session::{Command as SessionCommand, Gathered, Imported, Kind, Part, Said},
+    };
+
+    use super::size_of;
+
+    #[test]
+    fn what_is_gathered_or_imported_counts_with_its_content() {
+        let id = || EntryId::new("e".repeat(8));
+        let said = Said { content: "c".repeat(1_000).into(), tokens: 1 };
+        let entry = Imported { id: id(), parent: None, kind: Kind::User, said, made_at: None };
+        let gather = |entries| SessionCommand::Gather { part: Part::First, entries };
+        for (case, command, want) in [
+            ("nothing", gather(Vec::new()), 256),
+            ("known", gather(vec![Gathered::Known(id()), Gathered::Known(id())]), 272),
+            ("foreign", gather(vec![Gathered::Foreign(entry.clone())]), 1_256),
+            ("imported", SessionCommand::Import { entries: vec![entry], leaf: None }, 1_256),
+        ] {
+            assert_eq!(size_of(&Command::Session(SessionId::new("s"), command)), want, "{case}");
+        }
+    }
 }

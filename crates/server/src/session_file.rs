@@ -1,19 +1,19 @@
 //! The session files that hosts read, copy and open again: their names, their lines, their images.
 //!
-//! It must not know the engine: it turns files into entries and entries into files, and says how a file differs from
-//! what was written. The lines themselves are `countersign_protocol::omp::session_file`'s. Source:
+//! It must not know the engine: it turns files into entries and entries into files, and says by which mark a file
+//! is known again. The lines themselves are `countersign_protocol::omp::session_file`'s. Source:
 //! docs/protocol/omp.md, Session files; ARCHITECTURE.md, The file and the log.
 
 pub mod blobs;
-pub mod compare;
 pub mod convert;
 pub mod find;
+pub mod mark;
 pub mod name;
 pub mod open;
 pub mod time;
 pub mod writer;
 
 pub use blobs::Blobs;
-pub use compare::{Comparison, Mark, compare};
+pub use mark::Mark;
 pub use open::{OpenError, Opened, open};
 pub use writer::{WriteError, Writer};

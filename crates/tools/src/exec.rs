@@ -3,10 +3,10 @@
 //! It must not know sessions, tools or policy. It leads a session of its own (no terminal signal reaches it), adopts
 //! every orphan of its commands, and holds one end of a socket whose other end only the gateway has. When that closes,
 //! even by `kill -9`, it kills all its descendants at once and ends. There is no death signal on it: that would fire
-//! when the *thread* that started it ends.
+//! when the *thread* that started it ends. If the child itself is killed, the gateway kills what is left of its session.
 
 pub(crate) mod child;
-mod descendants;
+pub(crate) mod descendants;
 pub(crate) mod frame;
 mod script;
 mod starting;

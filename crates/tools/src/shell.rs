@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::{Buf as _, BytesMut};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
@@ -23,7 +24,7 @@ use tokio::{
 use crate::{
     environment::Environment,
     exec::{
-        Launcher,
+        Launcher, descendants,
         frame::{self, Order, Report},
     },
 };
@@ -157,10 +158,16 @@ impl Shells {
     /// folder.
     pub async fn close(&self) {
         let mut session = self.session.lock().await;
-        if let Some(Link { stream, mut child, .. }) = session.link.take() {
-            drop(stream);
+        if let Some(mut link) = session.link.take() {
             session.lost = Some(Lost::Stopped);
-            if tokio::time::timeout(PATIENCE, child.wait()).await.is_err() {
+            // The end of what it reads is the order to end.
+            let _ = link.stream.shutdown().await;
+            let ended = async {
+                while link.next().await.is_ok() {}
+                link.kill_orphans();
+                link.child.wait().await
+            };
+            if tokio::time::timeout(PATIENCE, ended).await.is_err() {
                 tracing::warn!("an exec child did not end in time");
             }
         }
@@ -241,6 +248,7 @@ impl Running {
             }
             Ok(Report::Failed(reason)) => {
                 self.session.link = self.link.take();
+                self.session.lost = Some(Lost::Exited);
                 Err(ShellError::Start(reason))
             }
             Err(error) => {
@@ -258,6 +266,17 @@ impl Link {
         self.stream.try_read(&mut byte).is_err()
     }
 
+    /// Kills what an exec child left behind that was killed itself, and so could not.
+    fn kill_orphans(&self) {
+        let mut ends = [PollFd::new(self.stream.as_fd(), PollFlags::POLLHUP)];
+        let is_gone = matches!(poll(&mut ends, PollTimeout::ZERO), Ok(1..));
+        // Without a number it was waited for, after it had ended by itself.
+        let leader = self.child.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(leader) = leader.filter(|_| is_gone) {
+            descendants::kill_session(leader);
+        }
+    }
+
     async fn next(&mut self) -> io::Result<Report> {
         loop {
             if let Some((report, length)) = Report::decode(&self.received).map_err(io::Error::other)? {
@@ -268,6 +287,12 @@ impl Link {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.kill_orphans();
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::Rules;
 use crate::{
-    call, gate,
+    call,
+    digest::Digest,
+    gate,
     id::{CallId, Lsn, PrincipalId, RunId, SessionId},
     policy::{Grant, GrantId},
     run, session,
@@ -36,6 +38,15 @@ pub enum Command {
     Gate(gate::Command),
     /// Takes over grants that another log gave for good. Those that are known are passed over.
     Adopt(Vec<Grant>),
+    /// Takes a person's denial back before its time.
+    Lift {
+        /// Whose calls it stops.
+        principal: PrincipalId,
+        /// What it stops: the key of the [constraint](crate::policy::Constraint).
+        key: Digest,
+        /// Who takes it back. Not the agent.
+        by: PrincipalId,
+    },
     /// Takes a grant back.
     Revoke {
         /// Which.

@@ -4,13 +4,14 @@ mod answer;
 mod answered;
 mod calls;
 mod compaction;
+mod forgive;
 mod recover;
 mod requests;
 mod session;
 mod shown;
 mod stop;
 
-pub(crate) use compaction::started as compaction_started;
+pub(crate) use compaction::{prune, started as compaction_started};
 
 use super::{
     Command, Context, Decision, Refusal, Reply, View,
@@ -53,6 +54,8 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Gate(gate::Command::Updated { gate, surface, reference }) => {
             shown::updated(view, gate, &surface, &reference)
         }
+        Command::Run(run::Command::Forgive { run, by }) => forgive::denials(view, run, by),
+        Command::Lift { principal, key, by } => forgive::denial(view, principal, key, by),
         Command::Adopt(grants) => Ok(adopt(view, grants)),
         Command::Revoke { grant, by } => Ok(revoke(view, grant, by)),
     }

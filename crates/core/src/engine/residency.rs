@@ -50,12 +50,13 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         Command::Call(call::Command::Request(request)) => &request.session,
         Command::Gate(command) => return Some(Scope::Gate(command.gate())),
         // What works is at hand, and so is all of policy.
-        Command::Run(run::Command::Answered { .. })
+        Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
         | Command::Call(call::Command::Ended { .. })
         | Command::Recover(_)
         | Command::UseRules(_)
         | Command::Tick
         | Command::Adopt(_)
+        | Command::Lift { .. }
         | Command::Revoke { .. } => return None,
     };
     Some(Scope::Session(session.clone()))

@@ -216,8 +216,10 @@ impl State {
     fn apply_run(&mut self, event: &run::Event, meta: &Meta) {
         let id = event.run();
         if let (run::Event::Started { trigger, .. }, Some(session)) = (event, &meta.session) {
-            self.runs.insert(id, Run::start(id, session.clone(), *trigger));
-            if let Some(session) = self.sessions.get_mut(session) {
+            let opened = self.sessions.get_mut(session);
+            let interrupt = opened.as_ref().map(|session| session.settings.modes.interrupt).unwrap_or_default();
+            self.runs.insert(id, Run::start(id, session.clone(), *trigger, interrupt));
+            if let Some(session) = opened {
                 session.run = Some(id);
             }
         }

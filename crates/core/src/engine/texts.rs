@@ -12,6 +12,8 @@ use crate::{
 pub(crate) const SKIPPED: &str = "Skipped due to queued user message.";
 /// The result of a call that was stopped before it began.
 pub(crate) const CANCELLED: &str = "Tool execution was aborted: the run was stopped before this call began.";
+/// What the record says of a call in a message that ended in an error.
+pub(crate) const NOT_WHOLE: &str = "Not run: the message that wanted this call ended in an error.";
 /// The result of a call that had not begun when the process ended.
 pub(crate) const NOT_BEGUN: &str = "Not run: the process ended before this call began.";
 /// The result of a call of which it is not known what became of it.

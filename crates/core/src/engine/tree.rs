@@ -8,6 +8,9 @@ use crate::{
     session::{self, Kind, Queue, Queued, Said, Session, Take},
 };
 
+/// How many messages are taken out of a queue together, so that a batch can hold them.
+const MOST_AT_ONCE: usize = 256;
+
 /// Makes the facts of consecutive entries: each follows the one before.
 pub(crate) struct Branch<'a> {
     session: &'a Session,
@@ -68,9 +71,11 @@ impl<'a> Branch<'a> {
 
     /// Takes messages out of a queue and says them. True if there were any.
     pub(crate) fn take(&mut self, queue: Queue, take: Take, context: &mut Context) -> bool {
-        let most = match take {
-            Take::One => 1,
-            Take::All => usize::MAX,
+        let most = match (take, queue) {
+            (Take::One, _) => 1,
+            // What is left of a longer queue is taken by the next look at it.
+            (Take::All, Queue::Steering | Queue::FollowUp) => MOST_AT_ONCE,
+            (Take::All, Queue::Prompt | Queue::Held) => usize::MAX,
         };
         let queued: Vec<Queued> = self.session.queue(queue).iter().take(most).cloned().collect();
         let any = !queued.is_empty();

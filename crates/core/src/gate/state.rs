@@ -205,7 +205,11 @@ impl Gate {
             Phase::Pending => {
                 let refuse = |problem| Err(AnswerRefusal::NotOffered { gate: self.id, problem });
                 let resolution = match (self.kind, answer) {
-                    (Kind::Question, Answer::Say(said)) if said.is_empty() => return refuse("an answer is empty"),
+                    (Kind::Question, Answer::Say(said))
+                        if said.is_empty() || said.iter().any(|said| said.trim().is_empty()) =>
+                    {
+                        return refuse("an answer is empty");
+                    }
                     (Kind::Question, Answer::Say(_)) => Resolution::Answered,
                     (Kind::Question, Answer::Decline | Answer::Deny { .. }) => Resolution::Declined,
                     (Kind::Question, Answer::Allow(_)) => return refuse("a question is not allowed or denied"),

@@ -72,9 +72,9 @@ fn combinations<'a>(
     let mut all = vec![BTreeMap::new()];
     for (name, value) in arguments {
         let options: Vec<String> = match value {
-            Value::Array(items) if !items.is_empty() => items.iter().map(python).collect(),
+            Value::Array(items) if !items.is_empty() => items.iter().map(text_of).collect(),
             Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-                vec![python(value)]
+                vec![text_of(value)]
             }
         };
         if all.len().saturating_mul(options.len()) > MOST {
@@ -110,8 +110,8 @@ fn fill(part: &str, values: &BTreeMap<&str, String>) -> String {
     text
 }
 
-/// The text of a value as Python's `str` writes it; lists and objects as canonical JSON.
-fn python(value: &Value) -> String {
+/// The text of a value as signatures have it: as Python's `str` writes it; lists and objects as canonical JSON.
+pub fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Bool(true) => "True".to_owned(),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    id::{RunId, SessionId},
+    id::{PrincipalId, RunId, SessionId},
     message::StopReason,
     session::Said,
     tool::{Effect, Lane, Repeat},
@@ -81,6 +81,13 @@ pub enum Command {
     Abort {
         /// Whose run.
         session: SessionId,
+    },
+    /// Takes back the denials in a row after which a run asks for nothing more.
+    Forgive {
+        /// Which run.
+        run: RunId,
+        /// Who takes them back. Not the agent.
+        by: PrincipalId,
     },
     /// Stops waiting for another attempt.
     AbortRetry {

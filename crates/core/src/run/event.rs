@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    id::{EntryId, RunId},
+    id::{EntryId, PrincipalId, RunId},
     message::StopReason,
     session::ModelRef,
     time::Millis,
@@ -114,7 +114,8 @@ pub enum Event {
         /// Which run.
         run: RunId,
     },
-    /// The process ended while the model was asked; what it said is not known.
+    /// The process ended while the model was asked, or the session file took away what it was asked about; what it said
+    /// is not known.
     Interrupted {
         /// Which run.
         run: RunId,
@@ -125,11 +126,20 @@ pub enum Event {
         run: RunId,
         /// How many in a row.
         in_a_row: u32,
+        /// Who; absent in what earlier versions wrote.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<PrincipalId>,
     },
-    /// A person allowed one of its calls after denials.
+    /// A person who had denied its calls allowed one, or somebody took denials back.
     DenialsForgiven {
         /// Which run.
         run: RunId,
+        /// Whose denials count no longer; absent means everybody's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<PrincipalId>,
+        /// Who took them back; absent in what earlier versions wrote.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<PrincipalId>,
     },
     /// It is to stop as soon as what is in flight has ended.
     Aborting {
@@ -167,7 +177,7 @@ impl Event {
             | Self::Resumed { run }
             | Self::Interrupted { run }
             | Self::Denied { run, .. }
-            | Self::DenialsForgiven { run }
+            | Self::DenialsForgiven { run, .. }
             | Self::Aborting { run }
             | Self::ResultDropped { run, .. }
             | Self::Ended { run, .. } => *run,

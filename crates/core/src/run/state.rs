@@ -1,5 +1,7 @@
 //! Where a run stands.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -7,8 +9,9 @@ use super::{
     event::{End, Event, Trigger},
 };
 use crate::{
-    id::{CallId, EntryId, RunId, SessionId},
+    id::{CallId, EntryId, PrincipalId, RunId, SessionId},
     message::StopReason,
+    session::Interrupt,
     time::Millis,
 };
 
@@ -64,12 +67,18 @@ pub struct Run {
     pub(crate) last: Option<(EntryId, StopReason, Option<Failure>)>,
     /// Whether the last turn had calls.
     pub(crate) called: bool,
-    /// Denials by a person in a row.
+    /// Denials by persons in a row.
     pub(crate) denials: u32,
+    /// How many of them are whose, as far as that is known.
+    #[serde(default)]
+    pub(crate) denied_by: BTreeMap<PrincipalId, u32>,
+    /// When it looks at what steers it, as it was set when it began.
+    #[serde(default)]
+    pub(crate) interrupt: Interrupt,
 }
 
 impl Run {
-    pub(crate) fn start(id: RunId, session: SessionId, trigger: Trigger) -> Self {
+    pub(crate) fn start(id: RunId, session: SessionId, trigger: Trigger, interrupt: Interrupt) -> Self {
         Self {
             id,
             session,
@@ -83,6 +92,8 @@ impl Run {
             last: None,
             called: false,
             denials: 0,
+            denied_by: BTreeMap::new(),
+            interrupt,
         }
     }
 
@@ -121,6 +132,16 @@ impl Run {
         &self.calls
     }
 
+    /// Whether its last message ended in an error. Nobody is shown such a message, so its calls can have no results.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.last, Some((_, StopReason::Error, _)))
+    }
+
+    /// Whether any of the denials in a row is the person's own, or may be.
+    pub(crate) fn was_denied_by(&self, person: &PrincipalId) -> bool {
+        self.denied_by.contains_key(person) || self.denials > self.denied_by.values().sum()
+    }
+
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event) {
         match event {
@@ -153,8 +174,19 @@ impl Run {
                 self.last = None;
                 self.called = false;
             }
-            Event::Denied { in_a_row, .. } => self.denials = *in_a_row,
-            Event::DenialsForgiven { .. } => self.denials = 0,
+            Event::Denied { in_a_row, by, .. } => {
+                self.denials = *in_a_row;
+                if let Some(by) = by {
+                    *self.denied_by.entry(by.clone()).or_default() += 1;
+                }
+            }
+            Event::DenialsForgiven { of, .. } => {
+                match of {
+                    Some(person) => drop(self.denied_by.remove(person)),
+                    None => self.denied_by.clear(),
+                }
+                self.denials = self.denied_by.values().sum();
+            }
             Event::Aborting { .. } => self.abort = Abort::Asked,
             Event::Ended { end, .. } => self.phase = Phase::Ended(*end),
         }

@@ -28,14 +28,14 @@ impl Session {
     /// The entries from the first to the leaf, in order.
     pub fn path(&self) -> Vec<&Entry> {
         let mut path = Vec::new();
-        let mut at = self.leaf().and_then(|leaf| self.entry(leaf));
-        while let Some(entry) = at {
+        // A file that was edited by hand may hold a circle: the way ends where it would come round.
+        let mut is_on_it = vec![false; self.entries.len()];
+        let mut at = self.leaf().and_then(|leaf| self.by_id.get(leaf));
+        while let Some(&index) = at.filter(|index| !is_on_it[**index]) {
+            is_on_it[index] = true;
+            let entry = &self.entries[index];
             path.push(entry);
-            // A file that was edited by hand may hold a circle.
-            if path.len() > self.entries.len() {
-                break;
-            }
-            at = entry.parent.as_ref().and_then(|parent| self.entry(parent));
+            at = entry.parent.as_ref().and_then(|parent| self.by_id.get(parent));
         }
         path.reverse();
         path

@@ -214,6 +214,11 @@ pub enum Event {
         /// What goes on now.
         then: Then,
     },
+    /// The outcome of a compaction came that nobody waits for any more. It is kept as content and changes nothing.
+    CompactionDropped {
+        /// The compaction that it belongs to.
+        epoch: u32,
+    },
     /// The session's file was brought up to the log.
     FileWritten {
         /// Its path.

@@ -325,7 +325,7 @@ impl Session {
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, at: Millis, boot: u32) {
         match event {
-            Event::Opened { .. } => {}
+            Event::Opened { .. } | Event::CompactionDropped { .. } => {}
             Event::Set(setting) => self.settings.apply(setting),
             Event::Named { name } => self.name = Some(name.clone()),
             Event::Entry { id, parent, kind, tokens, made_at, content_at } => {

@@ -4,30 +4,42 @@ use super::Scene;
 use crate::{
     call::{self, Call, End, Executor, Phase as CallPhase},
     engine::{Branch, Context, Event, Fact, texts},
+    gate,
     message::StopReason,
     run::{self, Abort, Phase},
 };
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    let mut branch = Branch::new(scene.session);
+    // Nobody is shown a message that the provider broke off: what its calls came to is in the record and nowhere else.
+    if scene.run.is_broken() && *scene.run.phase() == Phase::Calling {
+        let call = scene.calls().find(|call| !call.is_over())?;
+        // A version before this one may have asked about it.
+        if let Some(gate) = scene.view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
+            let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
+            branch.push(Event::Gate(gate::Event::Resolved { gate, resolution, by: None, key: None }));
+        }
+        let ended = call::Event::Ended { call: call.id(), end: End::Cancelled, entry: None };
+        branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
+        return Some(branch.finish());
+    }
     // A message that was broken off wants nothing any more, whoever broke it off.
-    let is_broken = matches!(scene.run.last, Some((_, StopReason::Aborted, _)));
-    if scene.run.abort() != Abort::Asked && !is_broken {
+    let is_cut_off = matches!(scene.run.last, Some((_, StopReason::Aborted, _) | (_, _, Some(_))));
+    if scene.run.abort() != Abort::Asked && !is_cut_off {
         return None;
     }
-    let mut branch = Branch::new(scene.session);
     match scene.run.phase() {
         Phase::Calling => {
             let works = |call: &&Call| {
                 matches!(call.phase(), CallPhase::Started { .. }) && *call.executor() != Executor::Person
             };
-            for call in scene.calls().filter(works).filter(|call| !call.aborting) {
+            // One call at a time: all of them may be more than fits into one batch.
+            if let Some(call) = scene.calls().filter(works).find(|call| !call.aborting) {
                 branch.push(Event::Call(call::Event::Aborting { call: call.id() }));
-            }
-            // What runs comes back first, so that results stand in the order in which they came about.
-            if scene.calls().find(works).is_none() {
-                for call in scene.calls().filter(|call| !call.is_over()) {
-                    scene.end_call(&mut branch, call, End::Cancelled, texts::CANCELLED, context);
-                }
+            } else if scene.calls().find(works).is_none() {
+                // What runs comes back first, so that results stand in the order in which they came about.
+                let call = scene.calls().find(|call| !call.is_over())?;
+                scene.end_call(&mut branch, call, End::Cancelled, texts::CANCELLED, context);
             }
         }
         Phase::Opening => branch.push(Event::Run(run::Event::TurnClosed { run: scene.run.id() })),

@@ -19,8 +19,12 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
     let who = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
     match resolution {
         Resolution::Allowed { .. } | Resolution::Granted => {
-            if let Some(run) = docket.run.filter(|run| run.denials > 0 && by.is_some()) {
-                branch.push(Event::Run(run::Event::DenialsForgiven { run: run.id() }));
+            if let Some(run) = docket.run
+                && run.denials > 0
+                && by.as_ref().is_some_and(|by| run.was_denied_by(by))
+            {
+                let forgiven = run::Event::DenialsForgiven { run: run.id(), of: by.clone(), by: by.clone() };
+                branch.push(Event::Run(forgiven));
             }
             branch.push(Event::Call(call::Event::Allowed {
                 call: call.id(),
@@ -31,7 +35,8 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         }
         Resolution::Denied | Resolution::Declined | Resolution::Answered => {
             if let Some(run) = docket.run {
-                branch.push(Event::Run(run::Event::Denied { run: run.id(), in_a_row: run.denials + 1 }));
+                let denied = run::Event::Denied { run: run.id(), in_a_row: run.denials + 1, by: by.clone() };
+                branch.push(Event::Run(denied));
             }
             let reason = docket.view.admitted.answer(gate.id()).filter(|reason| !reason.trim().is_empty());
             let text = match reason {

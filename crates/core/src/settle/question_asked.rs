@@ -1,4 +1,7 @@
 //! A call that a person runs: its questions are asked one after the other, and the answers are its result.
+//!
+//! The shape of the result's details is `{"results":[{id, question, options: [label], multi, selectedOptions: [label],
+//! customInput?}]}`.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -40,8 +43,9 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
         return Some(branch.finish());
     };
     let asked = asked(scene, call);
-    if questions.is_empty() {
-        scene.end_call(&mut branch, call, End::Failed, "Not asked: there is no question.", context);
+    if let Some(problem) = problem(&questions) {
+        let text = format!("Invalid arguments for {}:\n- {problem}", content.tool);
+        scene.end_call(&mut branch, call, End::Failed, &text, context);
         return Some(branch.finish());
     }
     match questions.get(asked.len()) {
@@ -80,6 +84,24 @@ fn questions(content: &Content) -> Option<Vec<Question>> {
     serde_json::from_value(content.arguments.get("questions")?.clone()).ok()
 }
 
+/// What is wrong with questions that can be read: answers to them could not be told apart.
+fn problem(questions: &[Question]) -> Option<String> {
+    if questions.is_empty() {
+        return Some("questions must hold at least one question".to_owned());
+    }
+    questions.iter().enumerate().find_map(|(at, question)| {
+        if !question.id.is_empty() && questions[..at].iter().any(|other| other.id == question.id) {
+            return Some(format!("questions[{at}].id is the id of another question"));
+        }
+        let labels = &question.options;
+        if let Some((twice, _)) = labels.iter().enumerate().find(|(at, label)| labels[..*at].contains(label)) {
+            return Some(format!("questions[{at}].options[{twice}].label is the label of another option"));
+        }
+        let is_there = question.recommended.is_none_or(|index| index < labels.len());
+        (!is_there).then(|| format!("questions[{at}].recommended is not the index of an option"))
+    })
+}
+
 /// The questions of the call so far, in order.
 fn asked(scene: Scene<'_>, call: &Call) -> Vec<GateId> {
     let gates = scene.view.admitted.gates_of(call.id()).iter().copied();
@@ -110,7 +132,20 @@ fn result(scene: Scene<'_>, content: &Content, questions: &[Question], asked: &[
             _ => "(the person did not want to answer)".to_owned(),
         };
         text.push_str(&format!("{}\n  {answer}\n", question.question));
-        details.push(json!({ "id": question.id, "question": question.question, "selected": said }));
+        let labels: Vec<&str> = question.options.iter().map(|option| option.label.as_str()).collect();
+        let (selected, words): (Vec<&str>, Vec<&str>) =
+            said.iter().map(String::as_str).partition(|said| labels.contains(said));
+        let mut detail = json!({
+            "id": question.id,
+            "question": question.question,
+            "options": labels,
+            "multi": question.multi,
+            "selectedOptions": selected,
+        });
+        if !words.is_empty() {
+            detail["customInput"] = words.join(", ").into();
+        }
+        details.push(detail);
     }
     ToolResult {
         tool_call_id: content.tool_call_id.to_string(),

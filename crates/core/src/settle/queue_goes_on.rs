@@ -1,26 +1,14 @@
 //! How a run begins: what it is about, and what waited to be said first.
 
 use crate::{
-    engine::{Branch, Context, Event, Fact},
+    engine::{Branch, Context, Event},
     id::RunId,
     run::{Event as Happened, Trigger},
-    session::{Kind, Queue, Said, Session, Take},
+    session::{Kind, Queue, Said, Take},
 };
 
-/// The facts that begin a run in `session`: its turn, held commands, prompts that waited, `opening`, and what the
-/// steering queue has.
-pub(crate) fn open_run(
-    session: &Session,
-    trigger: Trigger,
-    opening: Vec<(Kind, Said)>,
-    context: &mut Context,
-) -> (RunId, Vec<Fact>) {
-    let mut branch = Branch::new(session);
-    let run = continue_with(&mut branch, trigger, opening, context);
-    (run, branch.finish())
-}
-
-/// The same behind other facts of the session.
+/// The facts that begin a run, behind others of its session: its turn, held commands, prompts that waited, `opening`,
+/// and what the steering queue has.
 pub(crate) fn continue_with(
     branch: &mut Branch<'_>,
     trigger: Trigger,

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use super::{Scene, continue_with};
 use crate::{
-    engine::{Branch, Context, Event, Fact, compaction_started, texts},
+    engine::{Branch, Context, Event, Fact, compaction_started, prune, texts},
     message::StopReason,
     run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
     session::{Event as InSession, Kind, Queue, Reason, Then},
 };
 
-/// How many entries one fact names.
-const PRUNED_AT_ONCE: usize = 500;
 /// No wait for another attempt is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 60);
 
@@ -29,9 +27,15 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
     let turn = scene.run.turn() + 1;
     let open = |branch: &mut Branch<'_>| branch.push(Event::Run(Happened::TurnOpened { run, turn }));
     match &scene.run.last {
-        None => open(&mut branch),
+        // It asks again: after a wait, or in another process.
+        None => {
+            open(&mut branch);
+            branch.take(Queue::Steering, modes.steering, context);
+        }
         Some((entry, _, Some(failure))) => failed(scene, &mut branch, entry.clone(), *failure, context),
         Some((_, StopReason::Aborted, None)) => end(scene, &mut branch, End::Aborted),
+        // Whoever heard it did not say why it broke: that is no finished answer, and no reason to ask again.
+        Some((_, StopReason::Error, None)) => end(scene, &mut branch, End::Failed),
         Some((_, _, None)) => {
             if !scene.session.queue(Queue::Steering).is_empty() {
                 open(&mut branch);
@@ -96,13 +100,7 @@ fn failed(
 fn goes_on(scene: Scene<'_>, branch: &mut Branch<'_>, context: &mut Context) {
     let session = scene.session;
     if session.is_over_limit() {
-        let prunable = session.prunable();
-        let saved: u64 = prunable.iter().filter_map(|entry| session.entry(entry)).map(|entry| entry.tokens).sum();
-        let window = session.settings().model.as_ref().map_or(0, |model| model.context_window);
-        let is_enough = session.context_tokens().saturating_sub(saved) <= session.settings().thresholds.limit(window);
-        for entries in prunable.chunks(PRUNED_AT_ONCE) {
-            branch.push(Event::Session(InSession::Pruned { entries: entries.to_vec() }));
-        }
+        let is_enough = prune(branch);
         // A continuation that did nothing is not continued again: a context that does not get small enough would go round for ever.
         let went_round = scene.run.trigger == Trigger::Continuation && scene.run.turn() == 1;
         let may_begin = !went_round && !scene.view.closing;

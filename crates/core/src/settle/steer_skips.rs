@@ -9,8 +9,7 @@ use crate::{
 };
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
-    let settings = scene.session.settings();
-    let polls = settings.modes.interrupt == Interrupt::Immediate
+    let polls = scene.run.interrupt == Interrupt::Immediate
         && *scene.run.phase() == Phase::Calling
         && scene.run.abort() == Abort::No
         && !scene.session.queue(Queue::Steering).is_empty();

@@ -241,7 +241,9 @@ fn old_results_are_pruned_where_that_saves_enough() {
         let thresholds = Thresholds { at_tokens: Some(1_000), keep_recent: 1_000_000, ..plain() };
         stage.set(settings(1_000_000, thresholds));
         stage.import([("u", User, 1), ("a", said(ToolUse, 0), 1), ("r", kind, aged), ("s", old(), newest)]);
+        stage.set(Setting::AutoCompaction(false));
         stage.prompt(WhenBusy::Refuse);
+        stage.set(Setting::AutoCompaction(true));
         let told = stage.answer(Stop, Vec::new(), None).0;
         let pruned: Vec<_> = told.iter().filter(|fact| fact.starts_with("session pruned")).cloned().collect();
         assert_eq!(pruned.join(", "), want, "{case}");

@@ -1,8 +1,10 @@
 //! A session file that says something else than the log: what becomes of the tree, and of a run that waits.
 
 use countersign_core::{
-    engine::{Command, Refusal, Resume},
+    engine::{Command, Refusal, Reply, Resume},
     id::EntryId,
+    message::StopReason,
+    run,
     session::{self, Gathered, Imported, Kind, Part, WhenBusy},
 };
 
@@ -83,6 +85,24 @@ fn nothing_is_replaced_by_what_was_not_gathered() {
 }
 
 #[test]
+fn a_name_is_gathered_once() {
+    let mut stage = begun();
+    let before = tree(&stage);
+    for (case, part, entries) in [
+        ("in one part", Part::First, vec![foreign("x", None), foreign("x", None)]),
+        ("known and changed", Part::First, vec![known("a"), foreign("a", None)]),
+        ("in another part", Part::Next, vec![foreign("x", None)]),
+        ("known before", Part::Next, vec![known("a")]),
+    ] {
+        gather(&mut stage, Part::First, vec![known("a"), foreign("x", None)]);
+        assert_eq!(gather(&mut stage, part, entries).cell(), "refused: two entries have the same name", "{case}");
+    }
+    gather(&mut stage, Part::First, vec![foreign("x", None)]);
+    assert_eq!(gather(&mut stage, Part::First, vec![foreign("x", None)]).1, Ok(Reply::Done), "it began anew");
+    assert_eq!(tree(&stage), before);
+}
+
+#[test]
 fn a_run_goes_on_while_its_message_is_on_the_way_to_the_leaf() {
     let withdrawn =
         ["gate resolved withdrawn", "call ended cancelled", "run turn_closed", "run ended aborted", "session replaced"];
@@ -127,6 +147,19 @@ fn a_run_goes_on_while_its_message_is_on_the_way_to_the_leaf() {
     stage.want([wanted("look", "a"), wanted("write", "b")]);
     gather(&mut stage, Part::First, vec![foreign("n", None)]);
     assert_eq!(replace(&mut stage, "n").0, [&unknown[..], &withdrawn].concat(), "a call runs");
+}
+
+#[test]
+fn a_model_that_is_asked_about_what_the_file_no_longer_holds_is_not_waited_for() {
+    let mut stage = begun();
+    stage.prompt(WhenBusy::Refuse);
+    let run = stage.run();
+    gather(&mut stage, Part::First, vec![foreign("n", None)]);
+    assert_eq!(replace(&mut stage, "n").0, ["run interrupted", "run ended aborted", "session replaced"]);
+    let answer =
+        run::Answer { said: text(1), stop: StopReason::Stop, total_tokens: 0, wanted: Vec::new(), failure: None };
+    assert_eq!(stage.answered(run, 1, answer).cell(), "Dropped: run result_dropped");
+    stage.restart(asking(), Resume::Go);
 }
 
 #[test]

@@ -117,6 +117,7 @@ fn a_pending_gate_takes_every_answer_that_its_kind_offers_and_no_other() {
     let approve = "refused: it does not offer this answer: an approval is allowed or denied";
     let question_only = "refused: it does not offer this answer: a question is not allowed or denied";
     let empty = "refused: it does not offer this answer: an answer is empty";
+    let one = "refused: it does not offer this answer: the question takes one answer";
     let (allowed, denied, declined) = ("Resolved allowed", "Resolved denied", "Resolved declined");
     for (answer, of_approval, of_floor, of_question) in [
         (Allow(Once), allowed, allowed, question_only),
@@ -126,6 +127,10 @@ fn a_pending_gate_takes_every_answer_that_its_kind_offers_and_no_other() {
         (deny(Some("no")), denied, denied, declined),
         (says(&["left"]), approve, approve, "Resolved answered"),
         (says(&[]), approve, approve, empty),
+        (says(&[""]), approve, approve, empty),
+        (says(&["left", " "]), approve, approve, empty),
+        (says(&["left", "right"]), approve, approve, one),
+        (says(&["in my own words"]), approve, approve, "Resolved answered"),
         (Decline, denied, denied, declined),
     ] {
         assert_eq!(reply(approval(), answer.clone(), "ana", None), of_approval, "approval, {answer:?}");

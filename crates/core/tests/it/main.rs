@@ -15,5 +15,6 @@ mod runs;
 mod session_table;
 mod settle;
 mod shown;
+mod snapshot_form;
 mod stage;
 mod states;

@@ -114,6 +114,55 @@ fn a_prompt_that_waited_for_a_compaction_is_said_before_the_next() {
 }
 
 #[test]
+fn a_compaction_that_somebody_stopped_stays_stopped() {
+    fn stopped(mut stage: Stage) -> Stage {
+        stage.session(session::Command::AbortCompaction);
+        stage
+    }
+    let queued: fn() -> Stage = || {
+        let mut stage = compacting();
+        stage.session(session::Command::Queue { queue: Queue::Steering, said: text(1) });
+        stopped(stage)
+    };
+    let taken_back: fn() -> Stage = || {
+        let mut stage = stopped(behind());
+        stage.session(session::Command::Clear);
+        stage
+    };
+    let ended = "session compaction_ended rest";
+    let prompted = "session compaction_ended prompt, run started prompt, run turn_opened, session dequeued prompt, \
+                    session entry user, run asked";
+    table(
+        open,
+        &[
+            ("somebody asked for it", || stopped(compacting()), ended, ended),
+            ("a message was queued", queued, ended, ended),
+            ("a prompt waits", || stopped(behind()), prompted, ended),
+            ("a prompt was taken back", taken_back, ended, ended),
+        ],
+    );
+}
+
+#[test]
+fn what_was_queued_during_a_compaction_that_somebody_asked_for_is_not_left_lying() {
+    let during: fn() -> Stage = || {
+        let mut stage = compacting();
+        stage.session(session::Command::Queue { queue: Queue::FollowUp, said: text(1) });
+        stage
+    };
+    let before: fn() -> Stage = || {
+        let mut stage = idle();
+        stage.session(session::Command::Queue { queue: Queue::FollowUp, said: text(1) });
+        crate::states::compact(&mut stage);
+        stage
+    };
+    let ended = "session compaction_ended rest";
+    let runs = "session compaction_ended rest, run started prompt, run turn_opened, session dequeued follow_up, \
+                session entry user, run asked";
+    table(open, &[("queued during it", during, runs, ended), ("queued before it", before, ended, ended)]);
+}
+
+#[test]
 fn a_call_that_had_not_begun_is_judged_by_the_next_process_or_cancelled() {
     let cancelled = format!("{CANCELLED}, {INTERRUPTED}");
     let gate = format!("call gated, {OPENED}");
@@ -123,6 +172,20 @@ fn a_call_that_had_not_begun_is_judged_by_the_next_process_or_cancelled() {
     let follows = (format!("{UNKNOWN}, call started"), format!("{UNKNOWN}, {cancelled}"));
     let ready: fn() -> Stage = || calling(["write", "write"]);
     table(open, &[("ready behind one that works", ready, &follows.0, &follows.1)]);
+}
+
+#[test]
+fn calls_of_a_message_that_ended_in_an_error_leave_no_result_behind() {
+    // The process dies before what follows from the answer is in the log.
+    let broken: fn() -> Stage = || {
+        let mut stage = thinking(open());
+        stage.engine = stage.engine.clone().with_bound(1);
+        stage.answer_only(StopReason::Error, vec![wanted("write", "a")], None);
+        stage
+    };
+    let cancelled = "call ended cancelled, run turn_closed, run ended";
+    let (go, wait) = (format!("{cancelled} failed"), format!("{cancelled} interrupted"));
+    table(open, &[("broken", broken, &go, &wait)]);
 }
 
 #[test]

@@ -77,6 +77,15 @@ fn a_queued_message_starts_nothing_in_any_state() {
 }
 
 #[test]
+fn nobody_queues_a_prompt_or_a_command_by_itself() {
+    for queue in [Queue::Prompt, Queue::Held] {
+        let queued = || Command::Queue { queue, said: text(1) };
+        let refused = "refused: only steering and follow-ups are queued by command";
+        in_every_state("queue", tell(queued), &[NONE, (ANY, refused)]);
+    }
+}
+
+#[test]
 fn clearing_empties_every_queue_of_messages_and_says_nothing_where_none_has_any() {
     let without = "idle, command, thinking, calling, gated, asked, backoff, stopping, compacting";
     let cleared = "Done: session cleared";
@@ -144,6 +153,33 @@ fn the_tree_and_the_folder_change_only_at_rest() {
         let leaf = leaf.map(EntryId::new);
         let import = tell(|| Command::Import { entries: vec![entry("x")], leaf: leaf.clone() });
         in_every_state(case, import, &[NONE, ("idle", want), BUSY]);
+    }
+}
+
+#[test]
+fn an_entry_from_elsewhere_takes_no_name_that_is_taken() {
+    let mut stage = idle();
+    stage.import([("u", Kind::User, 1)]);
+    for (case, entries) in [("known", vec![entry("u")]), ("twice", vec![entry("v"), entry("v")])] {
+        let told = stage.session(Command::Import { entries, leaf: None });
+        assert_eq!(told.cell(), "refused: two entries have the same name", "{case}");
+    }
+}
+
+#[test]
+fn the_way_to_an_entry_ends_where_it_would_come_round() {
+    let round = |id: &str, parent: &str| Imported { parent: Some(EntryId::new(parent)), ..entry(id) };
+    for (case, entries, want) in [
+        ("its own parent", vec![round("x", "x")], vec!["x"]),
+        ("in a circle", vec![round("x", "z"), round("y", "x"), round("z", "y")], vec!["x", "y", "z"]),
+        ("on the way to a circle", vec![round("x", "x"), round("y", "x"), round("z", "y")], vec!["x", "y", "z"]),
+        ("a parent that is nowhere", vec![round("z", "w")], vec!["z"]),
+    ] {
+        let mut stage = idle();
+        let leaf = entries.last().map(|entry| entry.id.clone());
+        stage.session(Command::Import { entries, leaf });
+        let path: Vec<_> = stage.here().path().iter().map(|entry| entry.id.as_str()).collect();
+        assert_eq!(path, want, "{case}");
     }
 }
 
@@ -224,19 +260,13 @@ fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
         ("failed", Compacted::Failed { message: "no".into() }, ""),
         ("aborted", Compacted::Aborted, ""),
     ] {
-        let ended = |stage: &mut Stage| {
-            let told = stage.session(Command::Compacted { epoch: 1, outcome: outcome.clone() });
-            // Whether a late outcome leaves a fact behind is not this table's.
-            if told.1 == Ok(Reply::Dropped) { Told(Vec::new(), told.1) } else { told }
-        };
+        let ended = tell(|| Command::Compacted { epoch: 1, outcome: outcome.clone() });
+        let dropped = "Dropped: session compaction_dropped";
         let rest = format!("Done: {summary}session compaction_ended rest");
         let runs = format!("Done: {summary}session compaction_ended prompt, {started}");
-        in_every_state(case, ended, &[NONE, (without, "Dropped"), ("compacting", &rest), ("behind", &runs)]);
-        let other = |stage: &mut Stage| {
-            let told = stage.session(Command::Compacted { epoch: 2, outcome: outcome.clone() });
-            Told(Vec::new(), told.1)
-        };
-        in_every_state("another epoch", other, &[NONE, (ANY, "Dropped")]);
+        in_every_state(case, ended, &[NONE, (without, dropped), ("compacting", &rest), ("behind", &runs)]);
+        let other = tell(|| Command::Compacted { epoch: 2, outcome: outcome.clone() });
+        in_every_state("another epoch", other, &[NONE, (ANY, dropped)]);
     }
 }
 

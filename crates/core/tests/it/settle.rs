@@ -18,14 +18,16 @@ mod turn_closes;
 use countersign_core::{
     call,
     engine::{Command, Context, Event, Recorded},
-    id::Fresh,
+    gate,
+    id::{Fresh, PrincipalId},
     message::StopReason,
     run::{self, Answer, Wanted},
+    session::{self, Modes, Queue, Take, WhenBusy},
 };
 
 use crate::{
-    stage::{Told, open, text, wanted},
-    states::thinking,
+    stage::{Stage, Told, asking, open, session, text, wanted},
+    states::{deny, idle, thinking},
 };
 
 /// The facts behind the one that begins with `first`, that one included; nothing where there is none.
@@ -39,6 +41,27 @@ fn only(told: &Told, word: &str) -> String {
     told.0.iter().filter(|fact| fact.starts_with(word)).cloned().collect::<Vec<_>>().join(", ")
 }
 
+/// Every fact of a command and of the batches behind it, none of which holds more than `most`.
+fn batches(stage: &Stage, command: Command, most: usize) -> Vec<Recorded> {
+    let mut engine = stage.engine.clone().with_bound(most);
+    let mut context = Context { now: stage.now, fresh: Fresh::new([77; 16]) };
+    let (mut facts, _) = engine.handle(command, &mut context).expect("it is no refusal");
+    assert!(facts.len() <= most, "{} facts with the command", facts.len());
+    assert!(engine.is_unsettled(), "that is too much for one batch");
+    while engine.is_unsettled() {
+        let more = engine.settle(&mut context);
+        assert!(more.len() <= most, "{} facts behind it", more.len());
+        facts.extend(more);
+    }
+    let places: Vec<u64> = facts.iter().map(|recorded| recorded.meta.lsn.0).collect();
+    assert!(places.windows(2).all(|pair| pair[0] + 1 == pair[1]), "one behind the other");
+    facts
+}
+
+fn ended(facts: &[Recorded]) -> usize {
+    facts.iter().filter(|recorded| matches!(recorded.fact.event, Event::Call(call::Event::Ended { .. }))).count()
+}
+
 #[test]
 fn what_does_not_fit_into_one_batch_goes_on_in_the_next() {
     let stage = thinking(open());
@@ -50,17 +73,44 @@ fn what_does_not_fit_into_one_batch_goes_on_in_the_next() {
         wanted: vec![broken; 1_000],
         failure: None,
     };
-    let mut engine = stage.engine.clone();
-    let mut context = Context { now: stage.now, fresh: Fresh::new([77; 16]) };
     let answered = run::Command::Answered { run: stage.run(), epoch: 1, answer: Box::new(answer) };
-    let (mut facts, _) = engine.handle(Command::Run(answered), &mut context).unwrap();
-    assert!(engine.is_unsettled(), "a thousand calls and their results are too many");
-    while engine.is_unsettled() {
-        facts.extend(engine.settle(&mut context));
-    }
-    let ended = |recorded: &&Recorded| matches!(recorded.fact.event, Event::Call(call::Event::Ended { .. }));
-    assert_eq!(facts.iter().filter(ended).count(), 1_000);
+    let facts = batches(&stage, Command::Run(answered), 1_024);
+    assert_eq!(ended(&facts), 1_000);
     assert!(matches!(facts.last().unwrap().fact.event, Event::Run(run::Event::Asked { .. })));
-    let places: Vec<u64> = facts.iter().map(|recorded| recorded.meta.lsn.0).collect();
-    assert!(places.windows(2).all(|pair| pair[0] + 1 == pair[1]), "one behind the other");
+}
+
+#[test]
+fn a_rule_that_has_much_to_say_is_cut() {
+    let paths: Vec<String> = (0..100).map(|at| at.to_string()).collect();
+    let all = |tool: &str| paths.iter().map(|path| wanted(tool, path)).collect::<Vec<_>>();
+    let mut gated = thinking(asking());
+    gated.answer(StopReason::ToolUse, all("write"), None);
+    let mut works = thinking(open());
+    works.answer(StopReason::ToolUse, all("look"), None);
+    let abort = || Command::Run(run::Command::Abort { session: session() });
+    assert_eq!(ended(&batches(&gated, abort(), 10)), 100);
+    assert_eq!(batches(&works, abort(), 10).len(), 101, "each is told to stop");
+    let mut expired = gated.clone();
+    expired.now = expired.engine.state().next_deadline().unwrap();
+    assert_eq!(ended(&batches(&expired, Command::Tick, 10)), 100);
+    let mut tripped = gated;
+    for _ in 0..2 {
+        let gate = tripped.gate();
+        tripped.decide(gate, deny(None), "ana", None);
+    }
+    let (gate, by) = (tripped.gate(), PrincipalId::new("ana"));
+    let third = gate::Command::Answer { gate, answer: deny(None), by, key: None };
+    assert_eq!(ended(&batches(&tripped, Command::Gate(third), 10)), 98);
+}
+
+#[test]
+fn a_long_queue_is_taken_in_parts() {
+    let mut stage = idle();
+    stage.set(session::Setting::Modes(Modes { steering: Take::All, ..Modes::default() }));
+    for _ in 0..300 {
+        stage.session(session::Command::Queue { queue: Queue::Steering, said: text(0) });
+    }
+    let dequeued = |told: &Told| told.0.iter().filter(|fact| *fact == "session dequeued steering").count();
+    assert_eq!(dequeued(&stage.prompt(WhenBusy::Refuse)), 256);
+    assert_eq!(dequeued(&stage.answer(StopReason::Stop, Vec::new(), None)), 44);
 }

@@ -37,7 +37,7 @@ impl Told {
 pub(crate) struct Stage {
     pub(crate) engine: Engine,
     pub(crate) now: Millis,
-    drawn: u8,
+    drawn: u16,
     log: Vec<Recorded>,
 }
 
@@ -154,7 +154,10 @@ impl Stage {
 
     pub(crate) fn tell(&mut self, command: Command) -> Told {
         self.drawn += 1;
-        let mut context = Context { now: self.now, fresh: Fresh::new([self.drawn; 16]) };
+        let [high, low] = self.drawn.to_be_bytes();
+        let mut seed = [low; 16];
+        seed[0] ^= high;
+        let mut context = Context { now: self.now, fresh: Fresh::new(seed) };
         match self.engine.handle(command, &mut context) {
             Ok((mut facts, reply)) => {
                 // What may only follow in a later batch is part of what the command came to.
@@ -218,6 +221,15 @@ impl Stage {
         let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
         let answer = run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure };
         self.answered(run, epoch, answer)
+    }
+
+    /// The answer without what follows from it, as far as that is in later batches.
+    pub(crate) fn answer_only(&mut self, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) {
+        let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
+        let answer = Box::new(run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure });
+        let mut context = Context { now: self.now, fresh: Fresh::new([250; 16]) };
+        let answered = Command::Run(run::Command::Answered { run, epoch, answer });
+        self.log.extend(self.engine.handle(answered, &mut context).expect("the stage has it").0);
     }
 
     pub(crate) fn answered(&mut self, run: RunId, epoch: u32, answer: run::Answer) -> Told {

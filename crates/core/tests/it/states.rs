@@ -85,9 +85,13 @@ pub(crate) fn stopping() -> Stage {
 /// Somebody asked for a compaction.
 pub(crate) fn compacting() -> Stage {
     let mut stage = idle();
+    compact(&mut stage);
+    stage
+}
+
+pub(crate) fn compact(stage: &mut Stage) {
     stage.import([("u", Kind::User, 60), ("a", Kind::User, 60)]);
     stage.session(session::Command::Compact { instructions: None });
-    stage
 }
 
 /// A prompt waits for a compaction.

@@ -146,6 +146,7 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
         session::Event::CompactionAborting => "compaction is to stop".to_owned(),
         session::Event::CompactionEnded { ok: true, .. } => "compaction done".to_owned(),
         session::Event::CompactionEnded { ok: false, .. } => "compaction failed".to_owned(),
+        session::Event::CompactionDropped { epoch } => format!("a late outcome of compaction {epoch} dropped"),
         session::Event::FileWritten { path, length, .. } => format!("file written, {length} bytes: {path}"),
         session::Event::Folder { path } => format!("the shell is in {path}"),
         session::Event::Relocated { cwd } => format!("works in {cwd} now"),

@@ -25,12 +25,12 @@ fn next(host: &mut Host, dialog: &Value, value: &str) -> Value {
     host.dialog(from)
 }
 
-/// Answers the last dialog and gives what was selected, once the run has ended.
-fn selected(host: &mut Host, dialog: &Value, answer: Value) -> Value {
+/// Answers the last dialog and gives what was said, once the run has ended.
+fn said(host: &mut Host, dialog: &Value, answer: Value) -> Value {
     let from = host.mark();
     host.reply(dialog, answer);
     let frames = host.settled(from);
-    only(&frames, "tool_execution_end").remove(0)["result"]["details"]["results"][0]["selected"].clone()
+    only(&frames, "tool_execution_end").remove(0)["result"]["details"]["results"][0].clone()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn several_are_chosen_one_dialog_after_the_other() {
     assert!(ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
     assert!(third["timeout"].as_u64() > Some(0));
     assert_eq!(roles(&host.messages()), ["user", "assistant", "user", "assistant"]);
-    assert_eq!(selected(&mut host, &third, json!({ "value": "Done selecting" })), json!(["b", "c"]));
+    assert_eq!(said(&mut host, &third, json!({ "value": "Done selecting" }))["selectedOptions"], json!(["b", "c"]));
     host.close_cleanly();
 }
 
@@ -61,7 +61,8 @@ fn words_of_ones_own_come_beside_what_was_chosen() {
     let second = next(&mut host, &first, "☐ a");
     let editor = next(&mut host, &second, "Other (type your own)");
     assert_eq!((&editor["method"], &editor["promptStyle"]), (&json!("editor"), &json!(true)));
-    assert_eq!(selected(&mut host, &editor, json!({ "value": "d, or e" })), json!(["a", "d, or e"]));
+    let said = said(&mut host, &editor, json!({ "value": "d, or e" }));
+    assert_eq!((&said["selectedOptions"], &said["customInput"]), (&json!(["a"]), &json!("d, or e")));
     host.close_cleanly();
 }
 
@@ -71,7 +72,7 @@ fn cancelling_a_later_dialog_declines_the_question() {
     let mut host = place.start(&[]);
     let first = asked(&mut host, &place);
     let second = next(&mut host, &first, "☐ a");
-    assert_eq!(selected(&mut host, &second, json!({ "cancelled": true })), json!([]));
+    assert_eq!(said(&mut host, &second, json!({ "cancelled": true }))["selectedOptions"], json!([]));
     assert!(place.provider.last().result("k").unwrap().contains("did not want to answer"));
 }
 
@@ -99,5 +100,5 @@ fn a_question_begins_anew_in_the_next_process() {
     let shown = again.dialog(0);
     assert_eq!(shown["options"], first["options"]);
     let second = next(&mut again, &shown, "☐ c");
-    assert_eq!(selected(&mut again, &second, json!({ "value": "Done selecting" })), json!(["c"]));
+    assert_eq!(said(&mut again, &second, json!({ "value": "Done selecting" }))["selectedOptions"], json!(["c"]));
 }

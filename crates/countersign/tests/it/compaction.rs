@@ -21,7 +21,10 @@ fn talk(host: &mut Host, turns: usize) {
 fn a_compaction_by_hand_replaces_what_is_old() {
     let place = Place::with_config(KEEP);
     let mut host = place.start(&[]);
-    assert_eq!(host.refused(json!({ "type": "compact" })), "Nothing to compact (session too small)");
+    assert_eq!(
+        host.refused(json!({ "type": "compact" })),
+        "Failed to parse command: Nothing to compact (session too small)"
+    );
     talk(&mut host, 4);
     place.provider.script([say("the summary")]);
     let from = host.mark();
@@ -29,7 +32,10 @@ fn a_compaction_by_hand_replaces_what_is_old() {
     assert_eq!(shape(&host.since(from)), "compact");
     assert!(place.provider.asked(4).text().contains("look at the ports"));
     assert!(result["summary"].as_str().unwrap().contains("the summary"));
-    assert_eq!(host.messages()[0]["role"], "compactionSummary");
+    let summary = host.messages().remove(0);
+    let members: Vec<&str> = summary.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(summary["role"], "compactionSummary");
+    assert_eq!(members, ["role", "summary", "shortSummary", "tokensBefore", "timestamp"]);
     let file = host.file();
     let lines = lines_with(&file, "\"compaction\"");
     check_chain(&lines);
@@ -37,7 +43,7 @@ fn a_compaction_by_hand_replaces_what_is_old() {
     for key in ["summary", "firstKeptEntryId", "tokensBefore"] {
         assert_eq!(entry[key], result[key], "{key}");
     }
-    assert_eq!(host.refused(json!({ "type": "compact" })), "Already compacted");
+    assert_eq!(host.refused(json!({ "type": "compact" })), "Failed to parse command: Already compacted");
     host.turn("on");
     let asked = place.provider.last().text();
     assert!(asked.contains("the summary") && !asked.contains("message 0"));
@@ -66,7 +72,7 @@ fn a_compaction_is_seen_answered_around_and_aborted() {
     place.provider.asked(4);
     assert_eq!(host.state()["isCompacting"], true);
     host.done(json!({ "type": "abort" }));
-    assert_eq!(host.answer(&due)["error"], "Compaction cancelled");
+    assert_eq!(host.answer(&due)["error"], "Failed to parse command: Compaction cancelled");
     place.provider.request(4, |request| request.is_gone);
     assert_eq!(host.state()["isCompacting"], false);
     host.turn("on");

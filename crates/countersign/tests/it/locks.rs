@@ -20,6 +20,7 @@ fn a_second_process_on_a_session_is_refused_with_the_first_ones_id() {
     let mut other = place.start(&[]);
     let error = other.refused(json!({ "type": "switch_session", "sessionPath": file }));
     assert!(error.contains(&host.id().to_string()), "{error}");
+    assert_eq!(error.matches(".db").count(), 1, "the log is named once: {error}");
     other.turn("still here");
     host.turn("two");
     host.kill();

@@ -36,7 +36,7 @@ fn each_question_is_a_dialog_and_the_answers_are_one_result() {
     let frames = host.settled(from);
     let end = only(&frames, "tool_execution_end").remove(0);
     let results = end["result"]["details"]["results"].clone();
-    assert_eq!([&results[0]["selected"], &results[1]["selected"]], [&json!(["B"]), &json!(["because"])]);
+    assert_eq!([&results[0]["selectedOptions"], &results[1]["customInput"]], [&json!(["B"]), &json!("because")]);
     let told = place.provider.last().result("k").unwrap();
     assert!(told.contains('B') && told.contains("because"), "{told}");
     host.close_cleanly();

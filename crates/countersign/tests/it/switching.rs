@@ -138,7 +138,9 @@ fn only_a_message_of_the_person_can_be_branched_from() {
     let lines = lines_with(&file, "\"ok\"");
     let answer = lines.iter().find(|line| line["message"]["role"] == "assistant").unwrap();
     for id in [answer["id"].clone(), "nope".into()] {
-        assert_eq!(host.refused(json!({ "type": "branch", "entryId": id })), "Invalid entry ID for branching");
+        let answer = host.command(json!({ "type": "branch", "entryId": id }));
+        assert_eq!(answer["command"], "parse", "{answer}");
+        assert_eq!(answer["error"], "Failed to parse command: Invalid entry ID for branching");
     }
     assert!(shape(&host.turn("second")).ends_with("turn_end agent_end"));
 }

@@ -19,7 +19,7 @@ use super::{
     Options,
     handle::{NotRecorded, Refused, Replied, Reply},
     inbox::{Inbox, Item, Lane, Waiting},
-    open::{self, OpenError},
+    open::{self, OpenError, Position},
     parking::Parked,
     record::{is_too_large, record},
     snapshots::Snapshots,
@@ -84,7 +84,7 @@ enum Next {
 impl Owner {
     pub(super) fn new(
         engine: Engine,
-        durable: Lsn,
+        at: Position,
         log: AnyLog,
         options: Options,
         inbox: &Arc<Inbox>,
@@ -99,9 +99,9 @@ impl Owner {
             is_lost: false,
             tick_after: None,
             parked: Parked::new(log.clone(), inbox.source(Lane::Request)),
-            snapshots: Snapshots::new(log.clone(), durable),
+            snapshots: Snapshots::new(log.clone(), at.snapshot),
             engine,
-            durable,
+            durable: at.durable,
             deferred: Vec::new(),
             log,
             options,
@@ -242,10 +242,7 @@ impl Owner {
         recorded: &mut Vec<Recorded>,
         releases: &mut Vec<Release>,
     ) {
-        let waiting = match self.parked.hold(&self.engine, waiting) {
-            Some(waiting) => waiting,
-            None => return,
-        };
+        let Some(waiting) = self.parked.hold(&self.engine, waiting) else { return };
         if let Item::Fetched(scope, records) = waiting.item {
             for waiting in self.fetched(&scope, records, releases) {
                 self.decide_item(waiting, taken, recorded, releases).await;

@@ -198,7 +198,7 @@ impl CallWork {
                 "artifact": outcome.artifact.as_ref().map(|path| path.display().to_string()),
             }})
         });
-        let mut message = BashExecution {
+        let message = BashExecution {
             command,
             output: outcome.output,
             exit_code: outcome.exit_code,
@@ -207,13 +207,6 @@ impl CallWork {
             meta,
             ..BashExecution::default()
         };
-        let counts = json!({
-            "totalLines": outcome.total_lines,
-            "totalBytes": outcome.total_bytes,
-            "outputLines": outcome.output_lines,
-            "outputBytes": outcome.output_bytes,
-        });
-        message.extra.insert("counts".to_owned(), counts);
         Progress::Returned(Box::new(Returned {
             said: said(&Message::BashExecution(message)),
             error: false,

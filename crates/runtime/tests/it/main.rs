@@ -3,4 +3,6 @@
 
 mod owner;
 mod residency;
+mod services;
 mod stage;
+mod stand_in;

@@ -97,6 +97,11 @@ pub(super) fn problem(refused: &Refused) -> String {
 pub(super) const BUSY: &str =
     "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
 
+/// What a command is told that breaks off: the original answers it as a line that it could not read.
+pub(super) fn broke_off(id: Option<Id>, problem: impl std::fmt::Display) -> Response {
+    Response::parse_failure(id, problem)
+}
+
 /// Answers with nothing but that it is done, or with why not.
 pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, replied: Result<Reply, Refused>) {
     match replied {
@@ -173,24 +178,24 @@ async fn bash(door: &mut Door, id: Option<Id>, command: String) {
     .await;
 }
 
-/// The answer to a person's command, from its message.
+/// The answer to a person's command, from its message: what a cut output was is beside it, any other says it by itself.
 pub(super) fn bash_result(bash: &BashExecution) -> BashResult {
-    let counts = bash.extra.get("counts");
-    let count = |key: &str| {
-        let count = counts.and_then(|counts| counts.get(key)).and_then(Value::as_u64);
-        count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+    let cut = bash.meta.as_ref().and_then(|meta| meta.get("truncation"));
+    let count = |key: &str, whole: usize| {
+        let count = cut.and_then(|cut| cut.get(key)).and_then(Value::as_u64);
+        count.and_then(|count| usize::try_from(count).ok()).unwrap_or(whole)
     };
     let lines = if bash.output.is_empty() { 0 } else { bash.output.matches('\n').count() + 1 };
-    let known = counts.is_some();
+    let bytes = bash.output.len();
     BashResult {
         exit_code: bash.exit_code,
         cancelled: bash.cancelled,
         output: bash.output.clone(),
         truncated: bash.truncated,
-        total_lines: if known { count("totalLines") } else { lines },
-        total_bytes: if known { count("totalBytes") } else { bash.output.len() },
-        output_lines: if known { count("outputLines") } else { lines },
-        output_bytes: if known { count("outputBytes") } else { bash.output.len() },
+        total_lines: count("totalLines", lines),
+        total_bytes: count("totalBytes", bytes),
+        output_lines: count("outputLines", lines),
+        output_bytes: count("outputBytes", bytes),
         artifact_id: None,
     }
 }

@@ -138,7 +138,12 @@ fn kind(message: &Message, entry: &FileEntry) -> Kind {
 
 /// The wire form of an entry's message, as events and answers have it. `None` for what is no message.
 pub(crate) fn to_wire(entry: &Entry, content: &str) -> Option<Json> {
-    wire(content, entry.at)
+    let mut message: Message = serde_json::from_str(content).ok()?;
+    if let (Kind::Compaction { .. }, Message::CompactionSummary(summary)) = (&entry.kind, &mut message) {
+        // The file's entry has more than its message: which files were read, and what is kept.
+        summary.extra.clear();
+    }
+    Some(Json::of(&convert::to_wire(&message, entry.at)))
 }
 
 /// The wire form of a message's content.

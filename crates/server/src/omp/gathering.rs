@@ -2,7 +2,10 @@
 //!
 //! It must not write the file: what the file lacks is given back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use countersign_core::{
     engine::Command,
@@ -36,12 +39,12 @@ pub(super) async fn follow_file(
     handle: &Handle,
     requests: &Source,
     id: &SessionId,
-    opened: &Opened,
+    opened: &Arc<Opened>,
     blobs: &Blobs,
 ) -> Result<Vec<Entry>, SeatError> {
     let known = known(requests, id).await?;
     let file = &opened.file.entries;
-    let proven = proven(&known, opened);
+    let proven = proven(&known, opened).await?;
     let gathered = stand(handle, &known, opened, proven, blobs).await?;
     let in_file: BTreeSet<&str> = file.iter().map(|entry| entry.id.as_str()).collect();
     let lacks = |entry: &Entry| !in_file.contains(entry.id.as_str());
@@ -132,42 +135,57 @@ async fn known(requests: &Source, id: &SessionId) -> Result<Known, SeatError> {
 }
 
 /// How many entries of the file the recorded digest proves to be as they were written.
-fn proven(known: &Known, opened: &Opened) -> usize {
-    let proven = known.file.as_ref().and_then(|(length, digest)| {
-        let found = opened.digest_of_prefix(*length)?;
-        (found.to_string() == *digest).then(|| opened.entries_within(*length))?
-    });
-    proven.unwrap_or(0).min(opened.file.entries.len())
+async fn proven(known: &Known, opened: &Arc<Opened>) -> Result<usize, SeatError> {
+    let Some((length, digest)) = known.file.clone() else { return Ok(0) };
+    let opened = Arc::clone(opened);
+    off_the_loop(move || {
+        let found = opened.digest_of_prefix(length);
+        let is_ours = found.is_some_and(|found| found.to_string() == digest);
+        let proven = is_ours.then(|| opened.entries_within(length)).flatten();
+        proven.unwrap_or(0).min(opened.file.entries.len())
+    })
+    .await
+}
+
+/// Does what reads or compares much.
+async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, SeatError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| SeatError::Owner(error.to_string()))
 }
 
 /// How the log stands to each entry of the file, of which the first `proven` need not be looked at.
 async fn stand(
     handle: &Handle,
     known: &Known,
-    opened: &Opened,
+    opened: &Arc<Opened>,
     proven: usize,
     blobs: &Blobs,
 ) -> Result<Vec<Gathered>, SeatError> {
     let by_id: BTreeMap<&str, &Entry> = known.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
     let mut gathered = Vec::with_capacity(opened.file.entries.len());
     for (at, some) in opened.file.entries.chunks(READ).enumerate() {
-        let is_proven = |index: usize| at * READ + index < proven;
-        let ours: Vec<Option<&Entry>> = some.iter().map(|entry| by_id.get(entry.id.as_str()).copied()).collect();
-        let asked = ours.iter().enumerate().filter(|(index, _)| !is_proven(*index)).filter_map(|(_, entry)| *entry);
-        let lsns: Vec<_> = asked.map(|entry| entry.content).collect();
+        let first = at * READ;
+        let ours: Vec<Option<Entry>> =
+            some.iter().map(|entry| by_id.get(entry.id.as_str()).map(|entry| (*entry).clone())).collect();
+        let asked = ours.iter().enumerate().filter(|(index, _)| first + index >= proven);
+        let lsns: Vec<_> = asked.filter_map(|(_, entry)| Some(entry.as_ref()?.content)).collect();
         let contents = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
-        let mut contents = contents.into_iter();
-        for (index, (theirs, ours)) in some.iter().zip(ours).enumerate() {
-            let is_same = match ours {
-                None => false,
-                Some(_) if is_proven(index) => true,
-                Some(ours) => contents.next().flatten().is_some_and(|content| agree(ours, &content, theirs, blobs)),
-            };
-            gathered.push(match ours.filter(|_| is_same) {
-                Some(ours) => Gathered::Known(ours.id.clone()),
-                None => Gathered::Foreign(entries::from_file(theirs, blobs)),
+        let (opened, blobs) = (Arc::clone(opened), blobs.clone());
+        let stood = off_the_loop(move || {
+            let mut contents = contents.into_iter();
+            let theirs = opened.file.entries[first..].iter();
+            let stood = theirs.zip(ours).enumerate().map(|(index, (theirs, ours))| {
+                let same = ours.filter(|ours| {
+                    first + index < proven
+                        || contents.next().flatten().is_some_and(|content| agree(ours, &content, theirs, &blobs))
+                });
+                match same {
+                    Some(ours) => Gathered::Known(ours.id),
+                    None => Gathered::Foreign(entries::from_file(theirs, &blobs)),
+                }
             });
-        }
+            stood.collect::<Vec<_>>()
+        });
+        gathered.extend(stood.await?);
     }
     Ok(gathered)
 }

@@ -61,8 +61,8 @@ pub(crate) enum SeatError {
     File(#[from] session_file::OpenError),
     #[error(transparent)]
     Write(#[from] session_file::WriteError),
-    #[error("{path}: {source}", path = .path.display())]
-    Log { path: PathBuf, source: store::OpenError },
+    #[error("{}", with_causes(.0))]
+    Log(store::OpenError),
     #[error("{0}")]
     Owner(String),
     #[error(transparent)]
@@ -70,19 +70,23 @@ pub(crate) enum SeatError {
     #[error("the session's log is closed")]
     Closed,
     #[error("{path} is a copy of another session file", path = .0.path.display())]
-    Copy(Box<session_file::Opened>),
+    Copy(Arc<session_file::Opened>),
 }
 
 impl From<OwnerError> for SeatError {
     fn from(error: OwnerError) -> Self {
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(cause) = source {
-            text.push_str(&format!(": {cause}"));
-            source = cause.source();
-        }
-        Self::Owner(text)
+        Self::Owner(with_causes(&error))
     }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
 }
 
 /// A session that is open.
@@ -93,6 +97,8 @@ pub(crate) struct Seat {
     pub(crate) answers: Source,
     pub(crate) subscriber: Subscriber,
     pub(crate) workshop: Arc<Workshop>,
+    /// The list of tasks as it was at what was released last; the workshop's is ahead of that.
+    pub(crate) told_tasks: Todos,
     pub(crate) keeper: Option<Keeper>,
 }
 
@@ -143,7 +149,7 @@ impl Seat {
             keeper = Some(follow(&handle, &id, writer).await?);
         }
         let answers = handle.source(Lane::Result);
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, keeper })
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks: Todos::default(), keeper })
     }
 
     /// Opens the session of the file at `path`, which must be one. `settings` may change what is set once the entries are known.
@@ -152,7 +158,7 @@ impl Seat {
         path: &Path,
         settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Option<Self>, SeatError> {
-        let Some(opened) = session_file::open(path)? else {
+        let Some(opened) = read_file(path).await? else {
             let Some(id) = unwritten::of_path(shelf, path).await else { return Ok(None) };
             let workshop = Arc::new(shelf.workshop(Todos::default()));
             let handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
@@ -162,21 +168,22 @@ impl Seat {
         };
         let header = opened.file.header.clone();
         let id = SessionId::new(header.id.as_str());
-        let workshop = Arc::new(shelf.workshop(todos(&opened.file.entries)));
+        let listed = todos(&opened.file.entries);
+        let told = Todos::new(todo::Storage::Session, listed.get());
+        let workshop = Arc::new(shelf.workshop(listed));
         let handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
         if is_copy(&handle, &id, &opened).await {
             // The same session at another place: a conversation of its own, without the decisions.
             handle.close().await;
             handle.close_log().await;
-            return Err(SeatError::Copy(Box::new(opened)));
+            return Err(SeatError::Copy(opened));
         }
-        let seat =
-            Self::take_up(shelf, handle.clone(), id, workshop, Origin::File(Box::new(opened)), header, settings).await;
+        let seat = Self::take_up(shelf, handle.clone(), id, workshop, Origin::File(opened), header, settings).await;
         if seat.is_err() {
             handle.close().await;
             handle.close_log().await;
         }
-        seat.map(Some)
+        seat.map(|seat| Some(Self { told_tasks: told, ..seat }))
     }
 
     async fn take_up(
@@ -261,7 +268,16 @@ impl Seat {
         adopt(shelf, &requests).await?;
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let answers = handle.source(Lane::Result);
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, keeper: Some(keeper) })
+        Ok(Self {
+            id,
+            handle,
+            requests,
+            answers,
+            subscriber,
+            workshop,
+            told_tasks: Todos::default(),
+            keeper: Some(keeper),
+        })
     }
 
     /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log.
@@ -281,10 +297,18 @@ impl Seat {
     }
 }
 
+/// Reads a session file, which may be large and on a slow disk, off the loop.
+pub(super) async fn read_file(path: &Path) -> Result<Option<Arc<session_file::Opened>>, SeatError> {
+    let path = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || session_file::open(&path)).await;
+    let opened = read.map_err(|error| SeatError::Owner(error.to_string()))??;
+    Ok(opened.map(Arc::new))
+}
+
 /// Where a session that is taken up comes from.
 enum Origin {
     /// Its file.
-    File(Box<session_file::Opened>),
+    File(Arc<session_file::Opened>),
     /// Its log alone: the process died before the file was written. Where the file is to be.
     Log(PathBuf),
 }
@@ -369,7 +393,7 @@ impl Shelf {
         }
         let path = self.log_path(id);
         let options = store::Options::default();
-        SqliteLog::open(&path, options).map(AnyLog::from).map_err(|source| SeatError::Log { path, source })
+        SqliteLog::open(&path, options).map(AnyLog::from).map_err(SeatError::Log)
     }
 
     fn options(&self, workshop: &Arc<Workshop>) -> Options {

@@ -25,7 +25,7 @@ use super::{
     door::{Door, Input, Output},
     flags::Flags,
     models, paths, rules,
-    seat::{Beginning, Seat, SeatError, Shelf, first_entries},
+    seat::{Beginning, Seat, SeatError, Shelf, first_entries, read_file},
     unwritten,
     workshop::Common,
 };
@@ -343,7 +343,7 @@ async fn open_seat(flags: &Flags, shelf: &Shelf, settings: Settings, choice: &Ch
     let fallback = settings.clone();
     let opened = Seat::reopen(shelf, &path, move |_, notes| restore(settings, notes)).await;
     let opened = match opened {
-        Err(SeatError::Copy(copy)) => return fork_of(shelf, &copy, fallback).await,
+        Err(SeatError::Copy(copy)) => return fork_of(shelf, copy, fallback).await,
         opened => opened.map_err(|error| error.to_string())?,
     };
     match opened {
@@ -370,18 +370,19 @@ async fn begin(shelf: &Shelf, settings: Settings) -> Result<Seat, String> {
 
 /// A new session with the conversation of another, without its decisions.
 async fn fork(shelf: &Shelf, path: &Path, settings: Settings) -> Result<Seat, String> {
-    let opened = crate::session_file::open(path).map_err(|error| error.to_string())?;
+    let opened = read_file(path).await.map_err(|error| error.to_string())?;
     let opened = opened.ok_or_else(|| format!("{}: there is no such session", path.display()))?;
-    fork_of(shelf, &opened, settings).await
+    fork_of(shelf, opened, settings).await
 }
 
 /// A new session with the conversation of a file that was read.
-pub(crate) async fn fork_of(shelf: &Shelf, opened: &Opened, settings: Settings) -> Result<Seat, String> {
-    let entries = {
-        let blobs = shelf.blobs();
-        opened.file.entries.iter().map(|entry| super::entries::from_file(entry, &blobs)).collect()
-    };
+pub(crate) async fn fork_of(shelf: &Shelf, opened: Arc<Opened>, settings: Settings) -> Result<Seat, String> {
     let parent = Some(opened.path.display().to_string());
+    let blobs = shelf.blobs();
+    let entries = tokio::task::spawn_blocking(move || {
+        opened.file.entries.iter().map(|entry| super::entries::from_file(entry, &blobs)).collect()
+    });
+    let entries = entries.await.map_err(|error| error.to_string())?;
     let beginning = Beginning { path: None, parent, settings, entries };
     Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())
 }

@@ -84,10 +84,13 @@ impl Door {
                 }
             }
             Happened::Session(session::Event::Reminded { attempt }) => {
-                if let Some(seat) = &self.seat {
-                    let todos = seat.workshop.todos().open().iter().map(wire_todo).collect();
-                    let reminder = Teller::reminder(todos, *attempt, self.shelf.reminders);
-                    self.write(&reminder);
+                let todos = self.seat.as_ref().map(|seat| seat.told_tasks.open().iter().map(wire_todo).collect());
+                let reminder = Teller::reminder(todos.unwrap_or_default(), *attempt, self.shelf.reminders);
+                self.write(&reminder);
+            }
+            Happened::Session(session::Event::Entry { kind: session::Kind::ToolResult { .. }, .. }) => {
+                if let (Some(phases), Some(seat)) = (content.and_then(written_tasks), &self.seat) {
+                    seat.told_tasks.set(phases);
                 }
             }
             Happened::Session(
@@ -127,7 +130,7 @@ impl Door {
         if let Lane::Compaction(id) = std::mem::replace(&mut self.lane, Lane::Free) {
             match outcome {
                 Ok(result) => self.write(&Response::success(id, "compact", &result)),
-                Err(problem) => self.write(&Response::failure(id, "compact", problem)),
+                Err(problem) => self.write(&commands::broke_off(id, problem)),
             }
         }
     }
@@ -142,6 +145,19 @@ impl Door {
                 None => self.write(&Response::failure(id, "bash", "the command's result cannot be read")),
             }
         }
+    }
+}
+
+/// The list of tasks that a call left, if it was one that writes it.
+fn written_tasks(content: &str) -> Option<Vec<todo::Phase>> {
+    if !content.contains("todo_write") {
+        return None;
+    }
+    match serde_json::from_str(content) {
+        Ok(Message::ToolResult(result)) if result.tool_name == "todo_write" && !result.is_error => {
+            todo::Todos::phases_of(&result.details?)
+        }
+        _ => None,
     }
 }
 

@@ -26,7 +26,7 @@ use crate::agent_dir::replace::{Access, replace};
 /// Why nothing was written. What was to be written is kept and can be tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The file is not as we left it: compare it and import what is new.
+    /// The file is not as we left it: read it and import what is new.
     #[error("{path} was changed by somebody else", path = .0.display())]
     Changed(PathBuf),
     /// There is a file already where a session begins.
@@ -132,7 +132,7 @@ impl Writer {
     /// Writes what waits, in one piece. Gives what the file was after each line of it; nothing where nothing was
     /// written.
     ///
-    /// It does not wait for the disk: a power cut may take the end, which [`super::compare()`] then finds. The first
+    /// It does not wait for the disk: a power cut may take the end, which is then found when it is opened. The first
     /// lines come all or not at all.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use countersign_core::{
     engine::{Event, Meta},
     gate::{self, Resolution, Scope},
     id::{CallId, EntryId, GateId, Lsn, RunId, SessionId},
+    message::StopReason,
     run,
     session::{self, Queue, Then},
     tool::Repeat,
@@ -54,6 +55,8 @@ struct RunSeen {
     is_asked: bool,
     owes: u32,
     calls: Vec<CallId>,
+    /// How its last message ended.
+    stop: Option<StopReason>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -181,6 +184,7 @@ impl Audit {
             | session::Event::Dropped { .. }
             | session::Event::Pruned { .. }
             | session::Event::CompactionAborting
+            | session::Event::CompactionDropped { .. }
             | session::Event::FileWritten { .. }
             | session::Event::Folder { .. }
             | session::Event::Relocated { .. }
@@ -196,7 +200,7 @@ impl Audit {
             let seen = self.sessions.get_mut(&session).ok_or("a run in a session that nobody opened")?;
             ensure(seen.run.replace(id).is_none(), "two runs in one session")?;
             ensure(seen.compaction.is_none(), "a run beside a compaction")?;
-            let run = RunSeen { session, epoch: 0, is_asked: false, owes: 0, calls: Vec::new() };
+            let run = RunSeen { session, epoch: 0, is_asked: false, owes: 0, calls: Vec::new(), stop: None };
             ensure(self.runs.insert(id, run).is_none(), "a run begins twice")?;
             return Ok(());
         }
@@ -219,9 +223,9 @@ impl Audit {
                 run.calls.clear();
                 Ok(())
             }
-            run::Event::Answered { epoch, calls, .. } => {
+            run::Event::Answered { epoch, calls, stop, .. } => {
                 ensure(run.is_asked && *epoch == run.epoch, "an answer that nobody asked for")?;
-                (run.is_asked, run.owes) = (false, *calls);
+                (run.is_asked, run.owes, run.stop) = (false, *calls, Some(*stop));
                 Ok(())
             }
             run::Event::Interrupted { .. } => {
@@ -312,6 +316,9 @@ impl Audit {
             }
             (call::Event::Started { boot: by, .. }, Stage::Ready) => {
                 ensure(*by == boot, "a call is started by a process that is gone")?;
+                let stop = call.run.and_then(|run| self.runs.get(&run)?.stop);
+                let is_whole = !matches!(stop, Some(StopReason::Error | StopReason::Aborted));
+                ensure(is_whole, "a call of a broken message is started")?;
                 call.stage = Stage::Started(boot);
                 Ok(())
             }
@@ -340,7 +347,11 @@ impl Audit {
                 // A file that takes the place of the tree leaves no place for the result of a call whose message it lacks.
                 let is_replaced = meta.session.as_ref().and_then(|id| self.sessions.get(id));
                 let is_replaced = is_replaced.is_some_and(|session| session.gathered.is_some());
-                let may_lack = is_replaced && matches!(end, End::Cancelled | End::Unknown);
+                // Nor has a message that ended in an error, which no model is ever shown.
+                let is_broken =
+                    call.run.and_then(|run| self.runs.get(&run)).is_some_and(|run| run.stop == Some(StopReason::Error));
+                ensure(!is_broken || entry.is_none(), "a result of a message that no model is shown")?;
+                let may_lack = is_broken || is_replaced && matches!(end, End::Cancelled | End::Unknown);
                 ensure(call.run.is_none() || entry.is_some() || may_lack, "a call of a run ends without a result")?;
                 let open = call.gates.iter().any(|gate| resolved(gate).is_none());
                 ensure(!open, "a call ends and leaves its gate open")?;

@@ -66,6 +66,8 @@ pub(super) struct Owner {
     audit: Audit,
     world: World,
     rules: Rules,
+    /// How many facts of a batch are not cut: often so few that every rule is in a batch of its own.
+    bound: usize,
     resumes: &'static [Resume],
     has_waited: bool,
     engine: Engine,
@@ -88,13 +90,15 @@ impl Owner {
         let mut dice = Dice::new(seed);
         let rules = rules::numbered(dice.below(4));
         let resumes: &[Resume] = dice.pick(&[&[Resume::Go][..], &[Resume::Wait], &[Resume::Go, Resume::Wait]]);
+        let bound = dice.pick(&[1, 2, 4, 8, 30, 1024]);
         Self {
+            bound,
             now: Millis(1_700_000_000_000),
             fault,
             book: Book::default(),
             audit: Audit::default(),
             world: World::default(),
-            engine: Engine::new(rules.clone()),
+            engine: Engine::new(rules.clone()).with_bound(bound),
             shadow: Engine::new(rules.clone()),
             snapshot: None,
             rules,
@@ -132,7 +136,7 @@ impl Owner {
             self.rules = rules::numbered(self.dice.below(4));
         }
         let snapshot = self.snapshot.clone().filter(|_| self.dice.chance(50));
-        self.engine = self.book.replay_behind(snapshot.as_ref(), self.rules.clone())?;
+        self.engine = self.book.replay_behind(snapshot.as_ref(), self.rules.clone())?.with_bound(self.bound);
         self.now = self.now.max(self.engine.state().at());
         let before: Vec<Work> = self
             .engine

@@ -55,7 +55,7 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
             when_busy: dice.pick(&[WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp]),
         }),
         40..48 => to(session::Command::Queue {
-            queue: dice.pick(&[Queue::Steering, Queue::FollowUp]),
+            queue: dice.pick(&[Queue::Steering, Queue::FollowUp, Queue::Steering, Queue::FollowUp, Queue::Prompt]),
             said: words::user(dice),
         }),
         48..56 => Command::Run(run::Command::Abort { session: id }),
@@ -176,7 +176,7 @@ fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
         4 => Answer::Allow(Scope::Always),
         5 | 6 => Answer::Deny { reason: dice.chance(50).then(|| "not now".to_owned()) },
         7 => Answer::Decline,
-        8 => Answer::Say(Vec::new()),
+        8 => Answer::Say(dice.pick(&[&[][..], &[""], &["left", "right"]]).iter().map(ToString::to_string).collect()),
         _ => Answer::Say(vec!["left".to_owned()]),
     };
     let by = PrincipalId::new(dice.pick(&["person:ana", "person:bo"]));
@@ -218,7 +218,14 @@ fn revoke(dice: &mut Dice, engine: &Engine) -> Command {
     let grants: Vec<_> = engine.state().policy().grants().iter().map(|grant| grant.id).collect();
     let none = countersign_core::policy::GrantId::new(Uuid::from_u128(9));
     let grant = if grants.is_empty() { none } else { dice.pick(&grants) };
-    Command::Revoke { grant, by: PrincipalId::new("person:ana") }
+    let by = PrincipalId::new("person:ana");
+    let run = engine.state().runs().next().map(run::Run::id);
+    let denial = engine.state().policy().constraints().iter().next();
+    match (run, denial, dice.below(3)) {
+        (Some(run), _, 0) => Command::Run(run::Command::Forgive { run, by }),
+        (_, Some(denial), 1) => Command::Lift { principal: denial.principal.clone(), key: denial.key, by },
+        _ => Command::Revoke { grant, by },
+    }
 }
 
 /// A command in few words, for whoever reads a failure.

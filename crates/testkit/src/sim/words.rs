@@ -100,7 +100,10 @@ pub(super) fn answered(dice: &mut Dice) -> Answer {
         roll => {
             let after = dice.chance(30).then(|| std::time::Duration::from_secs(dice.below(100)));
             let failure = Failure { retryable: roll < 90, overflow: roll >= 95, after };
-            answer(dice, StopReason::Error, Vec::new(), Some(failure))
+            // What was heard of a message before it broke may hold calls, and nobody may have said why it broke.
+            let wanted = if dice.chance(20) { vec![wanted(dice, 0)] } else { Vec::new() };
+            let failure = (!dice.chance(5)).then_some(failure);
+            answer(dice, StopReason::Error, wanted, failure)
         }
     }
 }

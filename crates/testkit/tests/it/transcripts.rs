@@ -71,10 +71,13 @@ transcripts! {
     approval_timed_out
     bash
     bash_aborted
+    bash_message
     branch
+    branch_while_running
     broken_calls_are_not_run
     compact_by_hand
     compact_while_running
+    compact_with_nothing_to_do
     compaction_aborted
     compaction_after_a_second_overflow
     compaction_after_an_overflow
@@ -96,12 +99,14 @@ transcripts! {
     plain_text
     prompt_that_steers
     question_answered
+    question_answered_with_nothing
     question_declined
     question_with_several_answers
     queue_counts
     queued_while_compacting
     refused_by_the_provider
     restart_at_a_gate
+    restart_at_a_gate_ends_its_turn
     restart_in_a_call
     restart_keeps_the_queues
     restart_while_thinking
@@ -124,6 +129,7 @@ transcripts! {
     switch_session_while_running
     thinking
     todo_reminder
+    todo_reminder_says_what_was_open
     two_hosts
     unknown_tool_and_bad_arguments
     wrong_types

@@ -6,11 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::json;
 
 use super::{Bash, BashOutcome, End, Window, execute, follow};
 use crate::{
-    shell::Job,
+    shell::{Event, Job, ShellError},
     tool::{
         Failure, Updates,
         testing::{Case, failure, text},
@@ -303,6 +307,53 @@ async fn a_dropped_call_leaves_nothing_behind() {
     wait_until("the command ends", || !lives(&pid));
     case.cx.updates = Updates::default();
     assert!(said(&case, "echo new").await.starts_with("new\n"));
+}
+
+#[tokio::test]
+async fn what_an_exec_child_leaves_that_is_killed_is_killed_too() {
+    let case = Case::new();
+    for is_idle in [false, true] {
+        let wait = if is_idle { "" } else { "; wait" };
+        let job = Job { command: format!("sleep 1000 & echo $PPID $!{wait}"), ..Job::default() };
+        let mut running = case.cx.shells.run(job, &case.cx.cwd, &case.cx.environment).await.unwrap();
+        let Event::Output(said) = running.next().await.unwrap() else { panic!("it ended") };
+        let said = String::from_utf8(said).unwrap();
+        let (child, started) = said.trim().split_once(' ').unwrap();
+        if is_idle {
+            assert_eq!(running.next().await.unwrap(), Event::Exited(0));
+        }
+        kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL).unwrap();
+        wait_until("the exec child ends", || !lives(child));
+        if is_idle {
+            drop(running);
+            case.cx.shells.close().await;
+        } else {
+            assert!(matches!(running.next().await, Err(ShellError::Broken(_))));
+        }
+        assert!(!lives(started), "idle: {is_idle}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_a_dead_shell_did_not_read_was_not_begun() {
+    let case = Case::new();
+    let said = said(&case, "echo $PPID $$").await;
+    let (child, shell) = said.trim().split_once(' ').unwrap();
+    let pid = |text: &str| Pid::from_raw(text.parse().unwrap());
+    // Held, the exec child cannot notice that the shell is gone before it has the command.
+    kill(pid(child), Signal::SIGSTOP).unwrap();
+    wait_until("the exec child is held", || {
+        fs::read_to_string(format!("/proc/{child}/stat")).is_ok_and(|stat| stat.contains(") T "))
+    });
+    kill(pid(shell), Signal::SIGKILL).unwrap();
+    wait_until("the shell ends", || !lives(shell));
+    let job = Job { command: "echo ran > ran".to_owned(), ..Job::default() };
+    let mut running = case.cx.shells.run(job, &case.cx.cwd, &case.cx.environment).await.unwrap();
+    kill(pid(child), Signal::SIGCONT).unwrap();
+    assert!(matches!(running.next().await, Err(ShellError::Start(_))));
+    drop(running);
+    assert!(!case.cx.cwd.join("ran").exists());
+    assert!(self::said(&case, "echo again").await.contains("again"));
 }
 
 #[tokio::test]

@@ -77,6 +77,8 @@ struct Child {
 
 struct Running {
     nonce: String,
+    /// Whether the shell has read it. Where it has not, nothing of it was run.
+    has_begun: bool,
     output: File,
     /// Held so that the shell can open the pipe by its path.
     _end: OwnedFd,
@@ -227,7 +229,7 @@ impl Child {
         let nonce = hex::encode(random);
         let ends = Ends { output: &path_of(end.as_fd()), status: &status, nonce: &nonce };
         shell.pending.extend_from_slice(script::command(run, &ends).as_bytes());
-        Ok(Running { nonce, output, _end: end })
+        Ok(Running { nonce, has_begun: false, output, _end: end })
     }
 
     /// Gives the shell as much of its text as it takes.
@@ -253,7 +255,7 @@ impl Child {
         }
     }
 
-    /// Reads what the shell says: `<nonce> <code>` at the end of a command, its folder at its own end.
+    /// Reads what the shell says: `<nonce> begun` and `<nonce> <code>` of a command, its folder at its own end.
     fn take_status(&mut self) -> io::Result<()> {
         drain(&mut self.status, DRAIN, |bytes| {
             self.status_text.extend_from_slice(bytes);
@@ -266,7 +268,10 @@ impl Child {
                 self.cwd = Some(PathBuf::from(line));
                 continue;
             }
-            let code = self.running.as_ref().and_then(|running| line.strip_prefix(&running.nonce)?.trim().parse().ok());
+            let Some(running) = &mut self.running else { continue };
+            let Some(said) = line.strip_prefix(&running.nonce).map(str::trim) else { continue };
+            running.has_begun |= said == script::BEGUN;
+            let code = said.parse().ok();
             // While it is being stopped the end waits for all that was started.
             if let (Some(code), None) = (code, self.kill_at) {
                 self.cwd = self.shell.as_ref().and_then(|shell| cwd_of(shell.pid)).or_else(|| self.cwd.take());
@@ -287,10 +292,16 @@ impl Child {
         // Its last words: the end of the command, or its folder.
         self.take_status()?;
         self.shell = None;
-        if self.kill_at.is_none() && self.running.is_some() {
-            self.finish(code)?;
+        match &self.running {
+            Some(running) if self.kill_at.is_none() && running.has_begun => self.finish(code),
+            Some(_) if self.kill_at.is_none() => {
+                self.running = None;
+                self.report(&Report::Failed(
+                    "it ended before it read the command; the next one gets a new shell".to_owned(),
+                ))
+            }
+            Some(_) | None => Ok(()),
         }
-        Ok(())
     }
 
     fn end_stop(&mut self) -> io::Result<()> {

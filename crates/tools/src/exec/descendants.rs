@@ -1,7 +1,7 @@
 //! Everything that this process started, directly or not, found in `/proc` and killed.
 //!
 //! It must not know why. The process has to be a subreaper: then an orphan of a descendant is its child, and the set is
-//! complete.
+//! complete. Of an exec child that is dead the session is what is left to find its descendants by.
 
 use std::{
     collections::BTreeMap,
@@ -40,26 +40,52 @@ pub(super) fn any_living() -> bool {
     !living().is_empty()
 }
 
+/// Kills all that is left of the session that `leader` led, also what is born meanwhile. Nobody may have waited for the
+/// leader yet: until then its number means nobody else. What began a session of its own is not found.
+pub(crate) fn kill_session(leader: i32) {
+    let started = Instant::now();
+    loop {
+        let left: Vec<i32> = all()
+            .iter()
+            .filter(|process| process.session == leader && !process.ended)
+            .map(|process| process.pid)
+            .collect();
+        if left.is_empty() || started.elapsed() >= PATIENCE {
+            return;
+        }
+        for pid in left {
+            // It may have ended meanwhile.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn living() -> Vec<Pid> {
+    below(Pid::this().as_raw(), &all())
+}
+
+fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let processes: Vec<Process> =
-        pids.filter_map(|pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect();
-    below(Pid::this().as_raw(), &processes)
+    pids.filter_map(|pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect()
 }
 
 struct Process {
     pid: i32,
     parent: i32,
+    session: i32,
     ended: bool,
 }
 
-/// Reads `pid (name) state parent …`; the name may hold anything, parentheses too.
+/// Reads `pid (name) state parent group session …`; the name may hold anything, parentheses too.
 fn parse(pid: i32, stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     let ended = matches!(fields.next()?, "Z" | "X");
-    Some(Process { pid, parent: fields.next()?.parse().ok()?, ended })
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    Some(Process { pid, parent, session, ended })
 }
 
 fn below(root: i32, processes: &[Process]) -> Vec<Pid> {

@@ -21,13 +21,17 @@ pub(super) fn prologue(status: &str) -> String {
     format!("trap {} EXIT\n", quote(&format!("command pwd -P >{status}")))
 }
 
-/// What the shell reads for `run`. The status line is the nonce and the exit code.
+/// The status line of a command that the shell has read: what follows the nonce.
+pub(super) const BEGUN: &str = "begun";
+
+/// What the shell reads for `run`. The status lines are the nonce and [`BEGUN`], and the nonce and the exit code.
 pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
     let Ends { output, status, nonce } = ends;
+    let begun = format!("command printf '%s %s\\n' {nonce} {BEGUN} >{status}");
     let eval = format!("eval {}", quote(&run.command));
     if run.cwd.is_none() && run.env.is_empty() {
         return format!(
-            "{{ {eval}\n}} </dev/null >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$?\" >{status}\n"
+            "{begun}\n{{ {eval}\n}} </dev/null >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$?\" >{status}\n"
         );
     }
     let (mut before, mut after) = (String::new(), String::new());
@@ -47,7 +51,7 @@ pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
         ),
     };
     format!(
-        "{{ {body}}} </dev/null >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
+        "{begun}\n{{ {body}}} </dev/null >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
     )
 }
 

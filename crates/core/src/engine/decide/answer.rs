@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View},
-    gate::{Answer, AnswerRefusal, Event as Happened, Resolution, Scope},
+    gate::{Answer, AnswerRefusal, Content, Event as Happened, Resolution, Scope},
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Subject},
     settle,
@@ -25,6 +25,13 @@ pub(super) fn answer(
         let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
         return Ok(Decision { facts: Vec::new(), reply: Reply::Resolved(resolution) });
     };
+    // A choice that is not among those offered is somebody's own words.
+    if let Answer::Say(said) = answer
+        && said.len() > 1
+        && matches!(view.admitted.gate(id).map(|shown| &**shown), Some(Content::Question { multi: false, .. }))
+    {
+        return Err(AnswerRefusal::NotOffered { gate: id, problem: "the question takes one answer" }.into());
+    }
     let Happened::Resolved { resolution, .. } = &event else {
         return Err(Refusal::OutOfPlace("an answer resolves a gate"));
     };

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use crate::{
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, texts, tree::Branch},
+    engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, texts, tree::Branch},
     run::Trigger,
-    session::{CompactRefusal, Compacted, Cut, Event as Happened, Kind, Queue, Reason, Session, Then},
+    session::{CompactRefusal, Compacted, Compaction, Cut, Event as Happened, Kind, Queue, Reason, Session, Then},
     settle,
 };
+
+/// How many entries one fact names.
+const PRUNED_AT_ONCE: usize = 500;
 
 /// The fact that begins a compaction.
 pub(crate) fn started(session: &Session, reason: Reason, cut: Cut, then: Then) -> Event {
@@ -54,44 +57,111 @@ pub(super) fn abort(session: &Session) -> Decision {
 
 pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: &mut Context) -> Decision {
     let Some(compaction) = session.compaction().filter(|compaction| compaction.epoch == epoch) else {
-        return Decision { facts: Vec::new(), reply: Reply::Dropped };
+        let content = match outcome {
+            Compacted::Done(said) => Some(said.content),
+            Compacted::Failed { message } => Some(message),
+            Compacted::Aborted => None,
+        };
+        let event = Event::Session(Happened::CompactionDropped { epoch });
+        return Decision {
+            facts: vec![Fact { event, session: Some(session.id().clone()), content }],
+            reply: Reply::Dropped,
+        };
     };
     let mut branch = Branch::new(session);
-    let (ok, aborted) = match &outcome {
-        Compacted::Done(_) => (true, false),
-        Compacted::Failed { .. } => (false, false),
-        Compacted::Aborted => (false, true),
-    };
-    let then = match (&compaction.then, ok) {
-        (Then::Prompt, _) => Then::Prompt,
-        (then, true) => then.clone(),
-        (_, false) => Then::Rest,
-    };
-    // A prompt that was taken back leaves nothing to run; what was said meanwhile is not left lying.
-    let then = match then {
-        Then::Prompt if session.queue(Queue::Prompt).is_empty() => Then::Rest,
-        other => other,
-    };
-    let is_waited_for = [Queue::Steering, Queue::FollowUp].iter().any(|queue| !session.queue(*queue).is_empty());
-    let message = match outcome {
+    let (end, message) = match outcome {
         Compacted::Done(said) => {
             let kind =
                 Kind::Compaction { first_kept: compaction.first_kept.clone(), tokens_before: compaction.tokens_before };
             branch.say(kind, said, context);
-            None
+            (Ended::Done, None)
         }
-        Compacted::Failed { message } => Some(message),
-        Compacted::Aborted => None,
+        Compacted::Failed { message } => (Ended::Failed, Some(message)),
+        Compacted::Aborted => (Ended::Aborted, None),
     };
-    let ended = Happened::CompactionEnded { epoch, ok, aborted, then: then.clone() };
-    branch.push_with(Event::Session(ended), message);
+    end_as(&mut branch, compaction, end, message, context);
+    Decision { facts: branch.finish(), reply: Reply::Done }
+}
+
+/// How a compaction ended, for what goes on afterwards.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Done,
+    Failed,
+    Aborted,
+    /// The process ended that worked on it.
+    Lost,
+}
+
+/// A new process finds a compaction under way. What was to follow it still waits for it, unless somebody stopped it.
+pub(super) fn lost(branch: &mut Branch<'_>, compaction: &Compaction, resume: Resume, context: &mut Context) {
+    let epoch = compaction.epoch;
+    if resume == Resume::Go && compaction.aborting {
+        return end_as(branch, compaction, Ended::Aborted, None, context);
+    }
+    if resume == Resume::Go && compaction.then == Then::Rest {
+        return end_as(branch, compaction, Ended::Lost, None, context);
+    }
+    branch.push(Event::Session(Happened::CompactionEnded { epoch, ok: false, aborted: true, then: Then::Rest }));
+    if resume == Resume::Go {
+        branch.push(Event::Session(Happened::CompactionStarted {
+            epoch: epoch + 1,
+            reason: compaction.reason,
+            first_kept: compaction.first_kept.clone(),
+            split_from: compaction.split_from.clone(),
+            tokens_before: compaction.tokens_before,
+            then: compaction.then.clone(),
+        }));
+    }
+}
+
+/// Ends a compaction and begins what goes on afterwards.
+fn end_as(
+    branch: &mut Branch<'_>,
+    compaction: &Compaction,
+    end: Ended,
+    message: Option<Arc<str>>,
+    context: &mut Context,
+) {
+    let session = branch.session();
+    let then = match &compaction.then {
+        // A prompt that was taken back leaves nothing to run.
+        Then::Prompt if session.queue(Queue::Prompt).is_empty() => Then::Rest,
+        Then::Prompt => Then::Prompt,
+        then if end == Ended::Done => then.clone(),
+        _ => Then::Rest,
+    };
+    branch.push_with(
+        Event::Session(Happened::CompactionEnded {
+            epoch: compaction.epoch,
+            ok: end == Ended::Done,
+            aborted: matches!(end, Ended::Aborted | Ended::Lost),
+            then: then.clone(),
+        }),
+        message,
+    );
+    // What was said meanwhile is not left lying; what was queued before starts nothing.
+    let is_waited_for = [Queue::Steering, Queue::FollowUp]
+        .iter()
+        .any(|queue| session.queue(*queue).iter().any(|queued| queued.content > compaction.instructions));
     let (trigger, opening) = match then {
-        Then::Rest if is_waited_for && !aborted => (Trigger::Prompt, Vec::new()),
-        Then::Rest => return Decision { facts: branch.finish(), reply: Reply::Done },
+        Then::Rest if is_waited_for && end != Ended::Aborted => (Trigger::Prompt, Vec::new()),
+        Then::Rest => return,
         Then::Continue => (Trigger::Continuation, vec![(Kind::Developer, texts::developer(texts::CONTINUE))]),
         Then::Again => (Trigger::Overflow, Vec::new()),
         Then::Prompt => (Trigger::Prompt, Vec::new()),
     };
-    settle::continue_with(&mut branch, trigger, opening, context);
-    Decision { facts: branch.finish(), reply: Reply::Done }
+    settle::continue_with(branch, trigger, opening, context);
+}
+
+/// Replaces old results by notices where that saves enough to be worth it. True if no compaction is needed then.
+pub(crate) fn prune(branch: &mut Branch<'_>) -> bool {
+    let session = branch.session();
+    let prunable = session.prunable();
+    let saved: u64 = prunable.iter().filter_map(|entry| session.entry(entry)).map(|entry| entry.tokens).sum();
+    let window = session.settings().model.as_ref().map_or(0, |model| model.context_window);
+    for entries in prunable.chunks(PRUNED_AT_ONCE) {
+        branch.push(Event::Session(Happened::Pruned { entries: entries.to_vec() }));
+    }
+    session.context_tokens().saturating_sub(saved) <= session.settings().thresholds.limit(window)
 }

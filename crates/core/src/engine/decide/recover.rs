@@ -10,7 +10,7 @@ use crate::{
     id::CallId,
     policy,
     run::{self, End, Phase},
-    session::{self, Kind, Queue, Session, Then},
+    session::{self, Kind, Queue, Session},
     tool::Repeat,
 };
 
@@ -40,22 +40,6 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
     if session.folder() != session.cwd() {
         branch.push(Event::Session(session::Event::Folder { path: session.cwd().to_owned() }));
     }
-    if let Some(compaction) = session.compaction() {
-        let ended =
-            session::Event::CompactionEnded { epoch: compaction.epoch, ok: false, aborted: true, then: Then::Rest };
-        branch.push(Event::Session(ended));
-        // What was to follow it still waits for it: a prompt, a request that did not fit.
-        if resume == Resume::Go && compaction.then != Then::Rest {
-            branch.push(Event::Session(session::Event::CompactionStarted {
-                epoch: compaction.epoch + 1,
-                reason: compaction.reason,
-                first_kept: compaction.first_kept.clone(),
-                split_from: compaction.split_from.clone(),
-                tokens_before: compaction.tokens_before,
-                then: compaction.then.clone(),
-            }));
-        }
-    }
     for call in session.commands().filter_map(|call| view.state.call(call)) {
         let content = view.admitted.call(call.id());
         branch.push(Event::Call(call::Event::InDoubt { call: call.id(), since: Known::ProcessEnded }));
@@ -71,6 +55,9 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
         branch.push(Event::Call(call::Event::Ended { call: call.id(), end: call::End::Unknown, entry }));
     }
     requests::recover(view, session, branch);
+    if let Some(compaction) = session.compaction() {
+        super::compaction::lost(branch, compaction, resume, context);
+    }
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else { return };
     let goes_on = resume == Resume::Go || run.calls().iter().any(|call| is_a_persons(view, *call));
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {
@@ -88,6 +75,10 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
                 } else {
                     end(branch, call, call::End::Unknown, texts::result(content, texts::UNKNOWN, true), context);
                 }
+            }
+            call::Phase::Wanted if !goes_on && run.is_broken() => {
+                let ended = call::Event::Ended { call: call.id(), end: call::End::Cancelled, entry: None };
+                branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
             }
             call::Phase::Wanted | call::Phase::Gated | call::Phase::Ready if !goes_on => {
                 end(branch, call, call::End::Cancelled, texts::result(content, texts::NOT_BEGUN, true), context);

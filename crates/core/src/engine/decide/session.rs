@@ -18,6 +18,8 @@ use crate::{
 
 /// How long a name may be, in bytes.
 const LONGEST_NAME: usize = 4096;
+/// Why entries from elsewhere are not taken.
+const TWICE: Refusal = Refusal::OutOfPlace("two entries have the same name");
 /// What the record says of a call that nobody can be asked about any more.
 const WITHDRAWN: &str = "Not run: the session file no longer holds the message that wanted this call.";
 
@@ -40,6 +42,10 @@ pub(super) fn open(
 pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<EntryId>) -> Result<Decision, Refusal> {
     if !session.is_at_rest() {
         return Err(Refusal::Busy(session.id().clone()));
+    }
+    let mut names = BTreeSet::new();
+    if entries.iter().any(|entry| session.entry(&entry.id).is_some() || !names.insert(&entry.id)) {
+        return Err(TWICE);
     }
     let missing =
         leaf.as_ref().filter(|leaf| session.entry(leaf).is_none() && !entries.iter().any(|entry| entry.id == **leaf));
@@ -83,6 +89,17 @@ pub(super) fn gather(session: &Session, part: Part, entries: Vec<Gathered>) -> R
         Part::First => branch.push(Event::Session(Happened::Gathering)),
         Part::Next if session.gathering.is_some() => {}
         Part::Next => return Err(Refusal::OutOfPlace("nothing is being gathered")),
+    }
+    let gathered = session.gathering.as_ref().filter(|_| part == Part::Next);
+    let mut names = BTreeSet::new();
+    let name = |entry: &Gathered| match entry {
+        Gathered::Known(id) | Gathered::Foreign(Imported { id, .. }) => id.clone(),
+    };
+    if entries.iter().map(name).any(|id| {
+        let is_there = gathered.is_some_and(|gathered| gathered.entry(&id).is_some());
+        is_there || !names.insert(id)
+    }) {
+        return Err(TWICE);
     }
     let mut kept = Vec::new();
     let mut size = 0;
@@ -183,8 +200,10 @@ fn withdraw(view: View<'_>, run: &Run, branch: &mut Branch<'_>) {
         };
         branch.push_with(Event::Call(call::Event::Ended { call: call.id(), end, entry: None }), Some(text.into()));
     }
-    if *run.phase() == Phase::Calling {
-        branch.push(Event::Run(run::Event::TurnClosed { run: run.id() }));
+    match run.phase() {
+        Phase::Calling => branch.push(Event::Run(run::Event::TurnClosed { run: run.id() })),
+        Phase::Thinking { .. } => branch.push(Event::Run(run::Event::Interrupted { run: run.id() })),
+        Phase::Opening | Phase::Between | Phase::Backoff { .. } | Phase::Ended(_) => {}
     }
     branch.push(Event::Run(run::Event::Ended { run: run.id(), end: End::Aborted, attempts: run.attempt }));
 }
@@ -206,10 +225,11 @@ pub(super) fn prompt(
     if session.settings().model.is_none() {
         return Err(PromptRefusal::NoModel(session.id().clone()).into());
     }
+    let mut branch = Branch::new(session);
     if session.is_over_limit()
+        && !super::compaction::prune(&mut branch)
         && let Some(cut) = session.cut()
     {
-        let mut branch = Branch::new(session);
         enqueue(&mut branch, Queue::Prompt, Kind::User, said);
         for (kind, said) in with {
             enqueue(&mut branch, Queue::Prompt, kind, said);
@@ -219,8 +239,8 @@ pub(super) fn prompt(
     }
     let mut opening = vec![(Kind::User, said)];
     opening.extend(with);
-    let (run, facts) = settle::open_run(session, Trigger::Prompt, opening, context);
-    Ok(Decision { facts, reply: Reply::Started(run) })
+    let run = settle::continue_with(&mut branch, Trigger::Prompt, opening, context);
+    Ok(Decision { facts: branch.finish(), reply: Reply::Started(run) })
 }
 
 fn enqueue(branch: &mut Branch<'_>, queue: Queue, kind: Kind, said: Said) {
@@ -229,6 +249,9 @@ fn enqueue(branch: &mut Branch<'_>, queue: Queue, kind: Kind, said: Said) {
 }
 
 pub(super) fn queue(session: &Session, queue: Queue, said: Said) -> Result<Decision, Refusal> {
+    if let Queue::Prompt | Queue::Held = queue {
+        return Err(Refusal::OutOfPlace("only steering and follow-ups are queued by command"));
+    }
     let mut branch = Branch::new(session);
     enqueue(&mut branch, queue, Kind::User, said);
     Ok(Decision { facts: branch.finish(), reply: Reply::Queued })

@@ -10,7 +10,9 @@ use super::{Layers, Posture, Surroundings, evaluate};
 use crate::{
     policy::{
         Action, Args, Cause, Class, CompileError, Compiled, Constraint, Constraints, Contract, Covers, Grants, Layer,
-        Origin, Reach, Rule, Rules, Source, State, Subject, Verdict, Warning, compile, signature,
+        Origin, Reach, Rule, Rules, Source, State, Subject, Verdict, Warning,
+        arguments::{self, Declared, Invalid, Validator},
+        compile, signature,
         testing::{bash, grant, granted, subject},
     },
     time::Millis,
@@ -140,13 +142,18 @@ fn every_recorded_decision_of_the_reference_is_the_same() {
         args: Map<String, Value>,
         expect: String,
         signature: Option<String>,
+        error: Option<Value>,
     }
-    let mut count = 0;
+    let (mut count, mut messages) = (0, 0);
     for line in include_str!("../../../tests/data/decision_cases.jsonl").lines() {
         let case: Case = serde_json::from_str(line).unwrap();
         count += 1;
-        if !valid(&case.tools, &case.tool, &case.args) {
+        if let Err(invalid) = checked(&case.tools, &case.tool, &case.args) {
             assert_eq!(case.expect, "invalid", "{}", case.id);
+            if let Some(error) = case.error {
+                assert_eq!(error["message"], invalid.to_string(), "{}", case.id);
+                messages += 1;
+            }
             continue;
         }
         let mut signatures = match template(&case.tools, &case.tool) {
@@ -154,8 +161,8 @@ fn every_recorded_decision_of_the_reference_is_the_same() {
             None => signature::undeclared(&case.tool, &case.args).unwrap(),
         };
         let undeclared = template(&case.tools, &case.tool).map_or_else(Vec::new, |template| {
-            let declared = signature::names(template.unwrap_or(""));
-            case.args.keys().filter(|name| !declared.contains(&name.as_str())).cloned().collect()
+            let declared = declared(&case.tools, &case.tool);
+            arguments::undeclared(&declared, template, &case.args).into_iter().map(str::to_owned).collect()
         });
         let subject = Subject {
             signature: signatures.remove(0),
@@ -171,7 +178,7 @@ fn every_recorded_decision_of_the_reference_is_the_same() {
         assert_eq!(Some(&subject.signature), case.signature.as_ref(), "{}", case.id);
         assert_eq!(word(&world.judge(&subject)), case.expect, "{}", case.id);
     }
-    assert_eq!(count, 115);
+    assert_eq!((count, messages), (115, 27));
 }
 
 /// The signature templates of the tools that the reference ships; the outer none means that nobody defined the tool.
@@ -195,36 +202,31 @@ fn template(tools: &str, tool: &str) -> Option<Option<&'static str>> {
     }
 }
 
-fn valid(tools: &str, tool: &str, args: &Map<String, Value>) -> bool {
-    let matches = |pattern: &str, text: &str| regex::Regex::new(pattern).unwrap().is_match(text);
-    let checks: &[(&str, &str)] = match tools {
-        "v1" => &[
-            ("entity_id", r"\A[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\z"),
-            ("domain", r"\A[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\z"),
-            ("service", r"\A[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\z"),
-            ("event_type", r"\A[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\z"),
-        ],
-        _ => &[
-            ("entity_id", r"\A[a-z][a-z0-9_]*\.[a-z0-9][a-z0-9_]*\z"),
-            ("domain", r"\A[a-z][a-z0-9_]*\z"),
-            ("service", r"\A[a-z][a-z0-9_]*\z"),
-            ("event_type", r"\A[a-z][a-z0-9_.]*\z"),
-        ],
-    };
-    let applies = tools == "v1" && tool.starts_with("ha_") || tools == "ha" && template(tools, tool).is_some();
-    let required: &[&str] = match (tools, tool) {
-        ("ha", "ha_get_state" | "ha_get_history" | "ha_get_logbook") => &["entity_id"],
-        ("ha", "ha_call_service") => &["domain", "service"],
-        ("ha", "ha_fire_event") => &["event_type"],
-        ("ha", "ha_render_template") => &["template"],
+/// The arguments of the tools that the reference ships.
+fn declared(tools: &str, tool: &str) -> Vec<Declared> {
+    const ENTITY: &str = r"^[a-z][a-z0-9_]*\.[a-z0-9][a-z0-9_]*$";
+    const DOMAIN: &str = r"^[a-z][a-z0-9_]*$";
+    let arguments: &[(&str, bool, Option<&str>)] = match (tools, tool) {
+        ("ha", "ha_get_state" | "ha_get_history" | "ha_get_logbook") => &[("entity_id", true, Some(ENTITY))],
+        ("ha", "ha_call_service") => {
+            &[("domain", true, Some(DOMAIN)), ("service", true, Some(DOMAIN)), ("entity_id", false, Some(ENTITY))]
+        }
+        ("ha", "ha_fire_event") => &[("event_type", true, Some(r"^[a-z][a-z0-9_.]*$"))],
+        ("ha", "ha_render_template") => &[("template", true, None)],
         _ => &[],
     };
-    signature::forbidden(args).is_none()
-        && required.iter().all(|name| args.contains_key(*name))
-        && checks
-            .iter()
-            .filter(|_| applies)
-            .all(|(name, pattern)| args.get(*name).and_then(Value::as_str).is_none_or(|text| matches(pattern, text)))
+    let validator = |pattern: &str| Validator::new(pattern).unwrap();
+    let declare = |&(name, required, pattern): &(&str, bool, Option<&str>)| Declared {
+        name: name.to_owned(),
+        required,
+        validate: pattern.map(validator),
+    };
+    arguments.iter().map(declare).collect()
+}
+
+fn checked(tools: &str, tool: &str, args: &Map<String, Value>) -> Result<(), Invalid> {
+    arguments::validate(&declared(tools, tool), args)?;
+    if tools == "v1" { arguments::check_identifiers(tool, args) } else { Ok(()) }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use countersign_core::message::StopReason;
+use countersign_core::{message::StopReason, run::Failure};
 
 use super::{from, only};
 use crate::{
@@ -64,6 +64,26 @@ fn a_message_that_was_broken_off_wants_nothing() {
     let cancelled = format!("call ended cancelled, {CANCELLED}, {ENDED}");
     assert_eq!(answer(StopReason::Aborted), cancelled);
     assert_eq!(answer(StopReason::ToolUse), "", "a whole one does");
+}
+
+#[test]
+fn a_message_that_ended_in_an_error_wants_nothing_and_its_calls_leave_no_result() {
+    let failure = |retryable| Some(Failure { retryable, overflow: false, after: None });
+    let cancelled = "call ended cancelled, call ended cancelled, run turn_closed";
+    for (case, stop, failure, want) in [
+        ("worth another attempt", StopReason::Error, failure(true), "session dropped, run backed_off 1 2 s"),
+        ("for good", StopReason::Error, failure(false), "run ended failed"),
+        ("nobody says why", StopReason::Error, None, "run ended failed"),
+    ] {
+        let mut stage = thinking(open());
+        let told = stage.answer(stop, vec![wanted("write", "a"), wanted("look", "b")], failure);
+        assert_eq!(from(&told, "call ended"), format!("{cancelled}, {want}"), "{case}");
+    }
+    let told = thinking(open()).answer(StopReason::ToolUse, vec![wanted("write", "a")], failure(false));
+    assert_eq!(from(&told, "call ended"), "call ended cancelled, run turn_closed, run ended failed", "it is shown");
+    let mut long = thinking(open());
+    let told = long.answer(StopReason::Length, vec![wanted("write", "a")], None);
+    assert_eq!(from(&told, "call allowed"), "call allowed, call started", "its calls are whole");
 }
 
 #[test]

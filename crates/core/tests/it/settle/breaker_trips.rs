@@ -1,7 +1,10 @@
 use countersign_core::{
-    engine::Command,
+    engine::{Command, Event, Resume},
     gate::{Answer, Scope},
+    id::{Fresh, PrincipalId, RunId},
+    run,
     session::WhenBusy,
+    time::Millis,
 };
 
 use super::only;
@@ -47,6 +50,65 @@ fn an_allow_between_denials_begins_the_count_anew() {
 }
 
 #[test]
+fn an_allow_forgives_the_same_persons_denials_and_nobody_elses() {
+    for (case, denials, by, want) in [
+        ("the same person's", ["ana", "ana"], "ana", 1),
+        ("somebody else's", ["ana", "ana"], "bo", 3),
+        ("one of two", ["ana", "bo"], "bo", 2),
+    ] {
+        let mut stage = denied(0);
+        for person in denials {
+            let gate = stage.gate();
+            stage.decide(gate, deny(None), person, None);
+        }
+        let gate = stage.gate();
+        stage.decide(gate, Answer::Allow(Scope::Once), by, None);
+        let told = only(&answer(&mut stage, deny(None)), "run denied");
+        assert_eq!(told, format!("run denied {want}"), "{case}");
+        assert_eq!(stage.engine.state().pending_gates().count(), usize::from(want < 3), "{case}");
+        stage.restart(asking(), Resume::Go);
+    }
+}
+
+#[test]
+fn whoever_takes_the_denials_back_lets_a_run_ask_again_unless_it_is_the_agent() {
+    let forgive = |stage: &mut Stage, by: &str| {
+        let forgive = run::Command::Forgive { run: stage.run(), by: PrincipalId::new(by) };
+        stage.tell(Command::Run(forgive)).cell()
+    };
+    for (case, times, by, want, asks) in [
+        ("a person", 3, "bo", "Done: run denials_forgiven", true),
+        ("the agent", 3, "agent", "refused: an agent takes no denial back", false),
+        ("nothing was denied", 0, "bo", "Idle", true),
+    ] {
+        let mut stage = denied(times);
+        if times == 0 {
+            stage = thinking(asking());
+        }
+        assert_eq!(forgive(&mut stage, by), want, "{case}");
+        assert_eq!(!only(&stage.want([wanted("write", "f")]), "gate opened").is_empty(), asks, "{case}");
+    }
+}
+
+#[test]
+fn a_denial_that_is_taken_back_binds_no_longer() {
+    for (case, by, want, asks) in [
+        ("a person", "bo", "Done: policy lifted", true),
+        ("the agent", "agent", "refused: an agent takes no denial back", false),
+    ] {
+        let mut stage = asked_about(["a"]);
+        answer(&mut stage, deny(None));
+        let one = stage.engine.state().policy().constraints().iter().next().unwrap().clone();
+        let lift = || Command::Lift { principal: one.principal.clone(), key: one.key, by: PrincipalId::new(by) };
+        assert_eq!(stage.tell(lift()).cell(), want, "{case}");
+        assert_eq!(!only(&stage.want([wanted("write", "a")]), "gate opened").is_empty(), asks, "{case}");
+        if asks {
+            assert_eq!(stage.tell(lift()).cell(), "Idle", "{case}: it is gone");
+        }
+    }
+}
+
+#[test]
 fn a_gate_that_nobody_answered_is_no_denial() {
     let mut stage = denied(2);
     stage.now = stage.engine.state().next_deadline().unwrap();
@@ -73,4 +135,17 @@ fn the_next_run_asks_again() {
     stage.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
     stage.prompt(WhenBusy::Refuse);
     assert_eq!(only(&stage.want([wanted("write", "f")]), "call"), "call wanted, call gated");
+}
+
+#[test]
+fn denials_of_earlier_versions_can_still_be_read() {
+    let run = RunId::new(Fresh::new([9; 16]).uuid(Millis(1)));
+    for (text, event) in [
+        (r#"{"denied":{"run":"ID","in_a_row":2}}"#, run::Event::Denied { run, in_a_row: 2, by: None }),
+        (r#"{"denials_forgiven":{"run":"ID"}}"#, run::Event::DenialsForgiven { run, of: None, by: None }),
+    ] {
+        let id = serde_json::to_value(run).unwrap();
+        let text = text.replace("ID", id.as_str().unwrap());
+        assert_eq!(Event::decode("run", 1, &text).unwrap(), Event::Run(event));
+    }
 }

@@ -71,7 +71,19 @@ fn questions_that_cannot_be_asked_end_their_call() {
         (json!({}), "Not asked: the questions cannot be read."),
         (json!({"questions": "Which?"}), "Not asked: the questions cannot be read."),
         (json!({"questions": [{"id": "q"}]}), "Not asked: the questions cannot be read."),
-        (json!({"questions": []}), "Not asked: there is no question."),
+        (json!({"questions": []}), "Invalid arguments for ask:\n- questions must hold at least one question"),
+        (
+            json!({"questions": [{"question": "?", "options": [{"label": "a"}, {"label": "b"}, {"label": "a"}]}]}),
+            "Invalid arguments for ask:\n- questions[0].options[2].label is the label of another option",
+        ),
+        (
+            json!({"questions": [{"question": "?"}, {"question": "?", "options": [{"label": "a"}], "recommended": 1}]}),
+            "Invalid arguments for ask:\n- questions[1].recommended is not the index of an option",
+        ),
+        (
+            json!({"questions": [{"id": "q", "question": "?"}, {"id": "q", "question": "?"}]}),
+            "Invalid arguments for ask:\n- questions[1].id is the id of another question",
+        ),
     ] {
         let (stage, told) = asks(arguments.clone());
         assert_eq!(from(&told, "session entry tool_result"), failed, "{arguments}");

@@ -134,6 +134,24 @@ fn what_was_said_during_a_compaction_is_said_after_it() {
 }
 
 #[test]
+fn what_was_queued_before_a_compaction_starts_nothing_after_it() {
+    for (case, before, during, want) in [
+        ("queued before", Queue::Steering, None, ""),
+        ("follows", Queue::FollowUp, None, ""),
+        ("one more during it", Queue::Steering, Some(Queue::Steering), "steering"),
+        ("another queue", Queue::FollowUp, Some(Queue::Steering), "steering"),
+    ] {
+        let mut stage = idle();
+        queue(&mut stage, before, 1);
+        crate::states::compact(&mut stage);
+        during.into_iter().for_each(|during| queue(&mut stage, during, 1));
+        let told = stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done(text(1)) });
+        let run: Vec<_> = told.0.into_iter().skip_while(|fact| !fact.starts_with("run started")).collect();
+        assert_eq!(said(&run), want, "{case}");
+    }
+}
+
+#[test]
 fn a_prompt_that_was_taken_back_is_not_run_after_the_compaction() {
     let mut stage = behind();
     stage.session(Command::Clear);

@@ -1,8 +1,8 @@
 use countersign_core::{
     call::{Progress, Returned},
-    message::StopReason::{Aborted, Stop},
+    message::StopReason::{Aborted, Error, Stop},
     run::Failure,
-    session::{Command, Compacted, Kind, Queue, Setting, Settings, WhenBusy},
+    session::{self, Command, Compacted, Kind, Queue, Setting, Settings, WhenBusy},
 };
 
 use super::from;
@@ -54,6 +54,59 @@ fn queues_wait_after_a_run_that_failed_or_was_stopped() {
         let mut broken = queued(queue);
         assert_eq!(broken.answer(Aborted, Vec::new(), None).0.last().unwrap(), "run ended aborted", "{queue:?}");
         assert_eq!((failed.here().queued(), broken.here().queued()), (1, 1), "{queue:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_broke_is_no_finished_answer_whether_or_not_it_is_said_why() {
+    for queue in [Queue::Steering, Queue::FollowUp] {
+        let mut stage = queued(queue);
+        assert_eq!(from(&stage.answer(Error, Vec::new(), None), "run ended"), "run ended failed", "{queue:?}");
+    }
+}
+
+#[test]
+fn what_steers_is_said_when_a_run_asks_again() {
+    let steers = "run turn_opened, session dequeued steering, session entry user, run asked";
+    let mut waiting = crate::states::backing_off();
+    waiting.session(Command::Queue { queue: Queue::Steering, said: text(1) });
+    waiting.now = waiting.engine.state().next_deadline().unwrap();
+    assert_eq!(from(&waiting.tell(countersign_core::engine::Command::Tick), "run turn_opened"), steers);
+    let told = queued(Queue::Steering).restart(open(), countersign_core::engine::Resume::Go);
+    assert_eq!(from(&told, "run turn_opened"), steers);
+}
+
+/// A session over its limit of 100,000 tokens, with so many old results of 10,000 that may be pruned behind a message.
+fn with_results(first: u64, results: usize) -> Stage {
+    let mut stage = idle();
+    let model = session::ModelRef {
+        context_window: 120_000,
+        ..stage.here().settings().model.clone().expect("the stage has it")
+    };
+    let thresholds = session::Thresholds { at_tokens: Some(100_000), ..stage.here().settings().thresholds };
+    let settings = Settings { model: Some(model), thresholds, ..stage.here().settings().clone() };
+    stage.set(Setting::All(Box::new(settings)));
+    stage.import([("u", Kind::User, first)]);
+    let ids: Vec<String> = (0..results).map(|at| format!("r{at}")).collect();
+    for id in &ids {
+        stage.import([(id, Kind::ToolResult { prunable: true }, 10_000)]);
+    }
+    stage.import([("v", Kind::User, 60)]);
+    stage
+}
+
+#[test]
+fn old_results_are_pruned_before_a_compaction_and_in_its_place_where_that_is_enough() {
+    let (pruned, starts) = ("session pruned", "run started prompt, run turn_opened, session entry user, run asked");
+    let compacts = "session queued user prompt, session compaction_started prompt";
+    for (case, first, results, want) in [
+        ("short enough", 100, 4, starts.to_owned()),
+        ("enough is saved", 100, 12, format!("{pruned}, {starts}")),
+        ("not enough is saved", 90_000, 12, format!("{pruned}, {compacts}")),
+        ("too little to be worth it", 99_900, 5, compacts.to_owned()),
+    ] {
+        let mut stage = with_results(first, results);
+        assert_eq!(stage.prompt(WhenBusy::Refuse).0.join(", "), want, "{case}");
     }
 }
 

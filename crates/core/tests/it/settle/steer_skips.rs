@@ -1,12 +1,13 @@
 use countersign_core::{
+    engine::Resume,
     gate::{Answer, Scope},
-    session::{Command, Interrupt, Modes, Queue, Setting},
+    session::{Command, Interrupt, Modes, Queue, Setting, WhenBusy},
 };
 
 use super::{from, only};
 use crate::{
-    stage::{Stage, asking, text, wanted},
-    states::{calling, deny, thinking, under},
+    stage::{Stage, asking, open, text, wanted},
+    states::{calling, deny, idle, thinking, under},
 };
 
 const SKIPPED: &str = "session entry tool_result, call ended skipped";
@@ -16,9 +17,8 @@ fn queue(stage: &mut Stage, queue: Queue) -> String {
     from(&told, "gate") + &from(&told, "session entry")
 }
 
-fn patient(mut stage: Stage) -> Stage {
-    stage.set(Setting::Modes(Modes { interrupt: Interrupt::Wait, ..Modes::default() }));
-    stage
+fn set(stage: &mut Stage, interrupt: Interrupt) {
+    stage.set(Setting::Modes(Modes { interrupt, ..Modes::default() }));
 }
 
 #[test]
@@ -28,13 +28,32 @@ fn a_steering_message_skips_what_has_not_begun_once_a_call_of_the_turn_has_ended
         ("steering", calling(["write", "write"]), Some(Queue::Steering), true),
         ("no message", calling(["write", "write"]), None, false),
         ("a follow-up", calling(["write", "write"]), Some(Queue::FollowUp), false),
-        ("looked at after the turn", patient(calling(["write", "write"])), Some(Queue::Steering), false),
     ] {
         if let Some(message) = message {
             assert_eq!(queue(&mut stage, message), "", "{case}: no call has ended");
         }
         let told = stage.end(0).cell();
         assert_eq!(told.contains(&skipped), skips, "{case}: {told}");
+    }
+}
+
+#[test]
+fn the_mode_is_that_of_the_runs_beginning() {
+    for (began, since, skips) in [
+        (Interrupt::Immediate, Interrupt::Immediate, true),
+        (Interrupt::Immediate, Interrupt::Wait, true),
+        (Interrupt::Wait, Interrupt::Wait, false),
+        (Interrupt::Wait, Interrupt::Immediate, false),
+    ] {
+        let mut stage = idle();
+        set(&mut stage, began);
+        stage.prompt(WhenBusy::Refuse);
+        set(&mut stage, since);
+        stage.restart(open(), Resume::Go);
+        stage.want([wanted("write", "a"), wanted("write", "b")]);
+        queue(&mut stage, Queue::Steering);
+        let told = stage.end(0).cell();
+        assert_eq!(told.contains(SKIPPED), skips, "{began:?}, then {since:?}: {told}");
     }
 }
 

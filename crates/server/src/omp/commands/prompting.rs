@@ -99,6 +99,9 @@ async fn submit(
                 && todos.get() == list
             {
                 todos.set(Vec::new());
+                if let Some(seat) = door.seat() {
+                    seat.told_tasks.set(Vec::new());
+                }
                 door.write(&Event::TodoAutoClear);
             }
         }

@@ -15,7 +15,7 @@ use countersign_protocol::omp::{
 };
 use countersign_runtime::tools::Roots;
 
-use super::{acknowledge, conversation::user_text, not_sent, problem, stop_run};
+use super::{acknowledge, broke_off, conversation::user_text, not_sent, problem, stop_run};
 use crate::{
     agent_dir::replace::{Access, replace},
     omp::{
@@ -68,7 +68,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
                     }
                     Err(refused) => {
                         door.lane = Lane::Free;
-                        door.write(&Response::failure(id, "compact", problem(&refused)));
+                        door.write(&broke_off(id, problem(&refused)));
                     }
                 });
                 (position, then)
@@ -81,7 +81,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
 pub(super) async fn new_session(door: &mut Door, id: Option<Id>, parent: Option<String>) {
     let settings = settings(door).await;
     let opened = begin(door, None, parent, settings, Vec::new()).await;
-    leave(door, id, "new_session", opened.map(|seat| (seat, None))).await;
+    leave_silently(door, id, "new_session", opened).await;
 }
 
 /// The session that is open already, from its beginning: what works in it is stopped, and nothing waits to be said.
@@ -109,7 +109,7 @@ pub(super) async fn switch_session(door: &mut Door, id: Option<Id>, path: String
         Ok(()) => open_file(door, path).await,
         Err(problem) => Err(problem),
     };
-    leave(door, id, "switch_session", opened.map(|seat| (seat, None))).await;
+    leave_silently(door, id, "switch_session", opened).await;
 }
 
 pub(super) async fn branch(door: &mut Door, id: Option<Id>, entry: String) {
@@ -124,17 +124,27 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, entry: String) {
         Some((Some(()), _)) => branch_from(door, &entry).await,
         _ => Err("Invalid entry ID for branching".to_owned()),
     };
-    leave(door, id, "branch", opened).await;
+    match opened {
+        // A host expects that the run it branches from is told to its end.
+        Ok((seat, text)) => leave(door, Switch { id, command: "branch", seat, text }).await,
+        Err(problem) => door.write(&broke_off(id, problem)),
+    }
 }
 
-/// Stops what works in the session, telling nothing more of it, and has the other one take its place. If that could not be opened nothing is stopped.
-async fn leave(door: &mut Door, id: Option<Id>, command: &'static str, opened: Result<(Seat, Option<String>), String>) {
-    let (seat, text) = match opened {
-        Ok(opened) => opened,
-        Err(problem) => return door.write(&Response::failure(id, command, problem)),
-    };
-    let switch = Box::new(Switch { id, command, seat, text });
-    door.teller.detach();
+/// Leaves for a session, telling nothing more of what works in the one before. If it could not be opened nothing is stopped.
+async fn leave_silently(door: &mut Door, id: Option<Id>, command: &'static str, opened: Result<Seat, String>) {
+    match opened {
+        Ok(seat) => {
+            door.teller.detach();
+            leave(door, Switch { id, command, seat, text: None }).await;
+        }
+        Err(problem) => door.write(&Response::failure(id, command, problem)),
+    }
+}
+
+/// Stops what works in the session and has the other one take its place.
+async fn leave(door: &mut Door, switch: Switch) {
+    let switch = Box::new(switch);
     door.lane = Lane::Short;
     stop_run(door, Box::new(move |door| door.lane = Lane::Session(switch))).await;
 }
@@ -206,7 +216,7 @@ async fn open_file(door: &mut Door, path: PathBuf) -> Result<Seat, String> {
     let fallback = settings.clone();
     let opened = Seat::reopen(&door.shelf, &path, |_, notes| start::restored(&shelf, settings, notes)).await;
     let opened = match opened {
-        Err(SeatError::Copy(copy)) => return start::fork_of(&door.shelf, &copy, fallback).await,
+        Err(SeatError::Copy(copy)) => return start::fork_of(&door.shelf, copy, fallback).await,
         opened => opened.map_err(|error| error.to_string())?,
     };
     match opened {

@@ -1,0 +1,38 @@
+//! Deciders that take denials back: one that binds, and those after which a run asks for nothing more.
+
+use crate::{
+    digest::Digest,
+    engine::{Decision, Event, Fact, Refusal, Reply, View},
+    id::{PrincipalId, RunId},
+    policy, run, settle,
+};
+
+pub(super) fn denial(
+    view: View<'_>,
+    principal: PrincipalId,
+    key: Digest,
+    by: PrincipalId,
+) -> Result<Decision, Refusal> {
+    is_a_persons(&by)?;
+    let mut constraints = view.state.policy().constraints().iter();
+    if !constraints.any(|one| one.principal == principal && one.key == key) {
+        return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+    }
+    let fact = Fact::plain(Event::Policy(policy::Event::Lifted { principal, key, by }), None);
+    Ok(Decision { facts: vec![fact], reply: Reply::Done })
+}
+
+pub(super) fn denials(view: View<'_>, id: RunId, by: PrincipalId) -> Result<Decision, Refusal> {
+    is_a_persons(&by)?;
+    let Some(run) = view.state.run(id).filter(|run| run.denials > 0) else {
+        return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+    };
+    let forgiven = run::Event::DenialsForgiven { run: id, of: None, by: Some(by) };
+    let fact = Fact::plain(Event::Run(forgiven), Some(run.session().clone()));
+    Ok(Decision { facts: vec![fact], reply: Reply::Done })
+}
+
+/// Whom denials are to stop may not lift them.
+fn is_a_persons(by: &PrincipalId) -> Result<(), Refusal> {
+    if *by == settle::agent() { Err(Refusal::OutOfPlace("an agent takes no denial back")) } else { Ok(()) }
+}

@@ -1,0 +1,273 @@
+//! Whether the arguments of a request are such as its tool declares. Source: agent-gate's validation, ARCHITECTURE.md, Policy.
+//!
+//! It must not know where tools are declared.
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::signature::{forbidden, names};
+
+/// A pattern that a text must match from its beginning, but not to its end: as Python's `re.match` does.
+#[derive(Clone, Debug)]
+pub struct Validator(Regex);
+
+/// A pattern that is none, or that needs more than finite automata can do (look-around, back references).
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadPattern(#[from] regex::Error);
+
+impl Validator {
+    /// Compiles `pattern`, which is written for Python.
+    ///
+    /// # Errors
+    /// [`BadPattern`] with what is wrong.
+    pub fn new(pattern: &str) -> Result<Self, BadPattern> {
+        Ok(Self(Regex::new(&translated(pattern))?))
+    }
+
+    /// Whether `text` matches.
+    pub fn accepts(&self, text: &str) -> bool {
+        // The leftmost match begins at the beginning exactly if there is one that does.
+        self.0.find(text).is_some_and(|found| found.start() == 0)
+    }
+}
+
+/// An argument as its tool declares it.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// It must be there; null counts.
+    pub required: bool,
+    /// What every text in it must match.
+    pub validate: Option<Validator>,
+}
+
+/// Arguments that are refused; its text is what the agent hears.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// A text holds a character that patterns or signatures give a meaning.
+    #[error("Argument '{0}' contains forbidden characters")]
+    Forbidden(String),
+    /// An argument is not there.
+    #[error("Missing required argument: {0}")]
+    Missing(String),
+    /// A text does not match.
+    #[error("Invalid value for {name}: '{value}'")]
+    Value {
+        /// The argument's name.
+        name: String,
+        /// The text, at whatever depth it was found.
+        value: String,
+    },
+    /// A name of the built-in tools that is none.
+    #[error("Invalid HA identifier format: {name}={value}")]
+    Identifier {
+        /// The argument's name.
+        name: String,
+        /// The text.
+        value: String,
+    },
+}
+
+/// Decides whether `arguments` may be judged: first no forbidden characters, then all that is required, then the patterns.
+///
+/// Texts in lists and objects are looked at as well; names, numbers, booleans and null are not. For a tool that nobody
+/// defined `declared` is empty.
+///
+/// # Errors
+/// [`Invalid`] for the first that does not fit, in the order of `declared`.
+pub fn validate(declared: &[Declared], arguments: &Map<String, Value>) -> Result<(), Invalid> {
+    if let Some(name) = forbidden(arguments) {
+        return Err(Invalid::Forbidden(name.to_owned()));
+    }
+    if let Some(missing) = declared.iter().find(|one| one.required && !arguments.contains_key(&one.name)) {
+        return Err(Invalid::Missing(missing.name.clone()));
+    }
+    for one in declared {
+        let (Some(validator), Some(value)) = (&one.validate, arguments.get(&one.name)) else { continue };
+        if let Some(text) = first_text(value, &|text| !validator.accepts(text)) {
+            return Err(Invalid::Value { name: one.name.clone(), value: text.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// Names of `arguments` that are neither declared nor named by the signature's template, in their order.
+pub fn undeclared<'a>(
+    declared: &[Declared],
+    template: Option<&str>,
+    arguments: &'a Map<String, Value>,
+) -> Vec<&'a str> {
+    let named = names(template.unwrap_or_default());
+    let is_known = |name: &str| declared.iter().any(|one| one.name == name) || named.contains(&name);
+    arguments.keys().map(String::as_str).filter(|name| !is_known(name)).collect()
+}
+
+/// Decides what agent-gate's first version did for its built-in tools (`ha_*`) instead of declared patterns.
+///
+/// # Errors
+/// [`Invalid::Identifier`] for a text that is no identifier with at most one dot.
+pub fn check_identifiers(tool: &str, arguments: &Map<String, Value>) -> Result<(), Invalid> {
+    if !tool.starts_with("ha_") {
+        return Ok(());
+    }
+    for name in ["entity_id", "domain", "service", "event_type"] {
+        if let Some(text) = arguments.get(name).and_then(|value| first_text(value, &|text| !is_identifier(text))) {
+            return Err(Invalid::Identifier { name: name.to_owned(), value: text.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// `[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?`, whole.
+fn is_identifier(text: &str) -> bool {
+    let is_word =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+    let (first, second) = text.split_once('.').map_or((text, None), |(first, second)| (first, Some(second)));
+    is_word(first) && !first.starts_with(|c: char| c.is_ascii_digit()) && second.is_none_or(is_word)
+}
+
+fn first_text<'a>(value: &'a Value, wanted: &dyn Fn(&str) -> bool) -> Option<&'a str> {
+    match value {
+        Value::String(text) => Some(text.as_str()).filter(|text| wanted(text)),
+        Value::Array(items) => items.iter().find_map(|item| first_text(item, wanted)),
+        Value::Object(map) => map.values().find_map(|item| first_text(item, wanted)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+/// Python's spelling where ours has another meaning: `\Z`, and what is no operator inside its classes.
+fn translated(pattern: &str) -> String {
+    let mut text = String::new();
+    let mut class = Class::Outside;
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if c == '\\' {
+            let escaped = chars.next();
+            match (class, escaped) {
+                (Class::Outside, Some('Z')) => text.push_str("\\z"),
+                (_, Some(escaped)) => text.extend(['\\', escaped]),
+                (_, None) => text.push('\\'),
+            }
+            class = class.inside();
+            continue;
+        }
+        class = match (class, c) {
+            (Class::Outside, '[') => Class::Begun,
+            (Class::Outside, _) => Class::Outside,
+            (Class::Begun, '^') => Class::Negated,
+            (Class::Inside, ']') => Class::Outside,
+            (Class::Begun | Class::Negated | Class::Inside, _) => {
+                if matches!(c, '[' | '&' | '~') {
+                    text.push('\\');
+                }
+                Class::Inside
+            }
+        };
+        text.push(c);
+    }
+    text
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Outside,
+    /// Behind `[`, where `^` negates and `]` is a member.
+    Begun,
+    /// Behind `[^`, where `]` is a member.
+    Negated,
+    Inside,
+}
+
+impl Class {
+    fn inside(self) -> Self {
+        if self == Self::Outside { self } else { Self::Inside }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::{Declared, Invalid, Validator, check_identifiers, undeclared, validate};
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    fn declared(name: &str, required: bool, pattern: Option<&str>) -> Declared {
+        Declared { name: name.to_owned(), required, validate: pattern.map(|text| Validator::new(text).unwrap()) }
+    }
+
+    #[test]
+    fn a_pattern_means_what_python_takes_it_for() {
+        for (pattern, text, accepted) in [
+            ("b", "abc", false),
+            ("b", "bcd", true),
+            ("a|b", "cb", false),
+            ("a|ab$", "abc", true),
+            ("^a$", "a", true),
+            ("^a$", "ab", false),
+            (r"a\Z", "ab", false),
+            (r"a\Z", "a", true),
+            ("(?i)ABC", "abc", true),
+            ("(?x)a # b)", "a", true),
+            ("", "anything", true),
+            ("[a&&b]+$", "&", true),
+            ("[a&&b]+$", "ab", true),
+            ("[[x]+$", "[x", true),
+            ("[]x]+$", "]x", true),
+            ("[^]x]+$", "]", false),
+            (r"[\]~~]+$", "]~", true),
+            (r"\[[^[]", "[a", true),
+            (r"\d+$", "٣", true),
+        ] {
+            assert_eq!(Validator::new(pattern).unwrap().accepts(text), accepted, "{pattern} {text}");
+        }
+        for pattern in ["(", "[a", "(?=a)", r"(a)\1", "a{2", "\\"] {
+            assert!(Validator::new(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn texts_are_checked_at_every_depth() {
+        let tool = [declared("e", true, Some("^[a-z]+$")), declared("o", false, None)];
+        for (arguments, want) in [
+            (json!({"e": "a"}), None),
+            (json!({"e": null}), None),
+            (json!({"e": 5, "o": "ANY", "x": "ANY"}), None),
+            (json!({"e": ["a", {"k": ["b"]}]}), None),
+            (json!({}), Some("Missing required argument: e")),
+            (json!({"e": ["a", "B"]}), Some("Invalid value for e: 'B'")),
+            (json!({"e": {"k": [{"l": "it's"}]}}), Some("Invalid value for e: 'it's'")),
+            (json!({"o": {"k": ["a,b"]}}), Some("Argument 'o' contains forbidden characters")),
+            (json!({"e": "B", "x": "\n"}), Some("Argument 'x' contains forbidden characters")),
+        ] {
+            let refused = validate(&tool, &map(arguments.clone())).err().map(|invalid| invalid.to_string());
+            assert_eq!(refused.as_deref(), want, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn what_is_required_comes_before_what_does_not_match() {
+        let tool = [declared("a", true, Some("^x$")), declared("b", true, None)];
+        assert_eq!(validate(&tool, &map(json!({"a": "y"}))), Err(Invalid::Missing("b".to_owned())));
+    }
+
+    #[test]
+    fn an_argument_that_the_template_names_is_declared() {
+        let arguments = map(json!({"a": 1, "b": 2, "c": 3}));
+        assert_eq!(undeclared(&[declared("a", false, None)], Some("{b}"), &arguments), ["c"]);
+        assert_eq!(undeclared(&[], None, &arguments), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn identifiers_hide_in_no_list() {
+        let refused = check_identifiers("ha_x", &map(json!({"domain": ["a", "B"]})));
+        assert_eq!(refused.unwrap_err().to_string(), "Invalid HA identifier format: domain=B");
+        for text in ["", "1a", "a.", ".a", "a.b.c", "a-b", "A"] {
+            assert!(check_identifiers("ha_x", &map(json!({ "service": text }))).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The form of a snapshot, and what facts come to in it: a later process reads it in place of the log.
+
+use countersign_core::{
+    digest::Digest,
+    engine::{Command, Engine, SNAPSHOT_VERSION},
+    gate::{Answer, Scope},
+    message::StopReason,
+    session::{self, Gathered, Kind, Part, Queue, WhenBusy},
+};
+
+use crate::{
+    stage::{Stage, asking, text, wanted},
+    states::{RETRYABLE, compact, deny, idle, run_command, thinking},
+};
+
+/// A little of everything that a session may hold.
+fn histories() -> [Stage; 4] {
+    let mut gated = thinking(asking());
+    gated.fail(RETRYABLE);
+    gated.now = gated.engine.state().next_deadline().expect("it waits");
+    gated.tell(Command::Tick);
+    gated.want([wanted("look", "a"), wanted("write", "b"), wanted("write", "c"), wanted("write", "d")]);
+    run_command(&mut gated);
+    for answer in [deny(Some("no")), Answer::Allow(Scope::Always)] {
+        let gate = gated.gate();
+        gated.decide(gate, answer, "ana", Some("k")).1.expect("it is offered");
+    }
+    gated.session(session::Command::Queue { queue: Queue::Steering, said: text(1) });
+    gated.session(session::Command::Gather { part: Part::First, entries: Vec::<Gathered>::new() });
+
+    let mut asked = thinking(asking());
+    asked.want([wanted("ask", "")]);
+
+    let mut waiting = thinking(asking());
+    waiting.fail(RETRYABLE);
+
+    let mut compacting = idle();
+    let assistant = Kind::Assistant { stop: StopReason::Stop, total_tokens: 9 };
+    compacting.import([("s", assistant, 9), ("t", Kind::ToolResult { prunable: true }, 9)]);
+    compact(&mut compacting);
+    compacting.prompt(WhenBusy::FollowUp);
+    compacting.session(session::Command::AbortCompaction);
+    [gated, asked, waiting, compacting]
+}
+
+#[test]
+fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
+    for stage in histories() {
+        let read = Engine::from_snapshot(asking(), &stage.engine.snapshot()).unwrap();
+        assert_eq!(read.state(), stage.engine.state());
+    }
+}
+
+/// What facts come to is part of what a snapshot says: an old one would hide what they come to now.
+#[test]
+fn another_form_of_a_snapshot_has_another_version() {
+    let text: Vec<String> = histories().iter().map(|stage| stage.engine.snapshot()).collect();
+    let digest = Digest::of(text.join("\n").as_bytes()).to_string();
+    let known = (4, "54c1782edd2a4f5634ccea299aed112a293d64314f8ca9626b492d3fa9e2b2cf");
+    assert_eq!(
+        (SNAPSHOT_VERSION, digest.as_str()),
+        known,
+        "what a snapshot of this history says has changed: raise SNAPSHOT_VERSION by one, and write both here"
+    );
+}

@@ -1,0 +1,319 @@
+//! Calls of services over HTTP: sends one request with credentials that the caller never sees, and says how far it got.
+//!
+//! It must not know where services are configured, who asked for a call, or whether it was allowed. It writes no log
+//! lines, because what passes through here holds credentials.
+//!
+//! The line between [`Outcome::NotBegun`] and [`Outcome::InDoubt`] is drawn by counting: a connection counts the bytes
+//! that it took for the wire, and is driven by the call's own task. When a call ends early nobody else can still send.
+
+mod address;
+mod answer;
+mod connection;
+mod credentials;
+mod journey;
+mod pool;
+mod tls;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use hyper::Method;
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+pub use self::{address::DotSegment, credentials::BadCredentials};
+use self::{
+    address::{Base, target},
+    answer::{Answer, outcome},
+    credentials::Credentials,
+    journey::{Departure, Journey},
+    pool::Pool,
+};
+
+/// How long a health check may take, all in all.
+pub const HEALTH_LIMIT: Duration = Duration::from_secs(5);
+
+/// A service as it was configured.
+#[derive(Clone)]
+pub struct Service {
+    /// Its name in the configuration; unique.
+    pub name: String,
+    /// `http` or `https`, with a path or without; no user, query or fragment.
+    pub base_url: String,
+    /// How it knows us.
+    pub auth: Auth,
+    /// What shows that it is well.
+    pub health: Health,
+    /// Texts for certain statuses; `{status}` and `{body}` are filled in. The first entry of a status counts.
+    pub errors: Vec<(u16, String)>,
+    /// How long and how large an answer may be.
+    pub limits: Limits,
+}
+
+/// The base address is left out: somebody may have written a password into it.
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("name", &self.name)
+            .field("auth", &self.auth)
+            .field("health", &self.health)
+            .field("errors", &self.errors)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a service knows us.
+#[derive(Clone, Debug)]
+pub enum Auth {
+    /// It does not ask.
+    None,
+    /// `Authorization: Bearer TOKEN`.
+    Bearer(SecretString),
+    /// A header of its own.
+    Header {
+        /// The header's name.
+        name: String,
+        /// The header's whole value.
+        token: SecretString,
+    },
+    /// A parameter that is appended to the query.
+    Query {
+        /// The parameter's name.
+        param: String,
+        /// The parameter's value, not yet encoded.
+        token: SecretString,
+    },
+    /// `Authorization: Basic …`.
+    Basic {
+        /// The user, without a colon.
+        user: String,
+        /// The password.
+        password: SecretString,
+    },
+}
+
+/// A request that shows whether a service is well.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// Its method, usually `GET`.
+    pub method: String,
+    /// Its path behind the base address, sent as it is.
+    pub path: String,
+    /// The status that a service which is well answers.
+    pub expect_status: u16,
+}
+
+/// Bounds of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// From the first look-up to the last byte of the answer, redirects included.
+    pub timeout: Duration,
+    /// The largest answer that is taken, in bytes of its body.
+    pub response: usize,
+}
+
+/// What a tool sends to its service.
+#[derive(Clone, Debug, Default)]
+pub struct ToolCall {
+    /// The method. Only `POST`, `PUT` and `PATCH` in capitals have a body: the arguments as a JSON object.
+    pub method: String,
+    /// Path and query behind the base address; `{name}` is replaced by that argument, percent-encoded.
+    pub path: String,
+    /// Arguments that are not part of the body.
+    pub body_exclude: Vec<String>,
+    /// The name under which the answer is put into an object.
+    pub wrap: Option<String>,
+    /// It may be sent again: done by itself only when an idle connection turns out to have been closed.
+    pub idempotent: bool,
+}
+
+impl ToolCall {
+    /// Decides whether `arguments` may stand in the path, before anything is asked or sent.
+    ///
+    /// # Errors
+    /// [`DotSegment`] if the path would name another place than its template does.
+    pub fn check(&self, arguments: &Map<String, Value>) -> Result<(), DotSegment> {
+        target("", &self.path, arguments).map(drop)
+    }
+
+    fn body(&self, arguments: &Map<String, Value>) -> Option<Vec<u8>> {
+        if !matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
+            return None;
+        }
+        let sent = arguments.iter().filter(|(name, _)| !self.body_exclude.contains(name));
+        let sent: Map<String, Value> = sent.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Some(Value::Object(sent).to_string().into_bytes())
+    }
+}
+
+/// What became of a call. No text in it holds a credential of the service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The service did it: its answer, a text as a JSON string, an empty one as null.
+    Done(Value),
+    /// The service answered, and its answer is an error or cannot be handed on.
+    Failed {
+        /// The mapped text.
+        text: String,
+    },
+    /// No byte of a request left this machine.
+    NotBegun {
+        /// Why.
+        text: String,
+    },
+    /// A request left, or may have, and no whole answer came back.
+    InDoubt {
+        /// Why.
+        text: String,
+    },
+    /// Nothing was sent, because the arguments do not fit the path.
+    Invalid(DotSegment),
+}
+
+/// A service that cannot be used as it was configured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadService {
+    /// Two services have one name.
+    #[error("service {0} is defined twice")]
+    Twice(String),
+    /// The base address is no plain `http` or `https` address.
+    #[error("service {0}: its url must be http or https, without user, query and fragment")]
+    Address(String),
+    /// The credentials cannot be sent.
+    #[error("service {0}: {1}")]
+    Credentials(String, #[source] BadCredentials),
+}
+
+/// All services, reached over connections that they share.
+///
+/// Connections are kept alive for a moment. No proxy is used, whatever the environment says. Redirects are followed for
+/// `GET` and `HEAD` only, and to another origin without credentials.
+#[derive(Debug)]
+pub struct Services {
+    known: BTreeMap<String, Known>,
+    pool: Pool,
+}
+
+struct Known {
+    service: Service,
+    base: Base,
+    credentials: Credentials,
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.service.fmt(f)
+    }
+}
+
+/// One request, before anything is added that only we know.
+#[derive(Clone)]
+struct Wanted {
+    method: Method,
+    target: String,
+    body: Option<Vec<u8>>,
+    idempotent: bool,
+}
+
+impl Services {
+    /// Makes `services` callable; nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`BadService`] for the first that cannot be used.
+    pub fn new(services: Vec<Service>) -> Result<Self, BadService> {
+        let mut known = BTreeMap::new();
+        for service in services {
+            let name = service.name.clone();
+            let base = Base::parse(&service.base_url).ok_or_else(|| BadService::Address(name.clone()))?;
+            let credentials =
+                Credentials::new(&service.auth).map_err(|bad| BadService::Credentials(name.clone(), bad))?;
+            if known.insert(name.clone(), Known { service, base, credentials }).is_some() {
+                return Err(BadService::Twice(name));
+            }
+        }
+        Ok(Self { known, pool: Pool::default() })
+    }
+
+    /// Sends one call of `service` and waits for its end, for its time limit or for `cancel`.
+    ///
+    /// *Cancellation*: dropping the future closes the connection; whether the request had left is not known then.
+    pub async fn run(
+        &self,
+        service: &str,
+        call: &ToolCall,
+        arguments: &Map<String, Value>,
+        cancel: CancellationToken,
+    ) -> Outcome {
+        let Some(known) = self.known.get(service) else {
+            return Outcome::NotBegun { text: format!("Service not configured: {service}") };
+        };
+        let target = match target(&known.base.path, &call.path, arguments) {
+            Ok(target) => target,
+            Err(refused) => return Outcome::Invalid(refused),
+        };
+        let Ok(method) = Method::from_bytes(call.method.to_ascii_uppercase().as_bytes()) else {
+            return Outcome::NotBegun { text: format!("Service {service}: the method of this tool is not valid") };
+        };
+        let wanted = Wanted { method, target, body: call.body(arguments), idempotent: call.idempotent };
+        match self.travel(known, &wanted, known.service.limits, &cancel).await {
+            Ok(answer) => outcome(&known.service, &known.credentials, call.wrap.as_deref(), answer),
+            Err(ended) => ended,
+        }
+    }
+
+    /// Asks `service` whether it is well, within [`HEALTH_LIMIT`].
+    ///
+    /// # Errors
+    /// Why it is not, for a person to read.
+    pub async fn health(&self, service: &str) -> Result<(), String> {
+        let Some(known) = self.known.get(service) else { return Err(format!("Service not configured: {service}")) };
+        let health = &known.service.health;
+        let target = target(&known.base.path, &health.path.replace(['{', '}'], ""), &Map::new());
+        let target = target.map_err(|refused| refused.to_string())?;
+        let method = Method::from_bytes(health.method.to_ascii_uppercase().as_bytes());
+        let method = method.map_err(|_| "the method of the health check is not valid".to_owned())?;
+        let wanted = Wanted { method, target, body: None, idempotent: true };
+        let limits = Limits { timeout: HEALTH_LIMIT, response: 0 };
+        match self.travel(known, &wanted, limits, &CancellationToken::new()).await {
+            Ok(answer) if answer.status.as_u16() == health.expect_status => Ok(()),
+            Ok(answer) => Err(format!("answered {} instead of {}", answer.status.as_u16(), health.expect_status)),
+            Err(Outcome::NotBegun { text } | Outcome::InDoubt { text } | Outcome::Failed { text }) => Err(text),
+            Err(Outcome::Invalid(refused)) => Err(refused.to_string()),
+            Err(Outcome::Done(_)) => Ok(()),
+        }
+    }
+
+    /// Comes back with an answer, or with how far the request got without one.
+    async fn travel(
+        &self,
+        known: &Known,
+        wanted: &Wanted,
+        limits: Limits,
+        cancel: &CancellationToken,
+    ) -> Result<Answer, Outcome> {
+        let name = &known.service.name;
+        let mut departure = Departure::default();
+        let end = {
+            let journey = Journey { known, pool: &self.pool, response: limits.response, limit: limits.timeout };
+            let journey = journey.make(wanted, &mut departure);
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err("it was cancelled".to_owned()),
+                end = tokio::time::timeout(limits.timeout, journey) => match end {
+                    Ok(end) => end,
+                    Err(_) => Err(format!("it took longer than {:?}, the time limit", limits.timeout)),
+                },
+            }
+        };
+        // The journey is gone here, and its connection with it: what has not left by now never will.
+        end.map_err(|why| {
+            let why = answer::shown(&known.credentials.hide(&why), answer::EXCERPT);
+            if departure.has_left() {
+                Outcome::InDoubt { text: format!("Outcome unknown: {name} got the request, but {why}") }
+            } else {
+                Outcome::NotBegun { text: format!("Service unreachable: {name} ({why})") }
+            }
+        })
+    }
+}

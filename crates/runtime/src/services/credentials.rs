@@ -1,0 +1,172 @@
+//! The credentials of one service: put into its requests, and hidden in everything that comes out.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use url::Url;
+
+use super::{Auth, address::encode};
+
+/// Shorter ones are not looked for: they are found in anything, and hiding them would show them.
+const SHORTEST: usize = 6;
+
+const HIDDEN: &str = "[hidden]";
+
+/// Headers that say how a message is to be read, and may not be set by a configuration.
+const RESERVED: [&str; 8] =
+    ["connection", "content-length", "content-type", "host", "te", "trailer", "transfer-encoding", "upgrade"];
+
+/// Credentials that cannot be sent. Its text holds nothing of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadCredentials {
+    /// No header has such a name, or it is not ours to set.
+    #[error("the header {0:?} cannot be used for credentials")]
+    Name(String),
+    /// A line break or the like.
+    #[error("the credentials hold a character that no header can carry")]
+    Value,
+    /// It would end the user's name.
+    #[error("a user of basic auth may not hold a colon")]
+    Colon,
+    /// A parameter needs a name.
+    #[error("the query parameter for credentials has no name")]
+    Parameter,
+}
+
+pub(super) struct Credentials {
+    header: Option<(HeaderName, HeaderValue)>,
+    query: Option<(String, SecretString)>,
+    /// Every form in which a service could read them back to us; the longest first.
+    forms: Vec<SecretString>,
+}
+
+impl Credentials {
+    pub(super) fn new(auth: &Auth) -> Result<Self, BadCredentials> {
+        let (header, query, secrets) = match auth {
+            Auth::None => (None, None, Vec::new()),
+            Auth::Bearer(token) => {
+                let token = token.expose_secret().trim();
+                (Some((AUTHORIZATION, value(&format!("Bearer {token}"))?)), None, vec![token.to_owned()])
+            }
+            Auth::Header { name, token } => {
+                let refused = || BadCredentials::Name(name.clone());
+                let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
+                if RESERVED.contains(&key.as_str()) {
+                    return Err(refused());
+                }
+                let token = token.expose_secret().trim();
+                let bare = token.split_once(' ').map(|(_, bare)| bare.trim().to_owned());
+                let secrets = std::iter::once(token.to_owned()).chain(bare).collect();
+                (Some((key, value(token)?)), None, secrets)
+            }
+            Auth::Query { param, token } => {
+                if param.is_empty() {
+                    return Err(BadCredentials::Parameter);
+                }
+                let token = token.expose_secret().trim().to_owned();
+                (None, Some((param.clone(), token.clone().into())), vec![token])
+            }
+            Auth::Basic { user, password } => {
+                if user.contains(':') {
+                    return Err(BadCredentials::Colon);
+                }
+                let password = password.expose_secret();
+                let pair = BASE64_STANDARD.encode(format!("{user}:{password}"));
+                (Some((AUTHORIZATION, value(&format!("Basic {pair}"))?)), None, vec![password.to_owned(), pair])
+            }
+        };
+        Ok(Self { header, query, forms: forms(&secrets) })
+    }
+
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
+        if let Some((name, value)) = &self.header {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
+
+    /// `target` with the parameter that the service knows us by, once.
+    pub(super) fn add_to_target(&self, target: &str) -> String {
+        let Some((param, token)) = &self.query else { return target.to_owned() };
+        let target = self.without_parameter(target);
+        let joint = if target.contains('?') { '&' } else { '?' };
+        format!("{target}{joint}{}={}", encode(param), encode(token.expose_secret()))
+    }
+
+    /// `url` as another origin may see it, or none if it holds a credential that cannot be taken out.
+    pub(super) fn strip(&self, mut url: Url) -> Option<Url> {
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        if let Some(query) = url.query() {
+            let query = self.without_parameter(&format!("?{query}"));
+            url.set_query(query.strip_prefix('?').filter(|query| !query.is_empty()));
+        }
+        let decoded = percent_encoding::percent_decode_str(url.as_str()).decode_utf8_lossy();
+        let told = |text: &str| self.forms.iter().any(|form| text.contains(form.expose_secret()));
+        (!told(url.as_str()) && !told(&decoded)).then_some(url)
+    }
+
+    fn without_parameter(&self, target: &str) -> String {
+        let (Some((param, _)), Some((path, query))) = (&self.query, target.split_once('?')) else {
+            return target.to_owned();
+        };
+        let is_ours = |item: &str| {
+            let name = item.split('=').next().unwrap_or_default();
+            percent_encoding::percent_decode_str(name).decode_utf8_lossy() == param.as_str()
+        };
+        let others: Vec<&str> = query.split('&').filter(|item| !is_ours(item)).collect();
+        if others.is_empty() { path.to_owned() } else { format!("{path}?{}", others.join("&")) }
+    }
+
+    /// `text` without anything that is secret here.
+    pub(super) fn hide(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for form in &self.forms {
+            if text.contains(form.expose_secret()) {
+                text = text.replace(form.expose_secret(), HIDDEN);
+            }
+        }
+        text
+    }
+
+    /// Hides in every text of `value`, names included.
+    pub(super) fn hide_in(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if self.is_told(text) {
+                    *text = self.hide(text);
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_in(item)),
+            Value::Object(map) => {
+                map.values_mut().for_each(|item| self.hide_in(item));
+                if map.keys().any(|name| self.is_told(name)) {
+                    *map = std::mem::take(map).into_iter().map(|(name, item)| (self.hide(&name), item)).collect();
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn is_told(&self, text: &str) -> bool {
+        self.forms.iter().any(|form| text.contains(form.expose_secret()))
+    }
+}
+
+fn value(text: &str) -> Result<HeaderValue, BadCredentials> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| BadCredentials::Value)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn forms(secrets: &[String]) -> Vec<SecretString> {
+    let mut forms = Vec::new();
+    for secret in secrets.iter().filter(|secret| secret.len() >= SHORTEST) {
+        let quoted = Value::String(secret.clone()).to_string();
+        let quoted = quoted.trim_matches('"').to_owned();
+        forms.extend([secret.clone(), encode(secret), quoted.replace('/', "\\/"), quoted, secret.replace(' ', "+")]);
+    }
+    forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    forms.dedup();
+    forms.into_iter().map(SecretString::from).collect()
+}
