@@ -263,6 +263,23 @@ async fn a_tap_that_cannot_be_recorded_decides_nothing_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reply_that_cannot_be_recorded_counts_as_soon_as_it_can() {
+    let (stage, card) = shown().await;
+    while stage.gates().await[0].shown().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    stage.log.set_disk(Disk::Full);
+    stage.api.reply(&card, "not now", ANA);
+    // Behind it in the line, and not looked at before it is done with.
+    let tap = stage.api.tap(&card, &card.button("Allow"), ANA);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(stage.gates().await[0].is_pending());
+    stage.log.set_disk(Disk::Works);
+    assert_eq!(stage.api.answered(&tap).await, "Already resolved");
+    assert!(stage.api.card("Denied by @u111").await.text.ends_with(": not now"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_ends_the_cards_that_it_covers() {
     let mut stage = Stage::new().await;
     stage.ask("light.same").await;
