@@ -22,6 +22,7 @@ use countersign_core::{
 };
 use countersign_runtime::{Clock, Handle, Lane, Refused};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -51,6 +52,9 @@ pub enum Undeclared {
 /// Whether a text is what an argument may be.
 pub type Matches = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
+/// Whether arguments may stand in what a tool sends, and if not, why.
+pub type Fits = Arc<dyn Fn(&Map<String, Value>) -> Result<(), String> + Send + Sync>;
+
 /// What a tool says of one of its arguments.
 pub struct Argument {
     /// Whether it must be there.
@@ -71,6 +75,8 @@ pub struct Tool {
     pub args: Vec<(String, Argument)>,
     /// What happens to others.
     pub undeclared: Undeclared,
+    /// Asked before policy is, so that nobody approves what can never be sent.
+    pub fits: Fits,
     /// Whether twice has the effect of once.
     pub idempotent: bool,
     /// Whether it only reads.

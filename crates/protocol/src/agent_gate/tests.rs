@@ -40,7 +40,7 @@ fn every_malformed_shape_has_its_error_and_its_id() {
             code::INVALID,
             "Invalid request: params is not an object",
         ),
-        (r#"{"id":3,"method":"auth","params":null}"#, "3", code::INVALID, "Invalid request: params is not an object"),
+        (r#"{"id":3,"method":"auth","params":[]}"#, "3", code::INVALID, "Invalid request: params is not an object"),
         (
             r#"{"id":3,"method":"tool_request","params":{"tool":"t","args":[]}}"#,
             "3",

@@ -1,6 +1,11 @@
 //! One connection: who it is, what it asks for, and every reply that it is owed.
 
-use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use countersign_core::{
@@ -149,6 +154,8 @@ struct Connection<'a> {
     open: usize,
     /// Calls whose replies were sent behind no ping yet, and those behind each ping that has no pong.
     unproven: Vec<CallId>,
+    /// Calls whose end this connection was told, or will be: they are not missed.
+    mine: BTreeSet<CallId>,
     pinged: VecDeque<Vec<CallId>>,
     /// Connections that wait to hear whether this one lives.
     knocking: Vec<oneshot::Sender<()>>,
@@ -168,6 +175,7 @@ impl<'a> Connection<'a> {
             sent: FuturesUnordered::new(),
             open: 0,
             unproven: Vec::new(),
+            mine: BTreeSet::new(),
             pinged: VecDeque::new(),
             knocking: Vec::new(),
         }
@@ -278,6 +286,7 @@ impl<'a> Connection<'a> {
     async fn replied(&mut self, id: Arc<str>, replied: Result<Reply, Refused>) -> Result<(), End> {
         match replied.map(|reply| reply.outcome) {
             Ok(engine::Reply::Requested { call, over: None }) => {
+                self.mine.insert(call);
                 self.door.answers.wait(call, id, &self.told);
                 Ok(())
             }
@@ -321,6 +330,9 @@ impl<'a> Connection<'a> {
         }
         let Some(calls) = self.pinged.pop_front() else { return Ok(()) };
         if !calls.is_empty() {
+            for call in &calls {
+                self.mine.remove(call);
+            }
             let received = call::Command::Received { session: self.agent.session.clone(), calls };
             self.source.tell(Command::Call(received)).await;
         }
@@ -328,7 +340,11 @@ impl<'a> Connection<'a> {
     }
 
     async fn pending(&mut self, id: &str) -> Result<(), End> {
-        let missed = pending::missed(self.door, self.agent, &self.source, id).await;
+        // What was asked for before this is known first, so that nothing is answered twice.
+        while let Some((id, replied)) = self.sent.next().await {
+            self.replied(id, replied).await?;
+        }
+        let missed = pending::missed(self.door, self.agent, &self.source, id, &self.mine).await;
         let Some(missed) = missed else {
             return self.fault(id, &Fault::new(code::FAILED, "The gateway is closing")).await;
         };
@@ -338,8 +354,10 @@ impl<'a> Connection<'a> {
         }
         for (call, id) in missed.open {
             self.open += 1;
+            self.mine.insert(call);
             self.door.answers.wait(call, id, &self.told);
         }
+        self.mine.extend(&missed.calls);
         self.unproven.extend(missed.calls);
         self.prove().await
     }

@@ -1,6 +1,9 @@
 //! Results that an agent has not received: read once, and answered under their own ids where these still mean them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use countersign_core::{call::Content, engine::Scope, id::CallId, time::Millis};
 use countersign_runtime::Source;
@@ -22,17 +25,26 @@ pub(super) struct Missed {
     pub(super) open: Vec<(CallId, Arc<str>)>,
 }
 
-/// What the agent missed, for a connection that asks for it under `id`.
-pub(super) async fn missed(door: &Door, agent: &Known, requests: &Source, id: &str) -> Option<Missed> {
+/// What the agent missed, for a connection that asks for it under `id`. What that connection itself was told or will be,
+/// `told`, is not missed.
+pub(super) async fn missed(
+    door: &Door,
+    agent: &Known,
+    requests: &Source,
+    id: &str,
+    told: &BTreeSet<CallId>,
+) -> Option<Missed> {
     let session = agent.session.clone();
     let read = requests.read_of(Scope::Session(session.clone()), move |engine| {
         let requester = engine.state().session(&session)?.requester()?;
         let results: Vec<_> = requester.results().iter().map(|(call, result)| (*call, result.clone())).collect();
         Some((results, requester.open().clone(), requester.generation(), requester.clone()))
     });
-    let Some((results, open, generation, requester)) = read.await?.0 else {
+    let Some((mut results, mut open, generation, requester)) = read.await?.0 else {
         return Some(Missed { listed: listed(Vec::new()), ..Missed::default() });
     };
+    results.retain(|(call, _)| !told.contains(call));
+    open.retain(|call, _| !told.contains(call));
     // A program that counts on was there before; one that began anew uses ids that were used already.
     let goes_on = !requester.has_used(id);
     let lsns: Vec<_> = results.iter().flat_map(|(_, result)| [result.wanted, result.lsn]).collect();

@@ -51,6 +51,7 @@ pub(super) fn request(
     let signatures = match tool {
         Some(tool) => {
             validate(tool, &args)?;
+            (tool.fits)(&args).map_err(invalid)?;
             signature::declared(&name, tool.signature.as_deref(), &args)
         }
         None => signature::undeclared(&name, &args),

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_gate,
-    config::{self, Auth, Config, Undeclared},
+    config::{self, Auth, Config, Tool, Undeclared},
     messenger::telegram,
 };
 
@@ -36,16 +36,7 @@ pub(super) struct House {
 impl House {
     pub(super) fn new(services: Arc<Services>, config: &Config) -> Self {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
-        let calls = tools.map(|(service, tool)| {
-            let call = ToolCall {
-                method: tool.request.method.clone(),
-                path: tool.request.path.clone(),
-                body_exclude: tool.request.body_exclude.clone(),
-                wrap: tool.wrap.clone(),
-                idempotent: tool.idempotent,
-            };
-            (tool.name.clone(), (service.name.clone(), call))
-        });
+        let calls = tools.map(|(service, tool)| (tool.name.clone(), (service.name.clone(), call_of(tool))));
         Self { calls: calls.collect(), services, registry: Arc::new(Registry::standard()) }
     }
 }
@@ -90,6 +81,16 @@ impl Host for House {
 
     fn join_summary(&self, history: &str, _: Option<&str>, _: &serde_json::Value) -> String {
         history.to_owned()
+    }
+}
+
+fn call_of(tool: &Tool) -> ToolCall {
+    ToolCall {
+        method: tool.request.method.clone(),
+        path: tool.request.path.clone(),
+        body_exclude: tool.request.body_exclude.clone(),
+        wrap: tool.wrap.clone(),
+        idempotent: tool.idempotent,
     }
 }
 
@@ -152,7 +153,11 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
                     });
                     (name.clone(), agent_gate::Argument { required: argument.required, validate })
                 });
+                let call = call_of(tool);
+                let fits: agent_gate::Fits =
+                    Arc::new(move |arguments| call.check(arguments).map_err(|refused| refused.to_string()));
                 let told = agent_gate::Tool {
+                    fits,
                     description: tool.description.clone(),
                     service: service.name.as_str().into(),
                     signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),

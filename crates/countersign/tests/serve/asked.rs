@@ -1,0 +1,191 @@
+//! What people decide: from the command line, once, for longer, too late, and not at all.
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, Heard, error, executed},
+    gateway::Gateway,
+    place::{KITCHEN, Place, RULES, TOKEN},
+};
+
+fn door() -> Value {
+    json!({ "thing": "door", "way": "open" })
+}
+
+#[test]
+fn what_waits_is_shown_and_runs_once_it_is_allowed() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut watch = place.watch();
+    assert_eq!(watch.rows(|_| true), Vec::<Value>::new());
+    agent.request(1, "turn", door());
+    let rows = watch.rows(|rows| !rows.is_empty());
+    let listed = place.gates();
+    assert_eq!(listed, rows);
+    let row = &listed[0];
+    let shown = |name: &str| row[name].clone();
+    assert_eq!(
+        [shown("kind"), shown("door"), shown("session"), shown("title"), shown("subject"), shown("arguments")],
+        [
+            json!("approval"),
+            json!("agent-gate"),
+            json!("agent:default"),
+            json!("turn"),
+            json!("turn(door, open)"),
+            door()
+        ]
+    );
+    assert!(row["opened_at"].as_str() < row["deadline"].as_str(), "{row}");
+    let id = row["id"].as_str().unwrap();
+    // The end of an id is enough to name it.
+    let short = &id[id.len() - 8..];
+    assert_eq!(&place.people(&["gates", "show", short, "--json"]).json(), row);
+    assert!(place.people(&["gates", "show", short]).out.contains("turn(door, open)"));
+    assert_eq!(place.service.count("/turn/door"), 0);
+    let said = place.people(&["gates", "allow", short]);
+    assert_eq!((said.code, said.out.contains(id)), (Some(0), true), "{said:?}");
+    assert_eq!(agent.reply(&json!(1))["result"], executed(json!({ "result": { "did": "/turn/door" } })));
+    watch.rows(<[Value]>::is_empty);
+    assert_eq!(place.service.count("/turn/door"), 1);
+    // Whoever comes too late, or names nothing, is told so.
+    for id in [id, "gate_0000"] {
+        for arguments in [&["gates", "allow", id][..], &["gates", "deny", id], &["gates", "show", id]] {
+            let said = place.people(arguments);
+            assert_eq!((said.code, said.out.as_str(), said.err.is_empty()), (Some(1), "", false), "{said:?}");
+        }
+    }
+    assert_eq!(place.service.count("/turn/door"), 1);
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn a_denial_carries_its_reason() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door());
+    let said = place.people(&["gates", "deny", &place.gate(), "--reason", "not at night"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let reply = agent.reply(&json!(1));
+    assert_eq!((&reply["error"]["code"], &reply["error"]["message"]), (&json!(-32001), &json!("Denied by user")));
+    assert!(reply["error"]["data"]["reason"].as_str().unwrap().contains("not at night"), "{reply}");
+    assert_eq!(place.service.count("/turn/door"), 0);
+}
+
+#[test]
+fn nobody_who_decides_in_time_denies() {
+    let place = Place::with("approval_timeout: 1", RULES);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    // The rate of the deadline is real time: what comes is waited for.
+    let reply = agent.call(1, "turn", door());
+    assert_eq!((&reply["code"], &reply["message"]), (&json!(-32002), &json!("Approval timed out")), "{reply}");
+    assert_eq!(place.gates(), Vec::<Value>::new());
+    assert_eq!(place.service.count("/turn/door"), 0);
+}
+
+#[test]
+fn a_grant_covers_what_was_shown_until_it_is_revoked() {
+    for scope in ["session", "always"] {
+        let place = Place::new();
+        let gateway = Gateway::start(&place);
+        let mut agent = Agent::join(&gateway, TOKEN);
+        assert_eq!(place.people(&["grants", "list", "--json"]).json(), json!([]));
+        agent.request(1, "turn", door());
+        let said = place.people(&["gates", "allow", &place.gate(), "--scope", scope]);
+        assert_eq!(said.code, Some(0), "{scope}: {said:?}");
+        assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed", "{scope}");
+        let grants = place.people(&["grants", "list", "--json"]).json();
+        assert_eq!(grants.as_array().unwrap().len(), 1, "{scope}: {grants}");
+        assert_eq!((&grants[0]["scope"], &grants[0]["to"]), (&json!(scope), &json!("agent:default")), "{grants}");
+        // The same again needs nobody; anything else, and anybody else, does.
+        assert_eq!(agent.call(2, "turn", door())["status"], "executed", "{scope}");
+        agent.request(3, "turn", json!({ "thing": "door", "way": "shut" }));
+        let mut kitchen = Agent::join(&gateway, KITCHEN);
+        kitchen.request(1, "turn", door());
+        for gate in place.waits(2) {
+            assert_eq!(place.people(&["gates", "deny", gate["id"].as_str().unwrap()]).code, Some(0), "{scope}");
+        }
+        assert_eq!(agent.reply(&json!(3))["error"]["code"], -32001, "{scope}");
+        assert_eq!(kitchen.reply(&json!(1))["error"]["code"], -32001, "{scope}");
+        let id = grants[0]["id"].as_str().unwrap();
+        assert_eq!(place.people(&["grants", "revoke", id]).code, Some(0), "{scope}");
+        assert_eq!(place.people(&["grants", "list", "--json"]).json(), json!([]), "{scope}");
+        assert_eq!(place.people(&["grants", "revoke", id]).code, Some(1), "{scope}");
+        agent.request(4, "turn", door());
+        place.gate();
+        assert_eq!(place.service.count("/turn/door"), 2, "{scope}");
+    }
+}
+
+#[test]
+fn no_more_than_the_limit_wait_at_once() {
+    let place = Place::with("rate_limit: { max_pending_approvals: 10 }", RULES);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for id in 0..25 {
+        agent.request(id, "turn", json!({ "thing": format!("door{id}") }));
+    }
+    // Those that are too many are told at once, in whatever order.
+    let refused: Vec<Value> = (0..15)
+        .map(|_| match agent.next() {
+            Heard::Frame(frame) => frame,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(refused.iter().all(|reply| reply["error"] == error(-32006, "Too many pending approvals")), "{refused:?}");
+    let gates = place.waits(10);
+    // The limit is of one agent.
+    let mut kitchen = Agent::join(&gateway, KITCHEN);
+    kitchen.request(1, "turn", door());
+    place.waits(11);
+    for gate in &gates {
+        place.allow(gate["id"].as_str().unwrap());
+    }
+    let done: Vec<Heard> = (0..10).map(|_| agent.next()).collect();
+    assert!(done.iter().all(|heard| matches!(heard, Heard::Frame(reply) if reply["result"]["status"] == "executed")));
+    // There is room again.
+    agent.request(25, "turn", json!({ "thing": "door25" }));
+    place.waits(2);
+}
+
+#[test]
+fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door());
+    let gate = place.gate();
+    drop(agent);
+    place.allow(&gate);
+    place.service.wait("/turn/door", 1);
+    place.waits(0);
+    // The program goes on counting: it is the same one.
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let data = json!({ "result": { "did": "/turn/door" } });
+    agent.pending(2);
+    assert_eq!(agent.reply(&json!(1))["result"], executed(data));
+    agent.settle();
+    // Read once: what was received is not told again.
+    assert_eq!(agent.pending(3), json!({ "results": [], "queued": [] }));
+}
+
+#[test]
+fn asking_for_what_was_missed_brings_no_second_reply() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door());
+    let gate = place.gate();
+    let nothing = json!({ "results": [], "queued": [] });
+    assert_eq!([agent.pending(2), agent.pending(3)], [nothing.clone(), nothing.clone()]);
+    place.allow(&gate);
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    assert_eq!(agent.call(4, "look", json!({ "thing": "a" }))["status"], "executed");
+    // Replies that were sent on this line are not missed on it, whether or not they were acknowledged.
+    assert_eq!(agent.pending(5), nothing);
+    agent.send(json!({ "method": "list_tools", "id": 6 }));
+    assert!(matches!(agent.next(), Heard::Frame(reply) if reply["id"] == 6));
+}

@@ -1,0 +1,145 @@
+//! Who may speak: the first frame, its failures, and the connections that are refused before it.
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, Heard, error},
+    gateway::Gateway,
+    place::{KITCHEN, Place, RULES, TOKEN},
+};
+
+fn told(id: Value, code: i64, message: &str) -> Heard {
+    Heard::Frame(json!({ "jsonrpc": "2.0", "error": error(code, message), "id": id }))
+}
+
+#[test]
+fn whoever_does_not_show_a_token_is_told_why_and_closed_with_1000() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let invalid = "Invalid request: ";
+    for (case, first, want) in [
+        ("not JSON", "{{{", told(Value::Null, -32700, "Parse error")),
+        ("another method", r#"{"method":"list_tools","id":7}"#, told(7.into(), -32005, "Not authenticated")),
+        ("an unknown method", r#"{"method":"nope","id":"x"}"#, told("x".into(), -32005, "Not authenticated")),
+        (
+            "a request",
+            r#"{"method":"tool_request","params":{"tool":"look"},"id":1.5}"#,
+            told(json!(1.5), -32005, "Not authenticated"),
+        ),
+        (
+            "a wrong token",
+            r#"{"method":"auth","params":{"token":"wrong"},"id":"a"}"#,
+            told("a".into(), -32005, "Invalid token"),
+        ),
+        (
+            "an empty token",
+            r#"{"method":"auth","params":{"token":""},"id":1}"#,
+            told(1.into(), -32005, "Invalid token"),
+        ),
+        ("no token", r#"{"method":"auth","params":{},"id":1}"#, told(1.into(), -32005, "Invalid token")),
+        ("no parameters", r#"{"method":"auth","id":1}"#, told(1.into(), -32005, "Invalid token")),
+        (
+            "a number for a token",
+            r#"{"method":"auth","params":{"token":5}}"#,
+            told(Value::Null, -32005, "Invalid token"),
+        ),
+        ("a list", "[]", told(Value::Null, -32600, &format!("{invalid}not an object"))),
+        ("a number", "5", told(Value::Null, -32600, &format!("{invalid}not an object"))),
+    ] {
+        let mut agent = Agent::connect(&gateway);
+        agent.send(first);
+        assert_eq!(agent.next(), want, "{case}");
+        assert_eq!(agent.next(), Heard::Closed(1000, String::new()), "{case}");
+    }
+}
+
+#[test]
+fn parameters_that_are_null_show_no_token() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::connect(&gateway);
+    let reply = agent.ask(json!({ "method": "auth", "params": null, "id": 1 }));
+    assert!([-32600, -32005].map(Value::from).contains(&reply["error"]["code"]), "{reply}");
+    assert_eq!(agent.next(), Heard::Closed(1000, String::new()));
+}
+
+#[test]
+fn a_token_opens_the_door_once_in_text_or_binary() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::connect(&gateway);
+    let auth = json!({ "method": "auth", "params": { "token": TOKEN } });
+    agent.send_binary(auth.to_string());
+    let want = json!({ "jsonrpc": "2.0", "result": { "status": "authenticated" }, "id": null });
+    assert_eq!(agent.next(), Heard::Frame(want));
+    agent.send(json!({ "method": "auth", "params": { "token": TOKEN }, "id": 2 }));
+    assert_eq!(agent.next(), told(2.into(), -32601, "Unknown method: auth"));
+    agent.send_binary(json!({ "method": "list_tools", "id": 3 }).to_string());
+    assert!(matches!(agent.next(), Heard::Frame(frame) if frame["id"] == 3));
+}
+
+#[test]
+fn a_second_connection_of_an_agent_that_lives_is_closed_with_4000() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut first = Agent::join(&gateway, TOKEN);
+    let mut second = Agent::connect(&gateway);
+    second.send(json!({ "method": "auth", "params": { "token": TOKEN }, "id": 1 }));
+    assert_eq!(second.next(), Heard::Closed(4000, "Another agent is already connected".to_owned()));
+    // Another agent is not affected, and the first one is still served.
+    let mut other = Agent::join(&gateway, KITCHEN);
+    assert_eq!(other.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    assert_eq!(first.call(1, "look", json!({ "thing": "b" }))["status"], "executed");
+}
+
+#[test]
+fn a_connection_that_answers_no_ping_gives_its_place_up() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut first = Agent::join(&gateway, TOKEN);
+    // A second of silence, shown by connections that are refused while it is not over.
+    let mut second = loop {
+        let mut second = Agent::connect(&gateway);
+        second.send(json!({ "method": "auth", "params": { "token": TOKEN }, "id": 1 }));
+        match second.next() {
+            Heard::Closed(4000, _) => {}
+            Heard::Frame(frame) => {
+                assert_eq!(frame["result"]["status"], "authenticated");
+                break second;
+            }
+            Heard::Closed(..) | Heard::Gone => panic!("neither served nor refused"),
+        }
+    };
+    assert_eq!(second.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    assert_eq!(first.next(), Heard::Gone);
+}
+
+#[test]
+fn failed_tokens_of_one_address_are_limited() {
+    let place = Place::with("rate_limit: { max_failed_auth_per_minute: 3 }", RULES);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for _ in 0..3 {
+        assert_eq!(Agent::connect(&gateway).auth("wrong")["error"], error(-32005, "Invalid token"));
+    }
+    let refused = Agent::connect(&gateway).auth(KITCHEN);
+    assert_eq!(refused["error"]["code"], -32006, "{refused}");
+    // Whoever is connected stays.
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+}
+
+#[test]
+fn foreign_origins_and_names_are_refused_before_the_upgrade() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    for (case, header, value, want) in [
+        ("a foreign page", "origin", "https://evil.example", Some(403)),
+        ("a page of nowhere", "origin", "null", Some(403)),
+        ("its own page", "origin", "http://localhost:1", None),
+        ("another name", "host", "evil.example", Some(403)),
+        ("a name of loopback", "host", "localhost:9", None),
+    ] {
+        let got = Agent::connect_with(&gateway, &[(header, value)]).err();
+        assert_eq!(got, want, "{case}");
+    }
+}

@@ -1,0 +1,217 @@
+//! What a power cut leaves behind: the service saw each action at most once, and the agent is told what became of it.
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, Heard, executed},
+    gateway::{Gateway, soon},
+    place::{Place, TOKEN},
+    service::{Latch, Manner},
+};
+
+fn door() -> Value {
+    json!({ "thing": "door" })
+}
+
+fn done() -> Value {
+    executed(json!({ "result": { "did": "/turn/door" } }))
+}
+
+/// What is missed, in both forms, as request id, status and data.
+fn missed(listed: &Value) -> Vec<(String, String, Value)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let queued: Vec<_> = listed["queued"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (text(&row["request_id"]), text(&row["status"]), row["data"].clone()))
+        .collect();
+    let results: Vec<_> = listed["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            assert_eq!(row["tool_name"], "turn", "{row}");
+            assert_eq!((&row["message_id"], &row["chat_id"]), (&Value::Null, &Value::Null), "{row}");
+            let args: Value = serde_json::from_str(row["args"].as_str().unwrap()).unwrap();
+            assert_eq!(args["thing"], "door", "{row}");
+            assert!(row["created_at"].is_string() && row["signature"].is_string(), "{row}");
+            let result: Value = serde_json::from_str(row["result"].as_str().unwrap()).unwrap();
+            (text(&row["request_id"]), text(&result["status"]), result["data"].clone())
+        })
+        .collect();
+    assert_eq!(queued, results);
+    results
+}
+
+#[test]
+fn what_waits_for_people_waits_again_and_runs_once() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door());
+    let before = place.waits(1);
+    gateway.kill();
+    // Without a gateway the record says what waits.
+    assert_eq!(place.gates(), before);
+    let gateway = Gateway::start(&place);
+    assert_eq!(place.gates()[0]["id"], before[0]["id"]);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(missed(&agent.pending(2)), []);
+    place.allow(before[0]["id"].as_str().unwrap());
+    // The original id is answered on the new connection.
+    assert_eq!(agent.reply(&json!(1))["result"], done());
+    agent.settle();
+    assert_eq!(missed(&agent.pending(3)), []);
+    assert_eq!(place.service.count("/turn/door"), 1);
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn what_the_service_worked_at_is_unknown_and_not_begun_again() {
+    let place = Place::new();
+    place.service.does("/turn/door", Manner::Hang);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door());
+    let gate = place.gate();
+    place.allow(&gate);
+    place.service.wait("/turn/door", 1);
+    gateway.kill();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(missed(&agent.pending(2)), [("1".to_owned(), "error".to_owned(), json!("Outcome unknown"))]);
+    let reply = agent.reply(&json!(1));
+    assert_eq!(
+        (&reply["error"]["code"], &reply["error"]["data"]["gate_id"]),
+        (&json!(-32004), &json!(gate)),
+        "{reply}"
+    );
+    assert!(reply["error"]["message"].as_str().unwrap().to_lowercase().contains("unknown"), "{reply}");
+    agent.settle();
+    assert_eq!(missed(&agent.pending(3)), []);
+    assert_eq!(place.gates(), Vec::<Value>::new());
+    assert_eq!(place.service.count("/turn/door"), 1);
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn what_nobody_had_to_approve_is_unknown_too() {
+    let place = Place::new();
+    place.service.does("/turn/lamp", Manner::Hang);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request("a", "turn", json!({ "thing": "lamp" }));
+    place.service.wait("/turn/lamp", 1);
+    gateway.kill();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.send(json!({ "method": "get_pending_results", "id": "b" }));
+    let listed = agent.reply(&json!("b"))["result"].take();
+    assert_eq!(listed["queued"], json!([{ "request_id": "a", "status": "error", "data": "Outcome unknown" }]));
+    assert_eq!(agent.reply(&json!("a"))["error"]["code"], -32004);
+    assert_eq!(place.service.count("/turn/lamp"), 1);
+}
+
+#[test]
+fn what_the_service_answered_before_the_crash_is_told_after_it() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let agent = {
+        let mut agent = Agent::join(&gateway, TOKEN);
+        agent.request(1, "turn", door());
+        agent
+    };
+    place.allow(&place.gate());
+    // The reply went out, so the result is recorded; no pong comes from an agent that reads nothing.
+    place.service.wait("/turn/door", 1);
+    let log = place.log();
+    soon("the end of the call in the record", || {
+        let tail = place.run(&["audit", "tail", "--log", log.to_str().unwrap(), "-n", "3"]);
+        tail.out.contains("done: turn").then_some(())
+    });
+    gateway.kill();
+    drop(agent);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let data = json!({ "result": { "did": "/turn/door" } });
+    assert_eq!(missed(&agent.pending(2)), [("1".to_owned(), "executed".to_owned(), data)]);
+    assert_eq!(agent.reply(&json!(1))["result"], done());
+    agent.settle();
+    assert_eq!(missed(&agent.pending(3)), []);
+    assert_eq!(place.service.count("/turn/door"), 1);
+}
+
+#[test]
+fn a_program_that_counts_from_one_again_is_not_answered_under_ids_of_the_last_one() {
+    let place = Place::new();
+    place.service.does("/turn/door", Manner::Hang);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door());
+    let gate = place.gate();
+    place.allow(&gate);
+    place.service.wait("/turn/door", 1);
+    gateway.kill();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    // A new program asks for something else under the id 1 first: that is what 1 means now.
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    assert_eq!(missed(&agent.pending(2)), [(gate, "error".to_owned(), json!("Outcome unknown"))]);
+    // Nothing but the reply to what is asked next.
+    agent.send(json!({ "method": "list_tools", "id": 3 }));
+    let Heard::Frame(next) = agent.next() else { panic!("no reply") };
+    assert_eq!(next["id"], 3, "{next}");
+}
+
+#[test]
+fn a_new_program_that_first_asks_for_results_under_its_id_one_gets_the_list_alone() {
+    let place = Place::new();
+    place.service.does("/turn/door", Manner::Hang);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door());
+    place.allow(&place.gate());
+    place.service.wait("/turn/door", 1);
+    gateway.kill();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(missed(&agent.pending(1)).len(), 1);
+    agent.send(json!({ "method": "list_tools", "id": 2 }));
+    let Heard::Frame(next) = agent.next() else { panic!("no reply") };
+    assert_eq!(next["id"], 2, "{next}");
+}
+
+#[test]
+fn a_kill_anywhere_after_the_approval_leaves_at_most_one_action() {
+    let place = Place::new();
+    let latch = Latch::default();
+    latch.open();
+    place.service.does("/turn/door", Manner::Late(latch));
+    for round in 0..8_usize {
+        let before = place.service.count("/turn/door");
+        let gateway = Gateway::start(&place);
+        let mut agent = Agent::join(&gateway, TOKEN);
+        let id = json!(format!("r{round}"));
+        // Each round is another action, so that no round is covered by another.
+        agent.request(id.clone(), "turn", json!({ "thing": "door", "way": format!("w{round}") }));
+        let gate = place.gate();
+        place.allow(&gate);
+        gateway.kill();
+        let gateway = Gateway::start(&place);
+        let mut agent = Agent::join(&gateway, TOKEN);
+        agent.send(json!({ "method": "get_pending_results", "id": format!("p{round}") }));
+        let reply = agent.reply(&id);
+        let did = place.service.count("/turn/door") - before;
+        match reply["error"]["code"].as_i64() {
+            None => assert_eq!((did, &reply["result"]), (1, &done()), "{round}"),
+            Some(code) => assert!(code == -32004 && did <= 1, "{round}: {did} {reply}"),
+        }
+        agent.settle();
+        assert_eq!(place.gates(), Vec::<Value>::new());
+        drop(gateway);
+    }
+    place.verify();
+}

@@ -1,0 +1,13 @@
+//! A gateway through the real binary: agents over real sockets, a service on loopback, people at the command line.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod agent;
+mod asked;
+mod auth;
+mod crash;
+mod gateway;
+mod place;
+mod replies;
+mod service;
+mod signals;

@@ -1,0 +1,83 @@
+//! The end that was asked for, and rules that are read again.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, Heard, executed},
+    gateway::Gateway,
+    place::{KITCHEN, Place, TOKEN},
+    service::Manner,
+};
+
+#[test]
+fn sigterm_closes_with_1012_and_ends_with_0_whatever_is_pending() {
+    let place = Place::new();
+    place.service.does("/turn/lamp", Manner::Hang);
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut kitchen = Agent::join(&gateway, KITCHEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    agent.request(2, "turn", json!({ "thing": "lamp" }));
+    kitchen.request(1, "turn", json!({ "thing": "door" }));
+    let before = place.waits(2);
+    place.service.wait("/turn/lamp", 1);
+    // One that never says who it is, and one that reads nothing.
+    let mut silent = Agent::connect(&gateway);
+    let end = gateway.stop();
+    assert_eq!(end.code, Some(0));
+    assert!(end.took < Duration::from_secs(5), "{end:?}");
+    for agent in [&mut agent, &mut kitchen, &mut silent] {
+        assert_eq!(agent.next(), Heard::Closed(1012, "restarting".to_owned()));
+    }
+    let gateway = Gateway::start(&place);
+    let ids = |rows: &[Value]| rows.iter().map(|row| row["id"].clone()).collect::<Vec<_>>();
+    let after = place.gates();
+    assert_eq!(ids(&after), ids(&before));
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let listed = agent.pending(3);
+    assert_eq!(listed["queued"], json!([{ "request_id": "2", "status": "error", "data": "Outcome unknown" }]));
+    assert_eq!(agent.reply(&json!(2))["error"]["code"], -32004);
+    let mine = after.iter().find(|row| row["session"] == "agent:default").unwrap();
+    place.allow(mine["id"].as_str().unwrap());
+    assert_eq!(agent.reply(&json!(1))["result"], executed(json!({ "result": { "did": "/turn/door" } })));
+    assert_eq!((place.service.count("/turn/lamp"), place.service.count("/turn/door")), (1, 1));
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn sighup_brings_new_rules_into_force_and_a_bad_file_leaves_those_of_before() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    place.write("permissions.yaml", "defaults: [ { pattern: \"look*\", action: deny } ]\n");
+    gateway.signal(Signal::SIGHUP);
+    gateway.says("are in force");
+    assert_eq!(agent.call(2, "look", json!({ "thing": "a" }))["code"], -32003);
+    place.write("permissions.yaml", "defaults: [ { pattern: \"look*\", action: DENY } ]\n");
+    gateway.signal(Signal::SIGHUP);
+    gateway.says("those of before stay in force");
+    gateway.says("permissions.yaml");
+    assert_eq!(agent.call(3, "look", json!({ "thing": "a" }))["code"], -32003);
+    assert_eq!(place.service.count("/look/a"), 1);
+}
+
+#[test]
+fn rules_that_came_after_an_approval_was_asked_for_still_deny() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    let gate = place.gate();
+    place.write("permissions.yaml", "rules: [ { pattern: \"turn(door*\", action: deny } ]\n");
+    gateway.signal(Signal::SIGHUP);
+    gateway.says("are in force");
+    // Whether the gate is still there or not: nothing is turned.
+    let _ = place.people(&["gates", "allow", &gate]);
+    assert_eq!(agent.reply(&json!(1))["error"]["code"], -32003);
+    assert_eq!(place.service.count("/turn/door"), 0);
+}
