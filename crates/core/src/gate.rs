@@ -6,4 +6,4 @@ mod state;
 
 pub use command::{Answer, AnswerRefusal, Command};
 pub use event::{Choice, Content, Event, Fallback, Kind, Resolution, Scope};
-pub use state::{Gate, Phase};
+pub use state::{Gate, Phase, Showing};

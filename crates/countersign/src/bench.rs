@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `__bench-yardstick sqlite FILE` | one line, once FILE is open as a log would open it |
 //! | `__bench owner` | `{"events_per_second":…,"yardstick_per_second":…}` |
-//! | `__bench restart` | `{"ready_ms":…,"yardstick_ms":…,"decode_ms":…,"fold_ms":…,"events":…,"pending_gates":…}` |
+//! | `__bench restart` | `{"whole_ms":…,"ready_ms":…,"yardstick_ms":…,"decode_ms":…,"fold_ms":…,"events":…,"pending_gates":…}` |
 //!
 //! They are no interface: what they print may change with the figures.
 

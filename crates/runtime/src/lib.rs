@@ -13,5 +13,7 @@ pub use countersign_models as models;
 pub use countersign_store as store;
 pub use countersign_tools as tools;
 pub use deliver::{Contents, Live, LiveKind, Part, Released, Subscriber};
-pub use owner::{Dice, Handle, Lane, NotRecorded, OpenError, Options, Refused, Reply, Source, inspect, record, system_dice};
+pub use owner::{
+    Dice, Handle, Lane, NotRecorded, OpenError, Options, Refused, Reply, Source, inspect, record, system_dice,
+};
 pub use work::{Chosen, Host, Served, Summaries};

@@ -185,6 +185,11 @@ impl Door {
         connection::serve(self, socket, from).await;
     }
 
+    /// Whether the agent of this session is connected.
+    pub fn is_connected(&self, session: &SessionId) -> bool {
+        self.agents.iter().any(|agent| agent.session == *session && self.roster.holds(&agent.id))
+    }
+
     /// Tells every agent to come back later. What waits goes on waiting.
     pub fn close(&self) {
         self.closing.send_replace(true);

@@ -25,6 +25,7 @@ use crate::{
     config::{BindError, Config},
     control::Control,
     listen::{self, Doors, Hosts, Port, TlsError},
+    messenger::telegram::{BadAddress, Telegram},
 };
 
 use house::House;
@@ -61,6 +62,9 @@ pub enum ServeError {
     /// The record cannot be worked with.
     #[error(transparent)]
     Owner(#[from] countersign_runtime::OpenError),
+    /// The messenger's address is none.
+    #[error("messenger.telegram.api_url: {0}")]
+    Messenger(#[from] BadAddress),
     /// A door could not be opened.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -109,9 +113,13 @@ pub async fn serve(
         idle: Some(IDLE),
     };
     let handle = Handle::open(log.into(), options).await?;
-    let door = Door::open(handle.clone(), clock, house::agents(&config)).await?;
+    let door = Door::open(handle.clone(), clock.clone(), house::agents(&config)).await?;
     let control = Control::open(&config.storage.folder, handle.clone())
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
+    let telegram = match &config.telegram {
+        Some(telegram) => Some(Telegram::spawn(house::telegram(telegram, &door), handle.clone(), clock.clone())?),
+        None => None,
+    };
     let names = config.gateway.public_url.iter().filter_map(|url| host_of(url)).map(str::to_owned);
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
@@ -142,6 +150,9 @@ pub async fn serve(
     }
     door.close();
     end.send_replace(true);
+    if let Some(telegram) = telegram {
+        telegram.stop(FAREWELL).await;
+    }
     let _ = tokio::time::timeout(FAREWELL, async { while serving.join_next().await.is_some() {} }).await;
     drop(control);
     handle.close().await;
@@ -206,4 +217,3 @@ fn host_of(url: &str) -> Option<&str> {
 fn io(what: &str, source: std::io::Error) -> ServeError {
     ServeError::Io { what: what.to_owned(), source }
 }
-

@@ -8,6 +8,7 @@ pub mod config;
 pub mod control;
 pub mod gateway;
 pub mod listen;
+pub mod messenger;
 pub mod omp;
 pub mod prompt;
 pub mod session_file;

@@ -62,7 +62,7 @@ impl Admitted {
             Event::Gate(gate::Event::Resolved { gate, .. }) => {
                 self.said.insert(*gate, Arc::clone(content));
             }
-            Event::Gate(gate::Event::Extended { .. })
+            Event::Gate(gate::Event::Extended { .. } | gate::Event::Shown { .. } | gate::Event::Updated { .. })
             | Event::Booted
             | Event::Session(_)
             | Event::Run(_)

@@ -8,6 +8,7 @@ mod forgive;
 mod recover;
 mod requests;
 mod session;
+mod shown;
 mod stop;
 
 pub(crate) use compaction::{prune, started as compaction_started};
@@ -49,6 +50,12 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         }
         Command::Run(run::Command::Forgive { run, by }) => forgive::denials(view, run, by),
         Command::Lift { principal, key, by } => forgive::denial(view, principal, key, by),
+        Command::Gate(gate::Command::Shown { gate, surface, reference }) => {
+            shown::shown(view, gate, &surface, &reference)
+        }
+        Command::Gate(gate::Command::Updated { gate, surface, reference }) => {
+            shown::updated(view, gate, &surface, &reference)
+        }
         Command::Adopt(grants) => Ok(adopt(view, grants)),
         Command::Revoke { grant, by } => Ok(revoke(view, grant, by)),
     }

@@ -21,6 +21,9 @@ use crate::{
 /// How long a resolved gate stays at hand, so that whoever comes later can be told what became of it.
 const RESOLVED_STAYS: Duration = Duration::from_secs(600);
 
+/// How long one stays for whose end a surface that showed it has not been reached.
+const OWED_STAYS: Duration = Duration::from_secs(86_400);
+
 /// Something that may be in the log and not at hand.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
@@ -45,7 +48,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
             | call::Command::Received { session, .. },
         ) => session,
         Command::Call(call::Command::Request(request)) => &request.session,
-        Command::Gate(gate::Command::Answer { gate, .. }) => return Some(Scope::Gate(*gate)),
+        Command::Gate(command) => return Some(Scope::Gate(command.gate())),
         // What works is at hand, and so is all of policy.
         Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
         | Command::Call(call::Command::Ended { .. })
@@ -96,7 +99,8 @@ impl State {
     pub(super) fn evict_gates(&mut self, now: Millis) {
         let old: Vec<_> = self.resolved.iter().copied().take_while(|(at, _)| *at + RESOLVED_STAYS <= now).collect();
         for (at, id) in old {
-            if self.gates.get(&id).is_none_or(|gate: &Gate| !self.is_awaited(gate)) {
+            let is_needed = |gate: &Gate| self.is_awaited(gate) || gate.owes_update() && at + OWED_STAYS > now;
+            if !self.gates.get(&id).is_some_and(is_needed) {
                 self.resolved.remove(&(at, id));
                 self.is_partial |= self.gates.remove(&id).is_some();
             }

@@ -177,7 +177,7 @@ impl State {
     }
 
     /// All gates at hand, resolved ones too.
-    pub(crate) fn all_gates(&self) -> impl Iterator<Item = &Gate> {
+    pub fn all_gates(&self) -> impl Iterator<Item = &Gate> {
         self.gates.values()
     }
 

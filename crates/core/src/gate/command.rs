@@ -35,6 +35,33 @@ pub enum Command {
         /// The same key again gets the first result.
         key: Option<String>,
     },
+    /// A surface shows it to people. Told twice, it is recorded once.
+    Shown {
+        /// Which.
+        gate: GateId,
+        /// Where.
+        surface: String,
+        /// What the surface calls it.
+        reference: String,
+    },
+    /// What a surface shows says how the gate ended.
+    Updated {
+        /// Which.
+        gate: GateId,
+        /// Where.
+        surface: String,
+        /// What the surface calls it.
+        reference: String,
+    },
+}
+
+impl Command {
+    /// The gate that it is about.
+    pub const fn gate(&self) -> GateId {
+        match self {
+            Self::Answer { gate, .. } | Self::Shown { gate, .. } | Self::Updated { gate, .. } => *gate,
+        }
+    }
 }
 
 /// Why an answer did not count. Doors turn each case into wire form once.

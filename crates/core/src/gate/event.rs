@@ -156,13 +156,35 @@ pub enum Event {
         /// The key under which a repeated answer gets the first result.
         key: Option<String>,
     },
+    /// People can see it. A surface that cannot know whether it showed it shows it again, under another reference.
+    Shown {
+        /// Which.
+        gate: GateId,
+        /// Where, such as a messenger.
+        surface: String,
+        /// What the surface calls it, such as the id of a message.
+        reference: String,
+    },
+    /// What was shown says how the gate ended.
+    Updated {
+        /// Which.
+        gate: GateId,
+        /// Where.
+        surface: String,
+        /// What the surface calls it.
+        reference: String,
+    },
 }
 
 impl Event {
     /// The gate that it is about.
     pub const fn gate(&self) -> GateId {
         match self {
-            Self::Opened { gate, .. } | Self::Extended { gate, .. } | Self::Resolved { gate, .. } => *gate,
+            Self::Opened { gate, .. }
+            | Self::Extended { gate, .. }
+            | Self::Resolved { gate, .. }
+            | Self::Shown { gate, .. }
+            | Self::Updated { gate, .. } => *gate,
         }
     }
 }

@@ -12,6 +12,9 @@ use crate::{
     time::Millis,
 };
 
+/// How often one gate can be shown. A surface that loses what it showed does not do so for ever.
+const MOST_SHOWN: usize = 32;
+
 /// Whether a gate waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -33,6 +36,17 @@ pub enum Phase {
     },
 }
 
+/// Where people can see a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Showing {
+    /// The surface.
+    pub surface: String,
+    /// What the surface calls it.
+    pub reference: String,
+    /// Whether it says how the gate ended.
+    pub is_final: bool,
+}
+
 /// One wait for a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
@@ -49,6 +63,8 @@ pub struct Gate {
     pub(crate) fallback: Fallback,
     pub(crate) content: Lsn,
     pub(crate) phase: Phase,
+    #[serde(default)]
+    pub(crate) shown: Vec<Showing>,
 }
 
 impl Gate {
@@ -70,6 +86,7 @@ impl Gate {
             fallback: *fallback,
             content: lsn,
             phase: Phase::Pending,
+            shown: Vec::new(),
         })
     }
 
@@ -144,6 +161,34 @@ impl Gate {
         self.phase == Phase::Pending
     }
 
+    /// Where people can see it, in the order in which it was shown.
+    pub fn shown(&self) -> &[Showing] {
+        &self.shown
+    }
+
+    /// Whether something that people see does not say yet how it ended.
+    pub fn owes_update(&self) -> bool {
+        !self.is_pending() && self.shown.iter().any(|showing| !showing.is_final)
+    }
+
+    /// Decides whether a surface that says that it shows the gate says something new.
+    pub fn show(&self, surface: &str, reference: &str) -> Option<Event> {
+        let is_new = self.showing(surface, reference).is_none() && self.shown.len() < MOST_SHOWN;
+        let (surface, reference) = (surface.to_owned(), reference.to_owned());
+        is_new.then_some(Event::Shown { gate: self.id, surface, reference })
+    }
+
+    /// Decides whether a surface that says that it shows the end says something new.
+    pub fn update(&self, surface: &str, reference: &str) -> Option<Event> {
+        let is_new = !self.is_pending() && self.showing(surface, reference).is_some_and(|showing| !showing.is_final);
+        let (surface, reference) = (surface.to_owned(), reference.to_owned());
+        is_new.then_some(Event::Updated { gate: self.id, surface, reference })
+    }
+
+    fn showing(&self, surface: &str, reference: &str) -> Option<&Showing> {
+        self.shown.iter().find(|showing| showing.surface == surface && showing.reference == reference)
+    }
+
     /// Decides whether an answer counts, changing nothing.
     ///
     /// # Errors
@@ -201,6 +246,16 @@ impl Gate {
             Event::Resolved { resolution, by, key, .. } => {
                 self.phase =
                     Phase::Resolved { resolution: resolution.clone(), by: by.clone(), at: now, key: key.clone(), lsn };
+            }
+            Event::Shown { surface, reference, .. } => {
+                let (surface, reference) = (surface.clone(), reference.clone());
+                self.shown.push(Showing { surface, reference, is_final: false });
+            }
+            Event::Updated { surface, reference, .. } => {
+                let of = |showing: &&mut Showing| showing.surface == *surface && showing.reference == *reference;
+                if let Some(showing) = self.shown.iter_mut().find(of) {
+                    showing.is_final = true;
+                }
             }
         }
     }

@@ -14,6 +14,7 @@ mod run_table;
 mod runs;
 mod session_table;
 mod settle;
+mod shown;
 mod snapshot_form;
 mod stage;
 mod states;

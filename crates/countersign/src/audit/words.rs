@@ -85,6 +85,8 @@ impl Narrator {
         match event {
             gate::Event::Opened { .. } => format!("waits for a person: {what}"),
             gate::Event::Extended { .. } => format!("waits longer: {what}"),
+            gate::Event::Shown { surface, .. } => format!("shown on {surface}: {what}"),
+            gate::Event::Updated { surface, .. } => format!("its end is shown on {surface}: {what}"),
             gate::Event::Resolved { resolution, by, .. } => {
                 let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
                 let said = content.map_or_else(String::new, |said| format!(" ({said})"));

@@ -165,7 +165,7 @@ impl Play<'_> {
             Event::Booted
             | Event::Session(_)
             | Event::Run(_)
-            | Event::Gate(gate::Event::Extended { .. })
+            | Event::Gate(gate::Event::Extended { .. } | gate::Event::Shown { .. } | gate::Event::Updated { .. })
             | Event::Policy(_) => {}
         }
         Ok(None)

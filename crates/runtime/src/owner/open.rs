@@ -49,13 +49,27 @@ pub enum OpenError {
     NotRecorded(String),
 }
 
+/// Where a log stands when its owner begins.
+pub(super) struct Position {
+    /// Its head.
+    pub(super) durable: Lsn,
+    /// The snapshot that was read.
+    pub(super) snapshot: Lsn,
+}
+
 /// Brings the log's state into an engine: from its snapshot where there is one, and from the records behind.
 pub(super) async fn replay(log: &AnyLog, rules: Rules) -> Result<Engine, OpenError> {
+    Ok(replay_behind(log, rules).await?.0)
+}
+
+/// The same, and the position of the snapshot that it began with; 0 if there was none.
+async fn replay_behind(log: &AnyLog, rules: Rules) -> Result<(Engine, Lsn), OpenError> {
     let mut engine = match snapshots::load(log, &rules).await {
         Some(engine) => engine,
         None => Engine::new(rules),
     };
-    let mut after = engine.state().head();
+    let snapshot = engine.state().head();
+    let mut after = snapshot;
     loop {
         let page = log.read(Partition::ZERO, after, PAGE).await?;
         let last = page.len() < PAGE;
@@ -74,7 +88,7 @@ pub(super) async fn replay(log: &AnyLog, rules: Rules) -> Result<Engine, OpenErr
         }
         if last {
             engine.committed(after);
-            return Ok(engine);
+            return Ok((engine, snapshot));
         }
     }
 }
@@ -109,7 +123,7 @@ impl Handle {
     /// [`OpenError`], with the log left as it was.
     pub async fn open(log: AnyLog, options: Options) -> Result<Self, OpenError> {
         let contents = Contents::new(log.clone());
-        let mut engine = replay(&log, options.rules.clone()).await?;
+        let (mut engine, snapshot) = replay_behind(&log, options.rules.clone()).await?;
         admit(&mut engine, &contents).await?;
         let clock = options.clock.clone().not_before(engine.state().at());
         let durable = engine.state().head();
@@ -122,7 +136,8 @@ impl Handle {
         }
         let inbox = Arc::new(Inbox::default());
         let ring = Arc::new(Ring::new(log.clone(), contents.clone()));
-        let mut owner = Owner::new(engine, durable, log.clone(), options, &inbox, &ring, &contents);
+        let at = Position { durable, snapshot };
+        let mut owner = Owner::new(engine, at, log.clone(), options, &inbox, &ring, &contents);
         owner.record_recovery(recorded).await?;
         let task = tokio::spawn(owner.run());
         Ok(Self { inbox, ring, contents, log, task: Arc::new(tokio::sync::Mutex::new(Some(task))) })

@@ -18,7 +18,7 @@ const WORTH: u64 = 2_048;
 /// Says when the next one is due.
 pub(super) struct Snapshots {
     log: AnyLog,
-    /// The head of the last one, or of the log when it was opened.
+    /// The position of the last one; 0 if there is none.
     last: Lsn,
     writing: Option<JoinHandle<()>>,
 }

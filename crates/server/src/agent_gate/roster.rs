@@ -60,6 +60,11 @@ impl Roster {
         }
     }
 
+    /// Whether an agent has its place.
+    pub(super) fn holds(&self, agent: &str) -> bool {
+        self.seats.lock().contains_key(agent)
+    }
+
     /// Gives a place up, if it is still the connection's own.
     pub(super) fn leave(&self, agent: &str, number: u64) {
         let mut seats = self.seats.lock();

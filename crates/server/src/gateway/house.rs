@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_gate,
-    config::{Auth, Config, Undeclared},
+    config::{self, Auth, Config, Undeclared},
+    messenger::telegram,
 };
 
 /// The tools of services by name, each with its service.
@@ -123,6 +124,16 @@ pub(super) fn services(config: &Config) -> Vec<services::Service> {
         },
     });
     services.collect()
+}
+
+/// What the messenger is to do. Cards of an agent that is away say so.
+pub(super) fn telegram(config: &config::Telegram, door: &Arc<agent_gate::Door>) -> telegram::Settings {
+    let door = Arc::clone(door);
+    telegram::Settings {
+        api_url: config.api_url.clone(),
+        presence: Arc::new(move |session: &SessionId| door.is_connected(session)),
+        ..telegram::Settings::new(config.token.clone(), config.chat_id, config.allowed_users.iter().copied())
+    }
 }
 
 /// What the agent-gate door is opened with.

@@ -52,9 +52,8 @@ pub fn load(path: &Path) -> Result<Loaded, RulesError> {
         Err(source) => return Err(RulesError::Io { path: path.to_owned(), source }),
     };
     let source = Source { name: path.display().to_string(), layer: Layer::Main, rules: rules.unwrap_or_default() };
-    let compiled = policy::compile(vec![source]).map_err(|errors| {
-        form(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-    })?;
+    let compiled = policy::compile(vec![source])
+        .map_err(|errors| form(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
     Ok(Loaded {
         warnings: compiled.warnings().iter().map(ToString::to_string).collect(),
         rules: Rules { compiled, posture: Posture::Gateway, contract: None, surroundings: Surroundings::default() },

@@ -373,6 +373,13 @@ impl Audit {
             return Ok(());
         }
         let gate = self.gates.get_mut(&id).ok_or("a gate that nobody opened")?;
+        // A card may be sent while somebody answers, and it is the end that it is brought up to.
+        if matches!(event, gate::Event::Shown { .. }) {
+            return Ok(());
+        }
+        if matches!(event, gate::Event::Updated { .. }) {
+            return ensure(gate.resolution.is_some(), "a card says how a gate ended that waits");
+        }
         ensure(gate.resolution.is_none(), "a gate that is resolved takes another turn")?;
         if let gate::Event::Resolved { resolution, .. } = event {
             if let Resolution::Allowed { scope } = resolution {

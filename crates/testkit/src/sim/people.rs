@@ -167,6 +167,9 @@ fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
         (_, false) if dice.chance(90) => dice.pick(&known),
         _ => GateId::new(Uuid::from_u128(7)),
     };
+    if dice.chance(25) {
+        return card(dice, gate);
+    }
     let answer = match dice.below(10) {
         0..3 => Answer::Allow(Scope::Once),
         3 => Answer::Allow(Scope::Session),
@@ -179,6 +182,16 @@ fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
     let by = PrincipalId::new(dice.pick(&["person:ana", "person:bo"]));
     let key = dice.chance(40).then(|| dice.pick(&["k1", "k2"]).to_owned());
     Command::Gate(gate::Command::Answer { gate, answer, by, key })
+}
+
+/// A surface shows a gate, or says how it ended.
+fn card(dice: &mut Dice, gate: GateId) -> Command {
+    let (surface, reference) = ("chat".to_owned(), dice.pick(&["1", "2"]).to_owned());
+    Command::Gate(if dice.chance(50) {
+        gate::Command::Shown { gate, surface, reference }
+    } else {
+        gate::Command::Updated { gate, surface, reference }
+    })
 }
 
 /// A result that nobody waits for: of another attempt, of a call that is over, of a compaction that is gone.

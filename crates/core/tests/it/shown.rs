@@ -1,0 +1,81 @@
+//! Where people can see a gate, and whether that is up to date.
+
+use std::time::Duration;
+
+use countersign_core::{
+    engine::{Command, Refusal, Reply, Resume},
+    gate::{self, Answer, AnswerRefusal, Scope, Showing},
+    id::{Fresh, GateId},
+    session::WhenBusy,
+};
+
+use crate::stage::{Stage, Told, asking, wanted};
+
+fn gated() -> (Stage, GateId) {
+    let mut stage = Stage::new(asking());
+    stage.prompt(WhenBusy::Refuse);
+    stage.want([wanted("write", "a")]);
+    let gate = stage.gate();
+    (stage, gate)
+}
+
+fn shown(stage: &mut Stage, gate: GateId, reference: &str) -> Told {
+    let (surface, reference) = ("chat".to_owned(), reference.to_owned());
+    stage.tell(Command::Gate(gate::Command::Shown { gate, surface, reference }))
+}
+
+fn updated(stage: &mut Stage, gate: GateId, reference: &str) -> Told {
+    let (surface, reference) = ("chat".to_owned(), reference.to_owned());
+    stage.tell(Command::Gate(gate::Command::Updated { gate, surface, reference }))
+}
+
+fn told(facts: &[&str]) -> Told {
+    Told(facts.iter().map(|fact| (*fact).to_owned()).collect(), Ok(Reply::Done))
+}
+
+#[test]
+fn what_a_surface_shows_is_recorded_once_and_survives() {
+    let (mut stage, gate) = gated();
+    assert_eq!(shown(&mut stage, gate, "7"), told(&["gate shown"]));
+    assert_eq!(shown(&mut stage, gate, "7"), told(&[]));
+    assert_eq!(updated(&mut stage, gate, "7"), told(&[]), "it waits: there is no end to show");
+    stage.restart(asking(), Resume::Go);
+    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    assert_eq!(shown(&mut stage, gate, "8"), told(&["gate shown"]), "sent while somebody answered");
+    assert_eq!(updated(&mut stage, gate, "7"), told(&["gate updated"]));
+    assert_eq!(updated(&mut stage, gate, "7"), told(&[]));
+    assert_eq!(updated(&mut stage, gate, "9"), told(&[]), "nothing was shown there");
+    let showing =
+        |reference: &str, is_final| Showing { surface: "chat".to_owned(), reference: reference.to_owned(), is_final };
+    let kept = stage.engine.state().gate(gate).expect("it was resolved just now");
+    assert_eq!((kept.shown(), kept.owes_update()), (&[showing("7", true), showing("8", false)][..], true));
+}
+
+#[test]
+fn nothing_is_shown_of_a_gate_that_nobody_opened() {
+    let (mut stage, _) = gated();
+    let unknown = GateId::new(Fresh::new([9; 16]).uuid(stage.now));
+    let refusal = Refusal::Answer(AnswerRefusal::Unknown(unknown));
+    assert_eq!(shown(&mut stage, unknown, "7"), Told(Vec::new(), Err(refusal)));
+}
+
+#[test]
+fn a_gate_whose_end_is_not_shown_stays_a_day() {
+    for (case, references, after, want) in [
+        ("never shown", &[][..], 601, false),
+        ("shown and up to date", &["7"], 601, false),
+        ("not up to date", &["7", "8"], 601, true),
+        ("not up to date", &["7", "8"], 86_401, false),
+    ] {
+        let (mut stage, gate) = gated();
+        for reference in references {
+            shown(&mut stage, gate, reference);
+        }
+        stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+        stage.end(0);
+        updated(&mut stage, gate, "7");
+        let now = stage.now + Duration::from_secs(after);
+        stage.engine.evict(now, None);
+        assert_eq!(stage.engine.state().gate(gate).is_some(), want, "{case} after {after} s");
+    }
+}

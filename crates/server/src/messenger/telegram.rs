@@ -1,0 +1,210 @@
+//! Telegram: cards in one chat, and the taps of those who may decide.
+//!
+//! It keeps nothing of its own. Which message shows which gate is recorded with the gate; what has to be sent or edited
+//! follows from the log, so that a restart finds it again; a tap counts once because its id is the key of its answer.
+
+mod bot;
+mod card;
+mod cards;
+mod client;
+mod health;
+mod poll;
+mod rates;
+mod refs;
+mod wire;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use countersign_core::{
+    id::{PrincipalId, SessionId},
+    time::Millis,
+};
+use countersign_runtime::{Clock, Handle, Lane};
+use parking_lot::Mutex;
+use secrecy::SecretString;
+use tokio::sync::mpsc;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use self::{bot::Bot, cards::Cards, client::Transport, health::Health, poll::Poll, refs::Refs};
+pub use self::{client::BadAddress, health::Report, rates::Rates};
+
+/// The name of this surface in the record.
+pub const SURFACE: &str = "telegram";
+/// Who denies what waits when the gateway ends, where a setting wants that. Cards then say so.
+pub const SHUTDOWN: &str = "gateway_shutdown";
+/// Where Telegram's own servers are.
+pub const API_URL: &str = "https://api.telegram.org";
+
+/// How many texts may wait to be sent whole.
+const ORDERS: usize = 16;
+
+/// Whether the agent of a session is there to hear of a result. It is asked on the owner's own path and must not wait.
+pub type Presence = Arc<dyn Fn(&SessionId) -> bool + Send + Sync>;
+
+/// What the messenger is to do.
+#[derive(Clone)]
+pub struct Settings {
+    /// The bot's token.
+    pub token: SecretString,
+    /// The chat in which cards are shown; a group's is negative.
+    pub chat: i64,
+    /// The users whose taps and replies count.
+    pub allowed_users: BTreeSet<i64>,
+    /// The Bot API server.
+    pub api_url: String,
+    /// How long one poll waits for updates.
+    pub poll: Duration,
+    /// How often it may write.
+    pub rates: Rates,
+    /// Where it is asked whether an agent is there; by itself the messenger takes all of them for present.
+    pub presence: Presence,
+}
+
+impl Settings {
+    /// With Telegram's own servers and figures.
+    pub fn new(token: SecretString, chat: i64, allowed_users: impl IntoIterator<Item = i64>) -> Self {
+        Self {
+            token,
+            chat,
+            allowed_users: allowed_users.into_iter().collect(),
+            api_url: API_URL.to_owned(),
+            poll: Duration::from_secs(25),
+            rates: Rates::default(),
+            presence: Arc::new(|_| true),
+        }
+    }
+}
+
+/// What both tasks share.
+struct Shared {
+    bot: Bot,
+    refs: Refs,
+    handle: Handle,
+    clock: Clock,
+    allowed_users: BTreeSet<i64>,
+    presence: Presence,
+    configured: i64,
+    /// The chat's id now: a group that becomes a supergroup gets another.
+    chat: AtomicI64,
+    /// The names of those who tapped, for people to read. What counts is the id, and that alone is recorded.
+    names: Mutex<BTreeMap<i64, String>>,
+    stop: CancellationToken,
+}
+
+impl Shared {
+    fn chat(&self) -> i64 {
+        self.chat.load(Ordering::Relaxed)
+    }
+
+    fn is_ours(&self, chat: i64) -> bool {
+        chat == self.configured || chat == self.chat()
+    }
+
+    fn moved(&self, chat: i64) {
+        tracing::warn!(chat, "the chat has another id now; the configuration should name it");
+        self.chat.store(chat, Ordering::Relaxed);
+    }
+
+    /// Somebody who answered, as people know them.
+    fn name(&self, by: &PrincipalId) -> String {
+        let Some(id) = by.as_str().strip_prefix("telegram:") else { return by.to_string() };
+        let name = id.parse().ok().and_then(|id: i64| self.names.lock().get(&id).cloned());
+        name.map_or_else(|| format!("user {id}"), |name| format!("@{name}"))
+    }
+}
+
+/// The principal of a user.
+fn principal(user: i64) -> PrincipalId {
+    PrincipalId::new(format!("telegram:{user}"))
+}
+
+/// The time of day, where the gateway is.
+fn time_of_day(at: Millis) -> String {
+    use chrono::TimeZone as _;
+    let at = i64::try_from(at.0).ok().and_then(|at| chrono::Local.timestamp_millis_opt(at).single());
+    at.map_or_else(|| "--:--".to_owned(), |at| at.format("%H:%M").to_string())
+}
+
+/// Why the Bot API is of no use now. The words never hold the token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unwell(String);
+
+/// Asks the Bot API whether it is there and takes the token, and nothing else.
+///
+/// # Errors
+/// [`Unwell`], in words for whoever has to mend it.
+pub async fn probe(settings: &Settings) -> Result<(), Unwell> {
+    let transport = client::Http::new(&settings.api_url, settings.token.clone());
+    let transport = transport.map_err(|error| Unwell(error.to_string()))?;
+    let bot = Bot::new(Arc::new(transport), Health::new(Clock::system()));
+    bot.get_me().await.map_err(|failure| Unwell(failure.to_string()))
+}
+
+/// A messenger at work. Dropped, it ends at once; what was decided and not shown stays owed to the next.
+#[derive(Debug)]
+pub struct Telegram {
+    stop: CancellationToken,
+    tasks: Vec<AbortOnDropHandle<()>>,
+    health: Health,
+}
+
+impl Telegram {
+    /// Begins to show what waits and to take answers. It returns at once: a server that is down delays nothing else.
+    ///
+    /// # Errors
+    /// [`BadAddress`].
+    pub fn spawn(settings: Settings, handle: Handle, clock: Clock) -> Result<Self, BadAddress> {
+        let transport = client::Http::new(&settings.api_url, settings.token.clone())?;
+        Ok(Self::over(Arc::new(transport), settings, handle, clock))
+    }
+
+    fn over(transport: Arc<dyn Transport>, settings: Settings, handle: Handle, clock: Clock) -> Self {
+        let health = Health::new(clock.clone());
+        let stop = CancellationToken::new();
+        let shared = Arc::new(Shared {
+            bot: Bot::new(transport, health.clone()),
+            refs: Refs::new(&settings.token),
+            clock,
+            allowed_users: settings.allowed_users,
+            presence: settings.presence,
+            configured: settings.chat,
+            chat: AtomicI64::new(settings.chat),
+            names: Mutex::default(),
+            stop: stop.clone(),
+            handle,
+        });
+        let (orders, ordered) = mpsc::channel(ORDERS);
+        let poll = Poll::new(Arc::clone(&shared), shared.handle.source(Lane::Result), orders, settings.poll);
+        let cards = Cards::new(Arc::clone(&shared), shared.handle.source(Lane::Result), ordered, settings.rates);
+        let tasks =
+            vec![AbortOnDropHandle::new(tokio::spawn(poll.run())), AbortOnDropHandle::new(tokio::spawn(cards.run()))];
+        Self { stop, tasks, health }
+    }
+
+    /// How it is doing.
+    pub fn report(&self) -> Report {
+        self.health.report()
+    }
+
+    /// Takes no more answers, brings cards up to date for at most `grace`, and ends.
+    ///
+    /// To be called before the owner is closed, and behind whatever is denied because the gateway ends.
+    pub async fn stop(mut self, grace: Duration) {
+        self.stop.cancel();
+        let tasks = futures_util::future::join_all(&mut self.tasks);
+        if tokio::time::timeout(grace, tasks).await.is_err() {
+            tracing::warn!("the messenger ends with cards that are not up to date; the next start edits them");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

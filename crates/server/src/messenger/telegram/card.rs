@@ -1,0 +1,319 @@
+//! What stands on a card, before and after it was answered.
+//!
+//! It must not know how cards are sent. Everything that an agent can choose is escaped, and a card that cannot show all
+//! of it offers nothing that allows before all of it was sent.
+
+use countersign_core::{
+    call,
+    digest::{Digest, canonical},
+    gate::{Content, Gate, Resolution, Scope},
+    id::GateId,
+    time::Millis,
+};
+use serde_json::Value;
+
+use super::{
+    refs::{Action, Refs},
+    wire::{Button, Keyboard},
+};
+use crate::view::{Lines, escape};
+
+/// How long a message may be. Telegram counts units of UTF-16.
+const LIMIT: usize = 4096;
+/// How much of a text one part holds, beside what says which part it is.
+const PART: usize = 3900;
+/// How many parts a person is sent. What is longer can only be denied here.
+const MOST_PARTS: usize = 16;
+
+/// What a person is asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Asked {
+    gate: GateId,
+    tool: String,
+    /// The signature and every argument that is not in it.
+    what: String,
+    digest: Digest,
+    agent: String,
+    why: String,
+    intent: Option<String>,
+    scopes: Vec<Scope>,
+    deadline: Option<Millis>,
+}
+
+/// How far a card that waits has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It is new.
+    First,
+    /// All of its text was sent beside it.
+    ShownWhole,
+}
+
+/// What became of the call that was allowed, where that is worth a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was done, and the agent was not there to hear of it.
+    DoneWhileAway,
+    /// The service says that it failed.
+    Failed,
+    /// It was not run after all.
+    NotRun,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// How a gate ended, in words for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ending {
+    pub(super) resolution: Resolution,
+    /// Who.
+    pub(super) by: Option<String>,
+    /// Whether the gateway itself did it, because it ends.
+    pub(super) shutdown: bool,
+    /// The time of day.
+    pub(super) at: String,
+    pub(super) reason: Option<String>,
+    pub(super) outcome: Option<Outcome>,
+}
+
+impl Asked {
+    /// What is asked at an approval; `None` for any other gate. Without `call` every argument counts as one that the
+    /// signature does not show.
+    pub(super) fn new(gate: &Gate, content: &Content, call: Option<&call::Content>) -> Option<Self> {
+        let Content::Approval { tool, arguments, signature, intent, why } = content else { return None };
+        let request = call.and_then(|call| call.request.as_ref());
+        let mut what = escape(signature, Lines::One).into_owned();
+        let mut keys: Vec<&String> = arguments.keys().collect();
+        keys.sort_unstable();
+        for key in keys {
+            let text = plain(&arguments[key]);
+            let is_named = call.is_some_and(|call| call.named.is_empty() || call.named.contains(key));
+            let is_undeclared = request.is_some_and(|request| request.undeclared.contains(key));
+            if is_undeclared || !is_named || text.is_empty() || !signature.contains(&text) {
+                what.push_str(&line(key, &text, is_undeclared));
+            }
+        }
+        let session = || gate.session().map_or_else(|| "an agent".to_owned(), ToString::to_string);
+        let agent = request.map_or_else(session, |request| request.principal.to_string());
+        Some(Self {
+            gate: gate.id(),
+            tool: escape(tool, Lines::One).into_owned(),
+            what,
+            digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
+            agent: brief(&agent, 200),
+            why: brief(why, 500),
+            intent: intent.as_deref().map(|intent| brief(intent, 300)),
+            scopes: gate.scopes().to_vec(),
+            deadline: gate.deadline(),
+        })
+    }
+
+    /// The text of a card that waits.
+    pub(super) fn waiting(&self, stage: Stage, now: Millis, time: impl Fn(Millis) -> String) -> String {
+        let mut foot = format!("\n\nAgent: {}\nAsked {}", self.agent, self.why);
+        if let Some(intent) = &self.intent {
+            foot.push_str(&format!("\nThe agent says: {intent}"));
+        }
+        if self.scopes.len() > 1 {
+            foot.push_str("\nFor the session or always: exactly this call, by this agent.");
+        }
+        if let Some(deadline) = self.deadline {
+            foot.push_str(&format!("\nWaits until {} ({})", time(deadline), span(deadline.since(now).as_secs())));
+        }
+        let text = self.whole();
+        let room = LIMIT - units(&foot);
+        if units(&text) <= room {
+            return text + &foot;
+        }
+        let more = match stage {
+            Stage::First if self.parts().is_none() => {
+                "Too long for this chat: it can only be refused here, or answered elsewhere."
+            }
+            Stage::First => "Tap “Show all”: the other buttons come behind the whole text.",
+            Stage::ShownWhole => "The whole text was sent below.",
+        };
+        self.cut(&text, more, room) + &foot
+    }
+
+    /// Whether a card shows all of it.
+    pub(super) fn fits(&self, now: Millis, time: impl Fn(Millis) -> String) -> bool {
+        let text = self.waiting(Stage::First, now, time);
+        text.starts_with(&self.whole())
+    }
+
+    /// The buttons of a card that waits. `whole` is whether everything was shown.
+    pub(super) fn keys(&self, refs: &Refs, whole: bool) -> Keyboard {
+        let button =
+            |text: &str, action| Button { text: text.to_owned(), callback_data: refs.write(self.gate, action) };
+        let mut rows = Vec::new();
+        if whole {
+            let mut first = Vec::new();
+            if self.scopes.contains(&Scope::Once) {
+                first.push(button("Allow", Action::Once));
+            }
+            first.push(button("Deny", Action::Deny));
+            rows.push(first);
+            for (scope, text, action) in [
+                (Scope::Session, "Allow for this session", Action::Session),
+                (Scope::Always, "Allow always, exactly this", Action::Always),
+            ] {
+                if self.scopes.contains(&scope) {
+                    rows.push(vec![button(text, action)]);
+                }
+            }
+        } else {
+            if self.parts().is_some() {
+                rows.push(vec![button("Show all", Action::Whole)]);
+            }
+            rows.push(vec![button("Deny", Action::Deny)]);
+        }
+        // It only says how, so it does not hold the word of the buttons that do it.
+        rows.push(vec![button("Refuse with a reason…", Action::Reason)]);
+        Keyboard { inline_keyboard: rows }
+    }
+
+    /// The whole text in messages, or `None` if it would be too many.
+    pub(super) fn parts(&self) -> Option<Vec<String>> {
+        let text = self.whole();
+        let mut chunks = vec![String::new()];
+        let mut room = PART;
+        for letter in text.chars() {
+            let size = letter.len_utf16();
+            if size > room {
+                if chunks.len() == MOST_PARTS {
+                    return None;
+                }
+                chunks.push(String::new());
+                room = PART;
+            }
+            room -= size;
+            if let Some(chunk) = chunks.last_mut() {
+                chunk.push(letter);
+            }
+        }
+        let count = chunks.len();
+        // The last line keeps white space at the end of a part from being cut off.
+        let part = |(at, chunk)| format!("Part {} of {count}\n{chunk}\n— end of part {}", at + 1, at + 1);
+        Some(chunks.into_iter().enumerate().map(part).collect())
+    }
+
+    /// The text of a card that is over: what was asked stays on it.
+    pub(super) fn ended(&self, ending: &Ending) -> String {
+        let foot = ending.foot();
+        let head = ending.head();
+        let text = format!("{head}\n{}", self.what);
+        let room = LIMIT - units(&foot);
+        if units(&text) <= room { text + &foot } else { self.cut(&text, "", room) + &foot }
+    }
+
+    fn whole(&self) -> String {
+        format!("\u{1f6a8} {}\n{}", self.tool, self.what)
+    }
+
+    /// The beginning and the end of `text`, its length and its digest, in `room` units.
+    fn cut(&self, text: &str, more: &str, room: usize) -> String {
+        let length = text.chars().count();
+        let notice = format!("\n[… not shown whole: {length} characters, sha256 {}. {more} …]\n", self.digest);
+        let left = room.saturating_sub(units(&notice));
+        let tail = left / 3;
+        let head = take(text.chars(), left - tail);
+        let tail: String = take(text.chars().rev(), tail).chars().rev().collect();
+        format!("{head}{notice}{tail}")
+    }
+}
+
+impl Ending {
+    fn head(&self) -> &'static str {
+        match &self.resolution {
+            Resolution::Denied if self.shutdown => "\u{274c} Gateway shutting down",
+            Resolution::Allowed { .. } | Resolution::Granted => "\u{2705} Approved",
+            Resolution::Denied | Resolution::Declined => "\u{274c} Denied",
+            Resolution::Expired => "\u{23f0} Expired",
+            Resolution::Withdrawn | Resolution::Answered => "\u{21a9} Withdrawn",
+        }
+    }
+
+    fn foot(&self) -> String {
+        let at = &self.at;
+        let by = self.by.as_ref().map_or_else(String::new, |by| format!(" by {}", brief(by, 100)));
+        let mut foot = match &self.resolution {
+            Resolution::Denied if self.shutdown => format!("\n\nThe gateway ended at {at}; nothing was run."),
+            Resolution::Allowed { scope: Scope::Once } => format!("\n\nApproved{by} at {at}"),
+            Resolution::Allowed { scope: Scope::Session } => format!("\n\nApproved for the session{by} at {at}"),
+            Resolution::Allowed { scope: Scope::Always } => format!("\n\nApproved always{by} at {at}"),
+            Resolution::Granted => format!("\n\nCovered by an earlier approval at {at}"),
+            Resolution::Denied | Resolution::Declined => format!("\n\nDenied{by} at {at}"),
+            Resolution::Expired => format!("\n\nNobody answered until {at}; nothing was run."),
+            Resolution::Withdrawn | Resolution::Answered => format!("\n\nNobody needs an answer any more ({at})."),
+        };
+        if let Some(reason) = self.reason.as_ref().filter(|_| !self.shutdown) {
+            foot.push_str(&format!(": {}", brief(reason, 500)));
+        }
+        foot.push_str(match self.outcome {
+            None => "",
+            Some(Outcome::DoneWhileAway) => "\nExecuted while the agent was away.",
+            Some(Outcome::Failed) => "\nThe service answered with an error.",
+            Some(Outcome::NotRun) => "\nIt was not run.",
+            Some(Outcome::Unknown) => "\nOutcome unknown: it may have been executed. It was not repeated.",
+        });
+        foot
+    }
+}
+
+/// An argument in one line, or set off in several, so that no value can pretend to be the next argument.
+fn line(key: &str, text: &str, is_undeclared: bool) -> String {
+    let is_plain =
+        !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter));
+    let key = if is_plain { key.to_owned() } else { Value::from(key).to_string() };
+    let key = escape(&key, Lines::One);
+    let note = if is_undeclared { " (not declared)" } else { "" };
+    let text = escape(text, Lines::Many);
+    if text.contains('\n') {
+        format!("\n  {key}{note}:\n    | {}", text.replace('\n', "\n    | "))
+    } else {
+        format!("\n  {key}{note}: {text}")
+    }
+}
+
+/// A value as it is shown, and as it stands in a signature if it is a text.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => canonical(value),
+    }
+}
+
+/// One escaped line of at most `limit` characters.
+fn brief(text: &str, limit: usize) -> String {
+    let mut short: String = escape(text, Lines::One).chars().take(limit + 1).collect();
+    if short.chars().count() > limit {
+        short.pop();
+        short.push('…');
+    }
+    short
+}
+
+fn units(text: &str) -> usize {
+    text.encode_utf16().count()
+}
+
+fn take(letters: impl Iterator<Item = char>, mut room: usize) -> String {
+    letters
+        .take_while(|letter| {
+            let fits = letter.len_utf16() <= room;
+            room = room.saturating_sub(letter.len_utf16());
+            fits
+        })
+        .collect()
+}
+
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! What people tap and write becomes answers to gates.
+//!
+//! An update is confirmed only once what it decided is durable. Whoever may not answer is not even told so.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    engine::{Command, Refusal, Scope as At},
+    gate::{self, Answer, AnswerRefusal, Resolution, Scope},
+    id::{GateId, PrincipalId},
+};
+use countersign_runtime::{Refused, Source};
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    SURFACE, Shared,
+    bot::{Backoff, Failure, Said},
+    principal,
+    refs::{Action, Place},
+    wire::{CallbackQuery, Message, Update, User},
+};
+
+const EXPIRED: Said = Said { text: "This button has expired", alert: false };
+const ALREADY: Said = Said { text: "Already resolved", alert: false };
+const NOT_ALLOWED: Said = Said { text: "You may not answer this one", alert: true };
+const NOT_RECORDED: Said =
+    Said { text: "This could not be recorded, so nothing was decided. Try again in a while.", alert: true };
+const HOW: Said = Said {
+    text: "Reply to the card and write why. Your reply refuses it, and the agent reads the reason.",
+    alert: true,
+};
+const COMES: Said = Said { text: "The whole text follows", alert: false };
+const TOO_MUCH: Said = Said { text: "Other texts are being sent. Try again in a while.", alert: false };
+
+/// How often the end of a tap's wait is tried.
+const TRIES: u32 = 3;
+/// A poll that ends sooner with nothing is not repeated at once.
+const TOO_SOON: Duration = Duration::from_millis(200);
+
+/// How it goes on behind an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// It is done with.
+    Next,
+    /// It could not be taken and has to come again.
+    Again,
+    /// Nothing can be decided any more.
+    Over,
+}
+
+/// The task that polls.
+pub(super) struct Poll {
+    shared: Arc<Shared>,
+    source: Source,
+    /// Gates whose whole text somebody wants.
+    orders: mpsc::Sender<GateId>,
+    wait: Duration,
+    saying: TaskTracker,
+}
+
+impl Poll {
+    pub(super) fn new(shared: Arc<Shared>, source: Source, orders: mpsc::Sender<GateId>, wait: Duration) -> Self {
+        Self { shared, source, orders, wait, saying: TaskTracker::new() }
+    }
+
+    pub(super) async fn run(self) {
+        let stop = self.shared.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = self.poll() => {}
+        }
+        self.saying.close();
+        self.saying.wait().await;
+    }
+
+    async fn poll(&self) {
+        let bot = &self.shared.bot;
+        let mut backoff = Backoff::default();
+        while let Err(failure) = bot.get_me().await {
+            if !pause(&failure, &mut backoff).await {
+                return;
+            }
+        }
+        while let Err(failure) = bot.delete_webhook().await {
+            if !pause(&failure, &mut backoff).await {
+                return;
+            }
+        }
+        let mut offset = 0;
+        loop {
+            let asked = Instant::now();
+            match bot.updates(offset, self.wait).await {
+                Ok(updates) => {
+                    backoff = Backoff::default();
+                    if updates.is_empty() && asked.elapsed() < TOO_SOON {
+                        tokio::time::sleep(backoff.next()).await;
+                    }
+                    for update in updates {
+                        let id = update.update_id;
+                        match self.take(update).await {
+                            Flow::Next => offset = offset.max(id + 1),
+                            Flow::Again => {
+                                tokio::time::sleep(backoff.next()).await;
+                                break;
+                            }
+                            Flow::Over => return,
+                        }
+                    }
+                }
+                Err(failure) => {
+                    if !pause(&failure, &mut backoff).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&self, update: Update) -> Flow {
+        match (update.callback_query, update.message) {
+            (Some(query), _) => self.tapped(query).await,
+            (None, Some(message)) => self.written(message).await,
+            (None, None) => Flow::Next,
+        }
+    }
+
+    /// Whether a user's word counts. Remembers the name, for people to read.
+    fn may_answer(&self, user: &User) -> bool {
+        let may = self.shared.allowed_users.contains(&user.id);
+        if let Some(name) = user.username.as_ref().filter(|_| may) {
+            self.shared.names.lock().insert(user.id, name.clone());
+        }
+        may
+    }
+
+    async fn tapped(&self, query: CallbackQuery) -> Flow {
+        let is_elsewhere = query.message.as_ref().is_some_and(|message| !self.shared.is_ours(message.chat.id));
+        if is_elsewhere || !self.may_answer(&query.from) {
+            return Flow::Next;
+        }
+        let known = query.data.as_deref().and_then(|data| self.shared.refs.read(data));
+        let Some(((gate, action), message)) = known.zip(query.message) else {
+            self.say(query.id, EXPIRED);
+            return Flow::Next;
+        };
+        // A card whose sending was not heard of again is known from here on. One that is known is not recorded twice.
+        let place = Place { chat: message.chat.id, message: message.message_id };
+        let shown = gate::Command::Shown { gate, surface: SURFACE.to_owned(), reference: place.to_string() };
+        self.source.tell(Command::Gate(shown)).await;
+        let answer = match action {
+            Action::Once => Answer::Allow(Scope::Once),
+            Action::Session => Answer::Allow(Scope::Session),
+            Action::Always => Answer::Allow(Scope::Always),
+            Action::Deny => Answer::Deny { reason: None },
+            Action::Reason | Action::Whole => {
+                self.explained(query.id, gate, action).await;
+                return Flow::Next;
+            }
+        };
+        let key = format!("telegram:{}", query.id);
+        match self.decide(gate, answer, principal(query.from.id), key).await {
+            Some(said) => {
+                self.say(query.id, said);
+                Flow::Next
+            }
+            None => Flow::Over,
+        }
+    }
+
+    /// A tap that decides nothing.
+    async fn explained(&self, query: String, gate: GateId, action: Action) {
+        let read = self
+            .source
+            .read_of(At::Gate(gate), move |engine| engine.state().gate(gate).map(|gate| gate.resolution().cloned()));
+        let said = match read.await {
+            Some((Some(None), _)) if action == Action::Reason => HOW,
+            Some((Some(None), _)) if self.orders.try_send(gate).is_ok() => COMES,
+            Some((Some(None), _)) => TOO_MUCH,
+            Some((Some(Some(Resolution::Expired)) | None, _)) => EXPIRED,
+            Some((Some(Some(_)), _)) => ALREADY,
+            None => NOT_RECORDED,
+        };
+        self.say(query, said);
+    }
+
+    /// What a person wrote: a reply to a card that waits denies it, with the reply as its reason.
+    async fn written(&self, message: Message) -> Flow {
+        let Some((from, to)) = message.from.zip(message.reply_to_message) else { return Flow::Next };
+        let Some(reason) = message.text.filter(|text| !text.trim().is_empty()) else { return Flow::Next };
+        if !self.shared.is_ours(message.chat.id) || !self.may_answer(&from) {
+            return Flow::Next;
+        }
+        let place = Place { chat: message.chat.id, message: to.message_id }.to_string();
+        let read = self.source.read(move |engine| {
+            let shows = |gate: &&gate::Gate| {
+                gate.shown().iter().any(|showing| showing.surface == SURFACE && showing.reference == place)
+            };
+            engine.state().pending_gates().find(shows).map(gate::Gate::id)
+        });
+        let Some((found, _)) = read.await else { return Flow::Over };
+        let Some(gate) = found else { return Flow::Next };
+        let key = format!("telegram:{}:{}", message.chat.id, message.message_id);
+        match self.decide(gate, Answer::Deny { reason: Some(reason) }, principal(from.id), key).await {
+            Some(NOT_RECORDED) => Flow::Again,
+            Some(_) => Flow::Next,
+            None => Flow::Over,
+        }
+    }
+
+    /// Gives an answer, and what whoever gave it is told; `None` if nothing is decided here any more.
+    async fn decide(&self, gate: GateId, answer: Answer, by: PrincipalId, key: String) -> Option<Said> {
+        let answer = gate::Command::Answer { gate, answer, by, key: Some(key) };
+        let refused = match self.source.ask(Command::Gate(answer)).await {
+            Ok(_) => return Some(Said::default()),
+            Err(refused) => refused,
+        };
+        Some(match refused {
+            Refused::Closed => return None,
+            Refused::Refusal(Refusal::Answer(refusal)) => match refusal {
+                AnswerRefusal::AlreadyResolved { resolution: Resolution::Expired, .. }
+                | AnswerRefusal::Unknown(_)
+                | AnswerRefusal::NotOffered { .. } => EXPIRED,
+                AnswerRefusal::AlreadyResolved { .. } => ALREADY,
+                AnswerRefusal::NotAllowed { .. } => NOT_ALLOWED,
+            },
+            Refused::Refusal(_)
+            | Refused::NotRecorded(_)
+            | Refused::TooLarge
+            | Refused::Unreadable(_)
+            | Refused::Panicked => {
+                tracing::warn!(%gate, %refused, "a tap could not be taken");
+                NOT_RECORDED
+            }
+        })
+    }
+
+    /// Ends the wait of whoever tapped, beside everything else.
+    fn say(&self, query: String, said: Said) {
+        let bot = self.shared.bot.clone();
+        self.saying.spawn(async move {
+            let mut backoff = Backoff::default();
+            for _ in 0..TRIES {
+                match bot.answer(&query, &said).await {
+                    Err(Failure::Wait(wait)) => tokio::time::sleep(wait).await,
+                    Err(Failure::Unreachable(_)) => tokio::time::sleep(backoff.next()).await,
+                    Ok(()) | Err(_) => return,
+                }
+            }
+        });
+    }
+}
+
+/// Waits before the next attempt. False if there is no use in one.
+async fn pause(failure: &Failure, backoff: &mut Backoff) -> bool {
+    let wait = match failure {
+        Failure::Token(_) => return false,
+        Failure::Wait(wait) => *wait,
+        Failure::Conflict(_)
+        | Failure::Moved(_)
+        | Failure::Harmless(_)
+        | Failure::Refused(_)
+        | Failure::Unreachable(_) => backoff.next(),
+    };
+    tokio::time::sleep(wait).await;
+    true
+}

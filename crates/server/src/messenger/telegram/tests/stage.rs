@@ -1,0 +1,234 @@
+//! A gateway with one agent, one service that counts what it did, and a chat.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use countersign_core::{
+    call::{self, Content},
+    engine::{Command, Reply, Resume, Rules},
+    gate::{self, Answer, Gate},
+    id::{CallId, PrincipalId, SessionId},
+    message::{Message, Summary},
+    policy::{self, Posture, Surroundings},
+    session::{self, ModelRef, Settings as Set},
+    time::Millis,
+    tool::{Effect, Repeat, Spec},
+};
+use countersign_runtime::{
+    Chosen, Clock, Handle, Host, Lane, Options, Served, Source, Summaries,
+    store::MemoryLog,
+    system_dice,
+    tools::{self, Registry},
+};
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{Settings, Telegram},
+    api::Api,
+};
+
+/// The group that the cards go to, and somebody in it who may answer.
+pub(super) const CHAT: i64 = -100_500;
+pub(super) const ANA: i64 = 111;
+pub(super) const BEN: i64 = 112;
+pub(super) const STRANGER: i64 = 999;
+
+/// A service that does what it is told, or what the test says.
+#[derive(Clone)]
+pub(super) struct House {
+    pub(super) served: Arc<AtomicUsize>,
+    pub(super) says: Arc<Mutex<Served>>,
+    /// How long it takes. Virtual time.
+    pub(super) takes: Arc<Mutex<Duration>>,
+}
+
+impl Host for House {
+    fn model(&self, _: &ModelRef) -> Result<Chosen, String> {
+        Err("there is no model".to_owned())
+    }
+
+    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+        Arc::new(Registry::standard())
+    }
+
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
+        String::new()
+    }
+
+    fn serve<'a>(&'a self, _: &'a Content, _: CancellationToken) -> BoxFuture<'a, Served> {
+        self.served.fetch_add(1, Ordering::SeqCst);
+        let said = self.says.lock().clone();
+        let takes = *self.takes.lock();
+        Box::pin(async move {
+            tokio::time::sleep(takes).await;
+            said
+        })
+    }
+
+    fn context(&self, _: &SessionId, cwd: &str) -> tools::Context {
+        let launcher = tools::exec::Launcher::new(Path::new("/bin/false"));
+        let environment = tools::Environment::clean([]);
+        tools::Context::new(cwd.into(), tools::Roots::whole([]), environment, tools::Shells::new(launcher))
+    }
+
+    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
+        Summaries { system: String::new(), history: None, turn: None, details: json!({}) }
+    }
+
+    fn join_summary(&self, history: &str, _: Option<&str>, _: &Value) -> String {
+        history.to_owned()
+    }
+}
+
+/// One process: its owner and its messenger.
+pub(super) struct Stage {
+    pub(super) api: Api,
+    pub(super) house: House,
+    pub(super) log: MemoryLog,
+    pub(super) owner: Handle,
+    pub(super) source: Source,
+    pub(super) telegram: Option<Telegram>,
+    /// Whether the agent is there.
+    pub(super) present: Arc<AtomicBool>,
+    asked: u32,
+}
+
+pub(super) fn session() -> SessionId {
+    SessionId::new("agent:kitchen")
+}
+
+async fn open(log: &MemoryLog, house: &House) -> Handle {
+    let rules = Rules {
+        compiled: policy::compile(Vec::new()).unwrap(),
+        posture: Posture::Gateway,
+        contract: None,
+        surroundings: Surroundings::default(),
+    };
+    let options = Options {
+        rules,
+        resume: Resume::Go,
+        clock: Clock::starting_at(Millis(1_800_000_000_000)),
+        dice: system_dice(),
+        host: Arc::new(house.clone()),
+        merge: Duration::ZERO,
+        idle: None,
+    };
+    Handle::open(log.clone().into(), options).await.unwrap()
+}
+
+impl Stage {
+    pub(super) async fn new() -> Self {
+        let mut stage = Self::quiet().await;
+        stage.begin();
+        stage
+    }
+
+    /// Without the messenger.
+    pub(super) async fn quiet() -> Self {
+        let done = Served::Done("[]".to_owned());
+        let house = House { served: Arc::default(), says: Arc::new(Mutex::new(done)), takes: Arc::default() };
+        let log = MemoryLog::new();
+        let owner = open(&log, &house).await;
+        let source = owner.source(Lane::Request);
+        let command = session::Command::Open {
+            cwd: "/".to_owned(),
+            name: None,
+            parent: None,
+            settings: Box::new(Set { max_pending: 100, ..Set::default() }),
+        };
+        source.ask(Command::Session(session(), command)).await.unwrap();
+        let present = Arc::new(AtomicBool::new(true));
+        Self { api: Api::default(), house, log, owner, source, telegram: None, present, asked: 0 }
+    }
+
+    pub(super) fn begin(&mut self) {
+        let present = Arc::clone(&self.present);
+        let settings = Settings {
+            presence: Arc::new(move |_| present.load(Ordering::SeqCst)),
+            ..Settings::new("1:secret".to_owned().into(), CHAT, [ANA, BEN])
+        };
+        let clock = Clock::starting_at(Millis(1_800_000_000_000));
+        self.telegram = Some(Telegram::over(Arc::new(self.api.clone()), settings, self.owner.clone(), clock));
+    }
+
+    /// The process dies, and another takes its place.
+    pub(super) async fn restart(&mut self) {
+        self.telegram = None;
+        self.log.crash();
+        self.log = self.log.restart();
+        self.api.with(|room| room.dead = false);
+        self.owner = open(&self.log, &self.house).await;
+        self.source = self.owner.source(Lane::Request);
+        self.begin();
+    }
+
+    /// The agent asks for something of `entity`.
+    pub(super) async fn ask(&mut self, entity: &str) -> CallId {
+        self.ask_with(entity, json!({})).await
+    }
+
+    pub(super) async fn ask_with(&mut self, entity: &str, more: Value) -> CallId {
+        self.asked += 1;
+        let mut arguments = json!({ "domain": "light", "service": "turn_on", "entity_id": entity });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            arguments[key] = value.clone();
+        }
+        let request = call::Request {
+            session: session(),
+            principal: PrincipalId::new("kitchen-pi"),
+            wire: self.asked.to_string().into(),
+            key: None,
+            tool: "ha_call_service".into(),
+            signatures: vec![format!("ha_call_service(light.turn_on, {entity})")],
+            arguments: arguments.as_object().cloned().unwrap(),
+            named: ["domain", "service", "entity_id"].map(str::to_owned).to_vec(),
+            undeclared: vec!["mode".to_owned()],
+            service: Some("house".into()),
+            effect: Effect::Changes,
+            repeat: Repeat::Once,
+        };
+        let reply = self.source.ask(Command::Call(call::Command::Request(Box::new(request)))).await.unwrap();
+        let Reply::Requested { call, .. } = reply.outcome else { panic!("it is asked for") };
+        call
+    }
+
+    /// Somebody answers the oldest gate elsewhere.
+    pub(super) async fn answer_elsewhere(&self, answer: Answer, by: &str) {
+        let pending = self.gates().await.into_iter().filter(Gate::is_pending);
+        let gate = pending.min_by_key(Gate::content).unwrap().id();
+        let answer = gate::Command::Answer { gate, answer, by: PrincipalId::new(by), key: None };
+        self.source.ask(Command::Gate(answer)).await.unwrap();
+    }
+
+    /// All gates at hand.
+    pub(super) async fn gates(&self) -> Vec<Gate> {
+        let read = |engine: &countersign_core::engine::Engine| engine.state().all_gates().cloned().collect();
+        self.source.read(read).await.unwrap().0
+    }
+
+    /// Waits until every card that was shown says how it ended and the record knows it.
+    pub(super) async fn settled(&self) {
+        for _ in 0..10_000 {
+            if self.gates().await.iter().all(|gate| !gate.is_pending() && !gate.owes_update()) {
+                return;
+            }
+            tokio::task::yield_now().await;
+            // Virtual time: what waits for its turn gets it.
+            tokio::time::advance(Duration::from_millis(20)).await;
+        }
+        panic!("a card is not up to date: {:#?}", self.gates().await);
+    }
+
+    pub(super) fn served(&self) -> usize {
+        self.house.served.load(Ordering::SeqCst)
+    }
+}

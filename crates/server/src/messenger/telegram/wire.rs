@@ -1,0 +1,100 @@
+//! What Telegram says, as far as anybody here reads it. Source: <https://core.telegram.org/bots/api>.
+//!
+//! Unknown members are ignored; null is absence.
+
+use serde::{Deserialize, Serialize};
+
+/// The bot itself, or somebody in a chat.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct User {
+    pub(super) id: i64,
+    #[serde(default)]
+    pub(super) username: Option<String>,
+}
+
+/// A chat. Groups have negative ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Chat {
+    pub(super) id: i64,
+}
+
+/// A message, also one that is no longer accessible.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Message {
+    pub(super) message_id: i64,
+    pub(super) chat: Chat,
+    #[serde(default)]
+    pub(super) from: Option<User>,
+    #[serde(default)]
+    pub(super) text: Option<String>,
+    #[serde(default)]
+    pub(super) reply_to_message: Option<Box<Message>>,
+}
+
+/// A button was tapped.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct CallbackQuery {
+    pub(super) id: String,
+    pub(super) from: User,
+    #[serde(default)]
+    pub(super) message: Option<Message>,
+    #[serde(default)]
+    pub(super) data: Option<String>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Update {
+    pub(super) update_id: i64,
+    #[serde(default)]
+    pub(super) callback_query: Option<CallbackQuery>,
+    #[serde(default)]
+    pub(super) message: Option<Message>,
+}
+
+impl Update {
+    /// Reads one. What cannot be read is an update in which nothing happened, so that it can be confirmed and never
+    /// stands in the way of the next; `None` without a number.
+    pub(super) fn read(value: serde_json::Value) -> Option<Self> {
+        let update_id = value.get("update_id")?.as_i64()?;
+        Some(serde_json::from_value(value).unwrap_or(Self { update_id, callback_query: None, message: None }))
+    }
+}
+
+/// A button below a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Button {
+    pub(super) text: String,
+    /// 1 to 64 bytes.
+    pub(super) callback_data: String,
+}
+
+/// The rows of buttons below a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Keyboard {
+    pub(super) inline_keyboard: Vec<Vec<Button>>,
+}
+
+/// The envelope of every answer.
+#[derive(Debug, Deserialize)]
+pub(super) struct Envelope {
+    pub(super) ok: bool,
+    #[serde(default)]
+    pub(super) result: serde_json::Value,
+    #[serde(default)]
+    pub(super) error_code: Option<u16>,
+    #[serde(default)]
+    pub(super) description: Option<String>,
+    #[serde(default)]
+    pub(super) parameters: Option<Parameters>,
+}
+
+/// What to do about an error.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Parameters {
+    /// Seconds.
+    #[serde(default)]
+    pub(super) retry_after: Option<u64>,
+    #[serde(default)]
+    pub(super) migrate_to_chat_id: Option<i64>,
+}
