@@ -3,8 +3,8 @@
 
     python3 examples/gate_walk.py [path to countersign]
 
-It uses copies of the example files beside it, with a Home Assistant of its own on loopback. What it expects stands in
-docs/protocol/agent-gate.md. It needs no key and no network, and ends with 0 only if everything was as it should be.
+It uses copies of the example files beside it, with a Home Assistant and a Telegram of its own on loopback. What it expects
+stands in docs/protocol/agent-gate.md. It needs no key and no network, and ends with 0 only if everything was as it should be.
 """
 
 import base64
@@ -47,11 +47,65 @@ class Report:
             self.wrong.append(rule)
 
 
+PERSON = 123456789  # the chat and the user of config.yaml
+
+
+class Telephone:
+    """A Telegram with one chat: what the gateway sends to it, and what is tapped in it."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.cards, self.updates, self.answered = {}, [], []
+
+    def call(self, method, body):
+        with self.changed:
+            if method == "getUpdates":
+                self.changed.wait_for(lambda: len(self.updates) >= max(body["offset"], 1), 1)
+                return [update for update in self.updates if update["update_id"] >= body["offset"]]
+            if method in ("sendMessage", "editMessageText"):
+                id = body.get("message_id", len(self.cards) + 1)
+                rows = body.get("reply_markup", {}).get("inline_keyboard", [])
+                self.cards[id] = body["text"], {key["text"]: key["callback_data"] for row in rows for key in row}
+                self.changed.notify_all()
+                return {"message_id": id, "chat": {"id": body["chat_id"]}, "date": 1, "text": body["text"]}
+            if method == "answerCallbackQuery":
+                self.answered.append(body["callback_query_id"])
+            return True
+
+    def card(self, *words):
+        """The number and the text of the card that holds all of these words, as soon as there is one."""
+        end = time.monotonic() + PATIENCE
+        with self.changed:
+            while time.monotonic() < end:
+                for id, (text, _) in self.cards.items():
+                    if all(word in text for word in words):
+                        return id, text
+                self.changed.wait(0.5)
+        return None, f"(no card says {words})"
+
+    def tap(self, card, button, user):
+        if card is None:
+            return
+        with self.changed:
+            id = len(self.updates) + 1
+            message = {"message_id": card, "chat": {"id": PERSON}, "date": 1}
+            by = {"id": user, "username": "ana" if user == PERSON else "eve"}
+            query = {"id": f"tap-{user}", "from": by, "message": message, "data": self.cards[card][1][button]}
+            self.updates.append({"update_id": id, "callback_query": query})
+            self.changed.notify_all()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_):
+        """A gateway that is killed leaves its connections: that is meant."""
+
+
 class House(http.server.BaseHTTPRequestHandler):
     """A Home Assistant with one sensor and lights, which remembers what was asked of it."""
 
     token = secrets.token_hex(16)
     acts = []
+    telephone = None
 
     def answer(self, status, value):
         body = json.dumps(value).encode()
@@ -74,7 +128,8 @@ class House(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path.startswith("/bot"):
-            self.answer(401, {"ok": False, "error_code": 401, "description": "nobody has a telephone here"})
+            method = self.path.rsplit("/", 1)[1]
+            self.answer(200, {"ok": True, "result": self.telephone.call(method, json.loads(body))})
         elif self.headers.get("Authorization") != f"Bearer {self.token}":
             self.answer(401, {"message": "who are you?"})
         else:
@@ -244,7 +299,7 @@ def error(reply):
 
 
 def walk(report, gateway, token):
-    acts = House.acts
+    acts, telephone = House.acts, House.telephone
     report.scene("The gateway starts with the example files")
     report.saw(gateway.start())
     health = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=PATIENCE)
@@ -291,6 +346,20 @@ def walk(report, gateway, token):
     report.saw(late[1])
     report.check(late[0] == 1, "who is late is told so")
 
+    report.scene("Ask and tap: the same on the telephone")
+    id = agent.ask("ha_call_service", domain="light", service="turn_on", entity_id="light.kitchen")
+    card, text = telephone.card("light.kitchen")
+    for line in text.splitlines():
+        report.saw(line)
+    telephone.tap(card, "Allow", 999)
+    telephone.tap(card, "Allow", PERSON)
+    reply = agent.reply(id)
+    report.check(reply.get("result", {}).get("status") == "executed", "a tap allows it")
+    _, text = telephone.card("light.kitchen", "Approved by @ana")
+    report.saw(text.splitlines()[-1])
+    report.check("Approved by @ana" in text, "the card says who, and when")
+    report.check("tap-999" not in telephone.answered, "a stranger's tap is not even answered")
+
     report.scene("Ask and refuse: a person says no")
     id = agent.ask("ha_call_service", domain="light", service="turn_on", entity_id="light.garden")
     gateway.decide("deny", gateway.the_gate()["id"], "--reason", "they sleep there")
@@ -328,6 +397,9 @@ def walk(report, gateway, token):
     missed = agent.reply(agent.send("get_pending_results", {}))["result"]
     report.check(missed == {"results": [], "queued": []}, "what was received is not told again")
     report.check(acts[before:] == [("switch/turn_on", {"entity_id": "switch.heater"})], "it was done once")
+    _, text = telephone.card("switch.heater", "while the agent was away")
+    report.saw(text.splitlines()[-1])
+    report.check("while the agent was away" in text, "the card says that the agent was away")
 
     report.scene("Shutdown")
     begun = time.monotonic()
@@ -348,6 +420,7 @@ def walk(report, gateway, token):
     report.saw(json.dumps(reply.get("error", reply)))
     report.check(error(reply) == (-32002, "Approval timed out"), "nobody answers, and the agent is told")
     report.check(len(acts) == before and gateway.gates() == [], "nothing was done, and nothing waits")
+    report.check(telephone.card("light.attic", "Expired")[0] is not None, "the card says so too")
 
     report.scene("The record")
     code, text = gateway.run("audit", "tail", "-n", "60", "--log", "data/countersign.db")
@@ -366,7 +439,8 @@ def main():
     binary = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else usual
     if not binary.exists():
         raise SystemExit(f"{binary} is not there: cargo build --release -p countersign")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), House)
+    House.telephone = Telephone()
+    server = Server(("127.0.0.1", 0), House)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     report = Report()
     token = secrets.token_hex(16)
