@@ -271,7 +271,7 @@ fn line(key: &str, text: &str, is_undeclared: bool) -> String {
     if text.contains('\n') {
         format!("\n  {key}{note}:\n    | {}", text.replace('\n', "\n    | "))
     } else {
-        format!("\n  {key}{note}: {text}")
+        format!("\n  {key}: {text}{note}")
     }
 }
 

@@ -70,7 +70,7 @@ fn a_card_shows_the_signature_and_whatever_is_not_in_it() {
         ("all in it", "t(light, on)", json!({"domain": "light", "service": "on"}), vec!["domain", "service"], ""),
         ("one more", "t(light)", json!({"domain": "light", "level": 5}), vec!["domain"], "\n  level: 5"),
         ("same text", "t(light)", json!({"domain": "light", "mode": "light"}), vec!["domain"], "\n  mode: light"),
-        ("undeclared", "t(a)", json!({"extra": "a"}), vec!["extra"], "\n  extra (not declared): a"),
+        ("undeclared", "t(a)", json!({"extra": "a"}), vec!["extra"], "\n  extra: a (not declared)"),
         ("no template", "t(a, b)", json!({"x": "a", "y": "b"}), vec![], ""),
         ("empty", "t()", json!({"x": ""}), vec![], "\n  x: "),
         ("other form", "t(True)", json!({"x": true}), vec!["x"], "\n  x: true"),

@@ -32,7 +32,7 @@ async fn a_card_is_sent_and_a_tap_runs_what_it_shows_once() {
     stage.ask_with("light.bedroom", json!({ "brightness": 128, "mode": "light" })).await;
     let card = stage.api.card("light.bedroom").await;
     assert_eq!(card.chat, CHAT);
-    let what = "ha_call_service(light.turn_on, light.bedroom)\n  brightness: 128\n  mode (not declared): light";
+    let what = "ha_call_service(light.turn_on, light.bedroom)\n  brightness: 128\n  mode: light (not declared)";
     assert!(card.text.starts_with(&format!("\u{1f6a8} ha_call_service\n{what}\n\nAgent: kitchen-pi\nAsked ")));
     assert_eq!(
         card.labels(),
@@ -260,6 +260,23 @@ async fn a_tap_that_cannot_be_recorded_decides_nothing_and_says_so() {
         said = stage.api.answered(&tap).await;
     }
     assert_eq!((said.as_str(), stage.served()), ("", 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_cannot_be_recorded_counts_as_soon_as_it_can() {
+    let (stage, card) = shown().await;
+    while stage.gates().await[0].shown().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    stage.log.set_disk(Disk::Full);
+    stage.api.reply(&card, "not now", ANA);
+    // Behind it in the line, and not looked at before it is done with.
+    let tap = stage.api.tap(&card, &card.button("Allow"), ANA);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(stage.gates().await[0].is_pending());
+    stage.log.set_disk(Disk::Works);
+    assert_eq!(stage.api.answered(&tap).await, "Already resolved");
+    assert!(stage.api.card("Denied by @u111").await.text.ends_with(": not now"));
 }
 
 #[tokio::test(start_paused = true)]
