@@ -27,6 +27,8 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use answers::Answers;
+pub(crate) use requests::subject;
+
 use limits::{FailedAuth, Window};
 use roster::Roster;
 
@@ -83,6 +85,9 @@ pub struct Tool {
     pub reads: bool,
 }
 
+/// Tools by name.
+pub type Tools = BTreeMap<String, Tool>;
+
 /// How much an agent may ask for.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -101,7 +106,9 @@ pub struct Settings {
     /// Who may connect. Empty: the door is closed.
     pub agents: Vec<Agent>,
     /// What they may ask for, in the order of the files.
-    pub tools: Vec<(String, Tool)>,
+    pub listed: Vec<String>,
+    /// The same by name.
+    pub tools: Arc<Tools>,
     /// How much.
     pub limits: Limits,
 }
@@ -120,7 +127,7 @@ pub struct Door {
     handle: Handle,
     clock: Clock,
     agents: Vec<Arc<Known>>,
-    tools: BTreeMap<String, Tool>,
+    tools: Arc<Tools>,
     /// What `list_tools` says, written once.
     listed: String,
     answers: Arc<Answers>,
@@ -167,13 +174,13 @@ impl Door {
             }));
         }
         let answers = Answers::follow(&handle).await.ok_or(Refused::Closed)?;
-        let listed = requests::list(&settings.tools);
+        let listed = requests::list(&settings.listed, &settings.tools);
         Ok(Arc::new(Self {
             handle,
             clock,
             agents,
             listed,
-            tools: settings.tools.into_iter().collect(),
+            tools: settings.tools,
             failed: parking_lot::Mutex::new(FailedAuth::new(settings.limits.failed_auth_per_minute)),
             answers,
             roster: Roster::default(),

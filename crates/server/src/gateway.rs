@@ -5,12 +5,16 @@ mod rules;
 
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use countersign_core::engine::{Command, Resume};
+use countersign_core::{
+    engine::{Command, Resume},
+    gate::{self, Answer, Gate},
+    id::PrincipalId,
+};
 use countersign_runtime::{
     Clock, Handle, Lane, Options, Refused,
     services::{BadService, Services},
@@ -21,11 +25,11 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::{
-    agent_gate::Door,
-    config::{BindError, Config},
+    agent_gate::{Door, Tools},
+    config::{BindError, Config, OnShutdown},
     control::Control,
     listen::{self, Doors, Hosts, Port, TlsError},
-    messenger::telegram::{BadAddress, Telegram},
+    messenger::telegram::{self, BadAddress, Telegram},
 };
 
 use house::House;
@@ -91,7 +95,9 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     config.binding()?;
-    let loaded = rules::load(&config.permissions)?;
+    let settings = house::agents(&config);
+    let tools = Arc::clone(&settings.tools);
+    let loaded = rules::load(&config.permissions, &tools)?;
     loaded.warnings.iter().for_each(|warning| notice(warning));
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
     let services = Arc::new(Services::new(house::services(&config))?);
@@ -113,7 +119,7 @@ pub async fn serve(
         idle: Some(IDLE),
     };
     let handle = Handle::open(log.into(), options).await?;
-    let door = Door::open(handle.clone(), clock.clone(), house::agents(&config)).await?;
+    let door = Door::open(handle.clone(), clock.clone(), settings).await?;
     let control = Control::open(&config.storage.folder, handle.clone())
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let telegram = match &config.telegram {
@@ -124,7 +130,12 @@ pub async fn serve(
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
-        health: health(handle.clone(), services, config.services.iter().map(|service| service.name.clone()).collect()),
+        health: health(
+            handle.clone(),
+            services,
+            config.services.iter().map(|service| service.name.clone()).collect(),
+            telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
+        ),
     });
 
     let (end, ended) = tokio::sync::watch::channel(false);
@@ -145,11 +156,14 @@ pub async fn serve(
     loop {
         tokio::select! {
             () = &mut stop => break,
-            Some(()) = reload.recv() => reloaded(&handle, &config.permissions, &notice).await,
+            Some(()) = reload.recv() => reloaded(&handle, &config.permissions, &tools, &notice).await,
         }
     }
     door.close();
     end.send_replace(true);
+    if config.on_shutdown == OnShutdown::Deny {
+        deny_what_waits(&handle).await;
+    }
     if let Some(telegram) = telegram {
         telegram.stop(FAREWELL).await;
     }
@@ -160,9 +174,21 @@ pub async fn serve(
     Ok(())
 }
 
+/// Ends whatever waits, as the settings say.
+async fn deny_what_waits(handle: &Handle) {
+    let source = handle.source(Lane::Result);
+    let waiting = source.read(|engine| engine.state().pending_gates().map(Gate::id).collect::<Vec<_>>()).await;
+    for gate in waiting.map(|(gates, _)| gates).unwrap_or_default() {
+        let answer = Answer::Deny { reason: Some("the gateway shuts down".to_owned()) };
+        let by = PrincipalId::new(telegram::SHUTDOWN);
+        // One that was answered in this moment needs no denial.
+        let _ = source.ask(Command::Gate(gate::Command::Answer { gate, answer, by, key: None })).await;
+    }
+}
+
 /// Brings the rules of the file into force. A file that does not load leaves those of before.
-async fn reloaded(handle: &Handle, file: &std::path::Path, notice: &impl Fn(&str)) {
-    match rules::load(file) {
+async fn reloaded(handle: &Handle, file: &Path, tools: &Tools, notice: &impl Fn(&str)) {
+    match rules::load(file, tools) {
         Ok(loaded) => {
             loaded.warnings.iter().for_each(|warning| notice(warning));
             match handle.source(Lane::Request).ask(Command::UseRules(Box::new(loaded.rules))).await {
@@ -174,13 +200,18 @@ async fn reloaded(handle: &Handle, file: &std::path::Path, notice: &impl Fn(&str
     }
 }
 
+/// Tells how the messenger is doing.
+type Reporter = Arc<dyn Fn() -> telegram::Report + Send + Sync>;
+
 fn health(
     handle: Handle,
     services: Arc<Services>,
     names: Vec<String>,
+    telegram: Option<Reporter>,
 ) -> Box<dyn Fn() -> futures_util::future::BoxFuture<'static, (bool, String)> + Send + Sync> {
     Box::new(move || {
         let (handle, services, names) = (handle.clone(), Arc::clone(&services), names.clone());
+        let telegram = telegram.as_ref().map(|report| report().is_well());
         async move {
             let asked = handle.source(Lane::Request);
             let database = tokio::time::timeout(Duration::from_secs(2), asked.read(|_| ())).await;
@@ -188,9 +219,14 @@ fn health(
             let checks = names.iter().map(|name| async { (name.clone(), services.health(name).await.is_ok()) });
             let services: serde_json::Map<String, serde_json::Value> =
                 futures_util::future::join_all(checks).await.into_iter().map(|(name, is)| (name, is.into())).collect();
-            let status = if database { "healthy" } else { "unhealthy" };
-            let told = json!({ "status": status, "checks": { "database": database, "services": services } });
-            (database, told.to_string())
+            // A service that is down is its own trouble; without its record or its people a gateway is of no use.
+            let is_well = database && telegram.unwrap_or(true);
+            let status = if is_well { "healthy" } else { "unhealthy" };
+            let mut checks = json!({ "database": database, "services": services });
+            if let Some(telegram) = telegram {
+                checks["telegram"] = telegram.into();
+            }
+            (is_well, json!({ "status": status, "checks": checks }).to_string())
         }
         .boxed()
     })

@@ -268,7 +268,14 @@ impl<'a> Connection<'a> {
                     let fault = Fault::new(code::LIMITED, format!("Too many open requests (at most {OPEN})"));
                     return self.fault(&id, &fault).await;
                 }
-                match requests::request(self.door, self.agent, &id, tool, args, key) {
+                match requests::request(
+                    &self.door.tools,
+                    (&self.agent.session, &self.agent.principal),
+                    &id,
+                    tool,
+                    args,
+                    key,
+                ) {
                     Err(fault) => self.fault(&id, &fault).await,
                     Ok(request) => {
                         self.open += 1;

@@ -6,11 +6,15 @@ use std::{
 };
 
 use countersign_core::{call::Content, engine::Scope, id::CallId, time::Millis};
+use countersign_protocol::agent_gate::LARGEST_FRAME;
 use countersign_runtime::Source;
 use serde_json::{Value, json};
 
 use super::{Door, Known, outcome::Outcome};
 use crate::session_file::time::iso;
+
+/// How many bytes of a frame are for rows.
+const ROOM: usize = LARGEST_FRAME - 1024;
 
 /// What an agent missed.
 #[derive(Default)]
@@ -53,7 +57,7 @@ pub(super) async fn missed(
         Vec::new()
     });
     let mut missed = Missed::default();
-    let mut rows = Vec::new();
+    let (mut rows, mut size) = (Vec::new(), 0);
     for ((call, result), contents) in results.into_iter().zip(contents.chunks(2)) {
         let [wanted, ended] = contents else { continue };
         let Some(wanted) = wanted.as_deref().and_then(|text| serde_json::from_str::<Content>(text).ok()) else {
@@ -71,7 +75,19 @@ pub(super) async fn missed(
         } else {
             result.asked.gate.map_or_else(|| call.to_string(), |gate| gate.to_string())
         };
-        rows.push(row(&request_id, &wanted, &outcome, result.asked.at));
+        let mut row = row(&request_id, &wanted, &outcome, result.asked.at);
+        if length(&row) > ROOM {
+            // One that no client takes is told of in its place, and then no more.
+            let told =
+                json!({ "status": "error", "data": format!("Response too large ({} bytes)", outcome.content.len()) });
+            row["result"] = Value::from(told.to_string());
+        }
+        size += length(&row);
+        if size > ROOM && !rows.is_empty() {
+            // The rest waits for the next time it is asked for.
+            break;
+        }
+        rows.push(row);
         missed.calls.push(call);
         if means_it && goes_on {
             missed.replies.push((call, outcome.reply(&result.asked.wire)));
@@ -83,6 +99,13 @@ pub(super) async fn missed(
     }
     missed.listed = listed(rows);
     Some(missed)
+}
+
+/// How much of a frame a row takes, in both forms.
+fn length(row: &Value) -> usize {
+    let result = row["result"].as_str().map_or(0, str::len);
+    // In the first form the result is text inside text, which may double it.
+    row.to_string().len() + result + 256
 }
 
 /// Both forms that clients know.

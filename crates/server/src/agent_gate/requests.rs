@@ -1,21 +1,24 @@
 //! What a tool request asks of the engine, and what it is refused for before policy is asked.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use countersign_core::{
     call::Request,
-    policy::signature,
+    digest::{Digest, canonical},
+    id::{PrincipalId, SessionId},
+    policy::{Reach, Subject, signature},
     tool::{Effect, Repeat},
 };
 use countersign_protocol::agent_gate::{Fault, code};
 use serde_json::{Map, Value, json};
 
-use super::{Door, Known, Tool, Undeclared};
+use super::{Tool, Tools, Undeclared};
 
 /// What `list_tools` says.
-pub(super) fn list(tools: &[(String, Tool)]) -> String {
-    let tools: Vec<Value> = tools
+pub(super) fn list(order: &[String], tools: &Tools) -> String {
+    let tools: Vec<Value> = order
         .iter()
+        .filter_map(|name| Some((name, tools.get(name)?)))
         .map(|(name, tool)| {
             let args: Map<String, Value> = tool
                 .args
@@ -36,8 +39,8 @@ pub(super) fn list(tools: &[(String, Tool)]) -> String {
 
 /// The request that a frame makes.
 pub(super) fn request(
-    door: &Door,
-    agent: &Known,
+    tools: &Tools,
+    agent: (&SessionId, &PrincipalId),
     id: &str,
     name: String,
     args: Map<String, Value>,
@@ -47,7 +50,7 @@ pub(super) fn request(
     if let Some(argument) = signature::forbidden(&args) {
         return Err(invalid(format!("Argument '{argument}' contains forbidden characters")));
     }
-    let tool = door.tools.get(&name);
+    let tool = tools.get(&name);
     let signatures = match tool {
         Some(tool) => {
             validate(tool, &args)?;
@@ -75,8 +78,8 @@ pub(super) fn request(
     };
     let is_read = tool.is_some_and(|tool| tool.reads);
     Ok(Request {
-        session: agent.session.clone(),
-        principal: agent.principal.clone(),
+        session: agent.0.clone(),
+        principal: agent.1.clone(),
         wire: id.into(),
         key,
         service: tool.map(|tool| Arc::clone(&tool.service)),
@@ -87,6 +90,35 @@ pub(super) fn request(
         undeclared,
         effect: if is_read { Effect::Reads } else { Effect::Changes },
         repeat: if tool.is_some_and(|tool| tool.idempotent) { Repeat::Idempotent } else { Repeat::Once },
+    })
+}
+
+/// What policy is asked about a request, for somebody who wants to know what would become of it.
+///
+/// # Errors
+/// Why the request is refused before policy is asked.
+pub(crate) fn subject(tools: &Tools, name: String, args: Map<String, Value>) -> Result<Subject, String> {
+    let (session, principal) = (SessionId::new("agent:trial"), PrincipalId::new("agent:trial"));
+    let asked = request(tools, (&session, &principal), "1", name, args, None).map_err(|fault| fault.message)?;
+    let mut signatures = asked.signatures.into_iter();
+    let arguments = Value::Object(asked.arguments);
+    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    let Value::Object(arguments) = arguments else { return Err("arguments are an object".to_owned()) };
+    Ok(Subject {
+        principal,
+        session,
+        tool: asked.tool.to_string(),
+        signature: signatures.next().unwrap_or_default(),
+        further_signatures: signatures.collect(),
+        named: asked.named,
+        undeclared: asked.undeclared,
+        arguments_digest,
+        arguments,
+        effect: asked.effect,
+        classes: BTreeSet::new(),
+        reach: Reach::Beyond,
+        cwd: String::new(),
+        paths: Vec::new(),
     })
 }
 

@@ -143,36 +143,39 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
     let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
     agent_gate::Settings {
         agents: agents.map(|agent| agent_gate::Agent { id: agent.id.clone(), token: agent.token.clone() }).collect(),
-        tools: tools
-            .map(|(service, tool)| {
-                let args = tool.args.iter().map(|(name, argument)| {
-                    let validate = argument.validate.clone().map(|validate| {
-                        let source = validate.source().to_owned();
-                        let matches: agent_gate::Matches = Arc::new(move |text| validate.matches(text));
-                        (matches, source)
+        listed: tools.clone().map(|(_, tool)| tool.name.clone()).collect(),
+        tools: Arc::new(
+            tools
+                .map(|(service, tool)| {
+                    let args = tool.args.iter().map(|(name, argument)| {
+                        let validate = argument.validate.clone().map(|validate| {
+                            let source = validate.source().to_owned();
+                            let matches: agent_gate::Matches = Arc::new(move |text| validate.matches(text));
+                            (matches, source)
+                        });
+                        (name.clone(), agent_gate::Argument { required: argument.required, validate })
                     });
-                    (name.clone(), agent_gate::Argument { required: argument.required, validate })
-                });
-                let call = call_of(tool);
-                let fits: agent_gate::Fits =
-                    Arc::new(move |arguments| call.check(arguments).map_err(|refused| refused.to_string()));
-                let told = agent_gate::Tool {
-                    fits,
-                    description: tool.description.clone(),
-                    service: service.name.as_str().into(),
-                    signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),
-                    args: args.collect(),
-                    undeclared: match tool.undeclared_args {
-                        Undeclared::Ask => agent_gate::Undeclared::Ask,
-                        Undeclared::Allow => agent_gate::Undeclared::Allow,
-                        Undeclared::Refuse => agent_gate::Undeclared::Refuse,
-                    },
-                    idempotent: tool.idempotent,
-                    reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
-                };
-                (tool.name.clone(), told)
-            })
-            .collect(),
+                    let call = call_of(tool);
+                    let fits: agent_gate::Fits =
+                        Arc::new(move |arguments| call.check(arguments).map_err(|refused| refused.to_string()));
+                    let told = agent_gate::Tool {
+                        fits,
+                        description: tool.description.clone(),
+                        service: service.name.as_str().into(),
+                        signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),
+                        args: args.collect(),
+                        undeclared: match tool.undeclared_args {
+                            Undeclared::Ask => agent_gate::Undeclared::Ask,
+                            Undeclared::Allow => agent_gate::Undeclared::Allow,
+                            Undeclared::Refuse => agent_gate::Undeclared::Refuse,
+                        },
+                        idempotent: tool.idempotent,
+                        reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
+                    };
+                    (tool.name.clone(), told)
+                })
+                .collect(),
+        ),
         limits: agent_gate::Limits {
             per_minute: config.limits.max_requests_per_minute,
             pending: config.limits.max_pending_approvals,

@@ -194,6 +194,12 @@ impl Telegram {
         self.health.report()
     }
 
+    /// Tells how it is doing, for as long as somebody asks.
+    pub fn reporter(&self) -> impl Fn() -> Report + Send + Sync + 'static {
+        let health = self.health.clone();
+        move || health.report()
+    }
+
     /// Takes no more answers, brings cards up to date for at most `grace`, and ends.
     ///
     /// To be called before the owner is closed, and behind whatever is denied because the gateway ends.
