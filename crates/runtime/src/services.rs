@@ -126,6 +126,8 @@ pub struct ToolCall {
     pub wrap: Option<String>,
     /// It may be sent again: done by itself only when an idle connection turns out to have been closed.
     pub idempotent: bool,
+    /// Its own bounds; absent: those of its service.
+    pub limits: Option<Limits>,
 }
 
 impl ToolCall {
@@ -256,7 +258,8 @@ impl Services {
             return Outcome::NotBegun { text: format!("Service {service}: the method of this tool is not valid") };
         };
         let wanted = Wanted { method, target, body: call.body(arguments), idempotent: call.idempotent };
-        match self.travel(known, &wanted, known.service.limits, &cancel).await {
+        let limits = call.limits.unwrap_or(known.service.limits);
+        match self.travel(known, &wanted, limits, &cancel).await {
             Ok(answer) => outcome(&known.service, &known.credentials, call.wrap.as_deref(), answer),
             Err(ended) => ended,
         }

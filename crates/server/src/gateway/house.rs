@@ -91,6 +91,10 @@ fn call_of(tool: &Tool) -> ToolCall {
         body_exclude: tool.request.body_exclude.clone(),
         wrap: tool.wrap.clone(),
         idempotent: tool.idempotent,
+        limits: Some(services::Limits {
+            timeout: tool.timeout,
+            response: usize::try_from(tool.max_response).unwrap_or(usize::MAX),
+        }),
     }
 }
 
@@ -115,13 +119,9 @@ pub(super) fn services(config: &Config) -> Vec<services::Service> {
         },
         errors: service.errors.clone(),
         limits: services::Limits {
-            timeout: service.tools.iter().map(|tool| tool.timeout).max().unwrap_or(std::time::Duration::from_secs(300)),
-            response: service
-                .tools
-                .iter()
-                .filter_map(|tool| usize::try_from(tool.max_response).ok())
-                .max()
-                .unwrap_or(1 << 20),
+            // Each tool has its own.
+            timeout: std::time::Duration::from_secs(300),
+            response: 1 << 20,
         },
     });
     services.collect()
