@@ -147,10 +147,18 @@ impl Line {
         }
     }
 
-    /// Closes the line, so that the gateway knows that everything arrived.
+    /// Closes the line, once the gateway knows that everything arrived: the pong to its ping is sent before the one to
+    /// ours comes back, and behind a close none is sent any more.
     async fn leave(&mut self) {
         let leave = async {
-            // Flushes the pong that the library has ready.
+            if self.0.send(Message::Ping(Vec::new().into())).await.is_err() {
+                return;
+            }
+            while let Some(Ok(message)) = self.0.next().await {
+                if message.is_pong() {
+                    break;
+                }
+            }
             let _ = self.0.flush().await;
             let _ = self.0.close(None).await;
             while let Some(Ok(_)) = self.0.next().await {}

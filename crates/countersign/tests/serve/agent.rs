@@ -1,6 +1,6 @@
 //! An agent on a device: JSON-RPC over a WebSocket, read by nobody but the test.
 
-use std::net::TcpStream;
+use std::{net::TcpStream, time::Instant};
 
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{
@@ -120,7 +120,10 @@ impl Agent {
     }
 
     fn hear(&mut self) -> Heard {
+        let deadline = Instant::now() + PATIENCE;
         loop {
+            // Pings go on coming where nothing else does.
+            assert!(Instant::now() < deadline, "nothing came");
             match self.socket.read() {
                 Ok(Message::Text(text)) => return Heard::Frame(serde_json::from_str(&text).unwrap()),
                 Ok(Message::Close(Some(CloseFrame { code, reason }))) => {

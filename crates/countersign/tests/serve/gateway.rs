@@ -82,6 +82,11 @@ impl Gateway {
         assert!(!over.timed_out(), "it did not say {text:?}, but: {said}");
     }
 
+    /// All that it has said on stderr so far.
+    pub(crate) fn said(&self) -> String {
+        self.notices.0.lock().unwrap().clone()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }

@@ -5,8 +5,12 @@
 mod agent;
 mod asked;
 mod auth;
+mod client;
 mod crash;
+mod cuts;
+mod faults;
 mod gateway;
+mod many;
 mod place;
 mod replies;
 mod service;

@@ -1,7 +1,8 @@
 //! The socket itself: one line a request, one line an answer, and for `watch` a line after each change.
 
 use std::{
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    fs::{File, OpenOptions, TryLockError},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -23,16 +24,20 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
+    /// Held for as long as the socket is ours.
+    _owned: File,
     serving: tokio::task::JoinHandle<()>,
 }
 
 impl Control {
-    /// Opens the socket in `folder`. The lock of the log in it says that no other gateway has it.
+    /// Opens the socket in `folder`. A lock beside it says that no other gateway has it: the one of the log is taken with
+    /// the first record only.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says, or that another gateway has the folder.
     pub fn open(folder: &Path, handle: Handle) -> std::io::Result<Self> {
         let path = folder.join(FILE);
+        let owned = own(&path.with_extension("sock.lock"))?;
         match std::fs::remove_file(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -56,7 +61,7 @@ impl Control {
                 });
             }
         });
-        Ok(Self { path, serving })
+        Ok(Self { path, _owned: owned, serving })
     }
 }
 
@@ -64,6 +69,18 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.serving.abort();
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Takes a lock that ends with the process. Its file stays, so that two never lock two files of one name.
+fn own(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, "another gateway runs with this data directory"))
+        }
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

@@ -1,0 +1,193 @@
+//! The agent's own command line, under both of its names, and what it leaves behind.
+
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    place::{KITCHEN, Place, RULES, SECRET, Said, TOKEN, said},
+    service::Manner,
+};
+
+fn asking(place: &Place, gateway: &Gateway, arguments: &[&str]) -> Said {
+    let mut command = place.command();
+    command.args(arguments).env("AGENTPASS_URL", gateway.url()).env("AGENT_TOKEN", TOKEN);
+    said(command)
+}
+
+#[test]
+fn each_end_has_its_exit_code_and_its_words() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    place.service.does("/look/gone", Manner::Answer(404, "application/json", String::new()));
+    let done = |value: Value| format!("{value:#}\n");
+    for (case, arguments, code, out, err) in [
+        ("done", &["request", "look", "thing=a"][..], 0, done(json!({ "did": "/look/a" })), ""),
+        (
+            "wrapped",
+            &["request", "turn", "thing=lamp", "way=a=b"],
+            0,
+            done(json!({ "result": { "did": "/turn/lamp" } })),
+            "",
+        ),
+        ("denied", &["request", "turn", "thing=lock"], 1, String::new(), "Error: Denied (-32003): Denied by policy\n"),
+        (
+            "failed",
+            &["request", "look", "thing=gone"],
+            1,
+            String::new(),
+            "Error: Gateway error (-32004): Resource not found\n",
+        ),
+        (
+            "not as declared",
+            &["request", "look", "thing=A"],
+            1,
+            String::new(),
+            "Error: Gateway error (-32600): Invalid value for thing: 'A'\n",
+        ),
+    ] {
+        let said = asking(&place, &gateway, arguments);
+        assert_eq!((said.code, said.out, said.err), (Some(code), out, err.to_owned()), "{case}");
+    }
+    let turned = place.service.asked().into_iter().find(|asked| asked.path == "/turn/lamp").unwrap();
+    assert_eq!(turned.body, json!({ "way": "a=b" }));
+    for (case, arguments, code) in [
+        ("nobody answers in time", &["request", "turn", "thing=door", "--timeout", "0.1"][..], 2),
+        ("no tool", &["request"], 2),
+        ("an unknown flag", &["tools", "--nope"], 2),
+        ("nobody listens", &["tools", "--url", "ws://127.0.0.1:1"], 3),
+        ("no address", &["tools", "--url", "nonsense"], 3),
+        ("a wrong token", &["tools", "--token", "wrong"], 3),
+        ("an argument without a value", &["request", "look", "thing"], 4),
+        ("an argument without a name", &["request", "look", "=a"], 4),
+    ] {
+        let said = asking(&place, &gateway, arguments);
+        assert_eq!((said.code, said.out.as_str(), said.err.is_empty()), (Some(code), "", false), "{case}: {said:?}");
+    }
+    for arguments in [&["tools", "--url", &gateway.url()][..], &["tools", "--token", TOKEN]] {
+        assert_eq!(place.run(arguments).code, Some(3), "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
+    let place = Place::with("approval_timeout: 1", RULES);
+    let gateway = Gateway::start(&place);
+    let said = asking(&place, &gateway, &["request", "turn", "thing=door"]);
+    assert_eq!((said.code, said.err.contains("(-32002): Approval timed out")), (Some(2), true), "{said:?}");
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut command = place.command();
+    command.args(["request", "turn", "thing=door", "--url", &gateway.url(), "--token", TOKEN]);
+    let asking = std::thread::spawn(move || crate::place::said(command));
+    let said = place.people(&["gates", "deny", &place.gate()]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = asking.join().unwrap();
+    assert_eq!((said.code, said.err.contains("Denied (-32001): Denied by user")), (Some(1), true), "{said:?}");
+}
+
+#[test]
+fn tools_and_missed_results_are_printed_as_json() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let tools = asking(&place, &gateway, &["tools"]);
+    assert_eq!(tools.code, Some(0), "{tools:?}");
+    assert_eq!(tools.json()[0]["name"], "look");
+    assert!(tools.out.starts_with("[\n  {\n    \""), "{}", tools.out);
+    let pending = |want: Value| {
+        let said = asking(&place, &gateway, &["pending"]);
+        assert_eq!((said.code, said.json()), (Some(0), want), "{said:?}");
+    };
+    pending(json!([]));
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request("x", "turn", json!({ "thing": "door" }));
+    let gate = place.gate();
+    drop(agent);
+    place.allow(&gate);
+    place.waits(0);
+    place.service.wait("/turn/door", 1);
+    let missed = crate::gateway::soon("the result", || {
+        let said = asking(&place, &gateway, &["pending"]);
+        let rows = said.json().as_array().unwrap().clone();
+        (!rows.is_empty()).then_some(rows)
+    });
+    assert_eq!((missed.len(), &missed[0]["request_id"], &missed[0]["tool_name"]), (1, &json!("x"), &json!("turn")));
+    pending(json!([]));
+}
+
+#[test]
+fn under_the_name_agentpass_it_serves_and_asks() {
+    let place = Place::new();
+    let name = place.folder.join("agentpass");
+    symlink(env!("CARGO_BIN_EXE_countersign"), &name).unwrap();
+    let agentpass = |arguments: &[&str]| -> Command {
+        let mut command = place.command_at(&name);
+        command.args(arguments);
+        command
+    };
+    for arguments in [
+        &["--config", "config.yaml", "--permissions", "permissions.yaml"][..],
+        &["--insecure", "--config", "config.yaml"],
+        &["serve", "--config", "config.yaml"],
+    ] {
+        let mut gateway = Gateway::spawn(agentpass(arguments));
+        let url = gateway.url();
+        let asked = said(agentpass(&["request", "look", "thing=a", "--url", &url, "--token", TOKEN]));
+        assert_eq!((asked.code, asked.json()), (Some(0), json!({ "did": "/look/a" })), "{asked:?}");
+        let denied = said(agentpass(&["request", "turn", "thing=lock", "--url", &url, "--token", TOKEN]));
+        assert_eq!(denied.code, Some(1), "{denied:?}");
+        assert_eq!(gateway.stop().code, Some(0), "{arguments:?}");
+    }
+    fs::remove_file(&name).unwrap();
+}
+
+#[test]
+fn no_token_lies_in_any_file_but_the_configuration() {
+    let place = Place::new();
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut kitchen = Agent::join(&gateway, KITCHEN);
+    // A service that says the credential back, and a token that is wrong.
+    let body = json!({ "authorization": format!("Bearer {SECRET}") }).to_string();
+    place.service.does("/look/mirror", Manner::Answer(200, "application/json", body.clone()));
+    place.service.does("/look/wall", Manner::Answer(500, "application/json", body));
+    for thing in ["mirror", "wall"] {
+        let reply = agent.call(thing, "look", json!({ "thing": thing }));
+        assert!(!reply.to_string().contains(SECRET), "{reply}");
+    }
+    kitchen.request(1, "turn", json!({ "thing": "door" }));
+    place.allow(&place.gate());
+    kitchen.reply(&json!(1));
+    Agent::connect(&gateway).auth("wrong-token-33c1");
+    drop((agent, kitchen));
+    let end = gateway.stop();
+    assert_eq!(end.code, Some(0));
+    let files = files(&place.folder);
+    assert!(files.iter().any(|(name, _)| name.ends_with("countersign.db")), "{files:?}");
+    for (name, bytes) in files.iter().filter(|(name, _)| !name.ends_with("config.yaml")) {
+        for token in [TOKEN, KITCHEN, SECRET, "wrong-token-33c1"] {
+            let is_in = bytes.windows(token.len()).any(|window| window == token.as_bytes());
+            assert!(!is_in, "{token} lies in {name}");
+        }
+    }
+    for token in [TOKEN, KITCHEN, SECRET, "wrong-token-33c1"] {
+        assert!(!gateway.said().contains(token), "{}", gateway.said());
+    }
+    place.verify();
+}
+
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            found.extend(files(&path));
+        } else if kind.is_file() {
+            found.push((path.display().to_string(), fs::read(&path).unwrap()));
+        }
+    }
+    found
+}

@@ -1,0 +1,125 @@
+//! What a gateway does not start with.
+
+use std::fs;
+
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    place::{Place, TOKEN},
+};
+
+/// What `serve` says that does not start.
+fn refused(place: &Place, flags: &[&str]) -> String {
+    let said = place.run(&[&["serve", "--config", "config.yaml"], flags].concat());
+    assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
+    said.err
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_named_with_file_line_and_key() {
+    let place = Place::new();
+    let good = place.config("");
+    let lines = good.lines().count();
+    let next = lines + 1;
+    for (more, file, line, key, what) in [
+        ("gatway: {}", "config.yaml", next, "gatway", "unknown key"),
+        ("rate_limit: { max_pending: 1 }", "config.yaml", next, "rate_limit.max_pending", "unknown key"),
+        ("approval_timeout: soon", "config.yaml", next, "approval_timeout", "must be a positive integer"),
+        ("web: { password: \"${NOWHERE}\" }", "config.yaml", next, "web.password", "NOWHERE is not set"),
+        ("clients: 5", "config.yaml", next, "clients", "expected a mapping"),
+        ("web: [", "config.yaml", next, "", ""),
+    ] {
+        place.write("config.yaml", &format!("{}\n{more}\n", good.trim_end()));
+        let err = refused(&place, &[]);
+        let at = format!("{file}:");
+        assert!(err.contains("Configuration error") && err.contains(&at), "{more}: {err}");
+        if !key.is_empty() {
+            assert!(err.contains(&format!("{file}:{}: {key}: ", line - 1)), "{more}: {err}");
+        }
+        assert!(err.contains(what), "{more}: {err}");
+        assert!(!err.contains(TOKEN), "{err}");
+    }
+    place.write("config.yaml", &good);
+    for (tools, line, key, what) in [
+        ("tools:\n  t:\n    args: { a: { validate: \"(\" } }\n", 3, "tools.t.args.a.validate", "Invalid regex pattern"),
+        ("tools:\n  t:\n    requst: {}\n", 3, "tools.t.requst", "unknown key"),
+    ] {
+        place.write("tools.yaml", tools);
+        let err = refused(&place, &[]);
+        assert!(err.contains(&format!("tools.yaml:{line}: {key}: ")) && err.contains(what), "{err}");
+    }
+    fs::remove_file(place.folder.join("tools.yaml")).unwrap();
+    assert!(refused(&place, &[]).contains("Tools file not found: "));
+    let said = place.run(&["serve", "--config", "nowhere.yaml"]);
+    assert_eq!((said.code, said.err.contains("nowhere.yaml")), (Some(1), true), "{said:?}");
+}
+
+#[test]
+fn the_same_tool_in_two_services_is_refused() {
+    let place = Place::new();
+    let good = place.config("");
+    let second =
+        format!("  other: {{ url: {}, auth: {{ type: none }}, tools: tools.yaml }}\nstorage:", place.service.url);
+    place.write("config.yaml", &good.replace("storage:", &second));
+    assert!(refused(&place, &[]).contains("Duplicate tool name 'look' in services 'desk' and 'other'"));
+}
+
+#[test]
+fn rules_that_are_wrong_are_named() {
+    for rules in ["defaults: [ { pattern: \"*\", action: DENY } ]\n", "rules: 5\n", "nonsense: []\n", "defaults: [ {\n"]
+    {
+        let place = Place::with("", rules);
+        let err = refused(&place, &[]);
+        assert!(err.contains("permissions.yaml"), "{rules}: {err}");
+    }
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_credential_and_tls_or_the_flag() {
+    let place = Place::new();
+    assert!(refused(&place, &["--host", "0.0.0.0"]).contains("Use --insecure to allow plaintext WS"));
+    let gateway = Gateway::start_with(&place, &["--host", "0.0.0.0", "--insecure"]);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    drop(gateway);
+    place.write("config.yaml", "gateway: { port: 0 }\n");
+    let err = refused(&place, &["--host", "0.0.0.0", "--insecure"]);
+    assert!(err.contains("needs a credential"), "{err}");
+}
+
+#[test]
+fn a_second_gateway_on_the_same_record_is_refused() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let err = refused(&place, &[]);
+    assert!(err.contains("another gateway runs with this data directory"), "{err}");
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    // People still reach the one that runs.
+    agent.request(2, "turn", json!({ "thing": "door" }));
+    place.gate();
+}
+
+#[test]
+fn tables_of_the_old_program_are_left_as_they_are() {
+    let place = Place::new();
+    fs::create_dir(place.data()).unwrap();
+    let old = place.data().join("agentpass.db");
+    let connection = Connection::open(&old).unwrap();
+    connection.execute("CREATE TABLE audit_log (id integer primary key, tool_name text)", []).unwrap();
+    connection.execute("CREATE TABLE pending_requests (request_id text primary key)", []).unwrap();
+    connection.execute("INSERT INTO audit_log (tool_name) VALUES ('x')", []).unwrap();
+    drop(connection);
+    let before = fs::read(&old).unwrap();
+    place.write("config.yaml", &place.config("").replace("data/countersign.db", "data/agentpass.db"));
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    gateway.says("agentpass.db");
+    drop(gateway);
+    assert_eq!(fs::read(&old).unwrap(), before);
+    place.verify();
+}

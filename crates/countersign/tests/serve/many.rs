@@ -1,0 +1,90 @@
+//! Many agents at once: no reply is missing, and every limit is exact.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::{agent::Agent, gateway::Gateway, place::Place};
+
+const AGENTS: usize = 25;
+const REQUESTS: usize = 100;
+const ASKS: usize = 10;
+const PENDING: usize = 4;
+
+const MORE: &str = "rate_limit: { max_pending_approvals: 4, max_requests_per_minute: 100 }";
+const RULES: &str = r#"
+defaults:
+  - { pattern: "look*", action: allow }
+  - { pattern: "*", action: ask }
+"#;
+
+/// What an agent got, by kind.
+#[derive(Debug, Default, PartialEq)]
+struct Tally {
+    executed: usize,
+    too_many: usize,
+    too_fast: usize,
+}
+
+#[test]
+fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
+    let place = Place::with("", RULES);
+    let agents: Vec<String> =
+        (0..AGENTS).map(|agent| format!("{{ id: a{agent}, token: token-{agent}-of-many }}")).collect();
+    let config = place.config(MORE);
+    let config: Vec<&str> = config.lines().filter(|line| !line.starts_with("agents:")).collect();
+    place.write("config.yaml", &format!("{}\nagents: [ {} ]\n", config.join("\n"), agents.join(", ")));
+    let gateway = Gateway::start(&place);
+    let tallies: Vec<Tally> = thread::scope(|scope| {
+        let agents: Vec<_> = (0..AGENTS)
+            .map(|number| {
+                let gateway = &gateway;
+                scope.spawn(move || converse(gateway, number))
+            })
+            .collect();
+        for gate in place.waits(AGENTS * PENDING) {
+            place.allow(gate["id"].as_str().unwrap());
+        }
+        agents.into_iter().map(|agent| agent.join().unwrap()).collect()
+    });
+    let want = || Tally { executed: REQUESTS - ASKS + PENDING, too_many: ASKS - PENDING, too_fast: 3 };
+    assert_eq!(tallies, (0..AGENTS).map(|_| want()).collect::<Vec<_>>());
+    // One request for each that was executed, and no other.
+    let mut asked: Vec<String> = place.service.asked().into_iter().map(|asked| asked.path).collect();
+    asked.sort();
+    assert_eq!(asked.len(), AGENTS * want().executed);
+    asked.dedup();
+    assert_eq!(asked.len(), AGENTS * want().executed);
+    drop(gateway);
+    place.verify();
+}
+
+/// Asks for everything at once and reads every reply.
+fn converse(gateway: &Gateway, number: usize) -> Tally {
+    let mut agent = Agent::join(gateway, &format!("token-{number}-of-many"));
+    for id in 0..REQUESTS {
+        let thing = format!("a{number}.{id}");
+        let tool = if id % (REQUESTS / ASKS) == 0 { "turn" } else { "look" };
+        agent.request(id, tool, json!({ "thing": thing }));
+    }
+    let mut tally = Tally::default();
+    for id in REQUESTS..REQUESTS + 3 {
+        let reply = agent.call(id, "look", json!({ "thing": "more" }));
+        tally.too_fast += usize::from(reply["message"] == "Rate limit exceeded");
+    }
+    for id in 0..REQUESTS {
+        let reply = agent.reply(&json!(id));
+        match reply["error"]["message"].as_str() {
+            None => {
+                let data = &reply["result"]["data"];
+                let did = data.get("result").unwrap_or(data)["did"].as_str().unwrap();
+                assert!(did.ends_with(&format!("/a{number}.{id}")), "{reply}");
+                tally.executed += 1;
+            }
+            Some("Too many pending approvals") => tally.too_many += 1,
+            Some(_) => panic!("{reply}"),
+        }
+    }
+    assert_eq!(agent.pending(REQUESTS + 3)["queued"], Value::Array(Vec::new()));
+    tally
+}
