@@ -273,7 +273,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 (false, true) => demo::Answered::No,
                 (false, false) => demo::Answered::InTheTerminal,
             };
-            demo::run(demo::Options { answer, folder: demo::Folder::of(dir, keep) })
+            demo::run(demo::Options { answer, folder: demo::Folder::of(dir, keep) }).map_err(|error| {
+                // Elsewhere the reader has seen enough; here the run was cut short.
+                let cut = is_broken_pipe(&error);
+                if cut { anyhow::anyhow!("the output was closed before the demo had ended") } else { error }
+            })
         }
         Command::Audit(Audit::Tail { log, lines, json }) => audit::tail(&log, lines, form(json)),
         Command::Audit(Audit::Verify { log, head, json }) => audit::verify(&log, head, form(json)),
