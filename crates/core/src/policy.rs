@@ -26,7 +26,7 @@ mod verdict;
 mod testing;
 
 pub use self::{
-    compile::{CompileError, Compiled, Warning, compile},
+    compile::{CompileError, Compiled, Slip, Warning, compile},
     constraints::{Constraint, Constraints, DENIAL_LASTS},
     contract::{Class, Contract},
     evaluate::{Layers, Posture, Surroundings, evaluate},

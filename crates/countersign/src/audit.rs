@@ -10,10 +10,10 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use countersign_core::id::Lsn;
 use countersign_server::session_file::time::iso;
-use countersign_store::{AnyLog, Content, Head, Log as _, Partition, SqliteLog, Stored};
+use countersign_store::{AnyLog, Content, Head, Log as _, OpenError, Partition, SqliteLog, Stored};
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
@@ -39,7 +39,30 @@ pub(crate) enum Form {
 
 /// Opens a record for reading only.
 pub(crate) fn open(path: &Path) -> anyhow::Result<AnyLog> {
-    Ok(SqliteLog::open_read_only(path, EVENT_FORMAT)?.into())
+    SqliteLog::open_read_only(path, EVENT_FORMAT).map(Into::into).map_err(|error| unopened(path, error))
+}
+
+/// Says in one sentence why there is nothing to read, without the words of the database.
+fn unopened(path: &Path, error: OpenError) -> anyhow::Error {
+    let shown = path.display();
+    let Ok(file) = std::fs::metadata(path) else { return error.into() };
+    if file.is_dir() {
+        return anyhow!("{shown} is a folder, not a record");
+    }
+    match error {
+        OpenError::Missing { .. } if file.len() == 0 => anyhow!("{shown} is empty: there is no record in it"),
+        OpenError::Corrupt { .. } => anyhow!("{shown} is damaged, or no record at all"),
+        OpenError::Io { .. } if file.is_file() => match std::fs::File::open(path) {
+            Err(reason) => anyhow!("{shown} could not be opened: {reason}"),
+            Ok(_) => error.into(),
+        },
+        OpenError::Missing { .. }
+        | OpenError::Io { .. }
+        | OpenError::Owned { .. }
+        | OpenError::NewerSchema { .. }
+        | OpenError::NewerEvents { .. }
+        | OpenError::Foreign { .. } => error.into(),
+    }
 }
 
 /// `audit tail`.

@@ -55,7 +55,7 @@ enum Command {
         keep: bool,
     },
     /// Run a coding agent for a host that speaks JSON lines over stdio (`countersign omp --mode rpc …`)
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = omp_flags())]
     Omp {
         /// The flags of `omp`; see docs/protocol/omp.md
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -246,6 +246,11 @@ enum Audit {
     },
 }
 
+/// The flags of the door for `countersign help omp`.
+fn omp_flags() -> String {
+    format!("Flags of `omp`:\n{}\n{}", flags::table(), crate::stdio::FLAGS_ARE)
+}
+
 pub(crate) fn main() -> ExitCode {
     ended(run(Cli::parse().command))
 }
@@ -268,7 +273,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 (false, true) => demo::Answered::No,
                 (false, false) => demo::Answered::InTheTerminal,
             };
-            demo::run(demo::Options { answer, folder: demo::Folder::of(dir, keep) })
+            demo::run(demo::Options { answer, folder: demo::Folder::of(dir, keep) }).map_err(|error| {
+                // Elsewhere the reader has seen enough; here the run was cut short.
+                let cut = is_broken_pipe(&error);
+                if cut { anyhow::anyhow!("the output was closed before the demo had ended") } else { error }
+            })
         }
         Command::Audit(Audit::Tail { log, lines, json }) => audit::tail(&log, lines, form(json)),
         Command::Audit(Audit::Verify { log, head, json }) => audit::verify(&log, head, form(json)),
@@ -404,6 +413,15 @@ mod tests {
                 assert!(script.contains(name.as_str()), "{shell}: {name}");
             }
             assert!(!script.contains("__exec"), "{shell}");
+        }
+    }
+
+    #[test]
+    fn the_help_of_a_door_names_its_flags() {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut("omp").unwrap().render_help().to_string();
+        for listed in flags::LISTED {
+            assert!(help.contains(&format!("--{} ", listed.name)) && help.contains(listed.help), "{}", listed.name);
         }
     }
 

@@ -98,10 +98,13 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
 
 async fn perform(options: Options, launcher: &Path) -> anyhow::Result<ExitCode> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // A terminal that closes must not leave the scratch folder behind.
+    let mut hangup = signal(SignalKind::hangup())?;
     let stop = async {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
         }
     };
     let scratch = match &options.folder {

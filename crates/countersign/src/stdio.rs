@@ -28,10 +28,16 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
         Ok(flags) => flags,
         Err(problem) => return fail(&problem),
     };
+    if flags.help || flags.version {
+        let text = if flags.help { help() } else { format!("countersign {}\n", env!("CARGO_PKG_VERSION")) };
+        return crate::cli::ended(
+            std::io::stdout().write_all(text.as_bytes()).map_err(Into::into).map(|()| ExitCode::SUCCESS),
+        );
+    }
     match flags.mode.as_deref() {
         Some("rpc" | "rpc-ui") => {}
         Some(other) => return fail(&format!("--mode {other}: only rpc is spoken here")),
-        None => return fail("--mode rpc is needed: there is no terminal interface (see `countersign --help`)"),
+        None => return fail("--mode rpc is needed: there is no terminal interface (see `countersign omp --help`)"),
     }
     log();
     let path = match std::env::current_exe() {
@@ -67,6 +73,20 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
         Err(error) => fail(&error.to_string()),
     }
 }
+
+/// What `countersign omp --help` prints.
+fn help() -> String {
+    format!(
+        "countersign {} omp: run a coding agent for a host that speaks JSON lines over stdio\n\n\
+         Usage: countersign omp --mode rpc [FLAGS]\n\nFlags:\n{}\n{FLAGS_ARE}\n",
+        env!("CARGO_PKG_VERSION"),
+        omp::flags::table()
+    )
+}
+
+/// What is said behind the flags.
+pub(crate) const FLAGS_ARE: &str =
+    "Other flags of the original are accepted, and told of on stderr. More in docs/protocol/omp.md.";
 
 /// Ready when somebody asks the process to end, or when the host has gone and its last lines are not taken.
 async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>) {

@@ -201,6 +201,58 @@ fn a_record_that_is_not_there_is_an_error_and_is_not_made() {
 }
 
 #[test]
+fn what_is_no_record_is_said_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("empty.db"), "").unwrap();
+    std::fs::write(path("other.db"), "no record ".repeat(1000)).unwrap();
+    std::fs::create_dir(path("folder")).unwrap();
+    for (name, want) in [
+        ("empty.db", "is empty: there is no record in it"),
+        ("other.db", "is damaged, or no record at all"),
+        ("folder", "is a folder, not a record"),
+    ] {
+        let output = countersign(&["audit", "verify", "--log", &path(name)]).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), told), (Some(1), format!("countersign: {} {want}\n", path(name))));
+    }
+}
+
+#[test]
+fn a_demo_that_nobody_reads_to_its_end_has_failed() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut child = countersign(&["demo", "--yes"])
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(told, "countersign: the output was closed before the demo had ended\n");
+    assert_eq!(temporary.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn the_flags_of_a_door_are_told_and_a_slip_in_them_too() {
+    let told = |arguments: &[&str]| {
+        let output = countersign(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    for help in [&["omp", "--help"][..], &["omp", "-h"], &["help", "omp"]] {
+        let (code, said, _) = told(help);
+        assert!(code == Some(0) && said.contains("--permissions FILE"), "{help:?}: {said}");
+    }
+    let version = format!("countersign {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(told(&["omp", "--version"]), (Some(0), version, String::new()));
+    let (code, said, problem) = told(&["omp", "--mode", "rpc", "--permision", "rules.yaml"]);
+    assert_eq!((code, said.as_str()), (Some(1), ""));
+    assert_eq!(problem, "countersign: --permision is not a flag of this door; did you mean --permissions?\n");
+}
+
+#[test]
 fn the_help_names_what_people_use_and_hides_what_they_do_not() {
     let help = stdout(&countersign(&["--help"]).output().unwrap());
     for word in ["demo", "omp", "audit", "Exit codes"] {

@@ -18,6 +18,7 @@ mod paths;
 mod rules;
 mod seat;
 mod showing;
+mod slips;
 mod start;
 mod teller;
 mod telling;

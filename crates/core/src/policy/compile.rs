@@ -49,6 +49,24 @@ pub enum Warning {
         /// The pattern.
         pattern: String,
     },
+    /// A slip of the pen, after which no call has a signature that the pattern matches.
+    NeverMatches {
+        /// Where.
+        origin: Origin,
+        /// The pattern.
+        pattern: String,
+        /// The slip.
+        slip: Slip,
+    },
+}
+
+/// What keeps a pattern from matching anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slip {
+    /// The parenthesis behind the tool is not closed at the end.
+    Unclosed,
+    /// White space around it, which no signature has.
+    Space,
 }
 
 impl fmt::Display for Warning {
@@ -63,6 +81,13 @@ impl fmt::Display for Warning {
                     "{origin}: \"{pattern}\" does not match a call without arguments; write \"{}*\" to cover both",
                     &pattern[..pattern.len() - 3]
                 )
+            }
+            Self::NeverMatches { origin, pattern, slip } => {
+                let slip = match slip {
+                    Slip::Unclosed => "it does not end with the parenthesis that closes the arguments",
+                    Slip::Space => "there is white space before or behind it",
+                };
+                write!(f, "{origin}: \"{pattern}\" matches nothing: {slip}")
             }
         }
     }
@@ -245,6 +270,10 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
             if let Some(pattern) = rule.pattern.as_deref().filter(|pattern| misses_bare_calls(pattern)) {
                 tables.warnings.push(Warning::MissesBareCalls { origin: origin.clone(), pattern: pattern.to_owned() });
             }
+            if let Some((pattern, slip)) = rule.pattern.as_deref().and_then(|pattern| Some((pattern, slip(pattern)?))) {
+                let pattern = pattern.to_owned();
+                tables.warnings.push(Warning::NeverMatches { origin: origin.clone(), pattern, slip });
+            }
             tables.has_main |= source.layer == Layer::Main;
             let rank = tables.rules.len();
             let table = match (source.layer, rule.action, is_default) {
@@ -297,6 +326,14 @@ fn check(rule: &Rule, origin: &Origin) -> Result<(), CompileError> {
 
 fn misses_bare_calls(pattern: &str) -> bool {
     pattern.strip_suffix("(*)").is_some_and(|tool| !tool.is_empty() && tool != "bash" && !tool.contains('('))
+}
+
+/// What keeps `pattern` from matching any signature: those end with a tool's name or with the parenthesis behind its arguments.
+fn slip(pattern: &str) -> Option<Slip> {
+    if pattern.trim() != pattern {
+        return Some(Slip::Space);
+    }
+    (pattern.contains('(') && !pattern.ends_with([')', '*', '?', ']'])).then_some(Slip::Unclosed)
 }
 
 fn entry(rule: &Rule, origin: Origin) -> Entry {

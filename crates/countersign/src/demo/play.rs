@@ -224,7 +224,12 @@ impl Play<'_> {
         let person = "person:terminal";
         match (self.asking, line) {
             (Asking::Nothing, _) => Ok(()),
-            (Asking::Leave(gate) | Asking::Reason(gate), None) => {
+            // The denial was said; only its reason is missing.
+            (Asking::Reason(gate), None) => {
+                self.stage.line_ends()?;
+                self.answer(gate, Answer::Deny { reason: None }, person).await
+            }
+            (Asking::Leave(gate), None) => {
                 self.stage.line_ends()?;
                 let reason = Some("the terminal was closed before an answer came".to_owned());
                 self.answer(gate, Answer::Deny { reason }, NOBODY).await

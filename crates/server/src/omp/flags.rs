@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::slips;
+
 /// What the command line says. Flags that mean nothing here are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
@@ -45,8 +47,14 @@ pub struct Flags {
     pub no_merge: bool,
     /// Flags that load code which is not run here.
     pub not_run: Vec<String>,
+    /// Flags that nobody here knows. Hosts pass those of the original.
+    pub unknown: Vec<String>,
     /// `@file` arguments, which this mode refuses.
     pub files: Vec<String>,
+    /// `--help` or `-h`.
+    pub help: bool,
+    /// `--version` or `-v`.
+    pub version: bool,
 }
 
 /// A flag as somebody who looks for it is told of it.
@@ -105,10 +113,24 @@ const IGNORED_WITH_VALUE: [&str; 9] = [
     "--config",
 ];
 
+/// A flag of ours that carries policy, and how many slips away from it a flag still counts as meant for it.
+const POLICY: (&str, usize) = ("--permissions", 2);
+
+/// The flags of the door as a table for a person.
+pub fn table() -> String {
+    let name = |listed: &Listed| match listed.value {
+        Some(value) => format!("--{} {value}", listed.name),
+        None => format!("--{}", listed.name),
+    };
+    let width = LISTED.iter().map(|listed| name(listed).len()).max().unwrap_or_default();
+    LISTED.iter().map(|listed| format!("  {:width$}  {}\n", name(listed), listed.help)).collect()
+}
+
 /// Reads the arguments behind `omp`.
 ///
 /// # Errors
-/// The flag that lacks its value.
+/// The flag that lacks its value, or the one that was probably meant to be a flag which carries policy: without that the
+/// session would work under other rules than its host thinks.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
     let mut flags = Flags::default();
     let mut arguments = arguments.into_iter();
@@ -143,7 +165,13 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, Strin
                 flags.not_run.push(format!("{name} {file}"));
             }
             ignored if IGNORED_WITH_VALUE.contains(&ignored) => drop(value()?),
+            "--help" | "-h" => flags.help = true,
+            "--version" | "-v" => flags.version = true,
             other if other.starts_with('@') => flags.files.push(other.to_owned()),
+            other if slips::meant(other, [POLICY.0], POLICY.1).is_some() => {
+                return Err(format!("{other} is not a flag of this door; did you mean {}?", POLICY.0));
+            }
+            other if other.starts_with('-') => flags.unknown.push(other.to_owned()),
             _ => {}
         }
     }
@@ -163,19 +191,36 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_read_and_unknown_ones_ignored() {
+    fn flags_are_read_and_unknown_ones_noted() {
         for (line, want) in [
             (
                 "--mode rpc --model p/m",
                 Flags { mode: Some("rpc".into()), model: Some("p/m".into()), ..Flags::default() },
             ),
-            ("--models=a,b --no-lsp --what", Flags { models: vec!["a".into(), "b".into()], ..Flags::default() }),
+            (
+                "--models=a,b --no-lsp --what",
+                Flags {
+                    models: vec!["a".into(), "b".into()],
+                    unknown: vec!["--no-lsp".into(), "--what".into()],
+                    ..Flags::default()
+                },
+            ),
             ("--skills x --continue hello", Flags { continues: true, ..Flags::default() }),
             ("@file.txt", Flags { files: vec!["@file.txt".into()], ..Flags::default() }),
             ("-e x.ts", Flags { not_run: vec!["-e x.ts".into()], ..Flags::default() }),
         ] {
             assert_eq!(read(line), Ok(want), "{line}");
         }
+    }
+
+    #[test]
+    fn a_slip_in_a_flag_that_carries_policy_is_refused() {
+        for slip in ["--permision", "--permission", "--Permissions", "--premissions", "--permisions=x"] {
+            let name = slip.split('=').next().unwrap_or(slip);
+            let want = format!("{name} is not a flag of this door; did you mean --permissions?");
+            assert_eq!(read(&format!("{slip} rules.yaml")), Err(want));
+        }
+        assert!(read("--permit x --models a").is_ok());
     }
 
     #[test]

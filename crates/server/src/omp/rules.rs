@@ -4,32 +4,25 @@ use std::path::{Path, PathBuf};
 
 use countersign_core::{
     engine::Rules,
-    policy::{self, Layer, Posture, Source, Surroundings},
+    policy::{self, Layer, Posture, Rule, Source, Surroundings},
 };
-use countersign_runtime::tools::regular;
+use countersign_runtime::tools::Registry;
 
-use super::paths;
-use crate::agent_dir::{AgentDir, LARGEST};
+use super::{paths, slips};
+use crate::{
+    agent_dir::AgentDir,
+    config::{self, Errors},
+};
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RulesError {
-    /// A file cannot be read.
-    #[error("{path}: {source}", path = .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file is not what a file of rules is.
-    #[error("{path}: {problem}", path = .path.display())]
-    Form {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, with its line where that is known.
-        problem: String,
-    },
+    /// The file that was named is not there.
+    #[error("{path}: there is no such file", path = .0.display())]
+    Absent(PathBuf),
+    /// A file cannot be read or is not what a file of rules is.
+    #[error(transparent)]
+    Form(#[from] Errors),
     /// Rules contradict themselves or cannot be compiled.
     #[error("{0}")]
     Compile(String),
@@ -61,16 +54,13 @@ pub(crate) fn load(
     let project = cwd.join(PROJECT);
     let mut sources = Vec::new();
     for (path, layer, must) in [(&main, Layer::Main, named.is_some()), (&project, Layer::Tighten, false)] {
-        let text = match regular::read_text(path, LARGEST) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must => continue,
-            Err(source) => return Err(RulesError::Io { path: path.clone(), source }),
-        };
-        let rules = serde_saphyr::from_str::<Option<policy::Rules>>(&text)
-            .map_err(|error| RulesError::Form { path: path.clone(), problem: error.to_string() })?
-            .unwrap_or_default();
-        sources.push(Source { name: path.display().to_string(), layer, rules });
+        match config::permissions(path, layer)? {
+            Some(read) => sources.push(read.source),
+            None if must => return Err(RulesError::Absent(path.clone())),
+            None => {}
+        }
     }
+    let strangers: Vec<String> = sources.iter().flat_map(strangers).collect();
     let compiled = policy::compile(sources).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         RulesError::Compile(lines.join("\n"))
@@ -83,9 +73,27 @@ pub(crate) fn load(
         unreadable: paths::both(folder.root().to_owned()).map(|path| text(&path)).collect(),
     };
     Ok(Loaded {
-        warnings: compiled.warnings().iter().map(ToString::to_string).collect(),
+        warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).collect(),
         rules: Rules { compiled, posture: Posture::Stdio, contract: None, surroundings },
     })
+}
+
+/// Says of every rule about a tool that the door does not have, but for a slip, which one was probably meant. A host may bring
+/// tools of its own, so other names pass.
+fn strangers(source: &Source) -> Vec<String> {
+    let registry = Registry::standard();
+    let names: Vec<&str> = registry.specs().map(|spec| spec.name.as_str()).collect();
+    let told = |rule: &Rule| {
+        let tool = rule.tool.as_deref().or(rule.pattern.as_deref())?;
+        let tool = tool.split_once('(').map_or(tool, |(tool, _)| tool).trim();
+        if names.contains(&tool) || tool.contains(['*', '?', '[']) {
+            return None;
+        }
+        let meant = slips::meant(tool, names.iter().copied(), 1)?;
+        let (file, line) = (&source.name, rule.line);
+        Some(format!("{file}:{line}: there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\""))
+    };
+    source.rules.rules.iter().chain(&source.rules.defaults).filter_map(told).collect()
 }
 
 /// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
@@ -136,5 +144,54 @@ mod tests {
         std::fs::create_dir(project.parent().unwrap()).unwrap();
         assert!(Command::new("mkfifo").arg(&project).status().unwrap().success());
         refused(None);
+    }
+
+    #[test]
+    fn a_tool_that_is_misspelt_is_told_of_with_its_line() {
+        for (tool, want) in [
+            ("pattern: 'bahs(git push*)'", Some(("bahs", "bash"))),
+            ("pattern: 'Read(*.pem)'", Some(("Read", "read"))),
+            ("tool: wirte", Some(("wirte", "write"))),
+            ("pattern: 'bash(git push*)'", None),
+            ("pattern: 'deploy(*)*'", None),
+            ("pattern: 'l*'", None),
+            ("pattern: '*'", None),
+        ] {
+            let warning = want.map(|(tool, meant)| {
+                format!("rules.yaml:3: there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\"")
+            });
+            assert_eq!(
+                loaded(&format!("# mine\nrules:\n  - {{ {tool}, action: deny }}\n")).unwrap(),
+                Vec::from_iter(warning)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_with_its_line() {
+        for (text, want) in [
+            ("rules: none\n", "rules.yaml:1: rules: expected a list, found text"),
+            (
+                "rules:\n  - pattern: read*\n    action: Deny\n",
+                "rules.yaml:3: rules[0].action: Invalid permission action: 'Deny' (must be allow/deny/ask)",
+            ),
+            ("rule: []\n", "rules.yaml:1: rule: unknown key; known here are defaults, rules, tests"),
+        ] {
+            assert_eq!(loaded(text).unwrap_err(), want);
+        }
+    }
+
+    /// The warnings about `text`, or what is wrong with it.
+    fn loaded(text: &str) -> Result<Vec<String>, String> {
+        let cwd = tempfile::tempdir().unwrap();
+        let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, cwd.path(), |_| false).unwrap();
+        let file = cwd.path().join("rules.yaml");
+        std::fs::write(&file, text).unwrap();
+        let told = |text: String| text.replace(&format!("{}/", cwd.path().display()), "");
+        match load(&folder, cwd.path(), Some(&file), None, Path::new("/tmp")) {
+            Ok(loaded) => Ok(loaded.warnings.into_iter().map(told).collect()),
+            Err(error) => Err(told(error.to_string())),
+        }
     }
 }

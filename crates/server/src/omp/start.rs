@@ -116,6 +116,9 @@ pub async fn start_in(
     for not_run in &flags.not_run {
         notice(&format!("{not_run}: JavaScript extensions and hooks are not run"));
     }
+    for unknown in &flags.unknown {
+        notice(&format!("{unknown} is not a flag of this door and was ignored"));
+    }
     let cwd = working_folder(&flags, &environment).map_err(StartError::new)?;
     let folder = AgentDir::resolve(Product::Omp, &environment, &cwd, Path::exists).map_err(StartError::new)?;
     for file in folder.env_files(&cwd) {

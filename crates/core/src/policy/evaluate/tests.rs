@@ -10,7 +10,7 @@ use super::{Layers, Posture, Surroundings, evaluate};
 use crate::{
     policy::{
         Action, Args, Cause, Class, CompileError, Compiled, Constraint, Constraints, Contract, Covers, Grants, Layer,
-        Origin, Reach, Rule, Rules, Source, State, Subject, Verdict, Warning,
+        Origin, Reach, Rule, Rules, Slip, Source, State, Subject, Verdict, Warning,
         arguments::{self, Declared, Invalid, Validator},
         compile, signature,
         testing::{bash, grant, granted, subject},
@@ -513,6 +513,26 @@ fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
         load(json!({"rules": [{"pattern": "t(*)", "action": "deny"}]})).unwrap().warnings(),
         [Warning::MissesBareCalls { origin: origin(), pattern: "t(*)".to_owned() }]
     );
+}
+
+#[test]
+fn a_pattern_that_a_slip_keeps_from_matching_is_told_of() {
+    let origin = Origin { file: "permissions.yaml".to_owned(), line: 0 };
+    for (pattern, want) in [
+        ("read(*.pem", Some(Slip::Unclosed)),
+        ("read(*.pem) ", Some(Slip::Space)),
+        (" read(*.pem)", Some(Slip::Space)),
+        ("read(*.pem)", None),
+        ("read(*", None),
+        ("read(?", None),
+        ("read([)]", None),
+        ("read", None),
+        ("*.pem", None),
+    ] {
+        let warning =
+            want.map(|slip| Warning::NeverMatches { origin: origin.clone(), pattern: pattern.to_owned(), slip });
+        assert_eq!(compiled(&[&format!("deny {pattern}")]).warnings(), warning.as_slice(), "{pattern:?}");
+    }
 }
 
 #[test]
