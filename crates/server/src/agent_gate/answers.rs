@@ -19,6 +19,8 @@ use super::outcome::Outcome;
 
 /// How many ends are kept for connections that have not said yet that they wait.
 const KEPT: usize = 4096;
+/// How many bytes of results they may have together.
+const KEPT_BYTES: usize = 16 << 20;
 
 /// An end on its way to a connection, with the client's id.
 pub(super) type Told = (Arc<str>, Outcome);
@@ -35,6 +37,9 @@ struct Inner {
     waiting: HashMap<CallId, Vec<Waiting>>,
     ended: HashMap<CallId, Outcome>,
     order: VecDeque<CallId>,
+    bytes: usize,
+    /// Whether an end was ever let go of.
+    has_forgotten: bool,
     gates: HashMap<CallId, GateId>,
 }
 
@@ -68,31 +73,45 @@ impl Answers {
         let mut inner = self.0.lock();
         let gate = inner.gates.remove(&call);
         let outcome = Outcome { call, gate, end, content };
-        if let Some(waiting) = inner.waiting.remove(&call) {
-            for (id, connection) in waiting {
-                // A connection that is gone asks for what it missed when it comes back.
-                let _ = connection.send((id, outcome.clone()));
-            }
-            return;
+        for (id, connection) in inner.waiting.remove(&call).unwrap_or_default() {
+            // A connection that is gone asks for what it missed when it comes back.
+            let _ = connection.send((id, outcome.clone()));
         }
-        inner.ended.insert(call, outcome);
+        // Whoever has not said yet that it waits finds it here.
+        inner.bytes += outcome.content.len();
         inner.order.push_back(call);
-        if inner.order.len() > KEPT
-            && let Some(oldest) = inner.order.pop_front()
-        {
-            inner.ended.remove(&oldest);
+        inner.ended.insert(call, outcome);
+        while inner.order.len() > KEPT || inner.bytes > KEPT_BYTES && inner.order.len() > 1 {
+            let Some(oldest) = inner.order.pop_front() else { break };
+            let size = inner.ended.remove(&oldest).map_or(0, |outcome| outcome.content.len());
+            inner.bytes -= size;
+            inner.has_forgotten = true;
         }
     }
 
-    /// Has the end of a call brought to a connection under the client's id, at once if it is over.
-    pub(super) fn wait(&self, call: CallId, id: Arc<str>, connection: &UnboundedSender<Told>) {
+    /// Has the end of a call brought to a connection under the client's id, at once if it is over. False if it may have
+    /// ended so long ago that nobody here knows: whoever asks has to look at the state, and may [claim](Self::claim) it.
+    pub(super) fn wait(&self, call: CallId, id: Arc<str>, connection: &UnboundedSender<Told>) -> bool {
         let mut inner = self.0.lock();
-        match inner.ended.remove(&call) {
-            Some(outcome) => {
-                let _ = connection.send((id, outcome));
-            }
-            None => inner.waiting.entry(call).or_default().push((id, connection.clone())),
+        if let Some(outcome) = inner.ended.get(&call) {
+            let _ = connection.send((id, outcome.clone()));
+            return true;
         }
+        inner.waiting.entry(call).or_default().push((id, connection.clone()));
+        !inner.has_forgotten
+    }
+
+    /// Takes a connection's wait for a call back. False if its end was brought meanwhile.
+    pub(super) fn claim(&self, call: CallId, connection: &UnboundedSender<Told>) -> bool {
+        let mut inner = self.0.lock();
+        let Some(waiting) = inner.waiting.get_mut(&call) else { return false };
+        let before = waiting.len();
+        waiting.retain(|(_, of)| !of.same_channel(connection));
+        let claimed = waiting.len() < before;
+        if waiting.is_empty() {
+            inner.waiting.remove(&call);
+        }
+        claimed
     }
 
     /// Forgets a connection.
@@ -101,5 +120,52 @@ impl Answers {
             waiting.retain(|(_, of)| !of.same_channel(connection));
             !waiting.is_empty()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{call::End, id::CallId};
+    use tokio::sync::mpsc::unbounded_channel;
+    use uuid::Uuid;
+
+    use super::{Answers, KEPT_BYTES};
+
+    const DONE: End = End::Done { error: false };
+
+    fn call(number: u128) -> CallId {
+        CallId::new(Uuid::from_u128(number))
+    }
+
+    #[test]
+    fn an_end_reaches_everybody_who_waits_before_it_or_soon_after() {
+        let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
+        assert!(answers.wait(call(1), "1".into(), &tx));
+        answers.ended(call(1), DONE, "[]".to_owned());
+        // The same request under its key once more, from a frame that was behind.
+        assert!(answers.wait(call(1), "2".into(), &tx));
+        let told: Vec<String> = std::iter::from_fn(|| rx.try_recv().ok()).map(|(id, _)| id.to_string()).collect();
+        assert_eq!(told, ["1", "2"]);
+        assert!(!answers.claim(call(1), &tx), "what was told is told once");
+    }
+
+    #[test]
+    fn an_end_that_was_let_go_of_is_claimed_by_whoever_finds_it_elsewhere() {
+        let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
+        answers.ended(call(1), DONE, "x".repeat(KEPT_BYTES));
+        answers.ended(call(2), DONE, "[]".to_owned());
+        assert!(!answers.wait(call(1), "1".into(), &tx), "it has to be looked for");
+        assert!(answers.claim(call(1), &tx) && !answers.claim(call(1), &tx));
+        answers.ended(call(1), DONE, "[]".to_owned());
+        assert!(rx.try_recv().is_err(), "it was claimed");
+    }
+
+    #[test]
+    fn a_connection_that_is_gone_waits_for_nothing() {
+        let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
+        answers.wait(call(1), "1".into(), &tx);
+        answers.gone(&tx);
+        answers.ended(call(1), DONE, "[]".to_owned());
+        assert!(rx.try_recv().is_err());
     }
 }

@@ -294,8 +294,7 @@ impl<'a> Connection<'a> {
         match replied.map(|reply| reply.outcome) {
             Ok(engine::Reply::Requested { call, over: None }) => {
                 self.mine.insert(call);
-                self.door.answers.wait(call, id, &self.told);
-                Ok(())
+                self.wait(call, id).await
             }
             Ok(engine::Reply::Requested { call, over: Some((end, lsn)) }) => {
                 let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
@@ -311,6 +310,25 @@ impl<'a> Connection<'a> {
                 self.fault(&id, &Fault::new(code::FAILED, refused.to_string())).await
             }
         }
+    }
+
+    /// Waits for the end of a call, also of one that ended a while ago.
+    async fn wait(&mut self, call: CallId, id: Arc<str>) -> Result<(), End> {
+        if self.door.answers.wait(call, Arc::clone(&id), &self.told) {
+            return Ok(());
+        }
+        let session = self.agent.session.clone();
+        let read = self.source.read(move |engine| {
+            let results = engine.state().session(&session)?.requester()?.results();
+            results.get(&call).map(|result| (result.end, result.lsn, result.asked.gate))
+        });
+        let Some((Some((end, lsn, gate)), _)) = read.await else { return Ok(()) };
+        if !self.door.answers.claim(call, &self.told) {
+            return Ok(());
+        }
+        let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
+        let content = content.as_deref().unwrap_or_default().to_owned();
+        self.ended(&id, Outcome { call, gate, end, content }).await
     }
 
     /// A request is over.
@@ -362,7 +380,7 @@ impl<'a> Connection<'a> {
         for (call, id) in missed.open {
             self.open += 1;
             self.mine.insert(call);
-            self.door.answers.wait(call, id, &self.told);
+            self.wait(call, id).await?;
         }
         self.mine.extend(&missed.calls);
         self.unproven.extend(missed.calls);
