@@ -9,6 +9,7 @@ mod gates;
 mod ledger_table;
 mod owed_table;
 mod recover_table;
+mod requests;
 mod restarts;
 mod run_table;
 mod runs;

@@ -18,7 +18,8 @@ pub(super) fn answer(
 ) -> Result<Decision, Refusal> {
     let gate = view.state.gate(id).ok_or(AnswerRefusal::Unknown(id))?;
     // Nobody signs off what they asked for themselves.
-    if *by == settle::agent() {
+    let subject = settle::subject_of_gate(view, gate);
+    if *by == settle::agent() || subject.as_ref().is_some_and(|subject| subject.principal == *by) {
         return Err(AnswerRefusal::NotAllowed { gate: id, by: by.clone() }.into());
     }
     let Some(event) = gate.answer(answer, by, key)? else {
@@ -43,7 +44,7 @@ pub(super) fn answer(
         Answer::Allow(_) | Answer::Decline => None,
     };
     let mut facts = vec![Fact { event: Event::Gate(event), session: session.clone(), content }];
-    if let Some(subject) = settle::subject_of_gate(view, gate) {
+    if let Some(subject) = subject {
         let event = match &resolution {
             Resolution::Allowed { scope } => {
                 facts.extend(

@@ -1,0 +1,132 @@
+//! What an agent asks for without a run: judged, asked about, started behind its decision, ended and received.
+
+use countersign_core::{
+    call::{self, Progress, Request, Returned},
+    engine::{Command, Reply, Resume},
+    gate::{Answer, Scope},
+    id::{CallId, PrincipalId, SessionId},
+    session::{self, Said, Settings},
+    tool::{Effect, Repeat},
+};
+use serde_json::{Map, json};
+
+use crate::{
+    stage::{Stage, asking, open, ruled},
+    states::deny,
+};
+
+fn agents(rules: countersign_core::engine::Rules, max_pending: u32) -> Stage {
+    let mut stage = Stage::new(rules);
+    let settings = Box::new(Settings { max_pending, ..Settings::default() });
+    let open = session::Command::Open { cwd: String::new(), name: None, parent: None, settings };
+    stage.tell(Command::Session(SessionId::new("agent:pi"), open)).1.expect("it is new");
+    stage
+}
+
+fn asked(wire: &str, key: Option<&str>, path: &str) -> Command {
+    let arguments: Map<_, _> = json!({ "path": path }).as_object().cloned().unwrap_or_default();
+    Command::Call(call::Command::Request(Box::new(Request {
+        session: SessionId::new("agent:pi"),
+        principal: PrincipalId::new("agent:pi"),
+        wire: wire.into(),
+        key: key.map(str::to_owned),
+        tool: "write".into(),
+        arguments,
+        signatures: vec![format!("write({path})")],
+        named: vec!["path".to_owned()],
+        undeclared: Vec::new(),
+        service: Some("house".into()),
+        effect: Effect::Changes,
+        repeat: Repeat::Once,
+    })))
+}
+
+fn request(stage: &mut Stage, wire: &str, path: &str) -> (Vec<String>, CallId) {
+    let told = stage.tell(asked(wire, None, path));
+    let Ok(Reply::Requested { call, over: None }) = told.1 else { panic!("{:?}", told.1) };
+    (told.0.into_iter().map(|fact| fact.to_string()).collect(), call)
+}
+
+fn done(stage: &mut Stage, call: CallId) -> Vec<String> {
+    let said = Said { content: "{}".into(), tokens: 0 };
+    let returned = Returned { said, error: false, open_tasks: None, folder: None, prunable: false };
+    stage.tell(Command::Call(call::Command::Ended { call, progress: Progress::Returned(Box::new(returned)) })).0
+}
+
+fn results(stage: &Stage) -> Vec<String> {
+    let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
+    let results = session.requester().map(|requester| requester.results().values().cloned().collect::<Vec<_>>());
+    results.unwrap_or_default().iter().map(|result| format!("{:?}", result.end)).collect()
+}
+
+#[test]
+fn rules_decide_and_people_where_rules_ask() {
+    for (case, rules, answer, want) in [
+        ("allowed by a rule", open(), None, "Done { error: false }"),
+        ("denied by a rule", ruled(&["deny write(*)"]), None, "Denied"),
+        ("allowed by a person", asking(), Some(Answer::Allow(Scope::Once)), "Done { error: false }"),
+        ("refused by a person", asking(), Some(deny(Some("no"))), "Refused"),
+    ] {
+        let mut stage = agents(rules, 10);
+        let (_, call) = request(&mut stage, "1", "a");
+        if let Some(answer) = answer {
+            let gate = stage.gate();
+            stage.decide(gate, answer, "ana", None);
+        }
+        done(&mut stage, call);
+        assert_eq!(results(&stage), [want], "{case}");
+        stage.tell(Command::Call(call::Command::Received { session: SessionId::new("agent:pi"), calls: vec![call] }));
+        assert!(results(&stage).is_empty(), "{case}: what was received is not kept");
+    }
+}
+
+#[test]
+fn an_agent_answers_for_nobody_not_even_itself() {
+    let mut stage = agents(asking(), 10);
+    request(&mut stage, "1", "a");
+    let gate = stage.gate();
+    assert!(stage.decide(gate, Answer::Allow(Scope::Once), "agent:pi", None).1.is_err());
+    assert!(stage.engine.state().gate(gate).is_some_and(|gate| gate.is_pending()));
+}
+
+#[test]
+fn no_more_wait_than_may() {
+    let mut stage = agents(asking(), 2);
+    for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c")] {
+        request(&mut stage, wire, path);
+    }
+    assert_eq!((stage.engine.state().pending_gates().count(), results(&stage)), (2, vec!["Limited".to_owned()]));
+}
+
+#[test]
+fn a_key_names_one_request_and_an_id_that_comes_again_begins_anew() {
+    let mut stage = agents(open(), 10);
+    let first = stage.tell(asked("1", Some("k"), "a")).1.expect("it is taken");
+    let Reply::Requested { call, over: None } = first else { panic!("{first:?}") };
+    assert_eq!(stage.tell(asked("2", Some("k"), "a")).1, Ok(Reply::Requested { call, over: None }), "it is under way");
+    done(&mut stage, call);
+    let again = stage.tell(asked("3", Some("k"), "a")).1;
+    assert!(matches!(again, Ok(Reply::Requested { call: same, over: Some(_) }) if same == call), "{again:?}");
+    let generation = |stage: &Stage| {
+        let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
+        session.requester().map_or(0, |requester| requester.generation())
+    };
+    assert_eq!(generation(&stage), 1);
+    request(&mut stage, "9", "b");
+    assert_eq!(generation(&stage), 1, "ids go on");
+    request(&mut stage, "1", "c");
+    assert_eq!(generation(&stage), 2, "an id comes again");
+}
+
+#[test]
+fn a_restart_leaves_what_was_started_unknown_and_goes_on_with_the_rest() {
+    let mut stage = agents(asking(), 10);
+    let (_, started) = request(&mut stage, "1", "a");
+    let gate = stage.gate();
+    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    request(&mut stage, "2", "b");
+    stage.restart(asking(), Resume::Go);
+    assert_eq!(results(&stage), ["Unknown"]);
+    assert!(stage.engine.state().call(started).is_none());
+    assert_eq!(stage.engine.state().pending_gates().count(), 1, "what waits for a person waits again");
+}
