@@ -114,6 +114,14 @@ impl Agent {
         }
     }
 
+    /// Waits until so many frames that fit have come, and keeps all of them for later.
+    pub(crate) fn gather(&mut self, count: usize, fits: impl Fn(&Value) -> bool) {
+        while self.early.iter().filter(|frame| fits(frame)).count() < count {
+            let Heard::Frame(frame) = self.hear() else { panic!("the line ended") };
+            self.early.push(frame);
+        }
+    }
+
     /// The next frame, or the end.
     pub(crate) fn next(&mut self) -> Heard {
         if self.early.is_empty() { self.hear() } else { Heard::Frame(self.early.remove(0)) }

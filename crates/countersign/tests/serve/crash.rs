@@ -215,3 +215,24 @@ fn a_kill_anywhere_after_the_approval_leaves_at_most_one_action() {
     }
     place.verify();
 }
+
+#[test]
+fn a_key_means_the_same_request_across_a_crash() {
+    let place = Place::new();
+    place.service.does("/turn/lamp", Manner::Hang);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let keyed = |id: u32| {
+        let params = json!({ "tool": "turn", "args": { "thing": "lamp" }, "idempotency_key": "k" });
+        json!({ "method": "tool_request", "params": params, "id": id })
+    };
+    agent.send(keyed(1));
+    place.service.wait("/turn/lamp", 1);
+    gateway.kill();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let reply = agent.ask(keyed(1));
+    assert_eq!(reply["error"]["code"], -32004, "{reply}");
+    assert!(reply["error"]["data"]["gate_id"].is_string(), "{reply}");
+    assert_eq!(place.service.count("/turn/lamp"), 1);
+}

@@ -1,7 +1,8 @@
 //! A gateway that runs: its process, its address, and what it said.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     process::{Child, Command, Stdio},
     sync::{Arc, Condvar, Mutex},
     thread::{self, JoinHandle},
@@ -73,6 +74,18 @@ impl Gateway {
 
     pub(crate) fn url(&self) -> String {
         format!("ws://{}", self.address)
+    }
+
+    /// The status and the JSON of a plain request.
+    pub(crate) fn get(&self, path: &str) -> (u16, serde_json::Value) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let host = &self.address;
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap())
     }
 
     /// Waits until it has said this on stderr.

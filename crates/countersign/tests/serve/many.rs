@@ -1,6 +1,6 @@
 //! Many agents at once: no reply is missing, and every limit is exact.
 
-use std::thread;
+use std::{sync::Barrier, thread};
 
 use serde_json::{Value, json};
 
@@ -35,13 +35,16 @@ fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
     let config: Vec<&str> = config.lines().filter(|line| !line.starts_with("agents:")).collect();
     place.write("config.yaml", &format!("{}\nagents: [ {} ]\n", config.join("\n"), agents.join(", ")));
     let gateway = Gateway::start(&place);
+    // Nothing is allowed before every refusal is out: that would make room.
+    let full = Barrier::new(AGENTS + 1);
     let tallies: Vec<Tally> = thread::scope(|scope| {
         let agents: Vec<_> = (0..AGENTS)
             .map(|number| {
-                let gateway = &gateway;
-                scope.spawn(move || converse(gateway, number))
+                let (gateway, full) = (&gateway, &full);
+                scope.spawn(move || converse(gateway, full, number))
             })
             .collect();
+        full.wait();
         for gate in place.waits(AGENTS * PENDING) {
             place.allow(gate["id"].as_str().unwrap());
         }
@@ -60,13 +63,15 @@ fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
 }
 
 /// Asks for everything at once and reads every reply.
-fn converse(gateway: &Gateway, number: usize) -> Tally {
+fn converse(gateway: &Gateway, full: &Barrier, number: usize) -> Tally {
     let mut agent = Agent::join(gateway, &format!("token-{number}-of-many"));
     for id in 0..REQUESTS {
         let thing = format!("a{number}.{id}");
         let tool = if id % (REQUESTS / ASKS) == 0 { "turn" } else { "look" };
         agent.request(id, tool, json!({ "thing": thing }));
     }
+    agent.gather(ASKS - PENDING, |reply| reply["error"]["message"] == "Too many pending approvals");
+    full.wait();
     let mut tally = Tally::default();
     for id in REQUESTS..REQUESTS + 3 {
         let reply = agent.call(id, "look", json!({ "thing": "more" }));

@@ -263,3 +263,18 @@ fn too_many_requests_in_a_minute_are_refused_exactly() {
     // What asks for no tool is not counted.
     agent.settle();
 }
+
+#[test]
+fn a_dead_service_leaves_the_gateway_healthy() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    for (manner, is_well) in [
+        (Manner::Answer(200, "application/json", "{}".to_owned()), true),
+        (Manner::Answer(500, "application/json", "{}".to_owned()), false),
+    ] {
+        place.service.does("/", manner);
+        let (status, told) = gateway.get("/healthz");
+        let want = json!({ "status": "healthy", "checks": { "database": true, "services": { "desk": is_well } } });
+        assert_eq!((status, told), (200, want));
+    }
+}
