@@ -12,7 +12,7 @@ use std::{
 
 use countersign_core::{
     engine::{Command, Resume},
-    gate::{self, Answer, Gate},
+    gate::{self, Gate},
     id::PrincipalId,
 };
 use countersign_runtime::{
@@ -179,10 +179,9 @@ async fn deny_what_waits(handle: &Handle) {
     let source = handle.source(Lane::Result);
     let waiting = source.read(|engine| engine.state().pending_gates().map(Gate::id).collect::<Vec<_>>()).await;
     for gate in waiting.map(|(gates, _)| gates).unwrap_or_default() {
-        let answer = Answer::Deny { reason: Some("the gateway shuts down".to_owned()) };
         let by = PrincipalId::new(telegram::SHUTDOWN);
-        // One that was answered in this moment needs no denial.
-        let _ = source.ask(Command::Gate(gate::Command::Answer { gate, answer, by, key: None })).await;
+        // Not a person's denial: the agent may ask again once the gateway is back.
+        let _ = source.ask(Command::Gate(gate::Command::Withdraw { gate, by })).await;
     }
 }
 

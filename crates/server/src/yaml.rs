@@ -62,7 +62,7 @@ pub enum ReadError {
 
 /// A value is not of the kind that its key needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {key}: expected {expected}, found {found}", file = file.display())]
+#[error("{file}:{line}: {key}{colon}expected {expected}, found {found}", file = file.display(), colon = if key.is_empty() { "" } else { ": " })]
 pub struct WrongType {
     /// The file.
     pub file: PathBuf,
@@ -210,8 +210,12 @@ impl<'de> Deserialize<'de> for Kind {
 
             fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Kind, A::Error> {
                 let mut map = Vec::new();
-                while let Some(member) = members.next_entry()? {
-                    map.push(member);
+                while let Some((key, mut node)) = members.next_entry::<Spanned<String>, Node>()? {
+                    // A person looks for a block where its key stands, not where its first member does.
+                    if matches!(node.kind, Kind::Map(_) | Kind::List(_)) {
+                        node.line = key.referenced.line();
+                    }
+                    map.push((key.value, node));
                 }
                 Ok(Kind::Map(map))
             }
@@ -249,6 +253,16 @@ impl<'a> Place<'a> {
     fn under(&self, key: &str, node: Option<&'a Node>) -> Self {
         let whole = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
         Self { file: self.file, key: whole, line: node.map_or(self.line, |node| node.line), node }
+    }
+
+    /// The file.
+    pub const fn file(&self) -> &'a Path {
+        self.file
+    }
+
+    /// The line, counted from 1; 0 where it is not known.
+    pub const fn line(&self) -> u64 {
+        self.line
     }
 
     /// Says that something else is needed here.
@@ -397,7 +411,19 @@ mod tests {
         ] {
             assert_eq!(got.unwrap_err().to_string(), want);
         }
+        let text = Node::parse("just text").unwrap();
+        let error = Place::root(Path::new("config.yml"), text.as_ref()).at("x").unwrap_err();
+        assert_eq!(error.to_string(), "config.yml:1: expected a mapping, found other text");
         assert_eq!(root.at("absent").unwrap().at("deeper").unwrap().flag(), Ok(None));
+    }
+
+    #[test]
+    fn a_block_is_on_the_line_of_its_key_and_keys_need_not_be_words() {
+        let node = Node::parse("one:\n  two: 2\n3:\n  - 4\n").unwrap().unwrap();
+        assert_eq!(node.to_json(), json!({"one": {"two": 2}, "3": [4]}));
+        let root = Place::root(Path::new("config.yml"), Some(&node));
+        let lines = root.members().unwrap().into_iter().map(|(key, place)| (key, place.line())).collect::<Vec<_>>();
+        assert_eq!(lines, [("one", 1), ("3", 3)]);
     }
 
     #[test]

@@ -24,6 +24,13 @@ pub enum Answer {
 /// A command to a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
+    /// Ends it because nobody will be there to decide. Unlike a denial this binds nothing.
+    Withdraw {
+        /// Which.
+        gate: GateId,
+        /// On whose word.
+        by: PrincipalId,
+    },
     /// Answers it. The first valid answer counts.
     Answer {
         /// Which.

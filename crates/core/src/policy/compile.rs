@@ -65,7 +65,7 @@ pub enum Warning {
 pub enum Slip {
     /// The parenthesis behind the tool is not closed at the end.
     Unclosed,
-    /// White space around it, which no signature has.
+    /// White space around it or behind its tool, which no signature has.
     Space,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Warning {
             Self::NeverMatches { origin, pattern, slip } => {
                 let slip = match slip {
                     Slip::Unclosed => "it does not end with the parenthesis that closes the arguments",
-                    Slip::Space => "there is white space before or behind it",
+                    Slip::Space => "there is white space around it or behind its tool",
                 };
                 write!(f, "{origin}: \"{pattern}\" matches nothing: {slip}")
             }
@@ -330,7 +330,8 @@ fn misses_bare_calls(pattern: &str) -> bool {
 
 /// What keeps `pattern` from matching any signature: those end with a tool's name or with the parenthesis behind its arguments.
 fn slip(pattern: &str) -> Option<Slip> {
-    if pattern.trim() != pattern {
+    let tool = pattern.split_once('(').map(|(tool, _)| tool).filter(|tool| !tool.contains(['*', '?', '[']));
+    if pattern.trim() != pattern || tool.is_some_and(|tool| tool.trim() != tool) {
         return Some(Slip::Space);
     }
     (pattern.contains('(') && !pattern.ends_with([')', '*', '?', ']'])).then_some(Slip::Unclosed)

@@ -12,7 +12,11 @@ use std::{
 
 use nix::{
     pty::{Winsize, openpty},
-    sys::termios::{Termios, tcgetattr},
+    sys::{
+        signal::{Signal, kill},
+        termios::{Termios, tcgetattr},
+    },
+    unistd::Pid,
 };
 
 use crate::host::{PATIENCE, soon};
@@ -31,17 +35,25 @@ struct Terminal {
 }
 
 impl Terminal {
+    /// The demo in a folder that stays.
     fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("demo").display().to_string();
+        Self::start(folder, &["--dir", &dir])
+    }
+
+    /// The demo with these flags, its temporary files in `folder`.
+    fn start(folder: tempfile::TempDir, flags: &[&str]) -> Self {
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(&size, None).unwrap();
         let before = tcgetattr(&pair.slave).unwrap();
         let end = || pair.slave.try_clone().unwrap();
         // It makes the terminal that of the demo, so that its keys become signals.
         let child = Command::new("setsid")
-            .args(["--ctty", env!("CARGO_BIN_EXE_countersign"), "demo", "--dir"])
-            .arg(folder.path().join("demo"))
+            .args(["--ctty", env!("CARGO_BIN_EXE_countersign"), "demo"])
+            .args(flags)
             .env("NO_COLOR", "1")
+            .env("TMPDIR", folder.path())
             .stdin(end())
             .stdout(end())
             .stderr(end())
@@ -149,4 +161,26 @@ fn an_interrupt_at_the_prompt_ends_it_and_allows_nothing() {
     terminal.see("Interrupted. What ran was stopped, and what waited was not allowed.");
     assert_eq!(terminal.end(), Some(130));
     assert!(!terminal.is_published());
+}
+
+#[test]
+fn a_no_whose_reason_never_comes_is_still_the_persons() {
+    let mut terminal = Terminal::open();
+    terminal.see(ASKED);
+    terminal.press("n\n");
+    terminal.see("Why not? The agent is told (Enter for no reason):");
+    terminal.press("\u{4}");
+    terminal.see("Denied by person:terminal. That is on the record.");
+    assert_eq!(terminal.end(), Some(0));
+    assert!(!terminal.is_published());
+}
+
+#[test]
+fn a_terminal_that_closes_leaves_no_scratch_folder() {
+    let mut terminal = Terminal::start(tempfile::tempdir().unwrap(), &[]);
+    terminal.see(ASKED);
+    assert_eq!(terminal.folder.path().read_dir().unwrap().count(), 1);
+    kill(Pid::from_raw(i32::try_from(terminal.child.id()).unwrap()), Signal::SIGHUP).unwrap();
+    assert_eq!(terminal.end(), Some(130));
+    assert_eq!(terminal.folder.path().read_dir().unwrap().count(), 0);
 }

@@ -110,6 +110,16 @@ impl ModelsFile {
 
     pub(super) fn of(root: &Place<'_>) -> Self {
         let mut file = Self::default();
+        // A slip in the one key that counts would else leave out everything without a word.
+        if let Ok(members) = root.members()
+            && !members.iter().any(|(key, _)| *key == "providers")
+        {
+            for (key, place) in members {
+                let (file_name, line) = (place.file().display(), place.line());
+                file.problems
+                    .push(format!("{file_name}:{line}: {key}: unknown key; the models are under \"providers\""));
+            }
+        }
         match root.at("providers").and_then(|providers| providers.members()) {
             Ok(providers) => {
                 for (name, place) in providers {
@@ -331,6 +341,20 @@ providers:
         };
         assert_eq!(file.providers["claude"].models, [claude]);
         assert_eq!(file.providers["claude"].auth, Auth::None);
+    }
+
+    #[test]
+    fn a_file_without_providers_says_what_it_has_in_their_place() {
+        for (text, want) in [
+            (
+                "# mine\nprovider:\n  a: { auth: none }\n",
+                "models.yml:2: provider: unknown key; the models are under \"providers\"",
+            ),
+            ("just text", "models.yml:1: expected a mapping, found other text"),
+        ] {
+            assert_eq!(parse(text).problems, [want]);
+        }
+        assert_eq!(parse("configVersion: 1\nproviders: {}\n").problems, Vec::<String>::new());
     }
 
     #[test]

@@ -27,6 +27,9 @@ const PREFERRED: [(&str, &[&str]); 9] = [
     ("zai", &["glm-4.7", "glm-4.6", "glm"]),
 ];
 
+/// Some of the variables that keys are looked for in, those of the providers that most people have.
+const LOOKED_FOR: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+
 /// A model that was meant, and how much it is to think if that was said with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
@@ -43,7 +46,10 @@ pub enum ChooseError {
     #[error("Model not found: {0}")]
     Unknown(String),
     /// There is not a single model whose provider has a key.
-    #[error("no usable model: set a provider's key in the environment or add a provider to models.yml")]
+    #[error(
+        "no usable model: set a provider's key in the environment ({} and so on), add a provider to models.yml, or try --provider demo",
+        LOOKED_FOR.join(", ")
+    )]
     None,
 }
 
@@ -178,7 +184,7 @@ impl Roster {
             return preferred(&entries, provider)
                 .or_else(|| entries.first().copied())
                 .map(plain)
-                .ok_or_else(|| ChooseError::Unknown(format!("{provider}/")));
+                .ok_or_else(|| ChooseError::Unknown(provider.to_owned()));
         }
         if let Some(first) = wish.scoped.first() {
             return Ok(first.clone());

@@ -72,6 +72,18 @@ pub(super) fn answer(
     Ok(Decision { facts, reply: Reply::Resolved(resolution) })
 }
 
+/// Ends a gate that waits. One that does not is left as it is.
+pub(super) fn withdraw(view: View<'_>, id: GateId, by: PrincipalId) -> Result<Decision, Refusal> {
+    let gate = view.state.gate(id).ok_or(AnswerRefusal::Unknown(id))?;
+    let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
+    let mut facts = Vec::new();
+    if gate.is_pending() {
+        let event = Happened::Resolved { gate: id, resolution: resolution.clone(), by: Some(by), key: None };
+        facts.push(Fact::plain(Event::Gate(event), gate.session().cloned()));
+    }
+    Ok(Decision { facts, reply: Reply::Resolved(resolution) })
+}
+
 /// What the person said with a denial, as far as a fact may hold it; the whole of it is the content of the resolution.
 fn reason(answer: &Answer) -> Option<String> {
     match answer {

@@ -522,6 +522,8 @@ fn a_pattern_that_a_slip_keeps_from_matching_is_told_of() {
         ("read(*.pem", Some(Slip::Unclosed)),
         ("read(*.pem) ", Some(Slip::Space)),
         (" read(*.pem)", Some(Slip::Space)),
+        ("read (*.pem)", Some(Slip::Space)),
+        ("* (*.pem)", None),
         ("read(*.pem)", None),
         ("read(*", None),
         ("read(?", None),

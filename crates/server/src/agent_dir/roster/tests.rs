@@ -3,7 +3,7 @@ use std::{path::Path, sync::LazyLock};
 use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price};
 
 use super::{Choice, ChooseError, Roster, Wish};
-use crate::agent_dir::{Keys, ModelsFile, models_file::ModelsFile as File};
+use crate::agent_dir::{Environment, Keys, ModelsFile, models_file::ModelsFile as File};
 use crate::yaml::{Node, Place};
 
 static BUILTIN: LazyLock<Vec<Entry>> = LazyLock::new(|| {
@@ -179,4 +179,15 @@ fn each_built_in_provider_has_a_usual_model() {
     assert_eq!(usual.keys().copied().collect::<Vec<_>>(), listed.into_iter().collect::<Vec<_>>());
     assert_eq!(usual["openai"], "gpt-5.2");
     assert_eq!(usual["xai"], "grok-4");
+}
+
+#[test]
+fn what_is_missing_is_told_as_it_was_written() {
+    let nameless = Wish { provider: Some("nope"), ..Wish::default() };
+    assert_eq!(roster(&[]).initial(nameless).unwrap_err().to_string(), "Model not found: nope");
+    let none = Roster::new(file("providers: {}"), Keys::new(Environment::default()), builtin);
+    let told = none.initial(Wish::default()).unwrap_err().to_string();
+    for word in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "models.yml", "--provider demo"] {
+        assert!(told.contains(word), "{told}");
+    }
 }
