@@ -66,7 +66,10 @@ impl Command {
     /// The gate that it is about.
     pub const fn gate(&self) -> GateId {
         match self {
-            Self::Answer { gate, .. } | Self::Shown { gate, .. } | Self::Updated { gate, .. } => *gate,
+            Self::Withdraw { gate, .. }
+            | Self::Answer { gate, .. }
+            | Self::Shown { gate, .. }
+            | Self::Updated { gate, .. } => *gate,
         }
     }
 }
