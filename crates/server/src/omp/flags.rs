@@ -113,6 +113,9 @@ const IGNORED_WITH_VALUE: [&str; 9] = [
     "--config",
 ];
 
+/// Flags of the original that switch off what is not here anyway. Hosts pass them at every start.
+const IGNORED: [&str; 6] = ["--no-title", "--no-lsp", "--no-pty", "--no-rules", "--no-skills", "--no-extensions"];
+
 /// A flag of ours that carries policy, and how many slips away from it a flag still counts as meant for it.
 const POLICY: (&str, usize) = ("--permissions", 2);
 
@@ -164,6 +167,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, Strin
                 let file = value()?;
                 flags.not_run.push(format!("{name} {file}"));
             }
+            ignored if IGNORED.contains(&ignored) => {}
             ignored if IGNORED_WITH_VALUE.contains(&ignored) => drop(value()?),
             "--help" | "-h" => flags.help = true,
             "--version" | "-v" => flags.version = true,
@@ -199,11 +203,7 @@ mod tests {
             ),
             (
                 "--models=a,b --no-lsp --what",
-                Flags {
-                    models: vec!["a".into(), "b".into()],
-                    unknown: vec!["--no-lsp".into(), "--what".into()],
-                    ..Flags::default()
-                },
+                Flags { models: vec!["a".into(), "b".into()], unknown: vec!["--what".into()], ..Flags::default() },
             ),
             ("--skills x --continue hello", Flags { continues: true, ..Flags::default() }),
             ("@file.txt", Flags { files: vec!["@file.txt".into()], ..Flags::default() }),
