@@ -106,8 +106,8 @@ fn flags_of_other_programs_are_taken_and_those_for_the_prompt_reach_it() {
     let system = place.provider.last().messages()[0].to_string();
     assert!(system.contains("always be brief") && system.contains("and be kind"));
     let end = host.close();
-    let told = ["--no-title", "--no-lsp", "--weird", "--flag"]
-        .map(|flag| format!("countersign: {flag} is not a flag of this door and was ignored\n"));
+    let told =
+        ["--weird", "--flag"].map(|flag| format!("countersign: {flag} is not a flag of this door and was ignored\n"));
     assert_eq!((end.code, end.stderr, end.junk.len()), (Some(0), told.concat(), 0));
     let mut bare = place.start(&["--no-tools", "--system-prompt", "only this"]);
     bare.turn("go");
