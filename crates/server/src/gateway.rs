@@ -210,7 +210,8 @@ fn health(
 ) -> Box<dyn Fn() -> futures_util::future::BoxFuture<'static, (bool, String)> + Send + Sync> {
     Box::new(move || {
         let (handle, services, names) = (handle.clone(), Arc::clone(&services), names.clone());
-        let telegram = telegram.as_ref().map(|report| report().is_well());
+        // A messenger that has not had the time to say anything is not ill.
+        let telegram = telegram.as_ref().map(|report| report()).map(|it| it.failed.is_none() || it.is_well());
         async move {
             let asked = handle.source(Lane::Request);
             let database = tokio::time::timeout(Duration::from_secs(2), asked.read(|_| ())).await;
