@@ -156,7 +156,9 @@ struct Connection<'a> {
     unproven: Vec<CallId>,
     /// Calls whose end this connection was told, or will be: they are not missed.
     mine: BTreeSet<CallId>,
-    pinged: VecDeque<Vec<CallId>>,
+    pinged: VecDeque<(u64, Vec<CallId>)>,
+    /// Counts the pings.
+    pings: u64,
     /// Connections that wait to hear whether this one lives.
     knocking: Vec<oneshot::Sender<()>>,
 }
@@ -177,6 +179,7 @@ impl<'a> Connection<'a> {
             unproven: Vec::new(),
             mine: BTreeSet::new(),
             pinged: VecDeque::new(),
+            pings: 0,
             knocking: Vec::new(),
         }
     }
@@ -225,7 +228,7 @@ impl<'a> Connection<'a> {
                     match message {
                         Some(Ok(Message::Text(text))) => self.frame(&text).await,
                         Some(Ok(Message::Binary(bytes))) => self.frame(&String::from_utf8_lossy(&bytes)).await,
-                        Some(Ok(Message::Pong(_))) => self.pong().await,
+                        Some(Ok(Message::Pong(payload))) => self.pong(&payload).await,
                         Some(Ok(Message::Ping(_))) => Ok(()),
                         Some(Ok(Message::Close(_))) | None => return End::Gone,
                         Some(Err(error)) => return broken(&error),
@@ -345,15 +348,25 @@ impl<'a> Connection<'a> {
     }
 
     async fn ping(&mut self) -> Result<(), End> {
-        self.pinged.push_back(std::mem::take(&mut self.unproven));
-        self.socket.send(Message::Ping(Vec::new().into())).await.map_err(|_| End::Gone)
+        self.pings += 1;
+        self.pinged.push_back((self.pings, std::mem::take(&mut self.unproven)));
+        let number = self.pings.to_be_bytes().to_vec();
+        self.socket.send(Message::Ping(number.into())).await.map_err(|_| End::Gone)
     }
 
-    async fn pong(&mut self) -> Result<(), End> {
+    /// A pong shows that its client lives, and one to a ping of ours that everything before that ping arrived. A client may
+    /// leave out all but the last, and may send some that nobody asked for.
+    async fn pong(&mut self, payload: &[u8]) -> Result<(), End> {
         for knocking in self.knocking.drain(..) {
             let _ = knocking.send(());
         }
-        let Some(calls) = self.pinged.pop_front() else { return Ok(()) };
+        let number = payload.try_into().map_or(0, u64::from_be_bytes);
+        let mut calls = Vec::new();
+        if self.pinged.iter().any(|(ping, _)| *ping == number) {
+            while let Some((_, sent)) = self.pinged.pop_front_if(|(ping, _)| *ping <= number) {
+                calls.extend(sent);
+            }
+        }
         if !calls.is_empty() {
             for call in &calls {
                 self.mine.remove(call);
