@@ -18,6 +18,7 @@ use axum::extract::ws::WebSocket;
 use countersign_core::{
     engine::{Command, Refusal},
     id::{PrincipalId, SessionId},
+    policy::arguments::Declared,
     session::{self, Setting, Settings as SessionSettings},
 };
 use countersign_runtime::{Clock, Handle, Lane, Refused};
@@ -25,6 +26,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
+
+use crate::config::Undeclared;
 
 use answers::Answers;
 pub(crate) use requests::subject;
@@ -40,30 +43,8 @@ pub struct Agent {
     pub token: SecretString,
 }
 
-/// What happens to arguments that a tool does not declare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undeclared {
-    /// A person sees all of them and decides, unless a rule covers them.
-    Ask,
-    /// They are judged like any other.
-    Allow,
-    /// The request is refused.
-    Refuse,
-}
-
-/// Whether a text is what an argument may be.
-pub type Matches = Arc<dyn Fn(&str) -> bool + Send + Sync>;
-
 /// Whether arguments may stand in what a tool sends, and if not, why.
 pub type Fits = Arc<dyn Fn(&Map<String, Value>) -> Result<(), String> + Send + Sync>;
-
-/// What a tool says of one of its arguments.
-pub struct Argument {
-    /// Whether it must be there.
-    pub required: bool,
-    /// What its text must match, and the expression as it was written.
-    pub validate: Option<(Matches, String)>,
-}
 
 /// A tool that agents may ask for.
 pub struct Tool {
@@ -74,7 +55,7 @@ pub struct Tool {
     /// The template of its signature.
     pub signature: Option<String>,
     /// Its arguments in the order of the file.
-    pub args: Vec<(String, Argument)>,
+    pub args: Vec<Declared>,
     /// What happens to others.
     pub undeclared: Undeclared,
     /// Asked before policy is, so that nobody approves what can never be sent.

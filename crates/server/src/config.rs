@@ -15,7 +15,6 @@ mod redacted;
 mod services;
 mod settings;
 mod tools;
-mod validate;
 mod value;
 
 #[cfg(test)]
@@ -31,5 +30,4 @@ pub use services::{Auth, Health, Service};
 pub use settings::{
     Agent, BindError, Config, Flags, Gateway, Limits, ModelName, OnShutdown, Person, Provider, Storage, Telegram, Tls,
 };
-pub use tools::{Argument, Request, Tool, Undeclared};
-pub use validate::Validate;
+pub use tools::{Request, Tool, Undeclared};

@@ -6,13 +6,14 @@ use countersign_core::{
     call::Request,
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
-    policy::{Reach, Subject, signature},
+    policy::{Reach, Subject, arguments, signature},
     tool::{Effect, Repeat},
 };
 use countersign_protocol::agent_gate::{Fault, code};
 use serde_json::{Map, Value, json};
 
-use super::{Tool, Tools, Undeclared};
+use super::Tools;
+use crate::config::Undeclared;
 
 /// What `list_tools` says.
 pub(super) fn list(order: &[String], tools: &Tools) -> String {
@@ -23,12 +24,12 @@ pub(super) fn list(order: &[String], tools: &Tools) -> String {
             let args: Map<String, Value> = tool
                 .args
                 .iter()
-                .map(|(name, arg)| {
+                .map(|arg| {
                     let mut told = Map::from_iter([("required".to_owned(), Value::from(arg.required))]);
-                    if let Some((_, expression)) = &arg.validate {
-                        told.insert("validate".to_owned(), Value::from(&**expression));
+                    if let Some(validate) = &arg.validate {
+                        told.insert("validate".to_owned(), Value::from(validate.source()));
                     }
-                    (name.clone(), Value::Object(told))
+                    (arg.name.clone(), Value::Object(told))
                 })
                 .collect();
             json!({ "name": name, "description": tool.description, "service": &*tool.service, "args": args })
@@ -47,35 +48,29 @@ pub(super) fn request(
     key: Option<String>,
 ) -> Result<Request, Fault> {
     let invalid = |message: String| Fault::new(code::INVALID, message);
-    if let Some(argument) = signature::forbidden(&args) {
-        return Err(invalid(format!("Argument '{argument}' contains forbidden characters")));
-    }
     let tool = tools.get(&name);
+    let declared = tool.map(|tool| &*tool.args).unwrap_or_default();
+    arguments::validate(declared, &args).map_err(|refused| invalid(refused.to_string()))?;
+    if let Some(tool) = tool {
+        (tool.fits)(&args).map_err(invalid)?;
+    }
+    let template = tool.and_then(|tool| tool.signature.as_deref());
     let signatures = match tool {
-        Some(tool) => {
-            validate(tool, &args)?;
-            (tool.fits)(&args).map_err(invalid)?;
-            signature::declared(&name, tool.signature.as_deref(), &args)
-        }
+        Some(_) => signature::declared(&name, template, &args),
         None => signature::undeclared(&name, &args),
     };
     let signatures = signatures.map_err(|error| invalid(error.to_string()))?;
-    let template = tool.and_then(|tool| tool.signature.as_deref());
-    let named: Vec<String> =
-        template.map(signature::names).unwrap_or_default().into_iter().map(str::to_owned).collect();
-    let undeclared = match tool {
-        None => Vec::new(),
-        Some(tool) => {
-            let is_declared =
-                |key: &String| named.contains(key) || tool.args.iter().any(|(declared, _)| declared == key);
-            let undeclared: Vec<String> = args.keys().filter(|key| !is_declared(key)).cloned().collect();
-            match (tool.undeclared, undeclared.first()) {
-                (Undeclared::Refuse, Some(key)) => return Err(invalid(format!("Undeclared argument: {key}"))),
-                (Undeclared::Allow, _) => Vec::new(),
-                (Undeclared::Ask | Undeclared::Refuse, _) => undeclared,
-            }
+    let named = template.map(signature::names).unwrap_or_default().into_iter().map(str::to_owned).collect();
+    // For a tool that nobody defined the question does not arise: all its values are in the signature.
+    let undeclared: Vec<String> = match tool.map(|tool| tool.undeclared) {
+        None | Some(Undeclared::Allow) => Vec::new(),
+        Some(Undeclared::Ask | Undeclared::Refuse) => {
+            arguments::undeclared(declared, template, &args).into_iter().map(str::to_owned).collect()
         }
     };
+    if let (Some(Undeclared::Refuse), Some(key)) = (tool.map(|tool| tool.undeclared), undeclared.first()) {
+        return Err(invalid(format!("Undeclared argument: {key}")));
+    }
     let is_read = tool.is_some_and(|tool| tool.reads);
     Ok(Request {
         session: agent.0.clone(),
@@ -120,31 +115,4 @@ pub(crate) fn subject(tools: &Tools, name: String, args: Map<String, Value>) -> 
         cwd: String::new(),
         paths: Vec::new(),
     })
-}
-
-fn validate(tool: &Tool, args: &Map<String, Value>) -> Result<(), Fault> {
-    for (name, argument) in &tool.args {
-        let Some(value) = args.get(name) else {
-            if argument.required {
-                return Err(Fault::new(code::INVALID, format!("Missing required argument: {name}")));
-            }
-            continue;
-        };
-        if let Some((matches, _)) = &argument.validate
-            && let Some(text) = first_that_fails(value, &**matches)
-        {
-            return Err(Fault::new(code::INVALID, format!("Invalid value for {name}: '{text}'")));
-        }
-    }
-    Ok(())
-}
-
-/// The first text in a value, at any depth, that does not match.
-fn first_that_fails<'a>(value: &'a Value, matches: &dyn Fn(&str) -> bool) -> Option<&'a str> {
-    match value {
-        Value::String(text) => (!matches(text)).then_some(text),
-        Value::Array(items) => items.iter().find_map(|item| first_that_fails(item, matches)),
-        Value::Object(map) => map.values().find_map(|item| first_that_fails(item, matches)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => None,
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! It must not be handed to anything that reads configuration.
 
+use countersign_core::policy::arguments::Declared;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -104,12 +105,12 @@ fn service(service: &Service) -> Value {
 }
 
 fn tool(tool: &Tool) -> Value {
-    let argument = |(name, argument): &(String, super::Argument)| {
+    let argument = |argument: &Declared| {
         let mut shown = json!({"required": argument.required});
         if let Some(validate) = &argument.validate {
             shown["validate"] = json!(validate.source());
         }
-        (name.clone(), shown)
+        (argument.name.clone(), shown)
     };
     let request = &tool.request;
     json!({

@@ -4,13 +4,13 @@
 
 use std::{io, path::Path, time::Duration};
 
+use countersign_core::policy::arguments::{Declared, Validator};
 use countersign_runtime::tools::regular;
 
 use super::{
     at::{At, Notes},
     problem::Fault,
     services::method,
-    validate::Validate,
     value,
 };
 use crate::agent_dir::LARGEST;
@@ -25,7 +25,7 @@ pub struct Tool {
     /// The template of the text that rules are matched with; empty means the bare name.
     pub signature: String,
     /// What it declares, in the order of the file.
-    pub args: Vec<(String, Argument)>,
+    pub args: Vec<Declared>,
     /// What is sent.
     pub request: Request,
     /// The name under which the answer is handed on; `None` hands it on as it is.
@@ -38,15 +38,6 @@ pub struct Tool {
     pub timeout: Duration,
     /// The largest answer, in bytes.
     pub max_response: u64,
-}
-
-/// A declared argument.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Argument {
-    /// The key must be there; null counts.
-    pub required: bool,
-    /// What every text in it must match.
-    pub validate: Option<Validate>,
 }
 
 /// What is sent to the service.
@@ -131,7 +122,7 @@ fn tool(name: &str, place: &At<'_>) -> Tool {
         name: name.to_owned(),
         description: text("description"),
         signature: text("signature"),
-        args: args.into_iter().map(|(arg, place)| (arg.to_owned(), argument(name, arg, &place))).collect(),
+        args: args.into_iter().map(|(arg, place)| argument(name, arg, &place)).collect(),
         request: request(&place.at("request")),
         wrap: response.at("wrap").text().filter(|wrap| !wrap.is_empty()),
         idempotent: place.at("idempotent").flag().unwrap_or(false),
@@ -141,15 +132,16 @@ fn tool(name: &str, place: &At<'_>) -> Tool {
     }
 }
 
-fn argument(tool: &str, name: &str, place: &At<'_>) -> Argument {
+fn argument(tool: &str, name: &str, place: &At<'_>) -> Declared {
     place.mapping(&["required", "validate"]);
     let validate = place.at("validate");
     let compiled = validate.text().filter(|source| !source.is_empty()).and_then(|source| {
-        Validate::new(&source)
+        Validator::new(&source)
             .map_err(|error| validate.refused(format!("Invalid regex pattern for tool '{tool}' arg '{name}': {error}")))
             .ok()
     });
-    Argument { required: place.at("required").flag().unwrap_or(false), validate: compiled }
+    let required = place.at("required").flag().unwrap_or(false);
+    Declared { name: name.to_owned(), required, validate: compiled }
 }
 
 fn request(place: &At<'_>) -> Request {
@@ -192,9 +184,9 @@ mod tests {
         let rows: Vec<String> = tools
             .iter()
             .map(|tool| {
-                let arg = |(name, arg): &(String, super::Argument)| {
+                let arg = |arg: &super::Declared| {
                     let source = arg.validate.as_ref().map_or("-", |validate| validate.source());
-                    format!("{name}{} {source}", if arg.required { "!" } else { "" })
+                    format!("{}{} {source}", arg.name, if arg.required { "!" } else { "" })
                 };
                 let args: Vec<String> = tool.args.iter().map(arg).collect();
                 let (request, wrap) = (&tool.request, tool.wrap.as_deref().unwrap_or("-"));

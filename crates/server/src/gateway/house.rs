@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_gate,
-    config::{self, Auth, Config, Tool, Undeclared},
+    config::{self, Auth, Config, Tool},
     messenger::telegram,
 };
 
@@ -147,14 +147,6 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
         tools: Arc::new(
             tools
                 .map(|(service, tool)| {
-                    let args = tool.args.iter().map(|(name, argument)| {
-                        let validate = argument.validate.clone().map(|validate| {
-                            let source = validate.source().to_owned();
-                            let matches: agent_gate::Matches = Arc::new(move |text| validate.matches(text));
-                            (matches, source)
-                        });
-                        (name.clone(), agent_gate::Argument { required: argument.required, validate })
-                    });
                     let call = call_of(tool);
                     let fits: agent_gate::Fits =
                         Arc::new(move |arguments| call.check(arguments).map_err(|refused| refused.to_string()));
@@ -163,12 +155,8 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
                         description: tool.description.clone(),
                         service: service.name.as_str().into(),
                         signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),
-                        args: args.collect(),
-                        undeclared: match tool.undeclared_args {
-                            Undeclared::Ask => agent_gate::Undeclared::Ask,
-                            Undeclared::Allow => agent_gate::Undeclared::Allow,
-                            Undeclared::Refuse => agent_gate::Undeclared::Refuse,
-                        },
+                        args: tool.args.clone(),
+                        undeclared: tool.undeclared_args,
                         idempotent: tool.idempotent,
                         reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
                     };

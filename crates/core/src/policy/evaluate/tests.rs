@@ -10,14 +10,14 @@ use super::{Layers, Posture, Surroundings, evaluate};
 use crate::{
     policy::{
         Action, Args, Cause, Class, CompileError, Compiled, Constraint, Constraints, Contract, Covers, Grants, Layer,
-        Origin, Reach, Rule, Rules, Slip, Source, State, Subject, Verdict, Warning,
-        arguments::{self, Declared, Invalid, Validator},
-        compile, signature,
+        Origin, Reach, Rule, Rules, Slip, Source, State, Subject, Verdict, Warning, compile, signature,
         testing::{bash, grant, granted, subject},
     },
     time::Millis,
     tool::Effect,
 };
+
+mod recorded;
 
 const NOW: Millis = Millis(1_000);
 
@@ -97,136 +97,6 @@ fn word(verdict: &Verdict) -> &'static str {
         Verdict::Ask(why) if why.is_floor() => "floor",
         Verdict::Ask(_) => "ask",
     }
-}
-
-#[test]
-fn every_recorded_shell_line_gets_its_verdict() {
-    #[derive(Deserialize)]
-    struct Case {
-        command: String,
-        cwd: String,
-        rules: Vec<String>,
-        expect: String,
-        why: String,
-    }
-    let mut wrong = Vec::new();
-    let mut count = 0;
-    for line in include_str!("../../../tests/data/shell_cases.jsonl").lines() {
-        let case: Case = serde_json::from_str(line).unwrap();
-        let texts: Vec<&str> = case.rules.iter().map(String::as_str).collect();
-        let verdict = World::new(&texts).judge(&Subject { cwd: case.cwd, ..bash(&case.command) });
-        count += 1;
-        if word(&verdict) != case.expect {
-            let command: String = case.command.chars().take(80).collect();
-            wrong.push(format!(
-                "{command:?} is {verdict}, not {} ({}) under {:.60}",
-                case.expect,
-                case.why,
-                case.rules.join(", ")
-            ));
-        }
-    }
-    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(count >= 200);
-}
-
-#[test]
-fn every_recorded_decision_of_the_reference_is_the_same() {
-    #[derive(Deserialize)]
-    struct Case {
-        id: u32,
-        tools: String,
-        rules: Vec<Rule>,
-        defaults: Vec<Rule>,
-        tool: String,
-        args: Map<String, Value>,
-        expect: String,
-        signature: Option<String>,
-        error: Option<Value>,
-    }
-    let (mut count, mut messages) = (0, 0);
-    for line in include_str!("../../../tests/data/decision_cases.jsonl").lines() {
-        let case: Case = serde_json::from_str(line).unwrap();
-        count += 1;
-        if let Err(invalid) = checked(&case.tools, &case.tool, &case.args) {
-            assert_eq!(case.expect, "invalid", "{}", case.id);
-            if let Some(error) = case.error {
-                assert_eq!(error["message"], invalid.to_string(), "{}", case.id);
-                messages += 1;
-            }
-            continue;
-        }
-        let mut signatures = match template(&case.tools, &case.tool) {
-            Some(template) => signature::declared(&case.tool, template, &case.args).unwrap(),
-            None => signature::undeclared(&case.tool, &case.args).unwrap(),
-        };
-        let undeclared = template(&case.tools, &case.tool).map_or_else(Vec::new, |template| {
-            let declared = declared(&case.tools, &case.tool);
-            arguments::undeclared(&declared, template, &case.args).into_iter().map(str::to_owned).collect()
-        });
-        let subject = Subject {
-            signature: signatures.remove(0),
-            further_signatures: signatures,
-            undeclared,
-            ..subject(&case.tool, Value::Object(case.args))
-        };
-        let world = World {
-            compiled: compile(vec![source(Layer::Main, Rules { rules: case.rules, defaults: case.defaults })]).unwrap(),
-            posture: Posture::Gateway,
-            ..World::new(&[])
-        };
-        assert_eq!(Some(&subject.signature), case.signature.as_ref(), "{}", case.id);
-        assert_eq!(word(&world.judge(&subject)), case.expect, "{}", case.id);
-    }
-    assert_eq!((count, messages), (115, 27));
-}
-
-/// The signature templates of the tools that the reference ships; the outer none means that nobody defined the tool.
-fn template(tools: &str, tool: &str) -> Option<Option<&'static str>> {
-    let shipped = BTreeMap::from([
-        ("ha_get_state", Some("{entity_id}")),
-        ("ha_get_states", None),
-        ("ha_get_services", None),
-        ("ha_get_history", Some("{entity_id}")),
-        ("ha_get_logbook", Some("{entity_id}")),
-        ("ha_get_config", None),
-        ("ha_render_template", Some("{template}")),
-        ("ha_call_service", Some("{domain}.{service}, {entity_id}")),
-        ("ha_fire_event", Some("{event_type}")),
-    ]);
-    let first = ["ha_get_state", "ha_get_states", "ha_call_service", "ha_fire_event"];
-    match tools {
-        "ha" => shipped.get(tool).copied(),
-        "v1" if first.contains(&tool) => shipped.get(tool).copied(),
-        _ => None,
-    }
-}
-
-/// The arguments of the tools that the reference ships.
-fn declared(tools: &str, tool: &str) -> Vec<Declared> {
-    const ENTITY: &str = r"^[a-z][a-z0-9_]*\.[a-z0-9][a-z0-9_]*$";
-    const DOMAIN: &str = r"^[a-z][a-z0-9_]*$";
-    let arguments: &[(&str, bool, Option<&str>)] = match (tools, tool) {
-        ("ha", "ha_get_state" | "ha_get_history" | "ha_get_logbook") => &[("entity_id", true, Some(ENTITY))],
-        ("ha", "ha_call_service") => {
-            &[("domain", true, Some(DOMAIN)), ("service", true, Some(DOMAIN)), ("entity_id", false, Some(ENTITY))]
-        }
-        ("ha", "ha_fire_event") => &[("event_type", true, Some(r"^[a-z][a-z0-9_.]*$"))],
-        ("ha", "ha_render_template") => &[("template", true, None)],
-        _ => &[],
-    };
-    let validator = |pattern: &str| Validator::new(pattern).unwrap();
-    let declare = |&(name, required, pattern): &(&str, bool, Option<&str>)| Declared {
-        name: name.to_owned(),
-        required,
-        validate: pattern.map(validator),
-    };
-    arguments.iter().map(declare).collect()
-}
-
-fn checked(tools: &str, tool: &str, args: &Map<String, Value>) -> Result<(), Invalid> {
-    arguments::validate(&declared(tools, tool), args)?;
-    if tools == "v1" { arguments::check_identifiers(tool, args) } else { Ok(()) }
 }
 
 #[test]

@@ -91,14 +91,10 @@ fn a_file_of_agentpass_loads_as_it_is() {
     );
     let tools = &service.tools;
     assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["zeta", "alpha"]);
-    let args: Vec<_> = tools[0].args.iter().map(|(name, arg)| (name.as_str(), arg.required)).collect();
+    let args: Vec<_> = tools[0].args.iter().map(|arg| (arg.name.as_str(), arg.required)).collect();
     assert_eq!(args, [("b", true), ("a", false), ("c", false)]);
     assert!(
-        tools[0].args[0]
-            .1
-            .validate
-            .as_ref()
-            .is_some_and(|validate| validate.matches("ab1") && !validate.matches("1ab"))
+        tools[0].args[0].validate.as_ref().is_some_and(|validate| validate.accepts("ab1") && !validate.accepts("1ab"))
     );
     assert_eq!((tools[0].request.method.as_str(), tools[0].request.path.as_str()), ("POST", "/x/{b}"));
     assert_eq!((tools[0].wrap.as_deref(), tools[0].idempotent), (Some("result"), true));
