@@ -39,6 +39,9 @@ use crate::{
 /// How many facts one command and what follows from it may put into one batch. What is left goes on in the next.
 const MOST_FACTS: usize = 1024;
 
+/// How often it is looked at what may be let go of, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
 /// What a decision may use beside the state: the time and ids, handed in.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -91,6 +94,8 @@ pub struct Engine {
     /// Sessions in which a call was let through its gate by what may not be durable yet.
     let_through: BTreeSet<SessionId>,
     fetched: Fetched,
+    /// When it is looked again at which gates may be let go of, and at which sessions.
+    look_after: [Millis; 2],
     /// How many facts one batch may hold.
     most: usize,
 }
@@ -108,6 +113,7 @@ impl Engine {
             touched: BTreeSet::new(),
             let_through: BTreeSet::new(),
             fetched: Fetched::default(),
+            look_after: [Millis(0); 2],
             most: MOST_FACTS,
         }
     }
@@ -278,10 +284,15 @@ impl Engine {
     }
 
     /// Lets go of what the log alone may keep: gates resolved a while ago, and with `idle` the sessions in which nothing
-    /// works, waits or has happened for so long.
+    /// works, waits or has happened for so long. It looks at all of them, and therefore only now and then.
     pub fn evict(&mut self, now: Millis, idle: Option<Duration>) {
-        self.state.evict_gates(now);
-        if let Some(idle) = idle {
+        let [gates, sessions] = &mut self.look_after;
+        if now >= *gates {
+            *gates = now + LOOK_EVERY;
+            self.state.evict_gates(now);
+        }
+        if let Some(idle) = idle.filter(|_| now >= *sessions) {
+            *sessions = now + (idle / 10).min(LOOK_EVERY);
             self.state.park_sessions(now, idle, &mut self.fetched);
         }
     }

@@ -154,7 +154,8 @@ impl Door {
                 window: parking_lot::Mutex::new(Window::new(settings.limits.per_minute)),
             }));
         }
-        let answers = Answers::follow(&handle).await.ok_or(Refused::Closed)?;
+        let closing = tokio::sync::watch::Sender::new(false);
+        let answers = Answers::follow(&handle, closing.clone()).await.ok_or(Refused::Closed)?;
         let listed = requests::list(&settings.listed, &settings.tools);
         Ok(Arc::new(Self {
             handle,
@@ -165,7 +166,7 @@ impl Door {
             failed: parking_lot::Mutex::new(FailedAuth::new(settings.limits.failed_auth_per_minute)),
             answers,
             roster: Roster::default(),
-            closing: tokio::sync::watch::Sender::new(false),
+            closing,
         }))
     }
 
@@ -187,6 +188,12 @@ impl Door {
     /// Tells every agent to come back later. What waits goes on waiting.
     pub fn close(&self) {
         self.closing.send_replace(true);
+    }
+
+    /// Waits until the door is closed: by [`Door::close`], or because its owner has ended and nobody would be answered.
+    pub async fn closed(&self) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     /// The agent that shows this token.

@@ -72,6 +72,9 @@ pub enum ServeError {
     /// A door could not be opened.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// The owner of the record ended by itself; why stands in the log of the program.
+    #[error("the record can no longer be worked with")]
+    Lost,
     /// A file or a port.
     #[error("{what}: {source}")]
     Io {
@@ -153,12 +156,14 @@ pub async fn serve(
     ready(&told);
 
     tokio::pin!(stop);
-    loop {
+    let outcome = loop {
         tokio::select! {
-            () = &mut stop => break,
+            () = &mut stop => break Ok(()),
+            // Its record cannot be worked with any more. Whoever watches over this process starts another.
+            () = door.closed() => break Err(ServeError::Lost),
             Some(()) = reload.recv() => reloaded(&handle, &config.permissions, &tools, &notice).await,
         }
-    }
+    };
     door.close();
     end.send_replace(true);
     if config.on_shutdown == OnShutdown::Deny {
@@ -171,7 +176,7 @@ pub async fn serve(
     drop(control);
     handle.close().await;
     handle.close_log().await;
-    Ok(())
+    outcome
 }
 
 /// Ends whatever waits, as the settings say.

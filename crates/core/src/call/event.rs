@@ -143,6 +143,9 @@ pub enum Event {
         key: Option<String>,
         /// The generation of the agent's ids.
         generation: u32,
+        /// Of tool and arguments, by which a key is known that names something else.
+        #[serde(default)]
+        asks: Option<Digest>,
     },
     /// Its result reached whoever asked for it.
     Received {

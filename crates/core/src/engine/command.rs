@@ -131,6 +131,9 @@ pub enum Refusal {
     /// An answer did not count.
     #[error(transparent)]
     Answer(#[from] gate::AnswerRefusal),
+    /// A request has the key of another one.
+    #[error("the idempotency key {0:?} names another request")]
+    KeyTaken(String),
     /// Policy refuses a person's own command.
     #[error("{0}")]
     Denied(String),

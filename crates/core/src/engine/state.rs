@@ -263,13 +263,14 @@ impl State {
         }
         if let Some(session) = meta.session.as_ref().and_then(|session| self.sessions.get_mut(session)) {
             match event {
-                call::Event::Requested { wire, key, generation, .. } => {
+                call::Event::Requested { wire, key, generation, asks, .. } => {
                     let asked = Asked {
                         wire: Arc::clone(wire),
                         generation: *generation,
                         key: key.clone(),
                         gate: None,
                         at: meta.at,
+                        asks: *asks,
                     };
                     session.requester.get_or_insert_default().requested(id, asked);
                 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     call::End,
+    digest::Digest,
     id::{CallId, GateId, Lsn},
     time::Millis,
 };
@@ -33,6 +34,8 @@ pub struct Asked {
     pub gate: Option<GateId>,
     /// When it was asked.
     pub at: Millis,
+    /// Of tool and arguments.
+    pub asks: Option<Digest>,
 }
 
 /// A request that is over and whose result the agent has not received.
@@ -53,6 +56,8 @@ pub struct Outcome {
 pub struct Keyed {
     /// The request that it named first.
     pub call: CallId,
+    /// Of that request's tool and arguments.
+    pub asks: Option<Digest>,
     /// How that ended and where that is recorded, once it has.
     pub over: Option<(End, Lsn)>,
 }
@@ -116,7 +121,7 @@ impl Requester {
             self.used.remove(&oldest);
         }
         if let Some(key) = &asked.key {
-            self.keys.insert(key.clone(), Keyed { call, over: None });
+            self.keys.insert(key.clone(), Keyed { call, asks: asked.asks, over: None });
             self.keys_order.push_back(key.clone());
             if self.keys_order.len() > REMEMBERED
                 && let Some(oldest) = self.keys_order.pop_front()

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     call::{self, Progress, Request, Returned},
-    engine::{Command, Reply, Resume},
+    engine::{Command, Refusal, Reply, Resume},
     gate::{Answer, Scope},
     id::{CallId, PrincipalId, SessionId},
     session::{self, Said, Settings},
@@ -107,6 +107,8 @@ fn a_key_names_one_request_and_an_id_that_comes_again_begins_anew() {
     done(&mut stage, call);
     let again = stage.tell(asked("3", Some("k"), "a")).1;
     assert!(matches!(again, Ok(Reply::Requested { call: same, over: Some(_) }) if same == call), "{again:?}");
+    let other = stage.tell(asked("4", Some("k"), "b")).1;
+    assert_eq!(other, Err(Refusal::KeyTaken("k".to_owned())), "it asks for something else");
     let generation = |stage: &Stage| {
         let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
         session.requester().map_or(0, |requester| requester.generation())

@@ -13,7 +13,7 @@ use countersign_core::{
 };
 use countersign_runtime::{Handle, Released, Subscriber};
 use parking_lot::Mutex;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use super::outcome::Outcome;
 
@@ -44,12 +44,16 @@ struct Inner {
 }
 
 impl Answers {
-    /// Follows what an owner releases, for as long as it does.
-    pub(super) async fn follow(handle: &Handle) -> Option<Arc<Self>> {
+    /// Follows what an owner releases, for as long as it does. When it can no longer be followed, `closing` is told:
+    /// nobody would be answered any more.
+    pub(super) async fn follow(handle: &Handle, closing: watch::Sender<bool>) -> Option<Arc<Self>> {
         let answers = Arc::new(Self::default());
         let subscriber = handle.subscribe().await?;
         let follower = Arc::clone(&answers);
-        tokio::spawn(async move { follower.run(subscriber).await });
+        tokio::spawn(async move {
+            follower.run(subscriber).await;
+            closing.send_replace(true);
+        });
         Some(answers)
     }
 

@@ -10,7 +10,7 @@ use std::{
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use countersign_core::{
     call,
-    engine::{self, Command},
+    engine::{self, Command, Refusal},
     id::CallId,
 };
 use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code};
@@ -307,6 +307,10 @@ impl<'a> Connection<'a> {
             Ok(_) => {
                 self.open -= 1;
                 self.fault(&id, &Fault::new(code::FAILED, "Internal error")).await
+            }
+            Err(Refused::Refusal(refusal @ (Refusal::KeyTaken(_) | Refusal::TooLong { .. }))) => {
+                self.open -= 1;
+                self.fault(&id, &Fault::new(code::INVALID, refusal.to_string())).await
             }
             Err(refused) => {
                 self.open -= 1;

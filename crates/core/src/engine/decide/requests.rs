@@ -24,8 +24,14 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
             return Err(Refusal::TooLong { what: "the id or key of a request", limit: LONGEST_NAME });
         }
     }
+    // One text of both, in which neither can pretend to be part of the other.
+    let asks = canonical(&serde_json::json!([&*request.tool, &request.arguments]));
+    let asks = Some(Digest::of(asks.as_bytes()));
     let requester = session.requester();
     if let Some(known) = request.key.as_deref().and_then(|key| requester?.keyed(key)) {
+        if known.asks != asks {
+            return Err(Refusal::KeyTaken(request.key.unwrap_or_default()));
+        }
         let reply = Reply::Requested { call: known.call, over: known.over };
         return Ok(Decision { facts: Vec::new(), reply });
     }
@@ -50,7 +56,7 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
     };
     let arguments = serde_json::Value::Object(content.arguments.clone());
     let mut branch = Branch::new(session);
-    let asked = Happened::Requested { call, wire: request.wire, key: request.key, generation };
+    let asked = Happened::Requested { call, wire: request.wire, key: request.key, generation, asks };
     branch.push(Event::Call(asked));
     let wanted = Happened::Wanted {
         call,

@@ -1,16 +1,13 @@
 //! The tables of decisions, and what must hold for any text.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Layers, Posture, Surroundings, evaluate};
 use crate::{
     policy::{
         Action, Args, Cause, Class, CompileError, Compiled, Constraint, Constraints, Contract, Covers, Grants, Layer,
-        Origin, Reach, Rule, Rules, Slip, Source, State, Subject, Verdict, Warning, compile, signature,
+        Origin, Reach, Rule, Rules, Slip, Source, State, Subject, Verdict, Warning, compile,
         testing::{bash, grant, granted, subject},
     },
     time::Millis,

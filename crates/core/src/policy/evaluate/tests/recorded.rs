@@ -140,7 +140,7 @@ fn declared(tools: &str, tool: &str) -> Vec<Declared> {
 
 fn checked(tools: &str, tool: &str, args: &Map<String, Value>) -> Result<(), String> {
     arguments::validate(&declared(tools, tool), args).map_err(|invalid| invalid.to_string())?;
-    if tools == "v1" { identifiers(args) } else { Ok(()) }
+    if tools == "v1" && tool.starts_with("ha_") { identifiers(args) } else { Ok(()) }
 }
 
 /// What the reference's first version looked at in place of declared patterns.
