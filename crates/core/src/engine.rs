@@ -31,8 +31,10 @@ use residency::Fetched;
 
 use crate::{
     call,
+    gate::{self, Gate},
     id::{Fresh, Lsn, SessionId},
-    policy, settle,
+    policy::{self, Proposal},
+    settle,
     time::Millis,
 };
 
@@ -159,6 +161,14 @@ impl Engine {
     /// What is admitted beside the state.
     pub fn admitted(&self) -> &Admitted {
         &self.admitted
+    }
+
+    /// What may be allowed for longer where a gate waits: exactly what it shows, then rules that cover more. Empty where
+    /// it offers nothing but this once.
+    pub fn proposals(&self, gate: &Gate) -> Vec<Proposal> {
+        let subject = settle::subject_of_gate(self.view(), gate);
+        let offers_more = gate.is_pending() && gate.scopes().iter().any(|scope| *scope != gate::Scope::Once);
+        subject.filter(|_| offers_more).map(|subject| policy::propose(&subject)).unwrap_or_default()
     }
 
     /// The rules in force.
@@ -290,6 +300,7 @@ impl Engine {
         if now >= *gates {
             *gates = now + LOOK_EVERY;
             self.state.evict_gates(now);
+            self.admitted.forget_gates(&self.state);
         }
         if let Some(idle) = idle.filter(|_| now >= *sessions) {
             *sessions = now + (idle / 10).min(LOOK_EVERY);

@@ -3,7 +3,9 @@
 mod command;
 mod event;
 mod state;
+mod step;
 
-pub use command::{Answer, AnswerRefusal, Command};
+pub use command::{Answer, AnswerRefusal, Command, Grant};
 pub use event::{Choice, Content, Event, Fallback, Kind, Resolution, Scope};
 pub use state::{Gate, Phase, Showing};
+pub use step::{OnExpiry, People, Step, Vote};

@@ -2,6 +2,7 @@
 //!
 //! State holds the index of the tree, never its text: content is fetched by position outside the owner.
 
+mod breaker;
 mod command;
 mod context;
 mod cut;
@@ -10,6 +11,8 @@ mod requester;
 mod settings;
 mod state;
 
+pub(crate) use breaker::Answered;
+pub use breaker::{Breaker, Phase as BreakerPhase, TRIPS_AT};
 pub use command::{Command, CompactRefusal, Compacted, Gathered, Imported, Part, PromptRefusal, Said, WhenBusy};
 pub use context::Piece;
 pub use cut::Cut;

@@ -4,6 +4,7 @@
 //! nothing. Rules are asked in order until none has anything to say.
 
 mod abort_ends;
+mod asks_to_go_on;
 mod backoff_over;
 mod breaker_trips;
 mod call_starts;
@@ -26,7 +27,7 @@ use crate::{
     id::{GateId, PrincipalId, SessionId},
     policy::{self, Subject, Verdict},
     run::Run,
-    session::{self, Kind, Session},
+    session::{self, Breaker, Kind, Requester, Session},
     time::Millis,
     tool::Effect,
 };
@@ -64,8 +65,8 @@ type Rule = fn(Scene<'_>, &mut Context) -> Option<Vec<Fact>>;
 type OfDocket = fn(Docket<'_>, &mut Context) -> Option<Vec<Fact>>;
 
 /// The rules of what an agent requests, in the order in which they are asked.
-const OF_REQUESTS: [OfDocket; 5] =
-    [gate_expires::rule, grant_covers::rule, gate_settles::rule, judge::rule, call_starts::rule];
+const OF_REQUESTS: [OfDocket; 6] =
+    [gate_expires::rule, grant_covers::rule, gate_settles::rule, asks_to_go_on::rule, judge::rule, call_starts::rule];
 
 /// The rules of a run, in the order in which they are asked.
 const OF_RUNS: [Rule; 13] = [
@@ -94,7 +95,8 @@ pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Opt
             return Some(facts);
         }
     }
-    session.requester().filter(|requester| !requester.open().is_empty())?;
+    let is_at_rest = |of: &Requester| of.open().is_empty() && of.breaker() == &Breaker::default();
+    session.requester().filter(|requester| !is_at_rest(requester))?;
     let docket = Docket { view, session, run: None };
     OF_REQUESTS.iter().find_map(|rule| rule(docket, context))
 }
@@ -106,6 +108,20 @@ impl<'a> Docket<'a> {
         let requested = self.session.requester().filter(|_| self.run.is_none());
         let requested = requested.into_iter().flat_map(|requester| requester.open().keys().copied());
         of_run.chain(requested).filter_map(move |call| self.view.state.call(call))
+    }
+
+    /// The gates that wait: of the calls, and whether the agent may go on.
+    fn gates(self) -> impl Iterator<Item = &'a Gate> {
+        let of_calls = self.calls().filter_map(move |call| self.view.state.gate_of(call.id()));
+        let requester = self.session.requester().filter(|_| self.run.is_none());
+        let of_agent = requester.and_then(|requester| requester.breaker().gate());
+        of_calls.chain(of_agent.and_then(|gate| self.view.state.gate(gate)))
+    }
+
+    /// Whether nothing is asked for the agent whose requests these are.
+    fn is_held(self) -> bool {
+        let requester = self.session.requester().filter(|_| self.run.is_none());
+        requester.is_some_and(|requester| requester.breaker().is_open())
     }
 
     /// How often in a row a person denied.
@@ -261,7 +277,10 @@ fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &
         why: why.to_string(),
     };
     let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
-    let scopes = if why.is_floor() { vec![Scope::Once] } else { vec![Scope::Once, Scope::Session, Scope::Always] };
+    let steps = why.steps().to_vec();
+    let is_once = why.is_floor() || !steps.is_empty();
+    let scopes = if is_once { vec![Scope::Once] } else { vec![Scope::Once, Scope::Session, Scope::Always] };
+    let within = steps.first().and_then(|step| step.within);
     branch.push(Event::Call(call::Event::Gated {
         call: call.id(),
         why: brief(why),
@@ -275,8 +294,9 @@ fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &
         call: Some(call.id()),
         subject: subject.digest(),
         scopes,
-        deadline: Some(context.now + scene.session.settings().approval_timeout),
+        deadline: Some(context.now + within.unwrap_or_else(|| scene.session.settings().approval_timeout)),
         fallback: gate::Fallback::Deny,
+        steps,
     };
     branch.push_with(Event::Gate(opened), Some(shown.into()));
 }

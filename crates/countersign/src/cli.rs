@@ -175,6 +175,12 @@ enum Gates {
         /// How far that reaches
         #[arg(long, value_enum, default_value = "once")]
         scope: ScopeName,
+        /// One of the rules that `gates show` proposes, in place of exactly this
+        #[arg(long, value_name = "PATTERN", requires = "scope")]
+        rule: Option<String>,
+        /// How long it lasts, such as 30m, 8h or 7d; without it until it is revoked
+        #[arg(long = "for", value_name = "TIME", requires = "scope", value_parser = span)]
+        lasts: Option<Duration>,
     },
     /// Do not let it happen
     Deny {
@@ -190,9 +196,9 @@ enum Gates {
 
 #[derive(Subcommand)]
 enum Grants {
-    /// What is granted
+    /// What is granted, and which denials bind
     List,
-    /// Take one back
+    /// Take one back: a grant, or a denial
     Revoke {
         /// Its id
         id: String,
@@ -314,18 +320,33 @@ impl From<Asker> for agent::Asker {
     }
 }
 
+/// Reads a span such as `90s`, `30m`, `8h` or `7d`.
+fn span(text: &str) -> Result<Duration, String> {
+    let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (count, unit) = text.split_at(split);
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err("a number with s, m, h or d behind it, such as 8h".to_owned()),
+    };
+    let seconds = count.parse::<u64>().ok().and_then(|count| count.checked_mul(unit)).filter(|seconds| *seconds > 0);
+    seconds.map(Duration::from_secs).ok_or_else(|| "a number with s, m, h or d behind it, such as 8h".to_owned())
+}
+
 impl From<Gates> for gates::Gates {
     fn from(what: Gates) -> Self {
         match what {
             Gates::List => Self::List,
             Gates::Show { id } => Self::Show { id },
-            Gates::Allow { id, scope } => {
+            Gates::Allow { id, scope, rule, lasts } => {
                 let scope = match scope {
                     ScopeName::Once => Scope::Once,
                     ScopeName::Session => Scope::Session,
                     ScopeName::Always => Scope::Always,
                 };
-                Self::Allow { id, scope }
+                Self::Allow { id, scope, rule, lasts }
             }
             Gates::Deny { id, reason } => Self::Deny { id, reason },
             Gates::Watch => Self::Watch,

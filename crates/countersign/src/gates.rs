@@ -4,12 +4,13 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use countersign_core::{
     engine::{Engine, Rules},
-    gate::Scope,
+    gate::{People, Scope},
     policy::{self, Posture, Surroundings},
 };
 use countersign_server::{
@@ -36,7 +37,7 @@ pub(crate) struct Place {
 pub(crate) enum Gates {
     List,
     Show { id: String },
-    Allow { id: String, scope: Scope },
+    Allow { id: String, scope: Scope, rule: Option<String>, lasts: Option<Duration> },
     Deny { id: String, reason: Option<String> },
     Watch,
 }
@@ -58,8 +59,13 @@ pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<Ex
         (Gates::Show { id }, None) => {
             show(&control::find(&recorded(&place.log)?, &id).map_err(anyhow::Error::msg)?, form)
         }
-        (Gates::Allow { id, scope }, Some(mut local)) => {
-            told(local.ask(&Request::Allow { id, scope })?, "allowed", form)
+        (Gates::Allow { id, scope, rule, lasts }, Some(mut local)) => {
+            let lasts = lasts.map(|lasts| lasts.as_secs());
+            let value = local.ask(&Request::Allow { id, scope, rule, lasts })?;
+            match (value.get("have"), value.get("need")) {
+                (Some(have), Some(need)) => told(value.clone(), &format!("counted, {have} of {need} allow it"), form),
+                _ => told(value, "allowed", form),
+            }
         }
         (Gates::Deny { id, reason }, Some(mut local)) => {
             told(local.ask(&Request::Deny { id, reason })?, "denied", form)
@@ -73,7 +79,7 @@ pub(crate) fn grants(place: &Place, what: Grants, form: Form) -> anyhow::Result<
     let local = Local::connect(&place.folder);
     match (what, local) {
         (Grants::List, Some(mut local)) => print_grants(&local.ask(&Request::Grants)?, form),
-        (Grants::List, None) => print_grants(&control::listed(recorded(&place.log)?.state().policy().grants()), form),
+        (Grants::List, None) => print_grants(&control::listed(recorded(&place.log)?.state().policy()), form),
         (Grants::Revoke { id }, Some(mut local)) => told(local.ask(&Request::Revoke { id })?, "revoked", form),
         (Grants::Revoke { .. }, None) => not_running(&place.folder),
     }
@@ -93,6 +99,7 @@ fn recorded(log: &Path) -> anyhow::Result<Engine> {
         posture: Posture::Gateway,
         contract: None,
         surroundings: Surroundings::default(),
+        people: People::default(),
     };
     block_on(async {
         let log = audit::open(log).with_context(|| format!("no gateway runs, and {} cannot be read", log.display()))?;
@@ -151,11 +158,20 @@ fn show(row: &Row, form: Form) -> anyhow::Result<ExitCode> {
         row.opened_at,
         row.deadline.as_ref().map_or_else(String::new, |at| format!(", until {at}"))
     )?;
-    writeln!(out, "  because   {}", one(&row.reason))?;
+    if !row.reason.is_empty() {
+        writeln!(out, "  because   {}", one(&row.reason))?;
+    }
+    if let Some(approvals) = &row.approvals {
+        writeln!(out, "  allowed   by {}", one(&approvals.to_string()))?;
+    }
     for (name, value) in &row.arguments {
         writeln!(out, "  {}: {}", one(name), one(&text_of(value)))?;
     }
-    writeln!(out, "\nAllow it with `countersign gates allow {}`.", &row.id[row.id.len().saturating_sub(8)..])?;
+    let id = &row.id[row.id.len().saturating_sub(8)..];
+    writeln!(out, "\nAllow it with `countersign gates allow {id}`.")?;
+    for rule in &row.proposals {
+        writeln!(out, "Whatever matches \"{}\", from now on: add `--scope always --rule '{}'`.", one(rule), one(rule))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -206,7 +222,7 @@ fn print_grants(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
     }
     let rows = value.as_array().map(Vec::as_slice).unwrap_or_default();
     if rows.is_empty() {
-        writeln!(out, "Nothing is granted.")?;
+        writeln!(out, "Nothing is granted, and no denial binds.")?;
     }
     let paint = Paint::stdout();
     for row in rows {

@@ -3,6 +3,7 @@
 //! It must not know any door or the engine: it turns files, flags and an environment into plain values. Everything that
 //! is wrong is told at once, with file, line and key.
 
+mod approvals;
 mod at;
 pub mod cases;
 mod exposed;

@@ -5,11 +5,14 @@
 mod gates;
 mod socket;
 
+use std::time::Duration;
+
 use countersign_core::{
-    engine::{Command, Engine},
+    digest::Digest,
+    engine::{Command, Engine, Reply},
     gate::{self, Answer, Scope},
     id::{GateId, PrincipalId},
-    policy::{self, GrantId, Grants},
+    policy::{self, Constraint, GrantId},
 };
 use countersign_runtime::{Handle, Lane, Refused};
 use serde::{Deserialize, Serialize};
@@ -18,6 +21,7 @@ use serde_json::{Value, json};
 use crate::session_file::time::iso;
 
 pub use gates::{Row, pending, row};
+pub(crate) use socket::principal;
 pub use socket::{Control, FILE};
 
 /// What can be asked.
@@ -39,6 +43,12 @@ pub enum Request {
         id: String,
         /// How far that reaches.
         scope: Scope,
+        /// One of the rules that are proposed for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// How long it lasts, in seconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lasts: Option<u64>,
     },
     /// Does not let it happen.
     Deny {
@@ -79,9 +89,26 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
     match request {
         Request::Gates | Request::Watch => read(&source, |engine| json!(pending(engine))).await,
         Request::Gate { id } => read(&source, move |engine| find(engine, &id).map(|row| json!(row))).await?,
-        Request::Allow { id, scope } => resolve(&source, &id, Answer::Allow(scope), by).await,
+        Request::Allow { id, scope: Scope::Once, rule: None, lasts: None } => {
+            resolve(&source, &id, Answer::Allow(Scope::Once), by).await
+        }
+        Request::Allow { id, scope, rule, lasts } => {
+            let grant = gate::Grant { scope, pattern: rule, lasts: lasts.map(Duration::from_secs) };
+            resolve(&source, &id, Answer::Grant(grant), by).await
+        }
         Request::Deny { id, reason } => resolve(&source, &id, Answer::Deny { reason }, by).await,
-        Request::Grants => read(&source, |engine| listed(engine.state().policy().grants())).await,
+        Request::Grants => read(&source, |engine| listed(engine.state().policy())).await,
+        Request::Revoke { id } if id.starts_with(DENIAL) => {
+            let wanted = id.clone();
+            let found = read(&source, move |engine| {
+                let denials = engine.state().policy().constraints();
+                let found = denials.iter().find(|one| denial(one) == wanted);
+                found.map(|one| (one.principal.clone(), one.key))
+            });
+            let (principal, key) = found.await?.ok_or_else(|| format!("there is no denial {id}"))?;
+            ask(&source, Command::Lift { principal, key, by: by.clone() }).await?;
+            Ok(json!({ "revoked": id }))
+        }
         Request::Revoke { id } => {
             let grant = GrantId::parse(&id).ok_or_else(|| format!("{id} is no id of a grant"))?;
             let known = read(&source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
@@ -101,10 +128,7 @@ async fn read<T: Send + 'static>(
     source.read(read).await.map(|(value, _)| value).ok_or_else(|| "the gateway is closing".to_owned())
 }
 
-async fn ask(
-    source: &countersign_runtime::Source,
-    command: Command,
-) -> Result<countersign_core::engine::Reply, String> {
+async fn ask(source: &countersign_runtime::Source, command: Command) -> Result<Reply, String> {
     match source.ask(command).await {
         Ok(reply) => Ok(reply.outcome),
         Err(Refused::Refusal(refusal)) => Err(refusal.to_string()),
@@ -126,8 +150,11 @@ async fn resolve(
         Err(problem) => GateId::parse(id).map(|gate| gate.to_string()).ok_or(problem)?,
     };
     let gate = GateId::parse(&gate).ok_or_else(|| format!("{id} is no id of a gate"))?;
-    ask(source, Command::Gate(gate::Command::Answer { gate, answer, by: by.clone(), key: None })).await?;
-    Ok(json!({ "id": gate.to_string() }))
+    let told = ask(source, Command::Gate(gate::Command::Answer { gate, answer, by: by.clone(), key: None })).await?;
+    Ok(match told {
+        Reply::Voted { have, need } => json!({ "id": gate.to_string(), "have": have, "need": need }),
+        _ => json!({ "id": gate.to_string() }),
+    })
 }
 
 /// The pending gate whose id is, or ends with, `id`.
@@ -144,9 +171,32 @@ pub fn find(engine: &Engine, id: &str) -> Result<Row, String> {
     }
 }
 
-/// Every grant as the command line shows it.
-pub fn listed(grants: &Grants) -> Value {
-    let rows: Vec<Value> = grants
+/// How the id of a denial begins.
+const DENIAL: &str = "denial_";
+
+/// What the command line calls a denial that binds.
+fn denial(one: &Constraint) -> String {
+    let text = format!("{} {}", one.principal, one.key);
+    let digest = Digest::of(text.as_bytes()).to_string();
+    format!("{DENIAL}{}", digest.get(..16).unwrap_or(&digest))
+}
+
+/// Every grant, and every denial that binds, as the command line shows them.
+pub fn listed(policy: &policy::State) -> Value {
+    let denials = policy.constraints().iter().map(|one| {
+        json!({
+            "id": denial(one),
+            "to": one.principal.to_string(),
+            "by": one.by.to_string(),
+            "scope": "denied",
+            "session": null,
+            "covers": one.reason.clone().unwrap_or_else(|| "denied without a reason".to_owned()),
+            "until": iso(one.until),
+            "door": null,
+        })
+    });
+    let rows: Vec<Value> = policy
+        .grants()
         .iter()
         .map(|grant| {
             let (scope, session) = match &grant.scope {
@@ -164,6 +214,7 @@ pub fn listed(grants: &Grants) -> Value {
                 "door": grant.door,
             })
         })
+        .chain(denials)
         .collect();
     Value::Array(rows)
 }

@@ -5,7 +5,7 @@ mod rules;
 
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -100,7 +100,7 @@ pub async fn serve(
     config.binding()?;
     let settings = house::agents(&config);
     let tools = Arc::clone(&settings.tools);
-    let loaded = rules::load(&config.permissions, &tools)?;
+    let loaded = rules::load(&config.permissions, &tools, &config.people)?;
     loaded.warnings.iter().for_each(|warning| notice(warning));
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
     let services = Arc::new(Services::new(house::services(&config))?);
@@ -161,7 +161,7 @@ pub async fn serve(
             () = &mut stop => break Ok(()),
             // Its record cannot be worked with any more. Whoever watches over this process starts another.
             () = door.closed() => break Err(ServeError::Lost),
-            Some(()) = reload.recv() => reloaded(&handle, &config.permissions, &tools, &notice).await,
+            Some(()) = reload.recv() => reloaded(&handle, &config, &tools, &notice).await,
         }
     };
     door.close();
@@ -191,8 +191,8 @@ async fn deny_what_waits(handle: &Handle) {
 }
 
 /// Brings the rules of the file into force. A file that does not load leaves those of before.
-async fn reloaded(handle: &Handle, file: &Path, tools: &Tools, notice: &impl Fn(&str)) {
-    match rules::load(file, tools) {
+async fn reloaded(handle: &Handle, config: &Config, tools: &Tools, notice: &impl Fn(&str)) {
+    match rules::load(&config.permissions, tools, &config.people) {
         Ok(loaded) => {
             loaded.warnings.iter().for_each(|warning| notice(warning));
             match handle.source(Lane::Request).ask(Command::UseRules(Box::new(loaded.rules))).await {

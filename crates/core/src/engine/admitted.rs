@@ -62,7 +62,13 @@ impl Admitted {
             Event::Gate(gate::Event::Resolved { gate, .. }) => {
                 self.said.insert(*gate, Arc::clone(content));
             }
-            Event::Gate(gate::Event::Extended { .. } | gate::Event::Shown { .. } | gate::Event::Updated { .. })
+            Event::Gate(
+                gate::Event::Extended { .. }
+                | gate::Event::Voted { .. }
+                | gate::Event::Asked { .. }
+                | gate::Event::Shown { .. }
+                | gate::Event::Updated { .. },
+            )
             | Event::Booted
             | Event::Session(_)
             | Event::Run(_)
@@ -80,6 +86,12 @@ impl Admitted {
                 self.said.remove(&gate);
             }
         }
+    }
+
+    /// Lets go of gates that `state` has let go of.
+    pub(super) fn forget_gates(&mut self, state: &State) {
+        self.gates.retain(|gate, _| state.gate(*gate).is_some());
+        self.said.retain(|gate, _| state.gate(*gate).is_some());
     }
 
     /// Takes content from the log, before recovery.

@@ -87,6 +87,13 @@ pub enum Reply {
     },
     /// The gate was resolved so, now or by the same answer before.
     Resolved(gate::Resolution),
+    /// The answer counts, and more people have to allow.
+    Voted {
+        /// How many have.
+        have: u32,
+        /// How many have to.
+        need: u32,
+    },
     /// The result came too late and was only recorded.
     Dropped,
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     digest::Digest,
+    gate::People,
     policy::{Compiled, Contract, Posture, Surroundings},
 };
 
@@ -16,6 +17,8 @@ pub struct Rules {
     pub contract: Option<Contract>,
     /// What judging needs to know of the machine: folders that nobody may write to, the home folder.
     pub surroundings: Surroundings,
+    /// Whose identities are whose.
+    pub people: People,
 }
 
 impl Rules {

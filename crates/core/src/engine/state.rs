@@ -12,7 +12,7 @@ use crate::{
     id::{CallId, GateId, Lsn, RunId, SessionId},
     policy,
     run::{self, Run},
-    session::{self, Asked, Session},
+    session::{self, Answered, Asked, Session},
     time::Millis,
 };
 
@@ -194,7 +194,7 @@ impl State {
             Event::Run(event) => self.apply_run(event, meta),
             Event::Call(event) => self.apply_call(event, meta),
             Event::Gate(event) => self.apply_gate(event, meta),
-            Event::Policy(event) => self.policy.apply(event),
+            Event::Policy(event) => self.apply_policy(event),
         }
     }
 
@@ -274,6 +274,17 @@ impl State {
                     };
                     session.requester.get_or_insert_default().requested(id, asked);
                 }
+                call::Event::Allowed { by: Some(by), .. } => {
+                    if let Some(requester) = &mut session.requester {
+                        requester.breaker.allowed(by);
+                    }
+                }
+                call::Event::Ended { end: call::End::Refused, .. } => {
+                    let gate = self.gate_of.get(&id).and_then(|gate| self.gates.get(gate));
+                    if let (Some(requester), Some(by)) = (&mut session.requester, gate.and_then(Gate::resolved_by)) {
+                        requester.breaker.denied(by.clone());
+                    }
+                }
                 call::Event::Received { .. } => {
                     if let Some(requester) = &mut session.requester {
                         requester.received(id);
@@ -296,13 +307,26 @@ impl State {
         }
     }
 
+    fn apply_policy(&mut self, event: &policy::Event) {
+        // Whoever takes a denial back lets the agent be asked about again. An agent's session has its name.
+        if let policy::Event::Lifted { principal, .. } = event
+            && let Some(session) = self.sessions.get_mut(&SessionId::new(principal.as_str()))
+            && let Some(requester) = &mut session.requester
+        {
+            requester.breaker.reset();
+        }
+        self.policy.apply(event);
+    }
+
     fn apply_gate(&mut self, event: &gate::Event, meta: &Meta) {
         let id = event.gate();
         if let Some(gate) = Gate::open(event, meta.session.clone(), meta.lsn, meta.at) {
             if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) {
                 session.gates = gate.ordinal();
-                if let (Some(requester), Some(call)) = (&mut session.requester, gate.call()) {
-                    requester.gated(call, id);
+                match (&mut session.requester, gate.call()) {
+                    (Some(requester), Some(call)) => requester.gated(call, id),
+                    (Some(requester), None) => requester.breaker.asked(id),
+                    (None, _) => {}
                 }
             }
             self.pending.insert(gate.content(), id);
@@ -316,6 +340,17 @@ impl State {
             self.gate_deadlines.remove(&(deadline, id));
         }
         gate.apply(event, meta.lsn, meta.at);
+        if let (gate::Event::Resolved { resolution, .. }, None) = (event, gate.call())
+            && let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id))
+            && let Some(requester) = &mut session.requester
+        {
+            let answered = match resolution {
+                gate::Resolution::Allowed { .. } | gate::Resolution::Granted => Answered::Yes,
+                gate::Resolution::Denied | gate::Resolution::Declined | gate::Resolution::Answered => Answered::No,
+                gate::Resolution::Expired | gate::Resolution::Withdrawn => Answered::Nothing,
+            };
+            requester.breaker.answered(id, answered, meta.at);
+        }
         match (gate.is_pending(), gate.deadline()) {
             (true, Some(deadline)) => {
                 self.gate_deadlines.insert((deadline, id));

@@ -1,5 +1,7 @@
 //! What can be asked of a gate, and why an answer may not count.
 
+use std::time::Duration;
+
 use crate::{
     gate::event::{Resolution, Scope},
     id::{GateId, PrincipalId},
@@ -10,6 +12,8 @@ use crate::{
 pub enum Answer {
     /// The action may happen.
     Allow(Scope),
+    /// The action may happen, and so may others like it.
+    Grant(Grant),
     /// The action does not happen.
     Deny {
         /// What the agent is told.
@@ -19,6 +23,28 @@ pub enum Answer {
     Say(Vec<String>),
     /// Whoever was asked does not want to answer.
     Decline,
+}
+
+/// What a person allows beside the action itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// How far it reaches: the session or always.
+    pub scope: Scope,
+    /// One of the patterns that are proposed for the action; none means exactly this action.
+    pub pattern: Option<String>,
+    /// How long it lasts; none means until it is revoked.
+    pub lasts: Option<Duration>,
+}
+
+impl Answer {
+    /// How far it lets the action reach, if it allows it.
+    pub const fn scope(&self) -> Option<Scope> {
+        match self {
+            Self::Allow(scope) => Some(*scope),
+            Self::Grant(grant) => Some(grant.scope),
+            Self::Deny { .. } | Self::Say(_) | Self::Decline => None,
+        }
+    }
 }
 
 /// A command to a gate.
@@ -97,6 +123,22 @@ pub enum AnswerRefusal {
         gate: GateId,
         /// What does not fit.
         problem: &'static str,
+    },
+    /// Its rule names people, and this is none of them.
+    #[error("{by} is not among those who may allow {gate}")]
+    NotAmong {
+        /// Which.
+        gate: GateId,
+        /// Who tried.
+        by: PrincipalId,
+    },
+    /// Several people have to allow, and this may be an identity of somebody who already did.
+    #[error("{by} belongs to no person, so it cannot be a further approval of {gate}")]
+    Nobody {
+        /// Which.
+        gate: GateId,
+        /// Who tried.
+        by: PrincipalId,
     },
     /// An agent may not answer for a person.
     #[error("{by} may not answer {gate}")]

@@ -11,6 +11,8 @@ use crate::{
     time::Millis,
 };
 
+use super::step::Step;
+
 /// What a gate decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,6 +90,13 @@ pub enum Content {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         recommended: Option<usize>,
     },
+    /// Whether somebody who was denied again and again may ask for more.
+    GoOn {
+        /// Who was denied.
+        asker: String,
+        /// What is asked, in words.
+        question: String,
+    },
 }
 
 /// How a gate was resolved.
@@ -137,6 +146,31 @@ pub enum Event {
         deadline: Option<Millis>,
         /// What happens then.
         fallback: Fallback,
+        /// Who has to allow, where that is more than any one person.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        steps: Vec<Step>,
+    },
+    /// One of several people who have to allow did.
+    Voted {
+        /// Which.
+        gate: GateId,
+        /// The identity that allows.
+        by: PrincipalId,
+        /// Whose identity that is; none if it belongs to no person.
+        person: Option<String>,
+        /// How far it may reach, for that person.
+        scope: Scope,
+        /// The key under which a repeated answer gets the first result.
+        key: Option<String>,
+    },
+    /// It is asked again, or the people of the next step are.
+    Asked {
+        /// Which.
+        gate: GateId,
+        /// The step, from 0.
+        step: u32,
+        /// When that expires.
+        deadline: Millis,
     },
     /// It waits longer: its deadline passed while nobody was there to take an answer.
     Extended {
@@ -181,6 +215,8 @@ impl Event {
     pub const fn gate(&self) -> GateId {
         match self {
             Self::Opened { gate, .. }
+            | Self::Voted { gate, .. }
+            | Self::Asked { gate, .. }
             | Self::Extended { gate, .. }
             | Self::Resolved { gate, .. }
             | Self::Shown { gate, .. }

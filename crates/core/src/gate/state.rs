@@ -1,10 +1,13 @@
 //! Where a gate stands, and which answers count.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
     command::{Answer, AnswerRefusal},
     event::{Event, Fallback, Kind, Resolution, Scope},
+    step::{OnExpiry, Step, Vote},
 };
 use crate::{
     digest::Digest,
@@ -45,6 +48,12 @@ pub struct Showing {
     pub reference: String,
     /// Whether it says how the gate ended.
     pub is_final: bool,
+    /// The gate's round when it was shown.
+    #[serde(default)]
+    pub round: u32,
+    /// The gate's revision when it was shown.
+    #[serde(default)]
+    pub revision: u32,
 }
 
 /// One wait for a decision.
@@ -65,11 +74,24 @@ pub struct Gate {
     pub(crate) phase: Phase,
     #[serde(default)]
     pub(crate) shown: Vec<Showing>,
+    #[serde(default)]
+    pub(crate) steps: Vec<Step>,
+    #[serde(default)]
+    pub(crate) step: u32,
+    /// How often the people of this step were asked once more.
+    #[serde(default)]
+    pub(crate) again: u32,
+    #[serde(default)]
+    pub(crate) round: u32,
+    #[serde(default)]
+    pub(crate) revision: u32,
+    #[serde(default)]
+    pub(crate) votes: Vec<Vote>,
 }
 
 impl Gate {
     pub(crate) fn open(event: &Event, session: Option<SessionId>, lsn: Lsn, at: Millis) -> Option<Self> {
-        let Event::Opened { gate, kind, ordinal, run, call, subject, scopes, deadline, fallback } = event else {
+        let Event::Opened { gate, kind, ordinal, run, call, subject, scopes, deadline, fallback, steps } = event else {
             return None;
         };
         Some(Self {
@@ -87,6 +109,12 @@ impl Gate {
             content: lsn,
             phase: Phase::Pending,
             shown: Vec::new(),
+            steps: steps.clone(),
+            step: 0,
+            again: 0,
+            round: 0,
+            revision: 0,
+            votes: Vec::new(),
         })
     }
 
@@ -148,6 +176,14 @@ impl Gate {
         }
     }
 
+    /// Who resolved it, if anybody did.
+    pub fn resolved_by(&self) -> Option<&PrincipalId> {
+        match &self.phase {
+            Phase::Pending => None,
+            Phase::Resolved { by, .. } => by.as_ref(),
+        }
+    }
+
     /// Where the text of its answer lies, if it was answered.
     pub fn answer_content(&self) -> Option<Lsn> {
         match &self.phase {
@@ -159,6 +195,31 @@ impl Gate {
     /// Whether it waits.
     pub fn is_pending(&self) -> bool {
         self.phase == Phase::Pending
+    }
+
+    /// Who has to allow now; none where any one person can.
+    pub fn step(&self) -> Option<&Step> {
+        self.steps.get(usize::try_from(self.step).ok()?)
+    }
+
+    /// The step that people are asked in, from 1, and how many there are.
+    pub fn step_of(&self) -> (u32, usize) {
+        (self.step + 1, self.steps.len().max(1))
+    }
+
+    /// Who of them has.
+    pub fn votes(&self) -> &[Vote] {
+        &self.votes
+    }
+
+    /// Counts how often people were asked, from 0. Whoever is shown an earlier round has not heard of this one.
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Counts what changed since it was opened and is worth showing: votes, deadlines, steps.
+    pub fn revision(&self) -> u32 {
+        self.revision
     }
 
     /// Where people can see it, in the order in which it was shown.
@@ -189,67 +250,152 @@ impl Gate {
         self.shown.iter().find(|showing| showing.surface == surface && showing.reference == reference)
     }
 
-    /// Decides whether an answer counts, changing nothing.
+    /// Decides whether an answer of `by` counts, changing nothing. `person` is whose identity that is. It gives what
+    /// happened: nothing where it was counted before.
     ///
     /// # Errors
-    /// [`AnswerRefusal::AlreadyResolved`] for everyone after the first, but the key of the first gets its result again as `Ok(None)`; [`AnswerRefusal::NotOffered`] leaves the gate
-    /// pending.
-    pub fn answer(&self, answer: &Answer, by: &PrincipalId, key: Option<&str>) -> Result<Option<Event>, AnswerRefusal> {
-        match &self.phase {
-            Phase::Resolved { resolution, by, key: first, .. } => {
-                if key.is_some() && key == first.as_deref() {
-                    return Ok(None);
+    /// [`AnswerRefusal::AlreadyResolved`] for everyone after the first, but not for the key of the first; every other one leaves
+    /// the gate pending.
+    pub fn answer(
+        &self,
+        answer: &Answer,
+        by: &PrincipalId,
+        person: Option<&str>,
+        key: Option<&str>,
+    ) -> Result<Vec<Event>, AnswerRefusal> {
+        let is_repeated = |first: &Option<String>| key.is_some() && key == first.as_deref();
+        if let Phase::Resolved { resolution, by, key: first, .. } = &self.phase {
+            if is_repeated(first) || self.votes.iter().any(|vote| is_repeated(&vote.key)) {
+                return Ok(Vec::new());
+            }
+            return Err(AnswerRefusal::AlreadyResolved {
+                gate: self.id,
+                resolution: resolution.clone(),
+                by: by.clone(),
+            });
+        }
+        let refuse = |problem| Err(AnswerRefusal::NotOffered { gate: self.id, problem });
+        let resolution = match (self.kind, answer) {
+            (Kind::Question, Answer::Say(said))
+                if said.is_empty() || said.iter().any(|said| said.trim().is_empty()) =>
+            {
+                return refuse("an answer is empty");
+            }
+            (Kind::Question, Answer::Say(_)) => Resolution::Answered,
+            (Kind::Question, Answer::Decline | Answer::Deny { .. }) => Resolution::Declined,
+            (Kind::Question, Answer::Allow(_) | Answer::Grant(_)) => {
+                return refuse("a question is not allowed or denied");
+            }
+            (_, Answer::Say(_)) => return refuse("an approval is allowed or denied"),
+            (_, Answer::Deny { .. } | Answer::Decline) => Resolution::Denied,
+            (_, Answer::Grant(grant)) if grant.scope == Scope::Once => return refuse("once is nothing to grant"),
+            (_, Answer::Allow(_) | Answer::Grant(_)) => {
+                match answer.scope().filter(|scope| self.scopes.contains(scope)) {
+                    Some(scope) => Resolution::Allowed { scope },
+                    None => return refuse("this reach is not offered"),
                 }
-                Err(AnswerRefusal::AlreadyResolved { gate: self.id, resolution: resolution.clone(), by: by.clone() })
             }
-            Phase::Pending => {
-                let refuse = |problem| Err(AnswerRefusal::NotOffered { gate: self.id, problem });
-                let resolution = match (self.kind, answer) {
-                    (Kind::Question, Answer::Say(said))
-                        if said.is_empty() || said.iter().any(|said| said.trim().is_empty()) =>
-                    {
-                        return refuse("an answer is empty");
-                    }
-                    (Kind::Question, Answer::Say(_)) => Resolution::Answered,
-                    (Kind::Question, Answer::Decline | Answer::Deny { .. }) => Resolution::Declined,
-                    (Kind::Question, Answer::Allow(_)) => return refuse("a question is not allowed or denied"),
-                    (_, Answer::Say(_)) => return refuse("an approval is allowed or denied"),
-                    (_, Answer::Deny { .. } | Answer::Decline) => Resolution::Denied,
-                    (_, Answer::Allow(scope)) if self.scopes.contains(scope) => Resolution::Allowed { scope: *scope },
-                    (_, Answer::Allow(_)) => return refuse("this reach is not offered"),
-                };
-                Ok(Some(Event::Resolved {
-                    gate: self.id,
-                    resolution,
-                    by: Some(by.clone()),
-                    key: key.map(str::to_owned),
-                }))
-            }
+        };
+        let resolved = |resolution| Event::Resolved {
+            gate: self.id,
+            resolution,
+            by: Some(by.clone()),
+            key: key.map(str::to_owned),
+        };
+        match (resolution, self.step()) {
+            (Resolution::Allowed { scope }, Some(step)) => self.vote(step, scope, by, person, key, resolved),
+            (resolution, _) => Ok(vec![resolved(resolution)]),
         }
     }
 
-    /// Decides whether time has run out at `now`. The deadline itself is too late.
-    pub fn expire(&self, now: Millis) -> Option<Event> {
-        match (&self.phase, self.deadline) {
-            (Phase::Pending, Some(deadline)) if deadline <= now => {
-                Some(Event::Resolved { gate: self.id, resolution: Resolution::Expired, by: None, key: None })
-            }
-            (Phase::Pending, _) | (Phase::Resolved { .. }, _) => None,
+    /// What one more leave comes to where a rule names who has to give it.
+    fn vote(
+        &self,
+        step: &Step,
+        scope: Scope,
+        by: &PrincipalId,
+        person: Option<&str>,
+        key: Option<&str>,
+        resolved: impl Fn(Resolution) -> Event,
+    ) -> Result<Vec<Event>, AnswerRefusal> {
+        if step.from.as_ref().is_some_and(|from| !person.is_some_and(|person| from.contains(person))) {
+            return Err(AnswerRefusal::NotAmong { gate: self.id, by: by.clone() });
         }
+        let is_same = |vote: &Vote| vote.by == *by || vote.person.is_some() && vote.person.as_deref() == person;
+        if self.votes.iter().any(is_same) {
+            return Ok(Vec::new());
+        }
+        if person.is_none() && !self.votes.is_empty() {
+            return Err(AnswerRefusal::Nobody { gate: self.id, by: by.clone() });
+        }
+        let mut events = Vec::new();
+        if step.approvals > 1 {
+            let (by, person, key) = (by.clone(), person.map(str::to_owned), key.map(str::to_owned));
+            events.push(Event::Voted { gate: self.id, by, person, scope, key });
+        }
+        let votes = u32::try_from(self.votes.len()).unwrap_or(u32::MAX).saturating_add(1);
+        if votes >= step.approvals {
+            // It reaches no further than the most careful of them lets it.
+            let least = self.votes.iter().map(|vote| vote.scope).chain([scope]).min().unwrap_or(scope);
+            events.push(resolved(Resolution::Allowed { scope: least }));
+        }
+        Ok(events)
+    }
+
+    /// Decides what follows where time has run out at `now`: it expires, or people are asked once more, who then have
+    /// `otherwise` where their step does not say how long. The deadline itself is too late.
+    pub fn expire(&self, now: Millis, otherwise: Duration) -> Option<Event> {
+        let is_due = self.is_pending() && self.deadline.is_some_and(|deadline| deadline <= now);
+        is_due.then_some(())?;
+        let number = match self.step().map(|step| step.on_expiry) {
+            Some(OnExpiry::Again(times)) if self.again < times => Some(self.step),
+            Some(OnExpiry::Next) => Some(self.step + 1),
+            Some(OnExpiry::Again(_) | OnExpiry::Deny) | None => None,
+        };
+        let next = number.and_then(|number| Some((number, self.steps.get(usize::try_from(number).ok()?)?)));
+        Some(match next {
+            Some((number, step)) => {
+                let deadline = now + step.within.unwrap_or(otherwise);
+                Event::Asked { gate: self.id, step: number, deadline }
+            }
+            None => Event::Resolved { gate: self.id, resolution: Resolution::Expired, by: None, key: None },
+        })
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, now: Millis) {
         match event {
             Event::Opened { .. } => {}
-            Event::Extended { deadline, .. } => self.deadline = Some(*deadline),
+            Event::Extended { deadline, .. } => {
+                self.deadline = Some(*deadline);
+                self.revision += 1;
+            }
+            Event::Voted { by, person, scope, key, .. } => {
+                let (by, person, key) = (by.clone(), person.clone(), key.clone());
+                self.votes.push(Vote { by, person, scope: *scope, at: now, key });
+                self.revision += 1;
+            }
+            Event::Asked { step, deadline, .. } => {
+                if *step == self.step {
+                    self.again += 1;
+                } else {
+                    // Other people are asked, who have not agreed to anything.
+                    self.votes.clear();
+                    self.again = 0;
+                }
+                self.step = *step;
+                self.deadline = Some(*deadline);
+                self.round += 1;
+                self.revision += 1;
+            }
             Event::Resolved { resolution, by, key, .. } => {
                 self.phase =
                     Phase::Resolved { resolution: resolution.clone(), by: by.clone(), at: now, key: key.clone(), lsn };
             }
             Event::Shown { surface, reference, .. } => {
                 let (surface, reference) = (surface.clone(), reference.clone());
-                self.shown.push(Showing { surface, reference, is_final: false });
+                let (round, revision) = (self.round, self.revision);
+                self.shown.push(Showing { surface, reference, is_final: false, round, revision });
             }
             Event::Updated { surface, reference, .. } => {
                 let of = |showing: &&mut Showing| showing.surface == *surface && showing.reference == *reference;

@@ -1,11 +1,17 @@
 //! Turns rules as people write them into what decisions look things up in.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use serde_json::Value;
 
 use crate::{
     digest::{Digest, canonical},
+    gate::{OnExpiry, Step},
     policy::{
         fnmatch::Pattern,
         patterns::Patterns,
@@ -25,6 +31,14 @@ pub enum CompileError {
     /// Arguments beside a pattern.
     #[error("{0}: a rule with a pattern takes no args but `any`")]
     ArgsBesidePattern(Origin),
+    /// Approvals that nobody could give, or that nobody is asked for.
+    #[error("{origin}: {problem}")]
+    Approvals {
+        /// Where.
+        origin: Origin,
+        /// What is wrong with them.
+        problem: &'static str,
+    },
     /// A grant of everything that an interpreter can do.
     #[error("{origin}: \"{pattern}\" allows whatever {program} is told to run; name a script or a subcommand")]
     Interpreter {
@@ -102,6 +116,8 @@ pub(crate) struct Tables {
     digest: Option<Digest>,
     warnings: Vec<Warning>,
     has_main: bool,
+    /// Whether any rule says who has to allow.
+    pub(crate) has_steps: bool,
     rules: Vec<Entry>,
     pub(crate) deny: Table,
     pub(crate) allow: Table,
@@ -257,8 +273,12 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
     let mut errors = Vec::new();
     let mut normalised = Vec::new();
     for source in &sources {
-        let lists = [(&source.rules.rules, false), (&source.rules.defaults, true)];
-        for (rule, is_default) in lists.into_iter().flat_map(|(list, flag)| list.iter().map(move |rule| (rule, flag))) {
+        // Of the rules that ask, the first that matches counts. Those that ask most come first: their order must not
+        // soften them.
+        let mut rules: Vec<&Rule> = source.rules.rules.iter().collect();
+        rules.sort_by_key(|rule| strictness(rule));
+        let rules = rules.into_iter().map(|rule| (rule, false));
+        for (rule, is_default) in rules.chain(source.rules.defaults.iter().map(|rule| (rule, true))) {
             let origin = Origin { file: source.name.clone(), line: rule.line };
             match check(rule, &origin) {
                 Ok(()) => {}
@@ -274,6 +294,7 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
                 let pattern = pattern.to_owned();
                 tables.warnings.push(Warning::NeverMatches { origin: origin.clone(), pattern, slip });
             }
+            tables.has_steps |= !rule.steps.is_empty();
             tables.has_main |= source.layer == Layer::Main;
             let rank = tables.rules.len();
             let table = match (source.layer, rule.action, is_default) {
@@ -308,7 +329,38 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
     Ok(Compiled(Arc::new(tables)))
 }
 
+/// Less is stricter.
+fn strictness(rule: &Rule) -> (bool, Reverse<u32>, bool) {
+    let first = rule.steps.first();
+    (first.is_none(), Reverse(first.map_or(1, |step| step.approvals)), first.is_none_or(|step| step.from.is_none()))
+}
+
+/// What is wrong with who a rule says has to allow.
+fn unreachable(rule: &Rule) -> Option<&'static str> {
+    let too_few = |step: &Step| {
+        let people = step.from.as_ref().map(BTreeSet::len);
+        people.is_some_and(|people| u32::try_from(people).is_ok_and(|people| people < step.approvals))
+    };
+    let is_last_next = rule.steps.last().is_some_and(|step| step.on_expiry == OnExpiry::Next);
+    if rule.steps.is_empty() {
+        None
+    } else if rule.action != Action::Ask {
+        Some("only a rule that asks says who has to allow")
+    } else if rule.steps.iter().any(|step| step.approvals == 0) {
+        Some("at least one person has to allow")
+    } else if rule.steps.iter().any(too_few) {
+        Some("more approvals are asked for than there are people in `from`")
+    } else if is_last_next {
+        Some("behind the last step there is no next one")
+    } else {
+        None
+    }
+}
+
 fn check(rule: &Rule, origin: &Origin) -> Result<(), CompileError> {
+    if let Some(problem) = unreachable(rule) {
+        return Err(CompileError::Approvals { origin: origin.clone(), problem });
+    }
     match (&rule.pattern, &rule.tool, &rule.args) {
         (None, None, _) | (Some(_), Some(_), _) => Err(CompileError::Selector(origin.clone())),
         (Some(_), None, Some(Args::Each(_))) => Err(CompileError::ArgsBesidePattern(origin.clone())),
@@ -351,5 +403,8 @@ fn entry(rule: &Rule, origin: Origin) -> Entry {
         (_, Some(pattern)) => pattern.contains('('),
         (Some(Args::Each(_)) | None, None) => true,
     };
-    Entry { named: Named { pattern, origin, description: rule.description.clone() }, looks_at_arguments }
+    Entry {
+        named: Named { pattern, origin, description: rule.description.clone(), steps: rule.steps.clone() },
+        looks_at_arguments,
+    }
 }

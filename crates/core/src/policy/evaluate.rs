@@ -131,11 +131,26 @@ impl Judge<'_> {
         if let Some(rank) = allowed.filter(|_| tightened.is_none()) {
             return Outcome::Allow(Cause::Rule(tables.named(rank)));
         }
-        let grants = self.layers.grants;
-        if let Some(grant) = grants.exact(self.subject, now).or_else(|| grants.by_pattern(self.subject, self.line, now))
-        {
-            return Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() });
+        let asked = || self.without_grants(tightened, allowed, uncovered);
+        // What particular people have to allow, or several, is not covered by what one of them allowed once.
+        if tables.has_steps {
+            let outcome = asked();
+            if matches!(&outcome, Outcome::Ask(Cause::Rule(rule) | Cause::Default(rule)) if !rule.steps.is_empty()) {
+                return outcome;
+            }
+            return self.granted(now).unwrap_or(outcome);
         }
+        self.granted(now).unwrap_or_else(asked)
+    }
+
+    fn granted(&self, now: Millis) -> Option<Outcome> {
+        let grants = self.layers.grants;
+        let grant = grants.exact(self.subject, now).or_else(|| grants.by_pattern(self.subject, self.line, now))?;
+        Some(Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() }))
+    }
+
+    fn without_grants(&self, tightened: Option<usize>, allowed: Option<usize>, uncovered: Option<String>) -> Outcome {
+        let tables = self.layers.compiled.tables();
         if let Some(rank) = self.touched(&tables.tighten_deny).filter(|_| allowed.is_none()) {
             return Outcome::Deny(Cause::Default(tables.named(rank)));
         }

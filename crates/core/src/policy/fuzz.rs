@@ -33,6 +33,7 @@ fn compiled(rules: &[(&str, Action)]) -> Compiled {
         args: None,
         action: *action,
         description: None,
+        steps: Vec::new(),
         line: 0,
     });
     let rules = Rules { defaults: Vec::new(), rules: rules.collect() };

@@ -1,6 +1,11 @@
 //! What a card offers for "always": never more than a person can read off it.
 
-use crate::policy::{evaluate::Surroundings, grants::Covers, shell, subject::Subject};
+use crate::policy::{
+    evaluate::Surroundings,
+    grants::Covers,
+    shell,
+    subject::{Reach, Subject},
+};
 
 /// One thing that a person may allow for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,20 +19,83 @@ pub struct Proposal {
 /// What may be offered for `subject`, the exact thing first. Empty under a verdict of the floor is the caller's business.
 pub fn propose(subject: &Subject) -> Vec<Proposal> {
     let exact = Proposal { covers: Covers::Exact(subject.digest()), label: format!("exactly {}", subject.signature) };
-    let patterns = subject
-        .command()
-        .map(|command| shell::patterns(command, &shell::Place::of(subject, &Surroundings::default())))
-        .unwrap_or_default();
+    let patterns = match subject.command() {
+        Some(command) => shell::patterns(command, &shell::Place::of(subject, &Surroundings::default())),
+        None if subject.reach == Reach::Beyond => wider(subject),
+        None => Vec::new(),
+    };
     let patterns = patterns
         .into_iter()
         .map(|pattern| Proposal { label: format!("anything like {pattern}"), covers: Covers::Pattern(pattern) });
     std::iter::once(exact).chain(patterns).collect()
 }
 
+/// The call with its last argument free, and then with all but its first: the part of a signature before which nothing is
+/// free is what a person recognises.
+fn wider(subject: &Subject) -> Vec<String> {
+    // A list has more than one signature, and what a tool does not declare is covered by no pattern.
+    if !subject.further_signatures.is_empty() || !subject.undeclared.is_empty() {
+        return Vec::new();
+    }
+    let Some(arguments) = subject.signature.strip_prefix(&subject.tool) else { return Vec::new() };
+    let Some(arguments) = arguments.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
+        return Vec::new();
+    };
+    let parts: Vec<&str> = arguments.split(", ").collect();
+    // What has a meaning in a pattern would not mean itself.
+    if arguments.is_empty() || format!("{}{arguments}", subject.tool).contains(['*', '?', '[', ']']) {
+        return Vec::new();
+    }
+    let free = |kept: usize| {
+        let kept = parts[..kept].join(", ");
+        let comma = if kept.is_empty() { "" } else { ", " };
+        format!("{}({kept}{comma}*)", subject.tool)
+    };
+    let mut patterns = vec![free(parts.len() - 1)];
+    if parts.len() > 2 {
+        patterns.push(free(1));
+    }
+    patterns
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Covers, propose};
-    use crate::policy::testing::bash;
+    use serde_json::json;
+
+    use super::{Covers, Reach, propose};
+    use crate::policy::{
+        Subject,
+        testing::{bash, subject},
+    };
+
+    #[test]
+    fn a_call_of_a_service_offers_itself_with_free_arguments_from_behind() {
+        let of = |signature: &str| Subject {
+            signature: signature.to_owned(),
+            reach: Reach::Beyond,
+            ..subject("pay", json!({}))
+        };
+        for (signature, want) in [
+            ("pay(acme)", vec!["pay(*)"]),
+            ("pay(acme, 5)", vec!["pay(acme, *)"]),
+            ("pay(acme, 5, eur)", vec!["pay(acme, 5, *)", "pay(acme, *)"]),
+            ("pay", vec![]),
+            ("pay()", vec![]),
+            ("pay(a*)", vec![]),
+        ] {
+            let proposals = propose(&of(signature)).into_iter().skip(1);
+            let patterns: Vec<String> = proposals
+                .filter_map(|proposal| match proposal.covers {
+                    Covers::Pattern(pattern) => Some(pattern),
+                    Covers::Exact(_) => None,
+                })
+                .collect();
+            assert_eq!(patterns, want, "{signature}");
+        }
+        let list = Subject { further_signatures: vec!["pay(b)".to_owned()], ..of("pay(a)") };
+        let stray = Subject { undeclared: vec!["x".to_owned()], ..of("pay(a)") };
+        assert_eq!((propose(&list).len(), propose(&stray).len()), (1, 1));
+    }
 
     #[test]
     fn only_a_plain_command_without_power_over_others_offers_a_pattern() {

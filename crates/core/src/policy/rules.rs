@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::gate::Step;
+
 /// What a rule says about what it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -53,6 +55,9 @@ pub struct Rule {
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Who has to allow, of a rule that asks. None: any one person who may answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
     /// The line of its file, set by the reader, 0 if not known.
     #[serde(skip)]
     pub line: u32,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::Digest,
+    gate::Step,
     id::PrincipalId,
     policy::{grants::GrantId, rules::Origin},
     time::Millis,
@@ -97,6 +98,9 @@ pub struct Named {
     /// What its author says of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Who has to allow, if it says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
 }
 
 impl Verdict {
@@ -117,6 +121,14 @@ impl Why {
     /// True for the floor.
     pub const fn is_floor(&self) -> bool {
         matches!(self.cause, Cause::Floor { .. })
+    }
+
+    /// Who has to allow, where a rule says so.
+    pub fn steps(&self) -> &[Step] {
+        match &self.cause {
+            Cause::Rule(rule) | Cause::Default(rule) => &rule.steps,
+            _ => &[],
+        }
     }
 }
 
@@ -168,6 +180,7 @@ mod tests {
             pattern: "bash(rm *)".to_owned(),
             origin: Origin { file: "permissions.yaml".to_owned(), line: 12 },
             description: None,
+            steps: Vec::new(),
         };
         let verdict = Verdict::Deny(Why { cause: Cause::Rule(rule), policy: Digest::of(b"") });
         assert_eq!(verdict.to_string(), "denied by rule \"bash(rm *)\" (permissions.yaml:12)");

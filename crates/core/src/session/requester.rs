@@ -10,6 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::breaker::Breaker;
 use crate::{
     call::End,
     digest::Digest,
@@ -73,6 +74,8 @@ pub struct Requester {
     used_order: VecDeque<Arc<str>>,
     keys: BTreeMap<String, Keyed>,
     keys_order: VecDeque<String>,
+    #[serde(default)]
+    pub(crate) breaker: Breaker,
 }
 
 impl Requester {
@@ -99,6 +102,11 @@ impl Requester {
     /// Results that were not received, in the order in which they were asked for.
     pub fn results(&self) -> &BTreeMap<CallId, Outcome> {
         &self.results
+    }
+
+    /// Whether people are asked about its requests.
+    pub fn breaker(&self) -> &Breaker {
+        &self.breaker
     }
 
     /// The request that a key named.

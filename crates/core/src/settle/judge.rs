@@ -1,6 +1,6 @@
 //! A call that is wanted is judged: it may run, it is refused, or a person decides.
 
-use super::{Docket, breaker_trips, brief, evaluate, open_approval};
+use super::{Docket, asks_to_go_on, breaker_trips, brief, evaluate, open_approval};
 use crate::{
     call::{self, End, Executor, Phase},
     engine::{Branch, Context, Event, Fact},
@@ -44,6 +44,10 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         }
         Verdict::Ask(_) if docket.run.is_none() && is_full(docket) => {
             docket.end_call(&mut branch, call, End::Limited, "Too many pending approvals", context);
+        }
+        Verdict::Ask(_) if docket.is_held() => {
+            asks_to_go_on::ask(docket, &mut branch, true, context);
+            docket.end_call(&mut branch, call, End::Denied, asks_to_go_on::HELD, context);
         }
         Verdict::Ask(_) if docket.denials() >= breaker_trips::LIMIT => {
             docket.end_call(&mut branch, call, End::Denied, breaker_trips::TRIPPED, context);

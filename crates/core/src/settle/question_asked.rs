@@ -69,6 +69,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
                 scopes: Vec::new(),
                 deadline: Some(context.now + scene.session.settings().clarify_timeout),
                 fallback: Fallback::NoAnswer,
+                steps: Vec::new(),
             };
             branch.push_with(Event::Gate(opened), Some(content.into()));
         }

@@ -1,5 +1,7 @@
 //! Tables of what the machines decide, each rule by its name.
 
+mod approvals;
+mod breaker;
 mod call_table;
 mod context;
 mod edited_files;

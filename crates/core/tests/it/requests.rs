@@ -15,7 +15,7 @@ use crate::{
     states::deny,
 };
 
-fn agents(rules: countersign_core::engine::Rules, max_pending: u32) -> Stage {
+pub(crate) fn agents(rules: countersign_core::engine::Rules, max_pending: u32) -> Stage {
     let mut stage = Stage::new(rules);
     let settings = Box::new(Settings { max_pending, ..Settings::default() });
     let open = session::Command::Open { cwd: String::new(), name: None, parent: None, settings };
@@ -41,7 +41,7 @@ fn asked(wire: &str, key: Option<&str>, path: &str) -> Command {
     })))
 }
 
-fn request(stage: &mut Stage, wire: &str, path: &str) -> (Vec<String>, CallId) {
+pub(crate) fn request(stage: &mut Stage, wire: &str, path: &str) -> (Vec<String>, CallId) {
     let told = stage.tell(asked(wire, None, path));
     let Ok(Reply::Requested { call, over: None }) = told.1 else { panic!("{:?}", told.1) };
     (told.0.into_iter().map(|fact| fact.to_string()).collect(), call)
@@ -53,7 +53,7 @@ fn done(stage: &mut Stage, call: CallId) -> Vec<String> {
     stage.tell(Command::Call(call::Command::Ended { call, progress: Progress::Returned(Box::new(returned)) })).0
 }
 
-fn results(stage: &Stage) -> Vec<String> {
+pub(crate) fn results(stage: &Stage) -> Vec<String> {
     let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
     let results = session.requester().map(|requester| requester.results().values().cloned().collect::<Vec<_>>());
     results.unwrap_or_default().iter().map(|result| format!("{:?}", result.end)).collect()

@@ -45,10 +45,15 @@ fn what_a_surface_shows_is_recorded_once_and_survives() {
     assert_eq!(updated(&mut stage, gate, "7"), told(&["gate updated"]));
     assert_eq!(updated(&mut stage, gate, "7"), told(&[]));
     assert_eq!(updated(&mut stage, gate, "9"), told(&[]), "nothing was shown there");
-    let showing =
-        |reference: &str, is_final| Showing { surface: "chat".to_owned(), reference: reference.to_owned(), is_final };
+    let showing = |reference: &str, is_final, revision| Showing {
+        surface: "chat".to_owned(),
+        reference: reference.to_owned(),
+        is_final,
+        round: 0,
+        revision,
+    };
     let kept = stage.engine.state().gate(gate).expect("it was resolved just now");
-    assert_eq!((kept.shown(), kept.owes_update()), (&[showing("7", true), showing("8", false)][..], true));
+    assert_eq!((kept.shown(), kept.owes_update()), (&[showing("7", true, 0), showing("8", false, 0)][..], true));
 }
 
 #[test]

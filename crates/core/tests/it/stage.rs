@@ -48,6 +48,7 @@ pub(crate) fn asking() -> Rules {
         posture: Posture::Gateway,
         contract: None,
         surroundings: Surroundings::default(),
+        people: gate::People::default(),
     }
 }
 

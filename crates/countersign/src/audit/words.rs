@@ -76,7 +76,7 @@ impl Narrator {
         {
             let what = match shown {
                 gate::Content::Approval { signature, .. } => signature,
-                gate::Content::Question { question, .. } => question,
+                gate::Content::Question { question, .. } | gate::Content::GoOn { question, .. } => question,
             };
             self.gates.insert(*gate, what);
         }
@@ -84,6 +84,11 @@ impl Narrator {
         let what = self.gates.get(&id).cloned().unwrap_or_else(|| short(id));
         match event {
             gate::Event::Opened { .. } => format!("waits for a person: {what}"),
+            gate::Event::Voted { by, person, .. } => {
+                let person = person.as_ref().map_or_else(String::new, |person| format!(" ({person})"));
+                format!("{by}{person} allows it, as one of several: {what}")
+            }
+            gate::Event::Asked { step, .. } => format!("asked again, step {}: {what}", step + 1),
             gate::Event::Extended { .. } => format!("waits longer: {what}"),
             gate::Event::Shown { surface, .. } => format!("shown on {surface}: {what}"),
             gate::Event::Updated { surface, .. } => format!("its end is shown on {surface}: {what}"),

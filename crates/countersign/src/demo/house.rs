@@ -10,6 +10,7 @@ use std::{
 
 use countersign_core::{
     engine::Rules,
+    gate::People,
     id::SessionId,
     message::{Message, Summary},
     policy::{self, Action, Layer, Posture, Rule, Source, Surroundings},
@@ -85,6 +86,7 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
         args: None,
         action: Action::Allow,
         description: None,
+        steps: Vec::new(),
         line: 0,
     });
     let rules = policy::Rules { defaults: Vec::new(), rules: rules.into() };
@@ -100,7 +102,7 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
         protected: ["", "-wal", "-shm", ".lock"].map(beside).into(),
         unreadable: Vec::new(),
     };
-    Ok(Rules { compiled, posture: Posture::Gateway, contract: None, surroundings })
+    Ok(Rules { compiled, posture: Posture::Gateway, contract: None, surroundings, people: People::default() })
 }
 
 impl Host for House {

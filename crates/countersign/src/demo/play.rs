@@ -165,7 +165,13 @@ impl Play<'_> {
             Event::Booted
             | Event::Session(_)
             | Event::Run(_)
-            | Event::Gate(gate::Event::Extended { .. } | gate::Event::Shown { .. } | gate::Event::Updated { .. })
+            | Event::Gate(
+                gate::Event::Extended { .. }
+                | gate::Event::Voted { .. }
+                | gate::Event::Asked { .. }
+                | gate::Event::Shown { .. }
+                | gate::Event::Updated { .. },
+            )
             | Event::Policy(_) => {}
         }
         Ok(None)

@@ -67,6 +67,7 @@ pub(crate) async fn open_idle(
         posture,
         contract: None,
         surroundings: Surroundings::default(),
+        people: gate::People::default(),
     };
     let host = Arc::new(Room(model.clone()));
     let merge = Duration::from_millis(50);

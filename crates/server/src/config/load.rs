@@ -247,16 +247,16 @@ fn limits(place: &At<'_>) -> Limits {
 
 fn people(place: &At<'_>) -> Vec<Person> {
     let mut people: Vec<Person> = Vec::new();
-    let (mut users, mut logins) = (HashSet::new(), HashSet::new());
+    let (mut users, mut logins, mut accounts) = (HashSet::new(), HashSet::new(), HashSet::new());
     for place in place.items() {
-        if !place.mapping(&["id", "telegram", "console"]) {
+        if !place.mapping(&["id", "telegram", "console", "local"]) {
             continue;
         }
         let Some(id) = place.at("id").needed_text() else { continue };
         if people.iter().any(|known| known.id == id) {
             place.at("id").refused("another person has this id");
         }
-        let mut person = Person { id, telegram: Vec::new(), console: Vec::new() };
+        let mut person = Person { id, telegram: Vec::new(), console: Vec::new(), local: Vec::new() };
         for item in place.at("telegram").items() {
             let Some(user) = item.integer() else { continue };
             if !users.insert(user) {
@@ -270,6 +270,15 @@ fn people(place: &At<'_>) -> Vec<Person> {
                 item.refused("this identity belongs to a person already");
             }
             person.console.push(login);
+        }
+        for item in place.at("local").items() {
+            let Some(user) = item.integer_in(0, i64::from(u32::MAX)).and_then(|user| u32::try_from(user).ok()) else {
+                continue;
+            };
+            if !accounts.insert(user) {
+                item.refused("this identity belongs to a person already");
+            }
+            person.local.push(user);
         }
         people.push(person);
     }

@@ -12,6 +12,7 @@ use countersign_runtime::tools::regular;
 use serde_json::Value;
 
 use super::{
+    approvals,
     at::{At, Notes},
     cases::{self, Case},
     problem::{Errors, Fault},
@@ -28,8 +29,9 @@ pub struct Permissions {
     pub cases: Vec<Case>,
 }
 
-const TOP: &[&str] = &["defaults", "rules", "tests"];
-const RULE: &[&str] = &["pattern", "tool", "args", "action", "description"];
+const TOP: &[&str] = &["defaults", "rules", "sets", "tests"];
+const RULE: &[&str] =
+    &["pattern", "tool", "args", "action", "description", "approvals", "from", "within", "on_expiry", "escalate"];
 
 /// Reads the rules at `path`, and the cases in them and in the file beside it whose name ends in `.test.yaml`. `None` if
 /// there is no such file.
@@ -42,7 +44,8 @@ pub fn permissions(path: &Path, layer: Layer) -> Result<Option<Permissions>, Err
     let value = value::read(&text, &notes, None);
     let root = At::root(&notes, value.as_ref());
     root.mapping(TOP);
-    let list = |key: &str| root.at(key).items().iter().filter_map(rule).collect();
+    let sets = approvals::sets(&root.at("sets"));
+    let list = |key: &str| root.at(key).items().iter().filter_map(|place| rule(place, &sets)).collect();
     let rules = Rules { defaults: list("defaults"), rules: list("rules") };
     let mut cases = cases::read(&root.at("tests"));
     let beside = Notes::of(&beside(path));
@@ -83,7 +86,7 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension("test.yaml")
 }
 
-fn rule(place: &At<'_>) -> Option<Rule> {
+fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
     if !place.mapping(RULE) {
         if place.is_absent() {
             place.missing();
@@ -108,6 +111,7 @@ fn rule(place: &At<'_>) -> Option<Rule> {
         args: sound,
         action: action?,
         description: place.at("description").text(),
+        steps: approvals::steps(place, sets),
         line: u32::try_from(place.line).unwrap_or(0),
     })
 }

@@ -62,7 +62,7 @@ impl Config {
         let providers = self.providers.iter().map(|(name, one)| (name.clone(), provider(one)));
         put("providers", Value::Object(providers.collect()));
         put("agents_dir", json!(self.agents_dir));
-        let person = |one: &super::Person| json!({"id": one.id, "telegram": one.telegram, "console": one.console});
+        let person = |one: &super::Person| json!({"id": one.id, "telegram": one.telegram, "console": one.console, "local": one.local});
         put("people", self.people.iter().map(person).collect());
         put("permissions", json!(self.permissions));
         Value::Object(shown)

@@ -182,6 +182,8 @@ pub struct Person {
     pub telegram: Vec<i64>,
     /// Console logins.
     pub console: Vec<String>,
+    /// Users of this machine, by number: whose command line it is.
+    pub local: Vec<u32>,
 }
 
 /// Why the gateway may not listen where it was told to.

@@ -1,8 +1,11 @@
 //! Gates as rows, the same for the command line whether a gateway runs or only its record is there.
 
+use std::fmt;
+
 use countersign_core::{
     engine::Engine,
     gate::{Content, Gate, Kind},
+    policy::Covers,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -28,10 +31,62 @@ pub struct Row {
     pub arguments: Map<String, Value>,
     /// Why a person is asked.
     pub reason: String,
+    /// Rules that may be allowed for longer in its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proposals: Vec<String>,
+    /// Who has to allow, where that is more than any one person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<Approvals>,
     /// When it was opened: ISO 8601, UTC.
     pub opened_at: String,
     /// When it expires: ISO 8601, UTC.
     pub deadline: Option<String>,
+}
+
+/// Who has to allow, and who has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approvals {
+    /// How many people have to.
+    pub need: u32,
+    /// Those who have: people, or identities that belong to none.
+    pub have: Vec<String>,
+    /// Who may; none means whoever may answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Vec<String>>,
+    /// The step of the escalation, from 1.
+    pub step: u32,
+    /// How many steps there are.
+    pub steps: usize,
+}
+
+impl Approvals {
+    /// Of a gate whose rule names them.
+    pub fn of(gate: &Gate) -> Option<Self> {
+        let step = gate.step()?;
+        let (at, steps) = gate.step_of();
+        let votes = gate.votes().iter();
+        Some(Self {
+            need: step.approvals,
+            have: votes.map(|vote| vote.person.clone().unwrap_or_else(|| vote.by.to_string())).collect(),
+            from: step.from.as_ref().map(|from| from.iter().cloned().collect()),
+            step: at,
+            steps,
+        })
+    }
+}
+
+/// In one line, for people.
+impl fmt::Display for Approvals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.have.len(), self.need)?;
+        if !self.have.is_empty() {
+            write!(f, " ({})", self.have.join(", "))?;
+        }
+        if let Some(from) = &self.from {
+            write!(f, ", from {}", from.join(", "))?;
+        }
+        if self.steps > 1 { write!(f, "; step {} of {}", self.step, self.steps) } else { Ok(()) }
+    }
 }
 
 /// Every gate that waits, oldest first.
@@ -45,6 +100,7 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
         Content::Approval { tool, arguments, signature, why, .. } => {
             (tool.to_string(), signature.clone(), arguments.clone(), why.clone())
         }
+        Content::GoOn { question, .. } => (question.clone(), question.clone(), Map::new(), String::new()),
         Content::Question { question, .. } => (question.clone(), question.clone(), Map::new(), String::new()),
     };
     let session = gate.session().map(ToString::to_string);
@@ -65,6 +121,15 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
         subject,
         arguments,
         reason,
+        proposals: engine
+            .proposals(gate)
+            .into_iter()
+            .filter_map(|proposal| match proposal.covers {
+                Covers::Pattern(pattern) => Some(pattern),
+                Covers::Exact(_) => None,
+            })
+            .collect(),
+        approvals: Approvals::of(gate),
         opened_at: iso(gate.opened_at()),
         deadline: gate.deadline().map(iso),
     })

@@ -53,7 +53,7 @@ impl Control {
                 if peer.uid() != own && peer.uid() != 0 {
                     continue;
                 }
-                let by = PrincipalId::new(format!("local:{}", peer.uid()));
+                let by = principal(peer.uid());
                 let handle = handle.clone();
                 tokio::spawn(async move {
                     // A client that goes away in the middle needs no answer.
@@ -70,6 +70,11 @@ impl Drop for Control {
         self.serving.abort();
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// The principal of a user of this machine.
+pub(crate) fn principal(user: u32) -> PrincipalId {
+    PrincipalId::new(format!("local:{user}"))
 }
 
 /// Takes a lock that ends with the process. Its file stays, so that two never lock two files of one name.

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
     call::Content,
-    id::SessionId,
+    gate::People,
+    id::{PrincipalId, SessionId},
     message::{Message, Summary},
     session::ModelRef,
     tool::Spec,
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agent_gate,
     config::{self, Auth, Config, Tool},
+    control,
     messenger::telegram,
 };
 
@@ -125,6 +127,16 @@ pub(super) fn services(config: &Config) -> Vec<services::Service> {
         },
     });
     services.collect()
+}
+
+/// Whose identities are whose.
+pub(super) fn people(people: &[config::Person]) -> People {
+    People::new(people.iter().map(|person| {
+        let telegram = person.telegram.iter().map(|user| telegram::principal(*user));
+        let local = person.local.iter().map(|user| control::principal(*user));
+        let console = person.console.iter().map(|login| PrincipalId::new(format!("console:{login}")));
+        (person.id.clone(), telegram.chain(local).chain(console).collect::<Vec<_>>())
+    }))
 }
 
 /// What the messenger is to do. Cards of an agent that is away say so.

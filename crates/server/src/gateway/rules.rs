@@ -8,9 +8,10 @@ use countersign_core::{
     time::Millis,
 };
 
+use super::house;
 use crate::{
     agent_gate::{self, Tools},
-    config::{self, Case, Errors},
+    config::{self, Case, Errors, Person},
 };
 
 /// Why rules were not taken.
@@ -26,6 +27,16 @@ pub enum RulesError {
         path: PathBuf,
         /// What is wrong, with its line where that is known.
         problem: String,
+    },
+    /// A rule names somebody of whom nothing is known.
+    #[error("{}:{line}: there is no person \"{name}\" in `people`, nor a set of that name", path.display())]
+    Stranger {
+        /// The file.
+        path: PathBuf,
+        /// The rule's line.
+        line: u32,
+        /// The name.
+        name: String,
     },
     /// Something else comes of a case than its author expects.
     #[error("{0}")]
@@ -45,7 +56,7 @@ pub struct Loaded {
 ///
 /// # Errors
 /// [`RulesError`]: rules that were not understood, or fail a case, are not in force.
-pub fn load(path: &Path, tools: &Tools) -> Result<Loaded, RulesError> {
+pub fn load(path: &Path, tools: &Tools, people: &[Person]) -> Result<Loaded, RulesError> {
     let (source, cases) = match config::permissions(path, Layer::Main)? {
         Some(read) => (read.source, read.cases),
         None => {
@@ -53,14 +64,32 @@ pub fn load(path: &Path, tools: &Tools) -> Result<Loaded, RulesError> {
             (Source { name: path.display().to_string(), layer: Layer::Main, rules }, Vec::new())
         }
     };
+    if let Some((line, name)) = stranger(&source.rules, people) {
+        return Err(RulesError::Stranger { path: path.to_owned(), line, name });
+    }
     let compiled = policy::compile(vec![source]).map_err(|errors| RulesError::Compile {
         path: path.to_owned(),
         problem: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     })?;
     let warnings = compiled.warnings().iter().map(ToString::to_string).collect();
-    let rules = Rules { compiled, posture: Posture::Gateway, contract: None, surroundings: Surroundings::default() };
+    let rules = Rules {
+        compiled,
+        posture: Posture::Gateway,
+        contract: None,
+        surroundings: Surroundings::default(),
+        people: house::people(people),
+    };
     let failed: Vec<String> = cases.into_iter().filter_map(|case| fails(&rules, tools, case)).collect();
     if failed.is_empty() { Ok(Loaded { rules, warnings }) } else { Err(RulesError::Case(failed.join("\n"))) }
+}
+
+/// The first name in who has to allow that nobody has.
+fn stranger(rules: &policy::Rules, people: &[Person]) -> Option<(u32, String)> {
+    rules.rules.iter().chain(&rules.defaults).find_map(|rule| {
+        let mut names = rule.steps.iter().flat_map(|step| step.from.iter().flatten());
+        let name = names.find(|name| !people.iter().any(|person| person.id == **name))?;
+        Some((rule.line, name.clone()))
+    })
 }
 
 /// What to say of a case of which something else comes than it expects.
@@ -102,7 +131,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::load;
-    use crate::{config, gateway::house};
+    use crate::{
+        config::{self, Person},
+        gateway::house,
+    };
 
     #[test]
     fn rules_that_fail_a_case_are_not_taken() {
@@ -113,14 +145,32 @@ mod tests {
             [("ask", None), ("allow", Some("permissions.yaml:4: pay is asked about and should be allowed: "))]
         {
             std::fs::write(&path, format!("{rules}{expect} }}\n")).unwrap();
-            let loaded = load(&path, &BTreeMap::new());
+            let loaded = load(&path, &BTreeMap::new(), &[]);
             match told {
                 None => assert!(loaded.is_ok(), "{loaded:?}"),
                 Some(told) => assert!(loaded.unwrap_err().to_string().contains(told)),
             }
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(load(&path, &BTreeMap::new()).is_ok(), "without a file everything is asked");
+        assert!(load(&path, &BTreeMap::new(), &[]).is_ok(), "without a file everything is asked");
+    }
+
+    #[test]
+    fn who_has_to_allow_is_somebody_that_the_configuration_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("permissions.yaml");
+        let ana = Person { id: "ana".to_owned(), telegram: vec![1], console: Vec::new(), local: Vec::new() };
+        for (names, known) in [("ana", true), ("[ana, zoe]", false)] {
+            std::fs::write(&path, format!("rules:\n  - {{ pattern: 'pay(*)', action: ask, from: {names} }}\n"))
+                .unwrap();
+            match load(&path, &BTreeMap::new(), std::slice::from_ref(&ana)) {
+                Ok(_) => assert!(known, "{names}"),
+                Err(error) => {
+                    let told = error.to_string();
+                    assert!(!known && told.contains("permissions.yaml:2: there is no person \"zoe\""), "{told}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -128,7 +178,9 @@ mod tests {
         let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
         let secrets = |_: &str| Some("secret".to_owned());
         let config = config::load(Some(&examples.join("config.yaml")), &config::Flags::default(), &secrets).unwrap();
-        let loaded = load(&examples.join("permissions.yaml"), &house::agents(&config.config).tools).unwrap();
+        let loaded =
+            load(&examples.join("permissions.yaml"), &house::agents(&config.config).tools, &config.config.people)
+                .unwrap();
         assert_eq!(loaded.warnings, Vec::<String>::new());
     }
 }

@@ -121,7 +121,7 @@ impl Shared {
 }
 
 /// The principal of a user.
-fn principal(user: i64) -> PrincipalId {
+pub(crate) fn principal(user: i64) -> PrincipalId {
     PrincipalId::new(format!("telegram:{user}"))
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use countersign_core::{
     engine::Rules,
+    gate::People,
     policy::{self, Layer, Posture, Rule, Source, Surroundings},
 };
 use countersign_runtime::tools::Registry;
@@ -74,7 +75,7 @@ pub(crate) fn load(
     };
     Ok(Loaded {
         warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).collect(),
-        rules: Rules { compiled, posture: Posture::Stdio, contract: None, surroundings },
+        rules: Rules { compiled, posture: Posture::Stdio, contract: None, surroundings, people: People::default() },
     })
 }
 

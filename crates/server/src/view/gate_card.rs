@@ -42,7 +42,7 @@ impl<'a> Asked<'a> {
                 cwd: Some(cwd),
                 choices,
             }),
-            Content::Question { .. } => None,
+            Content::Question { .. } | Content::GoOn { .. } => None,
         }
     }
 }

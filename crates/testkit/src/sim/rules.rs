@@ -2,6 +2,7 @@
 
 use countersign_core::{
     engine::Rules,
+    gate::People,
     policy::{Action, Compiled, Layer, Posture, Rule, Rules as Written, Source, Surroundings, compile},
 };
 
@@ -14,6 +15,7 @@ pub(super) fn numbered(number: u64) -> Rules {
             args: None,
             action: *action,
             description: None,
+            steps: Vec::new(),
             line: 0,
         });
         let rules = Written { rules: rules.collect(), defaults: Vec::new() };
@@ -32,5 +34,5 @@ pub(super) fn numbered(number: u64) -> Rules {
         }
     };
     let surroundings = Surroundings { home: Some("/home/ana".to_owned()), ..Surroundings::default() };
-    Rules { compiled, posture, contract: None, surroundings }
+    Rules { compiled, posture, contract: None, surroundings, people: People::default() }
 }

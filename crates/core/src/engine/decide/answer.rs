@@ -1,8 +1,10 @@
 //! Decides whether an answer to a gate counts, and what else follows from it at once.
 
+use std::sync::Arc;
+
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View},
-    gate::{Answer, AnswerRefusal, Content, Event as Happened, Resolution, Scope},
+    gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Resolution, Scope},
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Subject},
     settle,
@@ -22,29 +24,34 @@ pub(super) fn answer(
     if *by == settle::agent() || subject.as_ref().is_some_and(|subject| subject.principal == *by) {
         return Err(AnswerRefusal::NotAllowed { gate: id, by: by.clone() }.into());
     }
-    let Some(event) = gate.answer(answer, by, key)? else {
-        let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
-        return Ok(Decision { facts: Vec::new(), reply: Reply::Resolved(resolution) });
-    };
+    let events = gate.answer(answer, by, view.rules.people.of(by), key)?;
     // A choice that is not among those offered is somebody's own words.
     if let Answer::Say(said) = answer
+        && !events.is_empty()
         && said.len() > 1
         && matches!(view.admitted.gate(id).map(|shown| &**shown), Some(Content::Question { multi: false, .. }))
     {
         return Err(AnswerRefusal::NotOffered { gate: id, problem: "the question takes one answer" }.into());
     }
-    let Happened::Resolved { resolution, .. } = &event else {
-        return Err(Refusal::OutOfPlace("an answer resolves a gate"));
+    let resolved = events.iter().find_map(|event| match event {
+        Happened::Resolved { resolution, .. } => Some(resolution.clone()),
+        _ => None,
+    });
+    let reply = match resolved.as_ref().or_else(|| gate.resolution()) {
+        Some(resolution) => Reply::Resolved(resolution.clone()),
+        None => {
+            let have = gate.votes().len() + events.len();
+            let need = gate.step().map_or(1, |step| step.approvals);
+            Reply::Voted { have: u32::try_from(have).unwrap_or(u32::MAX), need }
+        }
     };
-    let resolution = resolution.clone();
     let session = gate.session().cloned();
-    let content = match answer {
-        Answer::Deny { reason } => reason.clone().map(Into::into),
-        Answer::Say(said) => Some(serde_json::Value::from(said.clone()).to_string().into()),
-        Answer::Allow(_) | Answer::Decline => None,
-    };
-    let mut facts = vec![Fact { event: Event::Gate(event), session: session.clone(), content }];
-    if let Some(subject) = subject {
+    let mut facts = Vec::new();
+    for event in events {
+        let content = if let Happened::Resolved { .. } = &event { text(answer) } else { None };
+        facts.push(Fact { event: Event::Gate(event), session: session.clone(), content });
+    }
+    if let Some((subject, resolution)) = subject.zip(resolved) {
         let event = match &resolution {
             Resolution::Allowed { scope } => {
                 facts.extend(
@@ -52,7 +59,7 @@ pub(super) fn answer(
                         .into_iter()
                         .map(|event| Fact::plain(Event::Policy(event), session.clone())),
                 );
-                granted(&subject, *scope, by, context)
+                granted(gate, &subject, answer, *scope, by, context)?
             }
             Resolution::Denied => Some(policy::Event::Constrained(Constraint {
                 principal: subject.principal.clone(),
@@ -69,7 +76,16 @@ pub(super) fn answer(
         };
         facts.extend(event.map(|event| Fact::plain(Event::Policy(event), session.clone())));
     }
-    Ok(Decision { facts, reply: Reply::Resolved(resolution) })
+    Ok(Decision { facts, reply })
+}
+
+/// What is recorded of the answer's words.
+fn text(answer: &Answer) -> Option<Arc<str>> {
+    match answer {
+        Answer::Deny { reason } => reason.clone().map(Into::into),
+        Answer::Say(said) => Some(serde_json::Value::from(said.clone()).to_string().into()),
+        Answer::Allow(_) | Answer::Grant(_) | Answer::Decline => None,
+    }
 }
 
 /// Ends a gate that waits. One that does not is left as it is.
@@ -88,7 +104,7 @@ pub(super) fn withdraw(view: View<'_>, id: GateId, by: PrincipalId) -> Result<De
 fn reason(answer: &Answer) -> Option<String> {
     match answer {
         Answer::Deny { reason } => reason.as_ref().map(|reason| reason.chars().take(500).collect()),
-        Answer::Allow(_) | Answer::Say(_) | Answer::Decline => None,
+        Answer::Allow(_) | Answer::Grant(_) | Answer::Say(_) | Answer::Decline => None,
     }
 }
 
@@ -100,20 +116,49 @@ fn lifted(view: View<'_>, subject: &Subject, by: &PrincipalId) -> Option<policy:
     stands.then(|| policy::Event::Lifted { principal: subject.principal.clone(), key, by: by.clone() })
 }
 
-fn granted(subject: &Subject, scope: Scope, by: &PrincipalId, context: &mut Context) -> Option<policy::Event> {
+fn granted(
+    gate: &Gate,
+    subject: &Subject,
+    answer: &Answer,
+    scope: Scope,
+    by: &PrincipalId,
+    context: &mut Context,
+) -> Result<Option<policy::Event>, Refusal> {
     let scope = match scope {
-        Scope::Once => return None,
+        Scope::Once => return Ok(None),
         Scope::Session => policy::Scope::Session(subject.session.clone()),
         Scope::Always => policy::Scope::Always,
     };
-    Some(policy::Event::Granted(Grant {
+    let wanted = match answer {
+        Answer::Grant(grant) => grant.pattern.as_ref(),
+        Answer::Allow(_) | Answer::Deny { .. } | Answer::Say(_) | Answer::Decline => None,
+    };
+    // Only what was proposed to the person: nothing else was shown as what it covers.
+    let mut proposals = policy::propose(subject).into_iter();
+    let proposal = proposals.find(|one| match (&one.covers, wanted) {
+        (Covers::Exact(_), None) => true,
+        (Covers::Pattern(pattern), Some(wanted)) => pattern == wanted,
+        (Covers::Exact(_), Some(_)) | (Covers::Pattern(_), None) => false,
+    });
+    let Some(proposal) = proposal else {
+        return Err(AnswerRefusal::NotOffered { gate: gate.id(), problem: "this rule was not proposed" }.into());
+    };
+    let label = match &proposal.covers {
+        Covers::Exact(_) => subject.signature.chars().take(500).collect(),
+        Covers::Pattern(_) => proposal.label,
+    };
+    let lasts = match answer {
+        Answer::Grant(grant) => grant.lasts,
+        Answer::Allow(_) | Answer::Deny { .. } | Answer::Say(_) | Answer::Decline => None,
+    };
+    Ok(Some(policy::Event::Granted(Grant {
         id: GrantId::new(context.fresh.uuid(context.now)),
         by: by.clone(),
         to: subject.principal.clone(),
         scope,
-        covers: Covers::Exact(subject.digest()),
-        label: subject.signature.chars().take(500).collect(),
-        until: None,
+        covers: proposal.covers,
+        label,
+        until: lasts.map(|lasts| context.now + lasts),
         door: Door::Open,
-    }))
+    })))
 }

@@ -3,7 +3,7 @@
 use crate::{
     digest::Digest,
     engine::{Decision, Event, Fact, Refusal, Reply, View},
-    id::{PrincipalId, RunId},
+    id::{PrincipalId, RunId, SessionId},
     policy, run, settle,
 };
 
@@ -18,7 +18,10 @@ pub(super) fn denial(
     if !constraints.any(|one| one.principal == principal && one.key == key) {
         return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
     }
-    let fact = Fact::plain(Event::Policy(policy::Event::Lifted { principal, key, by }), None);
+    // An agent's session has its name, and something may follow there.
+    let session = SessionId::new(principal.as_str());
+    let session = view.state.session(&session).map(|session| session.id().clone());
+    let fact = Fact::plain(Event::Policy(policy::Event::Lifted { principal, key, by }), session);
     Ok(Decision { facts: vec![fact], reply: Reply::Done })
 }
 

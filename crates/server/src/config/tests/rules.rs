@@ -1,6 +1,9 @@
 //! Files of rules and the cases beside them.
 
-use countersign_core::policy::{Action, Layer, Rule, Rules, compile};
+use countersign_core::{
+    gate::{OnExpiry, Step},
+    policy::{Action, Layer, Rule, Rules, compile},
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -24,7 +27,15 @@ fn rules_know_their_lines_and_cases_theirs() {
         "permissions.test.yaml",
         "tests:\n  - request: { tool: pay, args: { amount: 50 } }\n    expect: ask\n    description: nobody named\n  - { request: { tool: pay }, expect: ask }\n",
     );
-    let plain = Rule { pattern: None, tool: None, args: None, action: Action::Allow, description: None, line: 0 };
+    let plain = Rule {
+        pattern: None,
+        tool: None,
+        args: None,
+        action: Action::Allow,
+        description: None,
+        steps: Vec::new(),
+        line: 0,
+    };
     let pattern =
         |pattern: &str, action, line| Rule { pattern: Some(pattern.to_owned()), action, line, ..plain.clone() };
     let got = read(&scene).unwrap().unwrap();
@@ -81,7 +92,7 @@ fn a_rule_that_misses_calls_without_arguments_draws_a_warning_with_its_line() {
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
     for (text, want) in [
-        ("rule: []", "permissions.yaml:1: rule: unknown key; known here are defaults, rules, tests"),
+        ("rule: []", "permissions.yaml:1: rule: unknown key; known here are defaults, rules, sets, tests"),
         ("rules: {}", "permissions.yaml:1: rules: expected a list, found a mapping"),
         ("rules:\n- x", "permissions.yaml:2: rules[0]: expected a mapping, found text"),
         ("rules:\n- ~", "permissions.yaml:2: rules[0]: Missing required config: rules[0]"),
@@ -139,6 +150,24 @@ fn what_is_wrong_is_named_with_its_line() {
             "permissions.yaml:2: rules[0].args: expected any, or for each argument",
         ),
         ("rules:\n- { pattern: x, action: deny, action: ask }", "permissions.yaml:2: the key action is there twice"),
+        ("rules:\n- { pattern: x, action: ask, approvals: 0 }", "permissions.yaml:2: rules[0].approvals: "),
+        ("rules:\n- { pattern: x, action: ask, from: [] }", "permissions.yaml:2: rules[0].from: nobody is named"),
+        (
+            "rules:\n- { pattern: x, action: ask, on_expiry: next }",
+            "permissions.yaml:2: rules[0].on_expiry: expected deny, again, or { again: TIMES }",
+        ),
+        (
+            "rules:\n- { pattern: x, action: ask, escalate: [ { to: ana } ] }",
+            "permissions.yaml:2: rules[0].escalate[0].after: Missing required config",
+        ),
+        (
+            "rules:\n- { pattern: x, action: ask, escalate: [ { after: 5 } ] }",
+            "permissions.yaml:2: rules[0].escalate[0].to: Missing required config",
+        ),
+        (
+            "rules:\n- { pattern: x, action: ask, escalate: [ { after: 5, to: ana, unless: b } ] }",
+            "permissions.yaml:2: rules[0].escalate[0].unless: unknown key",
+        ),
         (
             "tests:\n- { request: '', expect: ask }",
             "permissions.yaml:2: tests[0].request: Missing required config: tests[0].request",
@@ -165,6 +194,43 @@ fn what_is_wrong_is_named_with_its_line() {
         let problems = scene.told(&read(&scene).unwrap_err().to_string());
         assert!(problems.len() == 1 && problems[0].starts_with(want), "{text}\n{problems:#?}");
     }
+}
+
+#[test]
+fn a_rule_says_who_has_to_allow_in_which_steps() {
+    let scene = Scene::new("");
+    scene.write(
+        "permissions.yaml",
+        "sets: { owners: [ana, ben] }\nrules:\n- { pattern: a, action: ask, approvals: 2, from: owners, on_expiry: again }\n- pattern: b\n  action: ask\n  from: [owners, cleo]\n  within: 30\n  on_expiry: { again: 3 }\n  escalate:\n  - { after: 600, to: dora, approvals: 1 }\n  - { after: 60, to: owners, approvals: 2 }\n- { pattern: c, action: ask, within: 5 }\n- { pattern: d, action: ask }\n",
+    );
+    let people = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
+    let seconds = |count| Some(std::time::Duration::from_secs(count));
+    let step = Step::default();
+    let got: Vec<Vec<Step>> =
+        read(&scene).unwrap().unwrap().source.rules.rules.into_iter().map(|rule| rule.steps).collect();
+    assert_eq!(
+        got,
+        [
+            vec![Step { approvals: 2, from: people(&["ana", "ben"]), on_expiry: OnExpiry::Again(1), ..step.clone() }],
+            vec![
+                Step {
+                    from: people(&["ana", "ben", "cleo"]),
+                    within: seconds(600),
+                    on_expiry: OnExpiry::Next,
+                    ..step.clone()
+                },
+                Step { from: people(&["dora"]), within: seconds(60), on_expiry: OnExpiry::Next, ..step.clone() },
+                Step {
+                    approvals: 2,
+                    from: people(&["ana", "ben"]),
+                    within: seconds(30),
+                    on_expiry: OnExpiry::Again(3),
+                },
+            ],
+            vec![Step { within: seconds(5), ..step }],
+            vec![],
+        ]
+    );
 }
 
 #[test]

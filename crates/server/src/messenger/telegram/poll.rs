@@ -223,7 +223,9 @@ impl Poll {
                 | AnswerRefusal::Unknown(_)
                 | AnswerRefusal::NotOffered { .. } => EXPIRED,
                 AnswerRefusal::AlreadyResolved { .. } => ALREADY,
-                AnswerRefusal::NotAllowed { .. } => NOT_ALLOWED,
+                AnswerRefusal::NotAmong { .. } | AnswerRefusal::Nobody { .. } | AnswerRefusal::NotAllowed { .. } => {
+                    NOT_ALLOWED
+                }
             },
             Refused::Refusal(_)
             | Refused::NotRecorded(_)

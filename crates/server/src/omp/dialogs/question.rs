@@ -68,7 +68,7 @@ impl<'a> Question<'a> {
             Content::Question { question, choices, multi, recommended, .. } => {
                 Some(Self { text: question, choices, is_multi: *multi, recommended: *recommended })
             }
-            Content::Approval { .. } => None,
+            Content::Approval { .. } | Content::GoOn { .. } => None,
         }
     }
 

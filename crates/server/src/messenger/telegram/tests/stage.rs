@@ -112,6 +112,7 @@ async fn open(log: &MemoryLog, house: &House) -> Handle {
         posture: Posture::Gateway,
         contract: None,
         surroundings: Surroundings::default(),
+        people: gate::People::default(),
     };
     let options = Options {
         rules,

@@ -1,0 +1,128 @@
+//! After several denials in a row an agent is asked about no more, until a person lets it go on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{GateId, PrincipalId},
+    policy::DENIAL_LASTS,
+    time::Millis,
+};
+
+/// Denials in a row that trip it.
+pub const TRIPS_AT: usize = 3;
+
+/// Whether people are asked about what an agent requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Breaker {
+    phase: Phase,
+    /// Who denied, since one of them allowed something.
+    denied_by: Vec<PrincipalId>,
+    /// A question that waits and whose answer nobody needs any more.
+    obsolete: Option<GateId>,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// People are asked.
+    #[default]
+    Closed,
+    /// They are asked one thing: whether it may go on.
+    Asked(GateId),
+    /// Somebody said that it may not, until then.
+    Held(Millis),
+    /// Nobody answered. The next request asks again.
+    Lapsed,
+}
+
+impl Breaker {
+    /// How far it has come.
+    pub const fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The question that waits, whether or not its answer is needed.
+    pub fn gate(&self) -> Option<GateId> {
+        match self.phase {
+            Phase::Asked(gate) => Some(gate),
+            Phase::Closed | Phase::Held(_) | Phase::Lapsed => self.obsolete,
+        }
+    }
+
+    /// The question that waits and whose answer nobody needs any more.
+    pub const fn obsolete(&self) -> Option<GateId> {
+        self.obsolete
+    }
+
+    /// Whether people are asked about nothing else.
+    pub fn is_open(&self) -> bool {
+        match self.phase {
+            Phase::Closed => self.denied_by.len() >= TRIPS_AT,
+            Phase::Asked(_) | Phase::Lapsed | Phase::Held(_) => true,
+        }
+    }
+
+    /// Whether people have to be asked whether the agent may go on: because it tripped, or because it wants something
+    /// again after nobody answered, or after the answer has lost its force.
+    pub fn has_to_ask(&self, now: Millis, wants_more: bool) -> bool {
+        match self.phase {
+            Phase::Closed => self.denied_by.len() >= TRIPS_AT,
+            Phase::Asked(_) => false,
+            Phase::Held(until) => wants_more && until <= now,
+            Phase::Lapsed => wants_more,
+        }
+    }
+
+    pub(crate) fn denied(&mut self, by: PrincipalId) {
+        if self.phase == Phase::Closed {
+            self.denied_by.push(by);
+        }
+    }
+
+    /// Somebody allowed something: whose denials it were takes them back with it.
+    pub(crate) fn allowed(&mut self, by: &PrincipalId) {
+        if self.denied_by.contains(by) {
+            self.reset();
+        }
+    }
+
+    /// Closes it, whatever was denied.
+    pub(crate) fn reset(&mut self) {
+        let obsolete = match self.phase {
+            Phase::Asked(gate) => Some(gate),
+            Phase::Closed | Phase::Held(_) | Phase::Lapsed => self.obsolete,
+        };
+        *self = Self { obsolete, ..Self::default() };
+    }
+
+    pub(crate) fn asked(&mut self, gate: GateId) {
+        self.phase = Phase::Asked(gate);
+    }
+
+    /// What was answered to the question that it asked.
+    pub(crate) fn answered(&mut self, gate: GateId, answer: Answered, at: Millis) {
+        if self.obsolete == Some(gate) {
+            self.obsolete = None;
+        }
+        if self.phase != Phase::Asked(gate) {
+            return;
+        }
+        match answer {
+            Answered::Yes => *self = Self::default(),
+            Answered::No => self.phase = Phase::Held(at + DENIAL_LASTS),
+            Answered::Nothing => self.phase = Phase::Lapsed,
+        }
+    }
+}
+
+/// An answer to whether an agent may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// It may.
+    Yes,
+    /// It may not.
+    No,
+    /// Nobody said anything.
+    Nothing,
+}

@@ -1,0 +1,49 @@
+//! After several denials in a row people are asked one thing about an agent: whether it may go on.
+
+use super::Docket;
+use crate::{
+    digest::Digest,
+    engine::{Branch, Context, Event, Fact},
+    gate::{Content, Event as Happened, Fallback, Kind, Resolution, Scope},
+    id::GateId,
+};
+
+/// What the agent is told meanwhile.
+pub(super) const HELD: &str =
+    "Denied: several requests in a row were denied. Nothing is asked for this agent until a person lets it go on.";
+
+pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    let breaker = docket.session.requester()?.breaker();
+    if let Some(gate) = breaker.obsolete() {
+        let event = Happened::Resolved { gate, resolution: Resolution::Withdrawn, by: None, key: None };
+        return Some(vec![docket.fact(Event::Gate(event))]);
+    }
+    let mut branch = Branch::new(docket.session);
+    ask(docket, &mut branch, false, context);
+    Some(branch.finish()).filter(|facts| !facts.is_empty())
+}
+
+/// Asks, if that is due; `wants_more` says that the agent has just requested something.
+pub(super) fn ask(docket: Docket<'_>, branch: &mut Branch<'_>, wants_more: bool, context: &mut Context) {
+    let requester = docket.session.requester();
+    if docket.view.closing || !requester.is_some_and(|of| of.breaker().has_to_ask(context.now, wants_more)) {
+        return;
+    }
+    let asker = docket.session.id().to_string();
+    let question = format!("{asker} was denied several times in a row. May it go on asking?");
+    let content =
+        serde_json::to_string(&Content::GoOn { asker, question }).expect("content is plain data with text keys");
+    let opened = Happened::Opened {
+        gate: GateId::new(context.fresh.uuid(context.now)),
+        kind: Kind::Budget,
+        ordinal: docket.view.state.next_ordinal(docket.session.id()),
+        run: None,
+        call: None,
+        subject: Digest::of(content.as_bytes()),
+        scopes: vec![Scope::Once],
+        deadline: Some(context.now + docket.session.settings().approval_timeout),
+        fallback: Fallback::Deny,
+        steps: Vec::new(),
+    };
+    branch.push_with(Event::Gate(opened), Some(content.into()));
+}

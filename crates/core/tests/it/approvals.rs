@@ -1,0 +1,239 @@
+//! Rules that say who has to allow: several people, particular ones, others after a while.
+
+use std::time::Duration;
+
+use countersign_core::{
+    engine::{Command, Refusal, Reply, Resume, Rules},
+    gate::{Answer, AnswerRefusal, OnExpiry, People, Phase, Resolution, Scope, Step},
+    id::{GateId, PrincipalId},
+    policy::{Layer, Posture, Source, compile},
+};
+use serde_json::json;
+
+use crate::{
+    requests::{agents, request, results},
+    stage::{Stage, Told, asking},
+    states::deny,
+};
+
+const ALLOW: Answer = Answer::Allow(Scope::Once);
+
+/// A gateway whose one rule asks in these steps. Ana has two identities, Ben and Cleo one each.
+fn rules(steps: &[Step]) -> Rules {
+    let mut read: countersign_core::policy::Rules =
+        serde_json::from_value(json!({ "rules": [{ "pattern": "write(*)", "action": "ask" }] })).expect("rules");
+    read.rules[0].steps = steps.to_vec();
+    let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules: read };
+    let people = [("ana", &["chat:ana", "console:ana"][..]), ("ben", &["chat:ben"]), ("cleo", &["chat:cleo"])];
+    let people = people.map(|(person, all)| (person.to_owned(), all.iter().map(|one| PrincipalId::new(*one))));
+    let compiled = compile(vec![source]).expect("the steps make sense");
+    Rules { compiled, posture: Posture::Gateway, people: People::new(people), ..asking() }
+}
+
+fn step(approvals: u32, from: &[&str], seconds: u64, on_expiry: OnExpiry) -> Step {
+    let from = (!from.is_empty()).then(|| from.iter().map(|&one| one.to_owned()).collect());
+    let within = (seconds > 0).then(|| Duration::from_secs(seconds));
+    Step { approvals, from, within, on_expiry }
+}
+
+fn asked(steps: &[Step]) -> (Stage, GateId) {
+    let mut stage = agents(rules(steps), 10);
+    request(&mut stage, "1", "a");
+    let gate = stage.gate();
+    (stage, gate)
+}
+
+/// What an answer came to, in a word or two.
+fn word(told: &Told) -> String {
+    match &told.1 {
+        Ok(Reply::Voted { have, need }) => format!("{have} of {need}"),
+        Ok(Reply::Resolved(Resolution::Allowed { .. })) => "allowed".to_owned(),
+        Ok(Reply::Resolved(Resolution::Denied)) => "denied".to_owned(),
+        Err(Refusal::Answer(AnswerRefusal::NotAmong { .. })) => "not among".to_owned(),
+        Err(Refusal::Answer(AnswerRefusal::Nobody { .. })) => "nobody".to_owned(),
+        Err(Refusal::Answer(AnswerRefusal::AlreadyResolved { .. })) => "late".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn votes_count_people_and_not_accounts() {
+    let two = step(2, &[], 0, OnExpiry::Deny);
+    let named = step(2, &["ana", "ben"], 0, OnExpiry::Deny);
+    let one = step(1, &["cleo"], 0, OnExpiry::Deny);
+    for (case, step, answers) in [
+        ("two people", &two, vec![("chat:ana", ALLOW, "1 of 2"), ("chat:ben", ALLOW, "allowed")]),
+        (
+            "one with two accounts",
+            &two,
+            vec![
+                ("chat:ana", ALLOW, "1 of 2"),
+                ("console:ana", ALLOW, "1 of 2"),
+                ("chat:ana", ALLOW, "1 of 2"),
+                ("chat:ben", ALLOW, "allowed"),
+            ],
+        ),
+        (
+            "who belongs to nobody may only be the first",
+            &two,
+            vec![("local:0", ALLOW, "1 of 2"), ("local:1", ALLOW, "nobody"), ("chat:ben", ALLOW, "allowed")],
+        ),
+        ("never the second", &two, vec![("chat:ana", ALLOW, "1 of 2"), ("local:0", ALLOW, "nobody")]),
+        ("the first denial wins", &two, vec![("chat:ana", ALLOW, "1 of 2"), ("local:0", deny(None), "denied")]),
+        (
+            "also one's own",
+            &two,
+            vec![("chat:ana", ALLOW, "1 of 2"), ("chat:ana", deny(None), "denied"), ("chat:ben", ALLOW, "late")],
+        ),
+        (
+            "only those that are named",
+            &named,
+            vec![
+                ("chat:cleo", ALLOW, "not among"),
+                ("local:0", ALLOW, "not among"),
+                ("chat:ben", ALLOW, "1 of 2"),
+                ("console:ana", ALLOW, "allowed"),
+            ],
+        ),
+        ("anybody may deny", &named, vec![("chat:cleo", deny(None), "denied")]),
+        ("one that is named", &one, vec![("chat:ana", ALLOW, "not among"), ("chat:cleo", ALLOW, "allowed")]),
+    ] {
+        let (mut stage, gate) = asked(std::slice::from_ref(step));
+        for (by, answer, want) in answers {
+            let told = stage.decide(gate, answer, by, None);
+            assert_eq!(word(&told), want, "{case}: {by}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_with_the_key_of_a_vote_counts_once_before_and_after_the_end() {
+    let (mut stage, gate) = asked(&[step(2, &[], 0, OnExpiry::Deny)]);
+    for _ in 0..2 {
+        assert_eq!(word(&stage.decide(gate, ALLOW, "local:0", Some("k1"))), "1 of 2");
+    }
+    for _ in 0..2 {
+        assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ben", Some("k2"))), "allowed");
+    }
+    assert_eq!(word(&stage.decide(gate, ALLOW, "local:0", Some("k1"))), "allowed", "it was counted");
+}
+
+#[test]
+fn votes_survive_a_restart() {
+    let steps = [step(2, &[], 0, OnExpiry::Deny)];
+    let (mut stage, gate) = asked(&steps);
+    stage.decide(gate, ALLOW, "chat:ana", None);
+    stage.restart(rules(&steps), Resume::Wait);
+    assert_eq!(word(&stage.decide(gate, ALLOW, "console:ana", None)), "1 of 2");
+    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ben", None)), "allowed");
+}
+
+#[test]
+fn no_grant_stands_for_those_who_have_to_allow() {
+    let (mut stage, gate) = asked(&[]);
+    let always = Answer::Allow(Scope::Always);
+    assert_eq!(word(&stage.decide(gate, always, "chat:ana", None)), "allowed");
+    stage.restart(rules(&[step(1, &["ben"], 0, OnExpiry::Deny)]), Resume::Wait);
+    request(&mut stage, "2", "a");
+    let gate = stage.gate();
+    let offered = stage.engine.state().gate(gate).map(|gate| gate.scopes().to_vec());
+    assert_eq!(offered, Some(vec![Scope::Once]), "and nothing more than this once is offered");
+    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "not among");
+}
+
+/// Lets time pass until `seconds` after the start, and says where the gate stands.
+fn at(stage: &mut Stage, gate: GateId, seconds: u64) -> String {
+    stage.now = countersign_core::time::Millis(1_000 + seconds * 1_000);
+    stage.tell(Command::Tick);
+    let gate = stage.engine.state().gate(gate).expect("it is at hand");
+    match gate.phase() {
+        Phase::Pending => format!("step {} round {}", gate.step_of().0, gate.round()),
+        Phase::Resolved { resolution, .. } => format!("{resolution:?}"),
+    }
+}
+
+#[test]
+fn a_step_that_expires_does_what_it_says() {
+    let first = |on_expiry| step(2, &["ana", "ben"], 60, on_expiry);
+    let last = step(1, &["cleo"], 30, OnExpiry::Deny);
+    for (case, steps, want) in [
+        ("denies", vec![first(OnExpiry::Deny), last.clone()], vec![(59, "step 1 round 0"), (60, "Expired")]),
+        (
+            "asks others",
+            vec![first(OnExpiry::Next), last.clone()],
+            vec![(60, "step 2 round 1"), (89, "step 2 round 1"), (90, "Expired")],
+        ),
+        (
+            "asks again, and again",
+            vec![first(OnExpiry::Again(2))],
+            vec![(60, "step 1 round 1"), (120, "step 1 round 2"), (180, "Expired")],
+        ),
+    ] {
+        let (mut stage, gate) = asked(&steps);
+        for (seconds, want) in want {
+            assert_eq!(at(&mut stage, gate, seconds), want, "{case} at {seconds}");
+        }
+        assert_eq!(results(&stage), ["Expired"], "{case}");
+    }
+}
+
+#[test]
+fn others_that_are_asked_begin_anew_and_the_same_go_on() {
+    let next = step(2, &["ben", "cleo"], 60, OnExpiry::Deny);
+    let (mut stage, gate) = asked(&[step(2, &["ana", "ben"], 60, OnExpiry::Next), next]);
+    stage.decide(gate, ALLOW, "chat:ben", None);
+    at(&mut stage, gate, 60);
+    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "not among");
+    assert_eq!(
+        word(&stage.decide(gate, ALLOW, "chat:cleo", None)),
+        "1 of 2",
+        "what was allowed before is another step's"
+    );
+    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ben", None)), "allowed");
+
+    let (mut stage, gate) = asked(&[step(2, &["ana", "ben"], 60, OnExpiry::Again(1))]);
+    stage.decide(gate, ALLOW, "chat:ben", None);
+    at(&mut stage, gate, 60);
+    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "allowed");
+}
+
+#[test]
+fn what_nobody_could_allow_is_no_rule() {
+    let source = |action: &str, steps: Vec<Step>| {
+        let mut rules: countersign_core::policy::Rules =
+            serde_json::from_value(json!({ "rules": [{ "pattern": "w(*)", "action": action }] })).expect("rules");
+        rules.rules[0].steps = steps;
+        vec![Source { name: "p.yaml".to_owned(), layer: Layer::Main, rules }]
+    };
+    for (action, steps, want) in [
+        ("ask", vec![step(0, &[], 0, OnExpiry::Deny)], "p.yaml: at least one person has to allow"),
+        (
+            "ask",
+            vec![step(2, &["ana"], 0, OnExpiry::Deny)],
+            "p.yaml: more approvals are asked for than there are people in `from`",
+        ),
+        ("ask", vec![step(1, &[], 0, OnExpiry::Next)], "p.yaml: behind the last step there is no next one"),
+        ("allow", vec![step(2, &[], 0, OnExpiry::Deny)], "p.yaml: only a rule that asks says who has to allow"),
+    ] {
+        let errors = compile(source(action, steps)).expect_err("it makes no sense");
+        assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [want]);
+    }
+}
+
+#[test]
+fn of_several_rules_that_ask_the_one_that_asks_most_counts() {
+    let mut read: countersign_core::policy::Rules = serde_json::from_value(json!({ "rules": [
+        { "pattern": "*", "action": "ask" },
+        { "pattern": "write(a)", "action": "ask" },
+        { "pattern": "write(*)", "action": "ask" },
+    ]}))
+    .expect("rules");
+    read.rules[1].steps = vec![step(1, &["ana"], 0, OnExpiry::Deny)];
+    read.rules[2].steps = vec![step(2, &[], 0, OnExpiry::Deny)];
+    let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules: read };
+    let compiled = compile(vec![source]).expect("they make sense");
+    let mut stage = agents(Rules { compiled, ..rules(&[]) }, 10);
+    request(&mut stage, "1", "a");
+    let gate = stage.gate();
+    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "1 of 2");
+}

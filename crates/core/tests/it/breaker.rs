@@ -1,0 +1,128 @@
+//! An agent that is denied again and again: one question whether it may go on, and nothing else meanwhile.
+
+use countersign_core::{
+    engine::{Command, Reply, Resume},
+    gate::{Answer, Kind, Resolution, Scope},
+    id::{GateId, PrincipalId, SessionId},
+    session::BreakerPhase,
+    time::Millis,
+};
+
+use crate::{
+    requests::{agents, request, results},
+    stage::{Stage, asking},
+    states::deny,
+};
+
+const MINUTE: u64 = 60_000;
+
+/// Three requests that Ana denied.
+fn tripped() -> (Stage, GateId) {
+    let mut stage = agents(asking(), 10);
+    for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c")] {
+        request(&mut stage, wire, path);
+        let gate = stage.gate();
+        stage.decide(gate, deny(None), "ana", None);
+    }
+    let gate = stage.gate();
+    (stage, gate)
+}
+
+fn phase(stage: &Stage) -> BreakerPhase {
+    let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
+    session.requester().expect("it has asked").breaker().phase()
+}
+
+fn pending(stage: &Stage) -> Vec<Kind> {
+    stage.engine.state().pending_gates().map(|gate| gate.kind()).collect()
+}
+
+#[test]
+fn three_denials_ask_one_question_and_refuse_the_rest_meanwhile() {
+    let (mut stage, gate) = tripped();
+    assert_eq!(pending(&stage), [Kind::Budget]);
+    request(&mut stage, "4", "d");
+    request(&mut stage, "5", "e");
+    assert_eq!(pending(&stage), [Kind::Budget], "nothing else is asked");
+    assert_eq!(results(&stage).iter().filter(|end| *end == "Denied").count(), 2, "{:?}", results(&stage));
+    let told = stage.decide(gate, Answer::Allow(Scope::Once), "ben", None);
+    assert_eq!(told.1, Ok(Reply::Resolved(Resolution::Allowed { scope: Scope::Once })));
+    request(&mut stage, "6", "f");
+    assert_eq!(pending(&stage), [Kind::Approval], "people are asked again");
+}
+
+#[test]
+fn it_is_one_and_the_same_after_a_restart() {
+    let (mut stage, gate) = tripped();
+    stage.restart(asking(), Resume::Wait);
+    assert_eq!((pending(&stage), phase(&stage)), (vec![Kind::Budget], BreakerPhase::Asked(gate)));
+}
+
+#[test]
+fn a_no_holds_for_a_while_and_then_the_next_request_asks() {
+    let (mut stage, gate) = tripped();
+    stage.decide(gate, deny(None), "ana", None);
+    let until = stage.now + std::time::Duration::from_millis(15 * MINUTE);
+    assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Held(until)));
+    request(&mut stage, "4", "d");
+    assert_eq!(pending(&stage), []);
+    stage.now = until;
+    stage.tell(Command::Tick);
+    assert_eq!(pending(&stage), [], "nobody wants anything");
+    request(&mut stage, "5", "e");
+    assert_eq!(pending(&stage), [Kind::Budget]);
+}
+
+#[test]
+fn where_nobody_answers_the_next_request_asks_again() {
+    let (mut stage, gate) = tripped();
+    let deadline = stage.engine.state().gate(gate).and_then(|gate| gate.deadline()).expect("it has one");
+    stage.now = deadline;
+    stage.tell(Command::Tick);
+    assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Lapsed));
+    request(&mut stage, "4", "d");
+    assert_eq!(pending(&stage), [Kind::Budget]);
+}
+
+#[test]
+fn whoever_denied_takes_it_back_by_allowing_something() {
+    for (by, want) in [("ana", vec![Kind::Approval]), ("ben", vec![Kind::Budget])] {
+        let mut stage = agents(asking(), 10);
+        request(&mut stage, "0", "z");
+        let first = stage.gate();
+        for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c")] {
+            request(&mut stage, wire, path);
+            let gate = stage.engine.state().pending_gates().last().expect("it waits").id();
+            stage.decide(gate, deny(None), "ana", None);
+        }
+        stage.decide(first, Answer::Allow(Scope::Once), by, None);
+        request(&mut stage, "4", "d");
+        assert_eq!(pending(&stage), want, "{by}: the question is withdrawn with its reason");
+    }
+}
+
+#[test]
+fn taking_a_denial_back_closes_it() {
+    let (mut stage, _) = tripped();
+    let key = stage.engine.state().policy().constraints().iter().next().expect("three bind").key;
+    let lift = Command::Lift { principal: PrincipalId::new("agent:pi"), key, by: PrincipalId::new("ben") };
+    stage.tell(lift).1.expect("a person's");
+    assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Closed));
+}
+
+#[test]
+fn two_denials_and_what_rules_or_time_refuse_do_not_trip_it() {
+    let mut stage = agents(asking(), 10);
+    for (wire, path) in [("1", "a"), ("2", "b")] {
+        request(&mut stage, wire, path);
+        let gate = stage.gate();
+        stage.decide(gate, deny(None), "ana", None);
+    }
+    for (wire, path) in [("3", "a"), ("4", "b"), ("5", "a")] {
+        request(&mut stage, wire, path);
+    }
+    request(&mut stage, "6", "f");
+    stage.now = Millis(stage.now.0 + 16 * MINUTE);
+    stage.tell(Command::Tick);
+    assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Closed));
+}
