@@ -126,7 +126,9 @@ pub async fn serve(
     let control = Control::open(&config.storage.folder, handle.clone())
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let telegram = match &config.telegram {
-        Some(telegram) => Some(Telegram::spawn(house::telegram(telegram, &door), handle.clone(), clock.clone())?),
+        Some(telegram) => {
+            Some(Telegram::spawn(house::telegram(telegram, &config.people, &door), handle.clone(), clock.clone())?)
+        }
         None => None,
     };
     let names = config.gateway.public_url.iter().filter_map(|url| host_of(url)).map(str::to_owned);

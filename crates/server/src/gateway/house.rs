@@ -140,10 +140,15 @@ pub(super) fn people(people: &[config::Person]) -> People {
 }
 
 /// What the messenger is to do. Cards of an agent that is away say so.
-pub(super) fn telegram(config: &config::Telegram, door: &Arc<agent_gate::Door>) -> telegram::Settings {
+pub(super) fn telegram(
+    config: &config::Telegram,
+    people: &[config::Person],
+    door: &Arc<agent_gate::Door>,
+) -> telegram::Settings {
     let door = Arc::clone(door);
     telegram::Settings {
         api_url: config.api_url.clone(),
+        people: self::people(people),
         presence: Arc::new(move |session: &SessionId| door.is_connected(session)),
         ..telegram::Settings::new(config.token.clone(), config.chat_id, config.allowed_users.iter().copied())
     }

@@ -23,6 +23,7 @@ use std::{
 };
 
 use countersign_core::{
+    gate::People,
     id::{PrincipalId, SessionId},
     time::Millis,
 };
@@ -63,6 +64,8 @@ pub struct Settings {
     pub poll: Duration,
     /// How often it may write.
     pub rates: Rates,
+    /// Whose identities are whose, for people to read.
+    pub people: People,
     /// Where it is asked whether an agent is there; by itself the messenger takes all of them for present.
     pub presence: Presence,
 }
@@ -77,6 +80,7 @@ impl Settings {
             api_url: API_URL.to_owned(),
             poll: Duration::from_secs(25),
             rates: Rates::default(),
+            people: People::default(),
             presence: Arc::new(|_| true),
         }
     }
@@ -90,6 +94,7 @@ struct Shared {
     clock: Clock,
     allowed_users: BTreeSet<i64>,
     presence: Presence,
+    people: People,
     configured: i64,
     /// The chat's id now: a group that becomes a supergroup gets another.
     chat: AtomicI64,
@@ -114,6 +119,9 @@ impl Shared {
 
     /// Somebody who answered, as people know them.
     fn name(&self, by: &PrincipalId) -> String {
+        if let Some(person) = self.people.of(by) {
+            return person.to_owned();
+        }
         let Some(id) = by.as_str().strip_prefix("telegram:") else { return by.to_string() };
         let name = id.parse().ok().and_then(|id: i64| self.names.lock().get(&id).cloned());
         name.map_or_else(|| format!("user {id}"), |name| format!("@{name}"))
@@ -175,6 +183,7 @@ impl Telegram {
             clock,
             allowed_users: settings.allowed_users,
             presence: settings.presence,
+            people: settings.people,
             configured: settings.chat,
             chat: AtomicI64::new(settings.chat),
             names: Mutex::default(),

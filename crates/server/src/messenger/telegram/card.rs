@@ -16,7 +16,10 @@ use super::{
     refs::{Action, Refs},
     wire::{Button, Keyboard},
 };
-use crate::view::{Lines, escape};
+use crate::{
+    control::Approvals,
+    view::{Lines, escape},
+};
 
 /// How long a message may be. Telegram counts units of UTF-16.
 const LIMIT: usize = 4096;
@@ -24,6 +27,9 @@ const LIMIT: usize = 4096;
 const PART: usize = 3900;
 /// How many parts a person is sent. What is longer can only be denied here.
 const MOST_PARTS: usize = 16;
+/// How many rules are offered, and how long one may be to be read on a button.
+const MOST_RULES: usize = 3;
+const LONGEST_RULE: usize = 48;
 
 /// What a person is asked about.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +43,10 @@ pub(super) struct Asked {
     why: String,
     intent: Option<String>,
     scopes: Vec<Scope>,
+    /// Rules that may be allowed for good in its place.
+    rules: Vec<String>,
+    /// Who has to allow, in a line, where that is more than any one person.
+    approvals: Option<String>,
     deadline: Option<Millis>,
 }
 
@@ -77,10 +87,19 @@ pub(super) struct Ending {
 }
 
 impl Asked {
-    /// What is asked at an approval; `None` for any other gate. Without `call` every argument counts as one that the
-    /// signature does not show.
-    pub(super) fn new(gate: &Gate, content: &Content, call: Option<&call::Content>) -> Option<Self> {
-        let Content::Approval { tool, arguments, signature, intent, why } = content else { return None };
+    /// What is asked at a gate that can be allowed; `None` for any other. Without `call` every argument counts as one that
+    /// the signature does not show. `rules` are those that are proposed for it.
+    pub(super) fn new(
+        gate: &Gate,
+        content: &Content,
+        call: Option<&call::Content>,
+        rules: Vec<String>,
+    ) -> Option<Self> {
+        let (tool, arguments, signature, intent, why) = match content {
+            Content::Approval { tool, arguments, signature, intent, why } => (tool, arguments, signature, intent, why),
+            Content::GoOn { asker, question } => return Some(Self::go_on(gate, asker, question)),
+            Content::Question { .. } => return None,
+        };
         let request = call.and_then(|call| call.request.as_ref());
         let mut what = escape(signature, Lines::One).into_owned();
         let mut keys: Vec<&String> = arguments.keys().collect();
@@ -95,7 +114,7 @@ impl Asked {
         }
         let session = || gate.session().map_or_else(|| "an agent".to_owned(), ToString::to_string);
         let agent = request.map_or_else(session, |request| request.principal.to_string());
-        Some(Self {
+        Self {
             gate: gate.id(),
             tool: escape(tool, Lines::One).into_owned(),
             what,
@@ -104,8 +123,45 @@ impl Asked {
             why: brief(why, 500),
             intent: intent.as_deref().map(|intent| brief(intent, 300)),
             scopes: gate.scopes().to_vec(),
-            deadline: gate.deadline(),
-        })
+            rules,
+            approvals: None,
+            deadline: None,
+        }
+        .at(gate)
+        .into()
+    }
+
+    fn go_on(gate: &Gate, asker: &str, question: &str) -> Self {
+        let what = escape(question, Lines::One).into_owned();
+        Self {
+            gate: gate.id(),
+            tool: "May it go on?".to_owned(),
+            digest: Digest::of(what.as_bytes()),
+            what,
+            agent: brief(asker, 200),
+            why: "because several of its requests in a row were denied; until then nothing else is asked".to_owned(),
+            intent: None,
+            scopes: gate.scopes().to_vec(),
+            rules: Vec::new(),
+            approvals: None,
+            deadline: None,
+        }
+        .at(gate)
+    }
+
+    /// The same as the gate stands now.
+    pub(super) fn at(self, gate: &Gate) -> Self {
+        let approvals = Approvals::of(gate).map(|approvals| brief(&approvals.to_string(), 500));
+        Self { approvals, deadline: gate.deadline(), ..self }
+    }
+
+    /// The rules that fit on a button: those of which a person sees everything.
+    fn offered(&self) -> impl Iterator<Item = (u8, &str)> {
+        let fits = |rule: &str| {
+            let shown = escape(rule, Lines::One);
+            shown == rule && rule.chars().count() <= LONGEST_RULE
+        };
+        (0..).zip(self.rules.iter().map(String::as_str)).take(MOST_RULES).filter(move |(_, rule)| fits(rule))
     }
 
     /// The text of a card that waits.
@@ -114,8 +170,14 @@ impl Asked {
         if let Some(intent) = &self.intent {
             foot.push_str(&format!("\nThe agent says: {intent}"));
         }
+        if let Some(approvals) = &self.approvals {
+            foot.push_str(&format!("\nAllowed by {approvals}"));
+        }
         if self.scopes.len() > 1 {
             foot.push_str("\nFor the session or always: exactly this call, by this agent.");
+        }
+        if self.offered().next().is_some() {
+            foot.push_str("\nA rule with * covers whatever stands there, by this agent.");
         }
         if let Some(deadline) = self.deadline {
             foot.push_str(&format!("\nWaits until {} ({})", time(deadline), span(deadline.since(now).as_secs())));
@@ -161,6 +223,7 @@ impl Asked {
                     rows.push(vec![button(text, action)]);
                 }
             }
+            rows.extend(self.offered().map(|(at, rule)| vec![button(&format!("Always: {rule}"), Action::Rule(at))]));
         } else {
             if self.parts().is_some() {
                 rows.push(vec![button("Show all", Action::Whole)]);
@@ -195,6 +258,14 @@ impl Asked {
         // The last line keeps white space at the end of a part from being cut off.
         let part = |(at, chunk)| format!("Part {} of {count}\n{chunk}\n— end of part {}", at + 1, at + 1);
         Some(chunks.into_iter().enumerate().map(part).collect())
+    }
+
+    /// The text of a card behind which another asks the same.
+    pub(super) fn moved(&self) -> String {
+        let foot = "\n\nAsked again below.";
+        let text = self.whole();
+        let room = LIMIT - units(foot);
+        if units(&text) <= room { text + foot } else { self.cut(&text, "", room) + foot }
     }
 
     /// The text of a card that is over: what was asked stays on it.

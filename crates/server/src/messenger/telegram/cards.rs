@@ -21,6 +21,7 @@ use countersign_core::{
 use countersign_runtime::{Released, Source};
 use tokio::{sync::mpsc, time::Instant};
 
+pub(super) use self::look::rules;
 use self::look::{Look, Seen};
 use super::{
     SURFACE, Shared,
@@ -49,6 +50,10 @@ struct Known {
     /// Cards that were sent and could not be recorded yet.
     sent: Vec<Place>,
     said: BTreeMap<Place, String>,
+    /// Which revision of the gate a card shows.
+    revisions: BTreeMap<Place, u32>,
+    /// Whether its whole text was sent.
+    is_whole: bool,
     end: Option<Seen>,
 }
 
@@ -180,6 +185,9 @@ impl Cards {
                 self.look_at(*gate);
             }
             Event::Gate(gate::Event::Shown { gate, surface, .. }) if surface == SURFACE => self.look_at(*gate),
+            Event::Gate(
+                gate::Event::Voted { gate, .. } | gate::Event::Asked { gate, .. } | gate::Event::Extended { gate, .. },
+            ) => self.look_at(*gate),
             Event::Call(call::Event::Ended { call, end, .. }) => {
                 if let Some(gate) = self.calls.remove(call) {
                     let away = recorded.meta.session.as_ref().is_some_and(|session| !(self.shared.presence)(session));
@@ -228,10 +236,17 @@ impl Cards {
         if let Some(place) = look.unrecorded.first() {
             return self.record_shown(id, *place).await;
         }
-        if !look.places.is_empty() || self.shared.stop.is_cancelled() {
+        if self.shared.stop.is_cancelled() {
             return Step::Settled;
         }
         let Some(asked) = look.asked else { return Step::Settled };
+        if let Some(place) = look.changed.first() {
+            let is_earlier = look.earlier.contains(place);
+            return self.change(&look.gate, asked, *place, is_earlier).await;
+        }
+        if look.places.len() > look.earlier.len() {
+            return Step::Settled;
+        }
         let chat = self.shared.chat();
         if let Some(at) = self.turn(Writing::Message, chat) {
             return Step::At(at);
@@ -246,11 +261,41 @@ impl Cards {
             Ok(message) => {
                 self.backoff = Backoff::default();
                 let place = Place { chat: message.chat.id, message: message.message_id };
-                self.known.entry(id).or_default().sent.push(place);
+                let known = self.known.entry(id).or_default();
+                known.sent.push(place);
+                known.revisions.insert(place, look.gate.revision());
                 self.record_shown(id, place).await
             }
             Err(failure) => self.failed(&failure),
         }
+    }
+
+    /// Edits a card of a gate that waits: to what has changed, or to say that it is asked again elsewhere.
+    async fn change(&mut self, gate: &gate::Gate, asked: Asked, place: Place, is_earlier: bool) -> Step {
+        let id = gate.id();
+        if let Some(at) = self.turn(Writing::Edit, place.chat) {
+            return Step::At(at);
+        }
+        let now = self.shared.clock.now();
+        let edited = if is_earlier {
+            self.shared.bot.edit(place.chat, place.message, &asked.moved(), None).await
+        } else {
+            let is_whole = self.known.get(&id).is_some_and(|known| known.is_whole);
+            let stage = if is_whole { Stage::ShownWhole } else { Stage::First };
+            let text = asked.waiting(stage, now, time_of_day);
+            let keys = asked.keys(&self.shared.refs, is_whole || asked.fits(now, time_of_day));
+            self.shared.bot.edit(place.chat, place.message, &text, Some(&keys)).await
+        };
+        self.meter.wrote(Writing::Edit, Instant::now());
+        match edited {
+            Ok(()) => self.backoff = Backoff::default(),
+            Err(Failure::Harmless(_) | Failure::Moved(_) | Failure::Refused(_)) => {}
+            Err(failure) => return self.failed(&failure),
+        }
+        let known = self.known.entry(id).or_default();
+        known.asked = Some(asked);
+        known.revisions.insert(place, gate.revision());
+        Step::At(Instant::now())
     }
 
     async fn record_shown(&mut self, gate: GateId, place: Place) -> Step {
@@ -364,6 +409,7 @@ impl Cards {
                 }
                 let text = asked.waiting(Stage::ShownWhole, self.shared.clock.now(), time_of_day);
                 let keys = asked.keys(&self.shared.refs, true);
+                self.known.entry(whole.gate).or_default().is_whole = true;
                 self.shared.bot.edit(place.chat, place.message, &text, Some(&keys)).await
             }
             Err(failure) => Err(failure),

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Command, Refusal, Scope as At},
+    engine::{Command, Refusal, Reply, Scope as At},
     gate::{self, Answer, AnswerRefusal, Resolution, Scope},
     id::{GateId, PrincipalId},
 };
@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::{
     SURFACE, Shared,
     bot::{Backoff, Failure, Said},
+    cards::rules,
     principal,
     refs::{Action, Place},
     wire::{CallbackQuery, Message, Update, User},
@@ -24,6 +25,13 @@ use super::{
 const EXPIRED: Said = Said { text: "This button has expired", alert: false };
 const ALREADY: Said = Said { text: "Already resolved", alert: false };
 const NOT_ALLOWED: Said = Said { text: "You may not answer this one", alert: true };
+const COUNTED: Said = Said { text: "Counted. More people have to allow it.", alert: false };
+const NOT_AMONG: Said =
+    Said { text: "Its rule names who has to allow it, and you are not among them. You can deny it.", alert: true };
+const NOBODY: Said = Said {
+    text: "Several people have to allow it, and it is not known whose account this is. You can deny it.",
+    alert: true,
+};
 const NOT_RECORDED: Said =
     Said { text: "This could not be recorded, so nothing was decided. Try again in a while.", alert: true };
 const HOW: Said = Said {
@@ -153,6 +161,15 @@ impl Poll {
             Action::Once => Answer::Allow(Scope::Once),
             Action::Session => Answer::Allow(Scope::Session),
             Action::Always => Answer::Allow(Scope::Always),
+            Action::Rule(at) => {
+                let read = self
+                    .source
+                    .read(move |engine| engine.state().gate(gate).map(|gate| rules(engine, gate)).unwrap_or_default());
+                let Some((rules, _)) = read.await else { return Flow::Again };
+                // Where it does not wait any more nothing is proposed. No rule is never proposed, and the answer is told so.
+                let pattern = rules.into_iter().nth(usize::from(at)).unwrap_or_default();
+                Answer::Grant(gate::Grant { scope: Scope::Always, pattern: Some(pattern), lasts: None })
+            }
             Action::Deny => Answer::Deny { reason: None },
             Action::Reason | Action::Whole => {
                 self.explained(query.id, gate, action).await;
@@ -199,7 +216,8 @@ impl Poll {
             };
             engine.state().pending_gates().find(shows).map(gate::Gate::id)
         });
-        let Some((found, _)) = read.await else { return Flow::Over };
+        // Nothing can be read while nothing can be recorded. It comes again, until the owner has ended.
+        let Some((found, _)) = read.await else { return Flow::Again };
         let Some(gate) = found else { return Flow::Next };
         let key = format!("telegram:{}:{}", message.chat.id, message.message_id);
         match self.decide(gate, Answer::Deny { reason: Some(reason) }, principal(from.id), key).await {
@@ -213,6 +231,7 @@ impl Poll {
     async fn decide(&self, gate: GateId, answer: Answer, by: PrincipalId, key: String) -> Option<Said> {
         let answer = gate::Command::Answer { gate, answer, by, key: Some(key) };
         let refused = match self.source.ask(Command::Gate(answer)).await {
+            Ok(reply) if matches!(reply.outcome, Reply::Voted { .. }) => return Some(COUNTED),
             Ok(_) => return Some(Said::default()),
             Err(refused) => refused,
         };
@@ -223,9 +242,9 @@ impl Poll {
                 | AnswerRefusal::Unknown(_)
                 | AnswerRefusal::NotOffered { .. } => EXPIRED,
                 AnswerRefusal::AlreadyResolved { .. } => ALREADY,
-                AnswerRefusal::NotAmong { .. } | AnswerRefusal::Nobody { .. } | AnswerRefusal::NotAllowed { .. } => {
-                    NOT_ALLOWED
-                }
+                AnswerRefusal::NotAmong { .. } => NOT_AMONG,
+                AnswerRefusal::Nobody { .. } => NOBODY,
+                AnswerRefusal::NotAllowed { .. } => NOT_ALLOWED,
             },
             Refused::Refusal(_)
             | Refused::NotRecorded(_)

@@ -24,6 +24,8 @@ pub(super) enum Action {
     Session,
     /// Allows always.
     Always,
+    /// Allows always whatever a proposed rule covers: which of them, from 0.
+    Rule(u8),
     /// Denies.
     Deny,
     /// Says how to deny with a reason.
@@ -33,10 +35,13 @@ pub(super) enum Action {
 }
 
 impl Action {
-    const ALL: [(Self, u8); 6] = [
+    const ALL: [(Self, u8); 9] = [
         (Self::Once, b'o'),
         (Self::Session, b's'),
         (Self::Always, b'a'),
+        (Self::Rule(0), b'0'),
+        (Self::Rule(1), b'1'),
+        (Self::Rule(2), b'2'),
         (Self::Deny, b'd'),
         (Self::Reason, b'r'),
         (Self::Whole, b'w'),

@@ -59,7 +59,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
             undeclared: vec!["extra".to_owned()],
         })),
     });
-    Asked::new(&gate(&ALL), &content, call.as_ref()).unwrap()
+    Asked::new(&gate(&ALL), &content, call.as_ref(), Vec::new()).unwrap()
 }
 
 #[test]
@@ -216,5 +216,5 @@ fn a_question_is_no_card() {
         multi: false,
         recommended: None,
     };
-    assert_eq!(Asked::new(&gate(&ALL), &content, None), None);
+    assert_eq!(Asked::new(&gate(&ALL), &content, None, Vec::new()), None);
 }

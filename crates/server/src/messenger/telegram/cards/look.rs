@@ -7,6 +7,7 @@ use countersign_core::{
     engine::{Engine, Scope as At},
     gate::{self, Gate, Resolution},
     id::GateId,
+    policy::Covers,
 };
 use tokio::time::Instant;
 
@@ -35,6 +36,9 @@ pub(super) struct Look {
     pub(super) asked: Option<Asked>,
     /// The cards that do not say how it ended.
     pub(super) places: Vec<Place>,
+    /// Those of them that show an earlier round, and those whose last change is not shown.
+    pub(super) earlier: Vec<Place>,
+    pub(super) changed: Vec<Place>,
     /// Those of them that the record does not know.
     pub(super) unrecorded: Vec<Place>,
     /// How it ended, if it did.
@@ -51,6 +55,8 @@ struct Stand {
     is_open: bool,
     /// How it ended, as long as the agent has not received that.
     end: Option<Seen>,
+    /// The rules that are proposed for it.
+    rules: Vec<String>,
 }
 
 impl Cards {
@@ -59,8 +65,8 @@ impl Cards {
         let presence = Arc::clone(&self.shared.presence);
         let read = self.source.read_of(At::Gate(id), move |engine| stand(engine, id, &*presence));
         let Some((found, _)) = read.await else { return Err(Step::Later) };
-        let Some(Stand { gate, call, is_open, end }) = found else { return Ok(None) };
-        if gate.kind() != gate::Kind::Approval {
+        let Some(Stand { gate, call, is_open, end, rules }) = found else { return Ok(None) };
+        if !matches!(gate.kind(), gate::Kind::Approval | gate::Kind::Budget) {
             return Ok(None);
         }
         let known = self.known.get(&id);
@@ -74,9 +80,17 @@ impl Cards {
             return Ok(None);
         }
         let asked = match known.and_then(|known| known.asked.clone()) {
-            Some(asked) => Some(asked),
-            None => self.asked(&gate, call.as_deref()).await?,
+            Some(asked) => Some(asked.at(&gate)),
+            None => self.asked(&gate, call.as_deref(), rules).await?,
         };
+        let showings = gate.shown().iter().filter_map(|showing| Some((of(showing)?, showing)));
+        let earlier: Vec<Place> =
+            showings.clone().filter(|(_, showing)| showing.round < gate.round()).map(|(place, _)| place).collect();
+        let said = |place: &Place| known.and_then(|known| known.revisions.get(place).copied());
+        let changed = showings
+            .filter(|(place, showing)| said(place).unwrap_or(showing.revision) < gate.revision())
+            .map(|(place, _)| place)
+            .collect();
         let end = known.and_then(|known| known.end).or(end);
         let ending = match gate.phase() {
             gate::Phase::Pending => None,
@@ -92,15 +106,20 @@ impl Cards {
                 })
             }
         };
-        Ok(Some(Look { gate, asked, places, unrecorded, ending, is_final: !is_open }))
+        Ok(Some(Look { gate, asked, places, earlier, changed, unrecorded, ending, is_final: !is_open }))
     }
 
-    async fn asked(&self, gate: &Gate, call: Option<&call::Content>) -> Result<Option<Asked>, Step> {
+    async fn asked(
+        &self,
+        gate: &Gate,
+        call: Option<&call::Content>,
+        rules: Vec<String>,
+    ) -> Result<Option<Asked>, Step> {
         let Ok(mut texts) = self.shared.handle.contents().get(&[gate.content()]).await else {
             return Err(Step::Later);
         };
         let content = texts.pop().flatten().and_then(|text| serde_json::from_str::<gate::Content>(&text).ok());
-        Ok(content.and_then(|content| Asked::new(gate, &content, call)))
+        Ok(content.and_then(|content| Asked::new(gate, &content, call, rules)))
     }
 
     /// What a person said with a denial.
@@ -130,7 +149,17 @@ fn stand(
         Seen { end: outcome.end, away }
     });
     let content = call.and_then(|call| engine.admitted().call(call.id()).cloned());
-    Some(Stand { is_open: call.is_some(), call: content, end, gate })
+    let rules = rules(engine, &gate);
+    Some(Stand { is_open: call.is_some(), call: content, end, rules, gate })
+}
+
+/// The rules that are proposed for a gate, in an order that stays.
+pub(in super::super) fn rules(engine: &Engine, gate: &Gate) -> Vec<String> {
+    let patterns = engine.proposals(gate).into_iter().filter_map(|proposal| match proposal.covers {
+        Covers::Pattern(pattern) => Some(pattern),
+        Covers::Exact(_) => None,
+    });
+    patterns.collect()
 }
 
 fn outcome(seen: Seen) -> Outcome {

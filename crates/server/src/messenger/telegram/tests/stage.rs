@@ -49,6 +49,8 @@ pub(super) struct House {
     pub(super) says: Arc<Mutex<Served>>,
     /// How long it takes. Virtual time.
     pub(super) takes: Arc<Mutex<Duration>>,
+    /// The rules of the next process.
+    pub(super) rules: Arc<Mutex<Rules>>,
 }
 
 impl Host for House {
@@ -106,14 +108,19 @@ pub(super) fn session() -> SessionId {
     SessionId::new("agent:kitchen")
 }
 
-async fn open(log: &MemoryLog, house: &House) -> Handle {
-    let rules = Rules {
+/// Everything is asked about.
+pub(super) fn rules() -> Rules {
+    Rules {
         compiled: policy::compile(Vec::new()).unwrap(),
         posture: Posture::Gateway,
         contract: None,
         surroundings: Surroundings::default(),
         people: gate::People::default(),
-    };
+    }
+}
+
+async fn open(log: &MemoryLog, house: &House) -> Handle {
+    let rules = house.rules.lock().clone();
     let options = Options {
         rules,
         resume: Resume::Go,
@@ -133,10 +140,21 @@ impl Stage {
         stage
     }
 
+    pub(super) async fn ruled(rules: Rules) -> Self {
+        let mut stage = Self::quiet_with(rules).await;
+        stage.begin();
+        stage
+    }
+
     /// Without the messenger.
     pub(super) async fn quiet() -> Self {
+        Self::quiet_with(rules()).await
+    }
+
+    async fn quiet_with(rules: Rules) -> Self {
         let done = Served::Done("[]".to_owned());
-        let house = House { served: Arc::default(), says: Arc::new(Mutex::new(done)), takes: Arc::default() };
+        let rules = Arc::new(Mutex::new(rules));
+        let house = House { served: Arc::default(), says: Arc::new(Mutex::new(done)), takes: Arc::default(), rules };
         let log = MemoryLog::new();
         let owner = open(&log, &house).await;
         let source = owner.source(Lane::Request);
@@ -155,6 +173,7 @@ impl Stage {
         let present = Arc::clone(&self.present);
         let settings = Settings {
             presence: Arc::new(move |_| present.load(Ordering::SeqCst)),
+            people: self.house.rules.lock().people.clone(),
             ..Settings::new("1:secret".to_owned().into(), CHAT, [ANA, BEN])
         };
         let clock = Clock::starting_at(Millis(1_800_000_000_000));
@@ -192,7 +211,7 @@ impl Stage {
             signatures: vec![format!("ha_call_service(light.turn_on, {entity})")],
             arguments: arguments.as_object().cloned().unwrap(),
             named: ["domain", "service", "entity_id"].map(str::to_owned).to_vec(),
-            undeclared: vec!["mode".to_owned()],
+            undeclared: more.get("mode").map(|_| "mode".to_owned()).into_iter().collect(),
             service: Some("house".into()),
             effect: Effect::Changes,
             repeat: Repeat::Once,
@@ -214,6 +233,18 @@ impl Stage {
     pub(super) async fn gates(&self) -> Vec<Gate> {
         let read = |engine: &countersign_core::engine::Engine| engine.state().all_gates().cloned().collect();
         self.source.read(read).await.unwrap().0
+    }
+
+    /// Waits until no more than `most` gates wait, or have cards that do not say how they ended.
+    pub(super) async fn settled_but(&self, most: usize) {
+        for _ in 0..10_000 {
+            if self.gates().await.iter().filter(|gate| gate.is_pending() || gate.owes_update()).count() <= most {
+                return;
+            }
+            tokio::task::yield_now().await;
+            tokio::time::advance(Duration::from_millis(20)).await;
+        }
+        panic!("a card is not up to date: {:#?}", self.gates().await);
     }
 
     /// Waits until every card that was shown says how it ended and the record knows it.
