@@ -196,8 +196,10 @@ enum Gates {
 
 #[derive(Subcommand)]
 enum Grants {
-    /// What is granted, and which denials bind
+    /// What is granted
     List,
+    /// Which denials bind: the same is refused until they end
+    Denials,
     /// Take one back: a grant, or a denial
     Revoke {
         /// Its id
@@ -302,6 +304,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Grants { what, at } => {
             let what = match what {
                 Grants::List => gates::Grants::List,
+                Grants::Denials => gates::Grants::Denials,
                 Grants::Revoke { id } => gates::Grants::Revoke { id },
             };
             gates::grants(&place(&at), what, form(at.json))

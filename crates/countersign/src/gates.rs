@@ -45,6 +45,7 @@ pub(crate) enum Gates {
 /// What is done with grants.
 pub(crate) enum Grants {
     List,
+    Denials,
     Revoke { id: String },
 }
 
@@ -79,7 +80,11 @@ pub(crate) fn grants(place: &Place, what: Grants, form: Form) -> anyhow::Result<
     let local = Local::connect(&place.folder);
     match (what, local) {
         (Grants::List, Some(mut local)) => print_grants(&local.ask(&Request::Grants)?, form),
-        (Grants::List, None) => print_grants(&control::listed(recorded(&place.log)?.state().policy()), form),
+        (Grants::List, None) => print_grants(&control::listed(recorded(&place.log)?.state().policy().grants()), form),
+        (Grants::Denials, Some(mut local)) => print_denials(&local.ask(&Request::Denials)?, form),
+        (Grants::Denials, None) => {
+            print_denials(&control::denials(recorded(&place.log)?.state().policy().constraints()), form)
+        }
         (Grants::Revoke { id }, Some(mut local)) => told(local.ask(&Request::Revoke { id })?, "revoked", form),
         (Grants::Revoke { .. }, None) => not_running(&place.folder),
     }
@@ -214,6 +219,31 @@ fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn print_denials(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    if rows.is_empty() {
+        writeln!(out, "No denial binds.")?;
+    }
+    let paint = Paint::stdout();
+    for row in rows {
+        let text = |name: &str| escape(row[name].as_str().unwrap_or("-"), Lines::One);
+        let said = row["reason"].as_str().map_or_else(String::new, |said| format!(": {}", escape(said, Lines::One)));
+        writeln!(
+            out,
+            "{}  {}  {}",
+            text("id"),
+            paint.tone(Tone::Strong, text("what")),
+            paint.tone(Tone::Faint, format!("for {}, until {}, by {}{said}", text("to"), text("until"), text("by"))),
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn print_grants(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
@@ -222,7 +252,7 @@ fn print_grants(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
     }
     let rows = value.as_array().map(Vec::as_slice).unwrap_or_default();
     if rows.is_empty() {
-        writeln!(out, "Nothing is granted, and no denial binds.")?;
+        writeln!(out, "Nothing is granted.")?;
     }
     let paint = Paint::stdout();
     for row in rows {

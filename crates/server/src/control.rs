@@ -12,7 +12,7 @@ use countersign_core::{
     engine::{Command, Engine, Reply},
     gate::{self, Answer, Scope},
     id::{GateId, PrincipalId},
-    policy::{self, Constraint, GrantId},
+    policy::{self, Constraint, Constraints, GrantId, Grants},
 };
 use countersign_runtime::{Handle, Lane, Refused};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,9 @@ pub enum Request {
     },
     /// Every grant in force.
     Grants,
-    /// Takes a grant back.
+    /// Every denial that binds.
+    Denials,
+    /// Takes a grant or a denial back.
     Revoke {
         /// Which.
         id: String,
@@ -97,7 +99,8 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
             resolve(&source, &id, Answer::Grant(grant), by).await
         }
         Request::Deny { id, reason } => resolve(&source, &id, Answer::Deny { reason }, by).await,
-        Request::Grants => read(&source, |engine| listed(engine.state().policy())).await,
+        Request::Grants => read(&source, |engine| listed(engine.state().policy().grants())).await,
+        Request::Denials => read(&source, |engine| denials(engine.state().policy().constraints())).await,
         Request::Revoke { id } if id.starts_with(DENIAL) => {
             let wanted = id.clone();
             let found = read(&source, move |engine| {
@@ -181,22 +184,24 @@ fn denial(one: &Constraint) -> String {
     format!("{DENIAL}{}", digest.get(..16).unwrap_or(&digest))
 }
 
-/// Every grant, and every denial that binds, as the command line shows them.
-pub fn listed(policy: &policy::State) -> Value {
-    let denials = policy.constraints().iter().map(|one| {
+/// Every denial that binds, as the command line shows it.
+pub fn denials(constraints: &Constraints) -> Value {
+    let rows = constraints.iter().map(|one| {
         json!({
             "id": denial(one),
             "to": one.principal.to_string(),
             "by": one.by.to_string(),
-            "scope": "denied",
-            "session": null,
-            "covers": one.reason.clone().unwrap_or_else(|| "denied without a reason".to_owned()),
+            "what": one.label,
+            "reason": one.reason,
             "until": iso(one.until),
-            "door": null,
         })
     });
-    let rows: Vec<Value> = policy
-        .grants()
+    rows.collect()
+}
+
+/// Every grant as the command line shows it.
+pub fn listed(grants: &Grants) -> Value {
+    let rows: Vec<Value> = grants
         .iter()
         .map(|grant| {
             let (scope, session) = match &grant.scope {
@@ -214,7 +219,6 @@ pub fn listed(policy: &policy::State) -> Value {
                 "door": grant.door,
             })
         })
-        .chain(denials)
         .collect();
     Value::Array(rows)
 }

@@ -281,8 +281,11 @@ impl State {
                 }
                 call::Event::Ended { end: call::End::Refused, .. } => {
                     let gate = self.gate_of.get(&id).and_then(|gate| self.gates.get(gate));
-                    if let (Some(requester), Some(by)) = (&mut session.requester, gate.and_then(Gate::resolved_by)) {
-                        requester.breaker.denied(by.clone());
+                    let asked = self.calls.get(&id).map(Call::content);
+                    if let Some(((requester, by), asked)) =
+                        session.requester.as_mut().zip(gate.and_then(Gate::resolved_by)).zip(asked)
+                    {
+                        requester.breaker.denied(by.clone(), asked, meta.lsn);
                     }
                 }
                 call::Event::Received { .. } => {

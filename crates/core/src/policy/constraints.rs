@@ -18,6 +18,9 @@ pub struct Constraint {
     pub key: Digest,
     /// Who denied.
     pub by: PrincipalId,
+    /// What was denied, for people to read.
+    #[serde(default)]
+    pub label: String,
     /// What that person said, if anything.
     pub reason: Option<String>,
     /// When it ends; the instant itself is free again.

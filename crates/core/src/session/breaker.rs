@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    id::{GateId, PrincipalId},
+    id::{GateId, Lsn, PrincipalId},
     policy::DENIAL_LASTS,
     time::Millis,
 };
@@ -17,6 +17,8 @@ pub struct Breaker {
     phase: Phase,
     /// Who denied, since one of them allowed something.
     denied_by: Vec<PrincipalId>,
+    /// Where the last of these denials was recorded.
+    last: Lsn,
     /// A question that waits and whose answer nobody needs any more.
     obsolete: Option<GateId>,
 }
@@ -74,9 +76,12 @@ impl Breaker {
         }
     }
 
-    pub(crate) fn denied(&mut self, by: PrincipalId) {
-        if self.phase == Phase::Closed {
+    /// Somebody denied at `at` what the agent had asked for at `asked`. Of what it asked for before it could know of the
+    /// last denial no more counts: only who goes on asking is stopped.
+    pub(crate) fn denied(&mut self, by: PrincipalId, asked: Lsn, at: Lsn) {
+        if self.phase == Phase::Closed && asked > self.last {
             self.denied_by.push(by);
+            self.last = at;
         }
     }
 

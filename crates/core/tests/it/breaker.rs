@@ -111,6 +111,20 @@ fn taking_a_denial_back_closes_it() {
 }
 
 #[test]
+fn what_was_asked_before_the_first_denial_counts_once() {
+    let mut stage = agents(asking(), 10);
+    for (wire, path) in [("1", "a"), ("2", "b"), ("3", "c"), ("4", "d")] {
+        request(&mut stage, wire, path);
+    }
+    while stage.engine.state().pending_gates().next().is_some() {
+        let gate = stage.gate();
+        stage.decide(gate, deny(None), "ana", None);
+    }
+    request(&mut stage, "5", "e");
+    assert_eq!(pending(&stage), [Kind::Approval], "it could not know, and there is room again");
+}
+
+#[test]
 fn two_denials_and_what_rules_or_time_refuse_do_not_trip_it() {
     let mut stage = agents(asking(), 10);
     for (wire, path) in [("1", "a"), ("2", "b")] {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod agent;
+mod approvals;
 mod asked;
 mod auth;
 mod client;

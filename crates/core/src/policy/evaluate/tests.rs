@@ -106,6 +106,7 @@ fn the_layers_decide_in_their_order() {
             principal: subject.principal.clone(),
             key: subject.constraint_key(),
             by: subject.principal.clone(),
+            label: String::new(),
             reason: None,
             until: Millis(2_000),
         }));

@@ -1,0 +1,145 @@
+//! Who has to allow, rules that are allowed in place of one call, and agents that are denied again and again.
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    place::{Place, TOKEN},
+};
+
+/// The rules of the others, and one call that only these people allow.
+fn rules(who: &str) -> String {
+    format!("sets: {{ owners: [ana] }}\nrules:\n  - {{ pattern: 'turn(door*)', action: ask, {who} }}\n")
+}
+
+/// Whoever runs the tests is Ana.
+fn people() -> String {
+    let own = nix::unistd::getuid();
+    format!("people: [ {{ id: ana, local: [{own}] }}, {{ id: ben, telegram: [7] }} ]")
+}
+
+fn door(way: &str) -> Value {
+    json!({ "thing": "door", "way": way })
+}
+
+#[test]
+fn only_those_whom_the_rule_names_allow_and_anybody_denies() {
+    for (who, allowed) in [("from: owners", true), ("from: [ben]", false), ("approvals: 2", false)] {
+        let place = Place::with(&people(), &rules(who));
+        let gateway = Gateway::start(&place);
+        let mut agent = Agent::join(&gateway, TOKEN);
+        agent.request(1, "turn", door("open"));
+        let gate = place.gate();
+        let said = place.people(&["gates", "allow", &gate]);
+        match who {
+            "from: owners" => assert_eq!(said.code, Some(0), "{said:?}"),
+            "approvals: 2" => {
+                assert_eq!((said.code, said.out.contains("1 of 2 allow it")), (Some(0), true), "{said:?}");
+                let row = &place.gates()[0];
+                assert_eq!(row["approvals"], json!({ "need": 2, "have": ["ana"], "step": 1, "steps": 1 }), "{row}");
+                assert!(place.people(&["gates", "show", &gate]).out.contains("allowed   by 1 of 2 (ana)"));
+            }
+            _ => {
+                assert_eq!(said.code, Some(1), "{said:?}");
+                assert!(said.err.contains("is not among those who may allow"), "{said:?}");
+            }
+        }
+        if !allowed {
+            assert_eq!(place.service.count("/turn/door"), 0, "{who}");
+            let said = place.people(&["gates", "deny", &gate]);
+            assert_eq!(said.code, Some(0), "{who}: {said:?}");
+        }
+        let reply = agent.reply(&json!(1));
+        assert_eq!(reply["result"]["status"] == "executed", allowed, "{who}: {reply}");
+        assert_eq!(place.service.count("/turn/door"), usize::from(allowed), "{who}");
+    }
+}
+
+#[test]
+fn whom_nobody_knows_is_no_approver() {
+    let place = Place::with(&people(), &rules("from: [zoe]"));
+    let said = place.people(&["serve", "--config", "config.yaml"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("permissions.yaml:3: there is no person \"zoe\""), "{said:?}");
+}
+
+#[test]
+fn nobody_in_time_escalates_to_others() {
+    let who = "from: [ben], escalate: [ { after: 1, to: owners } ]";
+    let place = Place::with(&people(), &rules(who));
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door("open"));
+    let gate = place.gate();
+    crate::gateway::soon("the second step", || (place.gates()[0]["approvals"]["step"] == 2).then_some(()));
+    assert_eq!(place.people(&["gates", "allow", &gate]).code, Some(0));
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn a_proposed_rule_covers_what_it_says_for_as_long_as_it_says() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door("open"));
+    let gate = place.gate();
+    assert_eq!(place.gates()[0]["proposals"], json!(["turn(door, *)"]));
+    let stranger = place.people(&["gates", "allow", &gate, "--scope", "always", "--rule", "turn(*)"]);
+    assert_eq!((stranger.code, stranger.err.contains("this rule was not proposed")), (Some(1), true), "{stranger:?}");
+    let rule = ["gates", "allow", &gate, "--scope", "always", "--rule", "turn(door, *)", "--for", "8h"];
+    assert_eq!(place.people(&rule).code, Some(0));
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    assert_eq!(agent.call(2, "turn", door("shut"))["status"], "executed");
+    let grants = place.people(&["grants", "list", "--json"]).json();
+    let grant = &grants[0];
+    assert_eq!(grant["covers"], "anything like turn(door, *)");
+    assert!(grant["until"].is_string(), "{grant}");
+    agent.request(3, "turn", json!({ "thing": "gate", "way": "open" }));
+    place.gate();
+}
+
+#[test]
+fn an_agent_that_is_denied_again_and_again_is_asked_about_once() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for id in 1..=3 {
+        agent.request(id, "turn", json!({ "thing": format!("door{id}") }));
+        assert_eq!(place.people(&["gates", "deny", &place.gate()]).code, Some(0));
+        assert_eq!(agent.reply(&json!(id))["error"]["code"], -32001);
+    }
+    let gates = place.waits(1);
+    assert_eq!(gates[0]["kind"], "budget");
+    assert!(gates[0]["subject"].as_str().unwrap().contains("May it go on asking?"), "{gates:?}");
+    agent.request(4, "turn", json!({ "thing": "door4" }));
+    let refused = agent.reply(&json!(4));
+    assert!(refused["error"]["data"]["reason"].as_str().unwrap().contains("until a person lets it go on"), "{refused}");
+    assert_eq!(place.people(&["gates", "allow", gates[0]["id"].as_str().unwrap()]).code, Some(0));
+    agent.request(5, "turn", json!({ "thing": "door5" }));
+    let gates = place.waits(1);
+    assert_eq!(gates[0]["subject"], "turn(door5, )");
+}
+
+#[test]
+fn a_denial_is_listed_and_taken_back() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door("open"));
+    assert_eq!(place.people(&["gates", "deny", &place.gate(), "--reason", "not now"]).code, Some(0));
+    agent.reply(&json!(1));
+    agent.request(2, "turn", door("open"));
+    assert_eq!(agent.reply(&json!(2))["error"]["code"], -32003, "the same is denied without asking");
+    let denials = place.people(&["grants", "denials", "--json"]).json();
+    assert_eq!((&denials[0]["what"], &denials[0]["reason"]), (&json!("turn(door, open)"), &json!("not now")));
+    let id = denials[0]["id"].as_str().unwrap();
+    assert!(place.people(&["grants", "denials"]).out.contains("turn(door, open)"));
+    assert_eq!(place.people(&["grants", "revoke", id]).code, Some(0));
+    assert_eq!(place.people(&["grants", "denials", "--json"]).json(), json!([]));
+    assert_eq!(place.people(&["grants", "revoke", id]).code, Some(1));
+    agent.request(3, "turn", door("open"));
+    place.gate();
+}
