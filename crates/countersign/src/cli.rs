@@ -190,7 +190,7 @@ enum Gates {
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Print what waits whenever that changes
+    /// Show what waits as it comes and goes; on a terminal a key answers, elsewhere every change is printed
     Watch,
 }
 

@@ -1,7 +1,7 @@
 //! `gates` and `grants`: what waits for people, and what they have allowed for more than once.
 
 use std::{
-    io::Write as _,
+    io::{IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -23,6 +23,7 @@ use crate::{
     audit::{self, Form, block_on},
     local::Local,
     paint::{Paint, Tone},
+    watch,
 };
 
 /// Where a gateway keeps what it knows.
@@ -71,6 +72,7 @@ pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<Ex
         (Gates::Deny { id, reason }, Some(mut local)) => {
             told(local.ask(&Request::Deny { id, reason })?, "denied", form)
         }
+        (Gates::Watch, Some(local)) if form == Form::Text && is_interactive() => watch::watch(&place.folder, local),
         (Gates::Watch, Some(mut local)) => watch(&mut local, form),
         (Gates::Allow { .. } | Gates::Deny { .. } | Gates::Watch, None) => not_running(&place.folder),
     }
@@ -88,6 +90,11 @@ pub(crate) fn grants(place: &Place, what: Grants, form: Form) -> anyhow::Result<
         (Grants::Revoke { id }, Some(mut local)) => told(local.ask(&Request::Revoke { id })?, "revoked", form),
         (Grants::Revoke { .. }, None) => not_running(&place.folder),
     }
+}
+
+/// Whether a person sits at both ends.
+fn is_interactive() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
 fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {

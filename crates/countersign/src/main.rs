@@ -10,6 +10,7 @@ mod local;
 mod paint;
 mod serve;
 mod stdio;
+mod watch;
 
 use std::process::ExitCode;
 
