@@ -1,5 +1,7 @@
 //! The command line.
 
+mod at;
+
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
@@ -11,6 +13,8 @@ use countersign_core::gate::Scope;
 use countersign_server::config::Flags;
 
 use crate::{agent, audit, demo, gates, serve};
+
+use at::{Before, Where};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -29,6 +33,8 @@ Begin with `countersign demo`.";
 #[derive(Parser)]
 #[command(name = "countersign", version, about, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
+    #[command(flatten)]
+    before: Before,
     #[command(subcommand)]
     command: Command,
 }
@@ -148,17 +154,6 @@ struct Asker {
     timeout: f64,
 }
 
-/// Where a gateway keeps what it knows.
-#[derive(Args)]
-struct Where {
-    /// The data directory of the gateway
-    #[arg(long, global = true, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Print JSON, for a program
-    #[arg(long, global = true)]
-    json: bool,
-}
-
 #[derive(Subcommand)]
 enum Gates {
     /// What waits, oldest first
@@ -252,7 +247,7 @@ fn omp_flags() -> String {
 }
 
 pub(crate) fn main() -> ExitCode {
-    ended(run(Cli::parse().command))
+    ended(run(Cli::parse()))
 }
 
 /// The command line under the name `agentpass`: without a command it serves.
@@ -260,10 +255,14 @@ pub(crate) fn agentpass(arguments: Vec<String>) -> ExitCode {
     let known = ["serve", "request", "tools", "pending", "help", "--help", "-h", "--version", "-V"];
     let serves = !arguments.first().is_some_and(|first| known.contains(&first.as_str()));
     let named = ["agentpass".to_owned()].into_iter().chain(serves.then(|| "serve".to_owned()));
-    ended(run(Cli::parse_from(named.chain(arguments)).command))
+    ended(run(Cli::parse_from(named.chain(arguments))))
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
+    if !before.is_empty() && !command.has_a_place() {
+        let message = "--config and --data mean nothing to this command";
+        Cli::command().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
+    }
     match command {
         Command::Omp { flags } => Ok(crate::stdio::omp(flags)),
         Command::Demo { yes, no, dir, keep } => {
@@ -284,6 +283,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Audit(Audit::Export { log }) => audit::export(&log),
         Command::Serve { config, permissions, data, host, port, insecure } => {
             crate::stdio::log();
+            let (config, data) = (config.or(before.config), data.or(before.data));
             let flags = Flags { permissions, data, host, port, webui: None, insecure };
             serve::run(serve::Options { config, flags })
         }
@@ -292,17 +292,37 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Tools { asker } => Ok(agent::run(asker.into(), agent::Wanted::Tools)),
         Command::Pending { asker } => Ok(agent::run(asker.into(), agent::Wanted::Pending)),
-        Command::Gates { what, at } => gates::gates(&place(&at), what.into(), form(at.json)),
+        Command::Gates { what, at } => {
+            let at = at.after(before);
+            gates::gates(&at.place()?, what.into(), at.form())
+        }
         Command::Grants { what, at } => {
+            let at = at.after(before);
             let what = match what {
                 Grants::List => gates::Grants::List,
                 Grants::Revoke { id } => gates::Grants::Revoke { id },
             };
-            gates::grants(&place(&at), what, form(at.json))
+            gates::grants(&at.place()?, what, at.form())
         }
         Command::Completions { shell } => {
             std::io::stdout().write_all(&completions(shell))?;
             Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+impl Command {
+    /// Whether it is about a gateway of this machine.
+    const fn has_a_place(&self) -> bool {
+        match self {
+            Self::Serve { .. } | Self::Gates { .. } | Self::Grants { .. } => true,
+            Self::Audit(_)
+            | Self::Demo { .. }
+            | Self::Omp { .. }
+            | Self::Request { .. }
+            | Self::Tools { .. }
+            | Self::Pending { .. }
+            | Self::Completions { .. } => false,
         }
     }
 }
@@ -331,19 +351,6 @@ impl From<Gates> for gates::Gates {
             Gates::Watch => Self::Watch,
         }
     }
-}
-
-/// Where the gateway is that is meant: what the flags say, or the usual place.
-fn place(at: &Where) -> gates::Place {
-    let folder = at.data.clone().unwrap_or_else(usual_data);
-    gates::Place { log: folder.join("countersign.db"), folder }
-}
-
-/// The data directory where nobody names one.
-fn usual_data() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || set("HOME").unwrap_or_default().join(".local/share");
-    set("XDG_DATA_HOME").filter(|path| path.is_absolute()).unwrap_or_else(home).join("countersign")
 }
 
 /// The script for `shell`, with the flags of the doors, which this command line hands on unread.

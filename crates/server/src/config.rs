@@ -23,7 +23,7 @@ mod tests;
 pub use at::Literal;
 pub use cases::Case;
 pub use exposed::{Exposure, Finding};
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, storage};
 pub use permissions::{Permissions, permissions};
 pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};
