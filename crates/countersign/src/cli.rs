@@ -1,6 +1,7 @@
 //! The command line.
 
 mod at;
+mod audit;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -12,7 +13,7 @@ use countersign_core::gate::Scope;
 
 use countersign_server::config::Flags;
 
-use crate::{agent, audit, demo, gates, serve};
+use crate::{agent, demo, gates, serve};
 
 use at::{Before, Where};
 
@@ -68,8 +69,14 @@ enum Command {
         flags: Vec<String>,
     },
     /// Read a record of decisions, whether or not somebody is writing it
-    #[command(subcommand)]
-    Audit(Audit),
+    Audit {
+        #[command(subcommand)]
+        what: audit::Audit,
+        #[command(flatten)]
+        of: audit::Of,
+        #[command(flatten)]
+        at: Where,
+    },
     /// Run a gateway: agents ask, policy decides, people countersign, and only then does anything happen
     ///
     /// Prints `countersign ready on ADDRESS` when it takes connections. SIGHUP reads the rules again; SIGTERM ends it within
@@ -205,42 +212,6 @@ enum ScopeName {
     Always,
 }
 
-#[derive(Subcommand)]
-enum Audit {
-    /// Show the newest entries: position, time (UTC), kind, and what happened in a few words
-    Tail {
-        /// The record, such as DIR/record.db of a demo
-        #[arg(long, value_name = "FILE")]
-        log: PathBuf,
-        /// How many entries
-        #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
-        lines: u64,
-        /// One JSON object a line: lsn, at, session, kind, text
-        #[arg(long)]
-        json: bool,
-    },
-    /// Check that nothing in it was changed or removed; ends with 1 at the first flaw
-    ///
-    /// The chain alone cannot show that its end was cut off: give a head that was printed before.
-    Verify {
-        /// The record
-        #[arg(long, value_name = "FILE")]
-        log: PathBuf,
-        /// A head that this printed before, which the record must still hold
-        #[arg(long, value_name = "LSN:CHAIN", value_parser = audit::parse_head)]
-        head: Option<countersign_store::Head>,
-        /// One JSON object: records, redacted, head, flaw
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print all of it as JSON lines: every fact as it was recorded, with its content
-    Export {
-        /// The record
-        #[arg(long, value_name = "FILE")]
-        log: PathBuf,
-    },
-}
-
 /// The flags of the door for `countersign help omp`.
 fn omp_flags() -> String {
     format!("Flags of `omp`:\n{}\n{}", flags::table(), crate::stdio::FLAGS_ARE)
@@ -278,9 +249,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
                 if cut { anyhow::anyhow!("the output was closed before the demo had ended") } else { error }
             })
         }
-        Command::Audit(Audit::Tail { log, lines, json }) => audit::tail(&log, lines, form(json)),
-        Command::Audit(Audit::Verify { log, head, json }) => audit::verify(&log, head, form(json)),
-        Command::Audit(Audit::Export { log }) => audit::export(&log),
+        Command::Audit { what, of, at } => audit::run(what, of, &at.after(before)),
         Command::Serve { config, permissions, data, host, port, insecure } => {
             crate::stdio::log();
             let (config, data) = (config.or(before.config), data.or(before.data));
@@ -315,9 +284,8 @@ impl Command {
     /// Whether it is about a gateway of this machine.
     const fn has_a_place(&self) -> bool {
         match self {
-            Self::Serve { .. } | Self::Gates { .. } | Self::Grants { .. } => true,
-            Self::Audit(_)
-            | Self::Demo { .. }
+            Self::Audit { .. } | Self::Serve { .. } | Self::Gates { .. } | Self::Grants { .. } => true,
+            Self::Demo { .. }
             | Self::Omp { .. }
             | Self::Request { .. }
             | Self::Tools { .. }
@@ -367,10 +335,6 @@ fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "countersign", &mut script);
     script
-}
-
-const fn form(json: bool) -> audit::Form {
-    if json { audit::Form::Json } else { audit::Form::Text }
 }
 
 /// Turns how a command ended into an exit code, and tells of an error once.

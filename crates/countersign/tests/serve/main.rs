@@ -13,6 +13,7 @@ mod gateway;
 mod many;
 mod place;
 mod places;
+mod record;
 mod replies;
 mod service;
 mod signals;
