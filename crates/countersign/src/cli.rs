@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agents;
 mod at;
 mod audit;
 
@@ -138,6 +139,13 @@ enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// List agents and give them tokens, in the configuration file
+    Agents {
+        #[command(subcommand)]
+        what: agents::Agents,
+        #[command(flatten)]
+        at: Where,
+    },
     /// Print a script with which a shell completes commands and flags
     ///
     /// Such as `source <(countersign completions bash)`, or `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
@@ -250,6 +258,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             })
         }
         Command::Audit { what, of, at } => audit::run(what, of, &at.after(before)),
+        Command::Agents { what, at } => agents::run(what, &at.after(before)),
         Command::Serve { config, permissions, data, host, port, insecure } => {
             crate::stdio::log();
             let (config, data) = (config.or(before.config), data.or(before.data));
@@ -284,7 +293,11 @@ impl Command {
     /// Whether it is about a gateway of this machine.
     const fn has_a_place(&self) -> bool {
         match self {
-            Self::Audit { .. } | Self::Serve { .. } | Self::Gates { .. } | Self::Grants { .. } => true,
+            Self::Audit { .. }
+            | Self::Serve { .. }
+            | Self::Gates { .. }
+            | Self::Grants { .. }
+            | Self::Agents { .. } => true,
             Self::Demo { .. }
             | Self::Omp { .. }
             | Self::Request { .. }

@@ -1,6 +1,7 @@
 //! The binary: command line and wiring.
 
 mod agent;
+mod agents;
 mod audit;
 mod bench;
 mod cli;

@@ -3,6 +3,7 @@
 //! It must not know any door or the engine: it turns files, flags and an environment into plain values. Everything that
 //! is wrong is told at once, with file, line and key.
 
+mod agents_file;
 mod at;
 pub mod cases;
 mod exposed;
@@ -20,6 +21,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub use agents_file::{AgentsError, Change, Listed, TokenFrom, agents, change_agents, new_token};
 pub use at::Literal;
 pub use cases::Case;
 pub use exposed::{Exposure, Finding};

@@ -17,3 +17,4 @@ mod record;
 mod replies;
 mod service;
 mod signals;
+mod tokens;
