@@ -14,14 +14,14 @@ use countersign_core::gate::Scope;
 
 use countersign_server::config::Flags;
 
-use crate::{agent, demo, gates, serve};
+use crate::{agent, config, demo, doctor, gates, serve};
 
 use at::{Before, Where};
 
 const AFTER_HELP: &str = "\
 Exit codes:
   0    done; of `demo` whichever way it was answered
-  1    it failed, or `audit verify` found a flaw
+  1    it failed; `audit verify` found a flaw, `config check` something wrong, `doctor` something to do
   2    the command line is wrong
   130  interrupted
 
@@ -146,6 +146,21 @@ enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// Read a configuration and its rules, and say what is wrong or what is in force
+    Config {
+        #[command(subcommand)]
+        what: Config,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Look whether a gateway would start and reach what it needs, and say what to do where not
+    ///
+    /// Looks at the configuration, its rules and files, services, Telegram, the clock, the disk, the record, and whether a gateway
+    /// runs. Changes nothing. Ends with 0 if there is nothing to do, 1 if there is.
+    Doctor {
+        #[command(flatten)]
+        at: Where,
+    },
     /// Print a script with which a shell completes commands and flags
     ///
     /// Such as `source <(countersign completions bash)`, or `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
@@ -167,6 +182,14 @@ struct Asker {
     /// How many seconds an answer is waited for
     #[arg(long, value_name = "SECONDS", default_value_t = 900.0)]
     timeout: f64,
+}
+
+#[derive(Subcommand)]
+enum Config {
+    /// Say everything that is wrong, each with file, line and key; ends with 1 if there is anything
+    Check,
+    /// Print what is in force, defaults included, with every credential hidden
+    Show,
 }
 
 #[derive(Subcommand)]
@@ -259,6 +282,17 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Audit { what, of, at } => audit::run(what, of, &at.after(before)),
         Command::Agents { what, at } => agents::run(what, &at.after(before)),
+        Command::Config { what, at } => {
+            let at = at.after(before);
+            match what {
+                Config::Check => config::check(at.config.as_deref(), at.data, at.json),
+                Config::Show => config::show(at.config.as_deref(), at.data, at.json),
+            }
+        }
+        Command::Doctor { at } => {
+            let at = at.after(before);
+            doctor::run(at.config.as_deref(), at.data.as_deref(), at.form())
+        }
         Command::Serve { config, permissions, data, host, port, insecure } => {
             crate::stdio::log();
             let (config, data) = (config.or(before.config), data.or(before.data));
@@ -297,7 +331,9 @@ impl Command {
             | Self::Serve { .. }
             | Self::Gates { .. }
             | Self::Grants { .. }
-            | Self::Agents { .. } => true,
+            | Self::Agents { .. }
+            | Self::Config { .. }
+            | Self::Doctor { .. } => true,
             Self::Demo { .. }
             | Self::Omp { .. }
             | Self::Request { .. }

@@ -5,6 +5,7 @@
 mod agent;
 mod asked;
 mod auth;
+mod checks;
 mod client;
 mod crash;
 mod cuts;
