@@ -3,6 +3,7 @@
 mod agents;
 mod at;
 mod audit;
+mod sessions;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -146,6 +147,15 @@ enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// List, show and export sessions from the record, whether or not somebody is writing it
+    Sessions {
+        #[command(subcommand)]
+        what: sessions::Sessions,
+        #[command(flatten)]
+        of: audit::Of,
+        #[command(flatten)]
+        at: Where,
+    },
     /// Read a configuration and its rules, and say what is wrong or what is in force
     Config {
         #[command(subcommand)]
@@ -282,6 +292,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Audit { what, of, at } => audit::run(what, of, &at.after(before)),
         Command::Agents { what, at } => agents::run(what, &at.after(before)),
+        Command::Sessions { what, of, at } => sessions::run(&what, of, &at.after(before)),
         Command::Config { what, at } => {
             let at = at.after(before);
             match what {
@@ -332,6 +343,7 @@ impl Command {
             | Self::Gates { .. }
             | Self::Grants { .. }
             | Self::Agents { .. }
+            | Self::Sessions { .. }
             | Self::Config { .. }
             | Self::Doctor { .. } => true,
             Self::Demo { .. }

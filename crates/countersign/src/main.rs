@@ -13,6 +13,7 @@ mod local;
 mod paint;
 mod place;
 mod serve;
+mod sessions;
 mod stdio;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ mod asked;
 mod auth;
 mod checks;
 mod client;
+mod conversations;
 mod crash;
 mod cuts;
 mod faults;

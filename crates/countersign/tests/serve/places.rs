@@ -61,7 +61,7 @@ fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_sub
 #[test]
 fn a_record_that_is_not_there_is_named_once() {
     let place = Place::new();
-    for arguments in [&["gates", "list"][..], &["grants", "list"], &["audit", "tail"]] {
+    for arguments in [&["gates", "list"][..], &["grants", "list"], &["audit", "tail"], &["sessions", "list"]] {
         let said = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
         assert_eq!((said.code, said.err.matches("countersign.db").count()), (Some(1), 1), "{said:?}");
         assert!(said.err.contains("data/countersign.db does not exist"), "{said:?}");
