@@ -36,14 +36,14 @@ pub(crate) fn parse_variable(name: &str) -> Result<String, String> {
     if is_name { Ok(name.to_owned()) } else { Err("a variable has letters, digits and _ in its name".to_owned()) }
 }
 
-pub(crate) fn run(place: &Place, what: &What, form: Form) -> anyhow::Result<ExitCode> {
-    let file = place.config.as_deref().context("agents stand in the configuration: name it with --config FILE")?;
+pub(crate) fn run(config: Option<&Path>, data: Option<&Path>, what: &What, form: Form) -> anyhow::Result<ExitCode> {
+    let file = config.context("agents stand in the configuration: name it with --config FILE")?;
     match what {
         What::List => list(file, form),
         What::Add { id, variable } => {
             let token = Token::new(variable.clone())?;
             let tightened = change_agents(file, Change::Add { id, token: &token.in_file() })?;
-            Done { word: "added", id, token: Some(&token), tightened }.tell(place, form)
+            Done { word: "added", id, token: Some(&token), tightened }.tell(file, data, form)
         }
         What::Rotate { id, variable } => {
             let known = agents(file)?.into_iter().find(|agent| agent.id == *id);
@@ -56,11 +56,11 @@ pub(crate) fn run(place: &Place, what: &What, form: Form) -> anyhow::Result<Exit
             // The file says already where the token comes from.
             let stays = token.variable.is_some() && token.variable == named;
             let tightened = !stays && change_agents(file, Change::Rotate { id, token: &token.in_file() })?;
-            Done { word: "another token for", id, token: Some(&token), tightened }.tell(place, form)
+            Done { word: "another token for", id, token: Some(&token), tightened }.tell(file, data, form)
         }
         What::Remove { id } => {
             change_agents(file, Change::Remove { id })?;
-            Done { word: "removed", id, token: None, tightened: false }.tell(place, form)
+            Done { word: "removed", id, token: None, tightened: false }.tell(file, data, form)
         }
     }
 }
@@ -123,9 +123,8 @@ struct Done<'a> {
 }
 
 impl Done<'_> {
-    fn tell(&self, place: &Place, form: Form) -> anyhow::Result<ExitCode> {
-        let file = place.config.as_deref().unwrap_or_else(|| Path::new(""));
-        let runs = Local::connect(&place.folder).is_some();
+    fn tell(&self, file: &Path, data: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
+        let runs = Place::find(Some(file), data).is_ok_and(|place| Local::connect(&place.folder).is_some());
         let mut out = std::io::stdout().lock();
         let variable = self.token.and_then(|token| token.variable.as_deref());
         if form == Form::Json {

@@ -106,7 +106,7 @@ pub(crate) fn tail(path: &Path, count: usize, filter: &Filter, form: Form) -> an
     let when = When::of(newest.iter().map(|(stored, ..)| stored));
     for (stored, about, text) in newest {
         match form {
-            Form::Text => writeln!(output, "{}", entry(&stored, &text, when, paint))?,
+            Form::Text => writeln!(output, "{}", entry(&stored, &text, when, about.outcome, paint))?,
             Form::Json => writeln!(output, "{}", told(&stored, &about, &text))?,
         }
     }
@@ -151,7 +151,7 @@ pub(crate) fn told(stored: &Stored, about: &About, text: &str) -> serde_json::Va
 }
 
 /// One entry as a line: position, time in UTC, kind, and what happened. A very long one is cut on a terminal.
-pub(crate) fn entry(stored: &Stored, text: &str, when: When, paint: Paint) -> String {
+pub(crate) fn entry(stored: &Stored, text: &str, when: When, outcome: Option<Outcome>, paint: Paint) -> String {
     let time = iso(stored.at).replace('T', " ");
     let from = match when {
         When::Time => 11,
@@ -161,7 +161,11 @@ pub(crate) fn entry(stored: &Stored, text: &str, when: When, paint: Paint) -> St
     let head = format!("{:>6}  {time}  {:<7}  ", stored.lsn.0, stored.kind);
     match paint {
         Paint::Plain => format!("{head}{text}"),
-        Paint::Coloured => format!("{}{}", paint.tone(Tone::Faint, head), cut(text, SHOWN)),
+        Paint::Coloured => {
+            let text = cut(text, SHOWN);
+            let text = outcome.and_then(Outcome::tone).map_or_else(|| text.clone(), |tone| paint.tone(tone, &text));
+            format!("{}{text}", paint.tone(Tone::Faint, head))
+        }
     }
 }
 

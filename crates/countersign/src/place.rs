@@ -9,8 +9,6 @@ use countersign_server::config::{self, Flags};
 /// The data directory of one gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Its configuration, if one was named.
-    pub(crate) config: Option<PathBuf>,
     /// The data directory.
     pub(crate) folder: PathBuf,
     /// The record in it.
@@ -23,6 +21,6 @@ impl Place {
         let flags = Flags { data: data.map(Path::to_owned), ..Flags::default() };
         let storage = config::storage(config, &flags, &|name| std::env::var(name).ok())
             .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
-        Ok(Self { config: config.map(Path::to_owned), folder: storage.folder, log: storage.log })
+        Ok(Self { folder: storage.folder, log: storage.log })
     }
 }

@@ -175,8 +175,8 @@ pub(crate) fn show(path: &Path, id: &str, form: Form) -> anyhow::Result<ExitCode
     writeln!(out, "  messages  {}", row["messages"])?;
     writeln!(out, "  calls     {}, {} waiting for people\n", row["calls"], row["waiting"])?;
     let when = When::of(entries.iter().map(|(stored, ..)| stored));
-    for (stored, _, text) in &entries {
-        writeln!(out, "{}", entry(stored, text, when, paint))?;
+    for (stored, about, text) in &entries {
+        writeln!(out, "{}", entry(stored, text, when, about.outcome, paint))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,8 @@ use countersign_core::{
 };
 use countersign_store::Stored;
 
+use crate::paint::Tone;
+
 /// How many calls and gates are remembered; the oldest are let go.
 const REMEMBERED: usize = 65_536;
 
@@ -72,6 +74,18 @@ impl Outcome {
             Self::Skipped => "skipped",
             Self::Cancelled => "cancelled",
             Self::Unknown => "unknown",
+        }
+    }
+
+    /// How it is set off on a terminal.
+    pub(crate) const fn tone(self) -> Option<Tone> {
+        match self {
+            Self::Allowed | Self::Granted | Self::Done => Some(Tone::Good),
+            Self::Denied | Self::Expired | Self::Error | Self::Failed | Self::Limited | Self::Unknown => {
+                Some(Tone::Bad)
+            }
+            Self::Asked => Some(Tone::Asking),
+            Self::Withdrawn | Self::Answered | Self::Declined | Self::Skipped | Self::Cancelled => None,
         }
     }
 

@@ -15,7 +15,7 @@ pub(super) enum Agents {
     ///
     /// The token is written into the file, which nobody but its owner can read from then on; with --env a variable is.
     Add {
-        /// Its name: letters, digits, - _ and .
+        /// Its name: letters, digits, dots, - and _
         id: String,
         #[command(flatten)]
         token: Token,
@@ -51,5 +51,5 @@ pub(super) fn run(what: Agents, at: &Where) -> anyhow::Result<ExitCode> {
         Agents::Rotate { id, token } => What::Rotate { id, variable: token.env },
         Agents::Remove { id } => What::Remove { id },
     };
-    agents::run(&at.place()?, &what, at.form())
+    agents::run(at.config.as_deref(), at.data.as_deref(), &what, at.form())
 }

@@ -6,6 +6,9 @@ use clap::Args;
 
 use crate::{audit::Form, place::Place};
 
+/// What flags about the gateway are listed under.
+pub(super) const PLACE: &str = "Which gateway";
+
 /// Before the subcommand.
 #[derive(Args, Default)]
 pub(super) struct Before {
@@ -21,10 +24,10 @@ pub(super) struct Before {
 #[derive(Args)]
 pub(super) struct Where {
     /// The gateway's configuration: the record lies where its `storage` says, else in `data` beside it
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = PLACE)]
     pub(super) config: Option<PathBuf>,
     /// Its data directory [default without --config: $XDG_DATA_HOME/countersign]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = PLACE)]
     pub(super) data: Option<PathBuf>,
     /// Print JSON, for a program
     #[arg(long, global = true)]

@@ -5,14 +5,14 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_core::{id::SessionId, time::Millis};
 
-use super::at::Where;
+use super::at::{PLACE, Where};
 use crate::audit::{self, Filter, Form, Outcome, Reach};
 
 /// Which record is read.
 #[derive(Args)]
 pub(super) struct Of {
     /// The record itself, such as DIR/record.db of a demo [default: the gateway's]
-    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["config", "data"])]
+    #[arg(long, global = true, value_name = "FILE", help_heading = PLACE, conflicts_with_all = ["config", "data"])]
     log: Option<PathBuf>,
 }
 
@@ -24,6 +24,7 @@ impl Of {
 
 /// Which entries are meant; those that fit all of it.
 #[derive(Args)]
+#[command(next_help_heading = "Which entries (those that fit all of it)")]
 pub(super) struct Which {
     /// From this time on: 2026-11-21, 2026-11-21T20:00 (UTC), or 90s, 30m, 12h, 7d ago
     #[arg(long, value_name = "TIME", value_parser = audit::parse_time)]

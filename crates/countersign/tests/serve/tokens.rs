@@ -106,5 +106,9 @@ fn comments_and_order_of_the_file_stay() {
     assert!(said.out.contains("nobody but its owner can read it"), "{said:?}");
     let mode = fs::metadata(place.folder.join("config.yaml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+    let fresh = place.run(&["agents", "add", "first", "--config", "new.yaml"]);
+    let mode = fs::metadata(place.folder.join("new.yaml")).unwrap().permissions().mode();
+    assert_eq!((fresh.code, mode & 0o777), (Some(0), 0o600), "{fresh:?}");
+    assert_eq!(place.run(&["config", "check", "--config", "new.yaml"]).code, Some(0));
     assert_eq!(place.run(&["agents", "list"]).code, Some(1), "without a configuration there is nothing to list");
 }
