@@ -175,6 +175,27 @@ fn what_is_not_over_or_not_received_is_not_removed_by_the_way() {
     }
 }
 
+#[test]
+fn a_request_whose_result_was_removed_is_not_done_again_under_its_key() {
+    let place = Place::new();
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let keyed = |id: u64| {
+        let params = json!({ "tool": "turn", "args": { "thing": "lamp" }, "idempotency_key": "k-1" });
+        json!({ "method": "tool_request", "id": id, "params": params })
+    };
+    agent.ask(keyed(1));
+    agent.settle();
+    drop(agent);
+    gateway.stop();
+    let call = found(&place, &["--outcome", "done"])[0]["call"].as_str().unwrap().to_owned();
+    assert_eq!(audit(&place, &["redact", &call]).code, Some(0));
+    let gateway = Gateway::start(&place);
+    let again = Agent::join(&gateway, TOKEN).ask(keyed(2));
+    assert_eq!(again["result"], json!({ "status": "executed", "data": null }), "{again}");
+    assert_eq!(place.service.count("/turn/lamp"), 1);
+}
+
 /// Whether any file of the data directory holds `text`.
 fn lies_somewhere(place: &Place, text: &str) -> bool {
     let files = std::fs::read_dir(place.data()).unwrap().map(|entry| entry.unwrap().path());
