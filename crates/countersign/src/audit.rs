@@ -1,10 +1,15 @@
-//! Reading a record from outside: its newest entries, whether it is whole, all of it.
+//! Reading a record from outside: its newest entries, whether it is whole, all of it, and taking contents out of it.
 //!
-//! It must not write to a record, nor know who does.
+//! It must not add to a record, nor know who does.
 
+mod csv;
+mod filter;
+mod redact;
+mod trail;
 mod words;
 
 use std::{
+    collections::VecDeque,
     io::{BufWriter, Write},
     path::Path,
     process::ExitCode,
@@ -17,6 +22,10 @@ use countersign_store::{AnyLog, Content, Head, Log as _, OpenError, Partition, S
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
+pub(crate) use csv::export as export_csv;
+pub(crate) use filter::{Filter, parse_time};
+pub(crate) use redact::{Reach, redact};
+pub(crate) use trail::{About, Outcome};
 pub(crate) use words::{Narrator, ended};
 
 use crate::paint::{Paint, Tone, cut};
@@ -24,11 +33,13 @@ use crate::paint::{Paint, Tone, cut};
 /// The newest form of events that this program reads.
 const EVENT_FORMAT: u32 = 1;
 /// How many records are read at a time.
-const PAGE: usize = 512;
+pub(crate) const PAGE: usize = 512;
 /// How many records before the first that is shown are looked at, for the names of calls and gates.
 const LOOK_BACK: u64 = 1000;
-/// How wide a line is on a terminal.
+/// How wide a line of the demo is.
 pub(crate) const COLUMNS: usize = 80;
+/// How much of an entry is shown on a terminal: a few lines of it, never a whole file.
+const SHOWN: usize = 240;
 
 /// For people or for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,49 +77,93 @@ fn unopened(path: &Path, error: OpenError) -> anyhow::Error {
 }
 
 /// `audit tail`.
-pub(crate) fn tail(path: &Path, count: u64, form: Form) -> anyhow::Result<ExitCode> {
-    let mut output = BufWriter::new(std::io::stdout().lock());
-    block_on(async {
+pub(crate) fn tail(path: &Path, count: usize, filter: &Filter, form: Form) -> anyhow::Result<ExitCode> {
+    let paint = Paint::stdout();
+    let newest = block_on(async {
         let log = open(path)?;
         let head = log.head(Partition::ZERO).await?.lsn;
-        let first = head.0.saturating_sub(count);
+        // With a filter nobody knows where the newest entries begin.
+        let first = if filter.is_empty() { head.0.saturating_sub(count as u64) } else { 0 };
         let mut narrator = Narrator::default();
-        let paint = Paint::stdout();
+        let mut newest = VecDeque::new();
         pages(&log, Lsn(first.saturating_sub(LOOK_BACK)), async |stored, content| {
-            let text = narrator.tell(&stored, content.as_deref());
-            if stored.lsn.0 <= first {
+            let (about, text) = narrator.about(&stored, content.as_deref());
+            if stored.lsn.0 <= first || !filter.fits(&stored, &about) {
                 return Ok(());
             }
-            match form {
-                Form::Text => writeln!(output, "{}", line(&stored, &text, paint))?,
-                Form::Json => {
-                    let line = json!({
-                        "lsn": stored.lsn.0,
-                        "at": iso(stored.at),
-                        "session": stored.session,
-                        "kind": stored.kind,
-                        "text": text,
-                    });
-                    writeln!(output, "{line}")?;
-                }
+            if newest.len() == count {
+                newest.pop_front();
+            }
+            if count > 0 {
+                newest.push_back((stored, about, text));
             }
             Ok(())
         })
-        .await
+        .await?;
+        Ok(newest)
     })?;
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    let when = When::of(newest.iter().map(|(stored, ..)| stored));
+    for (stored, about, text) in newest {
+        match form {
+            Form::Text => writeln!(output, "{}", entry(&stored, &text, when, about.outcome, paint))?,
+            Form::Json => writeln!(output, "{}", told(&stored, &about, &text))?,
+        }
+    }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// One entry as a line: position, time of day in UTC, kind, and what happened. Cut to the terminal, whole elsewhere.
-pub(crate) fn line(stored: &Stored, text: &str, paint: Paint) -> String {
-    let time = iso(stored.at);
-    let time = time.get(11..23).unwrap_or(&time);
+/// How much of a time is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// All of it is of today.
+    Time,
+    Day,
+}
+
+impl When {
+    /// What is needed to tell the times of `entries` apart from those of other days.
+    pub(crate) fn of<'a>(entries: impl IntoIterator<Item = &'a Stored>) -> Self {
+        let day = |at| iso(at).get(..10).map(str::to_owned);
+        let today = day(countersign_runtime::Clock::system().now());
+        if entries.into_iter().all(|stored| day(stored.at) == today) { Self::Time } else { Self::Day }
+    }
+}
+
+/// One entry as an object, for programs.
+pub(crate) fn told(stored: &Stored, about: &About, text: &str) -> serde_json::Value {
+    json!({
+        "lsn": stored.lsn.0,
+        "at": iso(stored.at),
+        "session": stored.session,
+        "kind": stored.kind,
+        "event": trail::name(stored),
+        "call": about.call.map(|id| id.to_string()),
+        "gate": about.gate.map(|id| id.to_string()),
+        "tool": about.tool,
+        "subject": about.subject,
+        "outcome": about.outcome.map(Outcome::word),
+        "by": about.by,
+        "why": about.why,
+        "text": text,
+    })
+}
+
+/// One entry as a line: position, time in UTC, kind, and what happened. A very long one is cut on a terminal.
+pub(crate) fn entry(stored: &Stored, text: &str, when: When, outcome: Option<Outcome>, paint: Paint) -> String {
+    let time = iso(stored.at).replace('T', " ");
+    let from = match when {
+        When::Time => 11,
+        When::Day => 0,
+    };
+    let time = time.get(from..23).unwrap_or(&time);
     let head = format!("{:>6}  {time}  {:<7}  ", stored.lsn.0, stored.kind);
     match paint {
         Paint::Plain => format!("{head}{text}"),
         Paint::Coloured => {
-            let text = cut(text, COLUMNS.saturating_sub(head.chars().count()));
+            let text = cut(text, SHOWN);
+            let text = outcome.and_then(Outcome::tone).map_or_else(|| text.clone(), |tone| paint.tone(tone, &text));
             format!("{}{text}", paint.tone(Tone::Faint, head))
         }
     }
@@ -165,12 +220,16 @@ struct Exported<'a> {
     chain: String,
 }
 
-/// `audit export`.
-pub(crate) fn export(path: &Path) -> anyhow::Result<ExitCode> {
+/// `audit export`, as JSON lines.
+pub(crate) fn export(path: &Path, filter: &Filter) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     block_on(async {
         let log = open(path)?;
+        let mut narrator = Narrator::default();
         pages(&log, Lsn(0), async |stored, content| {
+            if !filter.is_empty() && !filter.fits(&stored, &narrator.about(&stored, content.as_deref()).0) {
+                return Ok(());
+            }
             let facts: &RawValue =
                 serde_json::from_str(&stored.facts).with_context(|| format!("record {} is no JSON", stored.lsn))?;
             let exported = Exported {

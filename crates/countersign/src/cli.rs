@@ -1,5 +1,10 @@
 //! The command line.
 
+mod agents;
+mod at;
+mod audit;
+mod sessions;
+
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
@@ -10,12 +15,14 @@ use countersign_core::gate::Scope;
 
 use countersign_server::config::Flags;
 
-use crate::{agent, audit, demo, gates, serve};
+use crate::{agent, config, demo, doctor, gates, serve};
+
+use at::{Before, Where};
 
 const AFTER_HELP: &str = "\
 Exit codes:
   0    done; of `demo` whichever way it was answered
-  1    it failed, or `audit verify` found a flaw
+  1    it failed; `audit verify` found a flaw, `config check` something wrong, `doctor` something to do
   2    the command line is wrong
   130  interrupted
 
@@ -29,6 +36,8 @@ Begin with `countersign demo`.";
 #[derive(Parser)]
 #[command(name = "countersign", version, about, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
+    #[command(flatten)]
+    before: Before,
     #[command(subcommand)]
     command: Command,
 }
@@ -62,8 +71,14 @@ enum Command {
         flags: Vec<String>,
     },
     /// Read a record of decisions, whether or not somebody is writing it
-    #[command(subcommand)]
-    Audit(Audit),
+    Audit {
+        #[command(subcommand)]
+        what: audit::Audit,
+        #[command(flatten)]
+        of: audit::Of,
+        #[command(flatten)]
+        at: Where,
+    },
     /// Run a gateway: agents ask, policy decides, people countersign, and only then does anything happen
     ///
     /// Prints `countersign ready on ADDRESS` when it takes connections. SIGHUP reads the rules again; SIGTERM ends it within
@@ -125,6 +140,37 @@ enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// List agents and give them tokens, in the configuration file
+    Agents {
+        #[command(subcommand)]
+        what: agents::Agents,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// List, show and export sessions from the record, whether or not somebody is writing it
+    Sessions {
+        #[command(subcommand)]
+        what: sessions::Sessions,
+        #[command(flatten)]
+        of: audit::Of,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Read a configuration and its rules, and say what is wrong or what is in force
+    Config {
+        #[command(subcommand)]
+        what: Config,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Look whether a gateway would start and reach what it needs, and say what to do where not
+    ///
+    /// Looks at the configuration, its rules and files, services, Telegram, the clock, the disk, the record, and whether a gateway
+    /// runs. Changes nothing. Ends with 0 if there is nothing to do, 1 if there is.
+    Doctor {
+        #[command(flatten)]
+        at: Where,
+    },
     /// Print a script with which a shell completes commands and flags
     ///
     /// Such as `source <(countersign completions bash)`, or `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
@@ -148,15 +194,12 @@ struct Asker {
     timeout: f64,
 }
 
-/// Where a gateway keeps what it knows.
-#[derive(Args)]
-struct Where {
-    /// The data directory of the gateway
-    #[arg(long, global = true, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Print JSON, for a program
-    #[arg(long, global = true)]
-    json: bool,
+#[derive(Subcommand)]
+enum Config {
+    /// Say everything that is wrong, each with file, line and key; ends with 1 if there is anything
+    Check,
+    /// Print what is in force, defaults included, with every credential hidden
+    Show,
 }
 
 #[derive(Subcommand)]
@@ -218,49 +261,13 @@ enum ScopeName {
     Always,
 }
 
-#[derive(Subcommand)]
-enum Audit {
-    /// Show the newest entries: position, time (UTC), kind, and what happened in a few words
-    Tail {
-        /// The record, such as DIR/record.db of a demo
-        #[arg(long, value_name = "FILE")]
-        log: PathBuf,
-        /// How many entries
-        #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
-        lines: u64,
-        /// One JSON object a line: lsn, at, session, kind, text
-        #[arg(long)]
-        json: bool,
-    },
-    /// Check that nothing in it was changed or removed; ends with 1 at the first flaw
-    ///
-    /// The chain alone cannot show that its end was cut off: give a head that was printed before.
-    Verify {
-        /// The record
-        #[arg(long, value_name = "FILE")]
-        log: PathBuf,
-        /// A head that this printed before, which the record must still hold
-        #[arg(long, value_name = "LSN:CHAIN", value_parser = audit::parse_head)]
-        head: Option<countersign_store::Head>,
-        /// One JSON object: records, redacted, head, flaw
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print all of it as JSON lines: every fact as it was recorded, with its content
-    Export {
-        /// The record
-        #[arg(long, value_name = "FILE")]
-        log: PathBuf,
-    },
-}
-
 /// The flags of the door for `countersign help omp`.
 fn omp_flags() -> String {
     format!("Flags of `omp`:\n{}\n{}", flags::table(), crate::stdio::FLAGS_ARE)
 }
 
 pub(crate) fn main() -> ExitCode {
-    ended(run(Cli::parse().command))
+    ended(run(Cli::parse()))
 }
 
 /// The command line under the name `agentpass`: without a command it serves.
@@ -268,10 +275,14 @@ pub(crate) fn agentpass(arguments: Vec<String>) -> ExitCode {
     let known = ["serve", "request", "tools", "pending", "help", "--help", "-h", "--version", "-V"];
     let serves = !arguments.first().is_some_and(|first| known.contains(&first.as_str()));
     let named = ["agentpass".to_owned()].into_iter().chain(serves.then(|| "serve".to_owned()));
-    ended(run(Cli::parse_from(named.chain(arguments)).command))
+    ended(run(Cli::parse_from(named.chain(arguments))))
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
+    if !before.is_empty() && !command.has_a_place() {
+        let message = "--config and --data mean nothing to this command";
+        Cli::command().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
+    }
     match command {
         Command::Omp { flags } => Ok(crate::stdio::omp(flags)),
         Command::Demo { yes, no, dir, keep } => {
@@ -287,11 +298,23 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 if cut { anyhow::anyhow!("the output was closed before the demo had ended") } else { error }
             })
         }
-        Command::Audit(Audit::Tail { log, lines, json }) => audit::tail(&log, lines, form(json)),
-        Command::Audit(Audit::Verify { log, head, json }) => audit::verify(&log, head, form(json)),
-        Command::Audit(Audit::Export { log }) => audit::export(&log),
+        Command::Audit { what, of, at } => audit::run(what, of, &at.after(before)),
+        Command::Agents { what, at } => agents::run(what, &at.after(before)),
+        Command::Sessions { what, of, at } => sessions::run(&what, of, &at.after(before)),
+        Command::Config { what, at } => {
+            let at = at.after(before);
+            match what {
+                Config::Check => config::check(at.config.as_deref(), at.data, at.json),
+                Config::Show => config::show(at.config.as_deref(), at.data, at.json),
+            }
+        }
+        Command::Doctor { at } => {
+            let at = at.after(before);
+            doctor::run(at.config.as_deref(), at.data.as_deref(), at.form())
+        }
         Command::Serve { config, permissions, data, host, port, insecure } => {
             crate::stdio::log();
+            let (config, data) = (config.or(before.config), data.or(before.data));
             let flags = Flags { permissions, data, host, port, webui: None, insecure };
             serve::run(serve::Options { config, flags })
         }
@@ -300,18 +323,44 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Tools { asker } => Ok(agent::run(asker.into(), agent::Wanted::Tools)),
         Command::Pending { asker } => Ok(agent::run(asker.into(), agent::Wanted::Pending)),
-        Command::Gates { what, at } => gates::gates(&place(&at), what.into(), form(at.json)),
+        Command::Gates { what, at } => {
+            let at = at.after(before);
+            gates::gates(&at.place()?, what.into(), at.form())
+        }
         Command::Grants { what, at } => {
+            let at = at.after(before);
             let what = match what {
                 Grants::List => gates::Grants::List,
                 Grants::Denials => gates::Grants::Denials,
                 Grants::Revoke { id } => gates::Grants::Revoke { id },
             };
-            gates::grants(&place(&at), what, form(at.json))
+            gates::grants(&at.place()?, what, at.form())
         }
         Command::Completions { shell } => {
             std::io::stdout().write_all(&completions(shell))?;
             Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+impl Command {
+    /// Whether it is about a gateway of this machine.
+    const fn has_a_place(&self) -> bool {
+        match self {
+            Self::Audit { .. }
+            | Self::Serve { .. }
+            | Self::Gates { .. }
+            | Self::Grants { .. }
+            | Self::Agents { .. }
+            | Self::Sessions { .. }
+            | Self::Config { .. }
+            | Self::Doctor { .. } => true,
+            Self::Demo { .. }
+            | Self::Omp { .. }
+            | Self::Request { .. }
+            | Self::Tools { .. }
+            | Self::Pending { .. }
+            | Self::Completions { .. } => false,
         }
     }
 }
@@ -357,19 +406,6 @@ impl From<Gates> for gates::Gates {
     }
 }
 
-/// Where the gateway is that is meant: what the flags say, or the usual place.
-fn place(at: &Where) -> gates::Place {
-    let folder = at.data.clone().unwrap_or_else(usual_data);
-    gates::Place { log: folder.join("countersign.db"), folder }
-}
-
-/// The data directory where nobody names one.
-fn usual_data() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || set("HOME").unwrap_or_default().join(".local/share");
-    set("XDG_DATA_HOME").filter(|path| path.is_absolute()).unwrap_or_else(home).join("countersign")
-}
-
 /// The script for `shell`, with the flags of the doors, which this command line hands on unread.
 fn completions(shell: Shell) -> Vec<u8> {
     let mut command = Cli::command().mut_subcommand("omp", |omp| {
@@ -384,10 +420,6 @@ fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "countersign", &mut script);
     script
-}
-
-const fn form(json: bool) -> audit::Form {
-    if json { audit::Form::Json } else { audit::Form::Text }
 }
 
 /// Turns how a command ended into an exit code, and tells of an error once.

@@ -2,7 +2,7 @@
 
 use std::{
     io::{IsTerminal as _, Write as _},
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -17,22 +17,16 @@ use countersign_server::{
     control::{self, Request, Row},
     view::{Lines, escape},
 };
+use countersign_store::AnyLog;
 use serde_json::{Value, json};
 
 use crate::{
     audit::{self, Form, block_on},
     local::Local,
     paint::{Paint, Tone},
+    place::Place,
     watch,
 };
-
-/// Where a gateway keeps what it knows.
-pub(crate) struct Place {
-    /// The data directory.
-    pub(crate) folder: PathBuf,
-    /// The record in it.
-    pub(crate) log: PathBuf,
-}
 
 /// What is done with gates.
 pub(crate) enum Gates {
@@ -99,23 +93,32 @@ fn is_interactive() -> bool {
 
 fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
     bail!(
-        "no gateway runs with the data directory {}: start `countersign serve`, or name it with --data",
+        "no gateway runs with the data directory {}: start `countersign serve`, or name it with --config or --data",
         folder.display()
     )
 }
 
 /// What the record of a gateway that does not run says.
 fn recorded(log: &Path) -> anyhow::Result<Engine> {
-    let rules = Rules {
+    block_on(async {
+        let log = audit::open(log).context("no gateway runs, and its record cannot be read")?;
+        inspect(&log).await
+    })
+}
+
+/// What a record says, by no rules.
+pub(crate) async fn inspect(log: &AnyLog) -> anyhow::Result<Engine> {
+    Ok(countersign_runtime::inspect(log, no_rules()?).await?)
+}
+
+/// Rules under which nothing is decided.
+pub(crate) fn no_rules() -> anyhow::Result<Rules> {
+    Ok(Rules {
         compiled: policy::compile(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,
         posture: Posture::Gateway,
         contract: None,
         surroundings: Surroundings::default(),
         people: People::default(),
-    };
-    block_on(async {
-        let log = audit::open(log).with_context(|| format!("no gateway runs, and {} cannot be read", log.display()))?;
-        Ok(countersign_runtime::inspect(&log, rules).await?)
     })
 }
 

@@ -1,14 +1,19 @@
 //! The binary: command line and wiring.
 
 mod agent;
+mod agents;
 mod audit;
 mod bench;
 mod cli;
+mod config;
 mod demo;
+mod doctor;
 mod gates;
 mod local;
 mod paint;
+mod place;
 mod serve;
+mod sessions;
 mod stdio;
 mod watch;
 

@@ -3,6 +3,7 @@
 //! It must not know any door or the engine: it turns files, flags and an environment into plain values. Everything that
 //! is wrong is told at once, with file, line and key.
 
+mod agents_file;
 mod approvals;
 mod at;
 pub mod cases;
@@ -21,10 +22,11 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub use agents_file::{AgentsError, Change, Listed, TokenFrom, agents, change_agents, new_token};
 pub use at::Literal;
 pub use cases::Case;
 pub use exposed::{Exposure, Finding};
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, storage};
 pub use permissions::{Permissions, permissions};
 pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};

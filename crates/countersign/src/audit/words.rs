@@ -2,13 +2,10 @@
 //!
 //! It decides nothing and fails at nothing: what it cannot read it shows as it lies there. What it says is one line, escaped.
 
-use std::collections::BTreeMap;
-
 use countersign_core::{
     call::{self, End},
     engine::Event,
     gate::{self, Resolution, Scope},
-    id::{CallId, GateId},
     message::{Message, text_of},
     policy, run,
     session::{self, Kind, ModelRef, Setting},
@@ -17,86 +14,96 @@ use countersign_server::view::{Lines, escape};
 use countersign_store::Stored;
 use serde::Serialize;
 
+use super::trail::{About, Trail, reason};
+
 /// Tells records in their order. It remembers what calls and gates are about, since only their first record says so.
 #[derive(Debug, Default)]
 pub(crate) struct Narrator {
-    calls: BTreeMap<CallId, String>,
-    gates: BTreeMap<GateId, String>,
+    trail: Trail,
 }
 
 impl Narrator {
     /// What happened, in one line.
     pub(crate) fn tell(&mut self, stored: &Stored, content: Option<&str>) -> String {
-        let text = match Event::decode(&stored.kind, stored.version, &stored.facts) {
-            Ok(event) => self.event(&event, content),
-            Err(_) => stored.facts.to_string(),
+        self.about(stored, content).1
+    }
+
+    /// What a record is about, and what happened in one line.
+    pub(crate) fn about(&mut self, stored: &Stored, content: Option<&str>) -> (About, String) {
+        let (about, text) = match Event::decode(&stored.kind, stored.version, &stored.facts) {
+            Ok(event) => {
+                let about = self.trail.follow(&event, content);
+                let text = tell(&event, content, &about);
+                (about, text)
+            }
+            Err(_) => (About::default(), stored.facts.to_string()),
         };
         // Lines run together: an entry is one.
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        escape(&words.join(" "), Lines::One).into_owned()
+        (about, escape(&words.join(" "), Lines::One).into_owned())
     }
+}
 
-    fn event(&mut self, event: &Event, content: Option<&str>) -> String {
-        match event {
-            Event::Booted => "a process begins to work with this record".to_owned(),
-            Event::Session(event) => session(event, content),
-            Event::Run(event) => run(event),
-            Event::Call(event) => self.call(event, content),
-            Event::Gate(event) => self.gate(event, content),
-            Event::Policy(event) => policy(event),
-        }
+fn tell(event: &Event, content: Option<&str>, about: &About) -> String {
+    match event {
+        Event::Booted => "a process begins to work with this record".to_owned(),
+        Event::Session(event) => session(event, content),
+        Event::Run(event) => run(event),
+        Event::Call(event) => call(event, about),
+        Event::Gate(event) => gate(event, content, about),
+        Event::Policy(event) => policy(event),
     }
+}
 
-    fn call(&mut self, event: &call::Event, content: Option<&str>) -> String {
-        if let call::Event::Wanted { call, .. } = event
-            && let Some(wanted) = content.and_then(|text| serde_json::from_str::<call::Content>(text).ok())
-        {
-            self.calls.insert(*call, wanted.signature);
+fn call(event: &call::Event, about: &About) -> String {
+    let what = about.subject.clone().unwrap_or_else(|| short(event.call()).into());
+    match event {
+        call::Event::Requested { wire, .. } => format!("requested under the agent's id {wire}"),
+        call::Event::Wanted { .. } if about.subject.is_none() => format!("wanted: {what} (its content was removed)"),
+        call::Event::Wanted { .. } => format!("wanted: {what}"),
+        call::Event::Received { .. } => format!("its result was received: {what}"),
+        call::Event::Allowed { why, .. } => format!("allowed {}: {what}", reason(why)),
+        call::Event::Gated { why, .. } => format!("asked {why}: {what}"),
+        call::Event::Started { .. } => format!("started: {what}"),
+        call::Event::Aborting { .. } => format!("is to stop: {what}"),
+        call::Event::InDoubt { .. } => format!("in doubt: {what}"),
+        call::Event::Again { .. } => format!("may start again: {what}"),
+        call::Event::Ended { end: End::Denied | End::Refused, .. } if about.why.is_some() => {
+            format!("denied {}, not run: {what}", about.why.as_deref().unwrap_or_default())
         }
-        let id = event.call();
-        let what = self.calls.get(&id).cloned().unwrap_or_else(|| short(id));
-        match event {
-            call::Event::Requested { wire, .. } => format!("requested under the agent's id {wire}"),
-            call::Event::Wanted { .. } => format!("wanted: {what}"),
-            call::Event::Received { .. } => format!("its result was received: {what}"),
-            call::Event::Allowed { why, .. } => format!("allowed {}: {what}", why.trim_start_matches("allowed ")),
-            call::Event::Gated { why, .. } => format!("asked {why}: {what}"),
-            call::Event::Started { .. } => format!("started: {what}"),
-            call::Event::Aborting { .. } => format!("is to stop: {what}"),
-            call::Event::InDoubt { .. } => format!("in doubt: {what}"),
-            call::Event::Again { .. } => format!("may start again: {what}"),
-            call::Event::Ended { end, .. } => format!("{}: {what}", ended(*end)),
-            call::Event::ResultDropped { .. } => format!("a result came too late: {what}"),
+        call::Event::Ended { end, .. } => {
+            let let_through = about.why.as_ref().filter(|_| was_run(*end));
+            let let_through = let_through.map_or_else(String::new, |why| format!(" (allowed {why})"));
+            format!("{}: {what}{let_through}", ended(*end))
         }
+        call::Event::ResultDropped { .. } => format!("a result came too late: {what}"),
     }
+}
 
-    fn gate(&mut self, event: &gate::Event, content: Option<&str>) -> String {
-        if let gate::Event::Opened { gate, .. } = event
-            && let Some(shown) = content.and_then(|text| serde_json::from_str::<gate::Content>(text).ok())
-        {
-            let what = match shown {
-                gate::Content::Approval { signature, .. } => signature,
-                gate::Content::Question { question, .. } | gate::Content::GoOn { question, .. } => question,
-            };
-            self.gates.insert(*gate, what);
+/// Whether a call that ended so had been started, or may have been.
+const fn was_run(end: End) -> bool {
+    match end {
+        End::Done { .. } | End::Failed | End::Unknown => true,
+        End::Denied | End::Refused | End::Expired | End::Limited | End::Skipped | End::Cancelled => false,
+    }
+}
+
+fn gate(event: &gate::Event, content: Option<&str>, about: &About) -> String {
+    let what = about.subject.clone().unwrap_or_else(|| short(event.gate()).into());
+    match event {
+        gate::Event::Opened { .. } => format!("waits for a person: {what}"),
+        gate::Event::Voted { by, person, .. } => {
+            let person = person.as_ref().map_or_else(String::new, |person| format!(" ({person})"));
+            format!("{by}{person} allows it, as one of several: {what}")
         }
-        let id = event.gate();
-        let what = self.gates.get(&id).cloned().unwrap_or_else(|| short(id));
-        match event {
-            gate::Event::Opened { .. } => format!("waits for a person: {what}"),
-            gate::Event::Voted { by, person, .. } => {
-                let person = person.as_ref().map_or_else(String::new, |person| format!(" ({person})"));
-                format!("{by}{person} allows it, as one of several: {what}")
-            }
-            gate::Event::Asked { step, .. } => format!("asked again, step {}: {what}", step + 1),
-            gate::Event::Extended { .. } => format!("waits longer: {what}"),
-            gate::Event::Shown { surface, .. } => format!("shown on {surface}: {what}"),
-            gate::Event::Updated { surface, .. } => format!("its end is shown on {surface}: {what}"),
-            gate::Event::Resolved { resolution, by, .. } => {
-                let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-                let said = content.map_or_else(String::new, |said| format!(" ({said})"));
-                format!("{}{by}{said}: {what}", resolved(resolution))
-            }
+        gate::Event::Asked { step, .. } => format!("asked again, step {}: {what}", step + 1),
+        gate::Event::Extended { .. } => format!("waits longer: {what}"),
+        gate::Event::Shown { surface, .. } => format!("shown on {surface}: {what}"),
+        gate::Event::Updated { surface, .. } => format!("its end is shown on {surface}: {what}"),
+        gate::Event::Resolved { resolution, by, .. } => {
+            let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let said = content.map_or_else(String::new, |said| format!(" ({said})"));
+            format!("{}{by}{said}: {what}", resolved(resolution))
         }
     }
 }
@@ -133,6 +140,7 @@ const fn resolved(resolution: &Resolution) -> &'static str {
 
 fn session(event: &session::Event, content: Option<&str>) -> String {
     match event {
+        session::Event::Opened { cwd, .. } if cwd.is_empty() => "opened".to_owned(),
         session::Event::Opened { cwd, .. } => format!("opened, works in {cwd}"),
         session::Event::Set(setting) => set(setting),
         session::Event::Named { name } => format!("named {name}"),

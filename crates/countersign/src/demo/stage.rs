@@ -265,7 +265,7 @@ impl Stage {
 
     /// One entry of the record.
     pub(super) fn entry(&mut self, stored: &Stored, text: &str) -> io::Result<()> {
-        let line = audit::line(stored, text, Paint::Plain);
+        let line = audit::entry(stored, text, audit::When::Time, None, Paint::Plain);
         let line = cut(&line, audit::COLUMNS);
         let tone = match stored.kind.as_ref() {
             "gate" | "policy" => Tone::Strong,

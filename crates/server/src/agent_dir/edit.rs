@@ -60,7 +60,7 @@ pub fn set(path: &Path, key: &[&str], value: &Value) -> Result<(), EditError> {
 }
 
 /// `text` with `key` set to `value`, or why that cannot be done.
-fn edited(text: &str, key: &[&str], value: &Value) -> Result<String, String> {
+pub(crate) fn edited(text: &str, key: &[&str], value: &Value) -> Result<String, String> {
     let parse = |text: &str| {
         Node::parse(text)
             .map(|node| node.map_or_else(|| Value::Object(Map::new()), |node| node.to_json()))
@@ -123,7 +123,7 @@ fn set_in(lines: &mut Vec<String>, range: std::ops::Range<usize>, indent: usize,
 }
 
 /// What stands behind `key:` if `line` starts with it at column `indent`.
-fn named<'a>(line: &'a str, indent: usize, key: &str) -> Option<&'a str> {
+pub(crate) fn named<'a>(line: &'a str, indent: usize, key: &str) -> Option<&'a str> {
     let rest = line.get(indent..).filter(|_| depth(line) == indent)?;
     let rest = [key.to_owned(), format!("\"{key}\""), format!("'{key}'")]
         .iter()
@@ -132,7 +132,7 @@ fn named<'a>(line: &'a str, indent: usize, key: &str) -> Option<&'a str> {
 }
 
 /// One past the last line that belongs to the key at line `at`: deeper lines, and what is between them.
-fn end_of(lines: &[String], at: usize, limit: usize, indent: usize) -> usize {
+pub(crate) fn end_of(lines: &[String], at: usize, limit: usize, indent: usize) -> usize {
     let mut end = at + 1;
     for (next, line) in lines.iter().enumerate().take(limit).skip(at + 1) {
         // A list may stand at the column of its key.
@@ -149,17 +149,19 @@ fn end_of(lines: &[String], at: usize, limit: usize, indent: usize) -> usize {
     end
 }
 
-fn is_silent(line: &str) -> bool {
+/// Whether a line is empty or nothing but a comment.
+pub(crate) fn is_silent(line: &str) -> bool {
     let line = line.trim_start();
     line.is_empty() || line.starts_with('#')
 }
 
-fn depth(line: &str) -> usize {
+/// The column at which a line begins.
+pub(crate) fn depth(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
 /// Parts a value from the comment behind it; inside of quotes there is none.
-fn split_comment(text: &str) -> (&str, &str) {
+pub(crate) fn split_comment(text: &str) -> (&str, &str) {
     let mut quote = None;
     let mut before = ' ';
     for (at, letter) in text.char_indices() {
@@ -189,7 +191,8 @@ fn block(key: &str, value: &Value, indent: usize) -> Vec<String> {
     }
 }
 
-fn scalar(value: &Value) -> String {
+/// A value that is no mapping and no list, as YAML.
+pub(crate) fn scalar(value: &Value) -> String {
     /// What some reader of YAML takes for something else than text.
     const WORDS: [&str; 11] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n", "inf", "nan"];
     match value {

@@ -12,7 +12,7 @@ use super::{
     exposed, location,
     problem::{Errors, Fault},
     providers, services,
-    settings::{Agent, Config, Flags, Gateway, Limits, OnShutdown, Person, Telegram, Tls},
+    settings::{Agent, Config, Flags, Gateway, Limits, OnShutdown, Person, Storage, Telegram, Tls},
     value,
 };
 use crate::agent_dir::LARGEST;
@@ -59,7 +59,39 @@ pub fn load(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Loaded, Errors> {
     let notes = Notes::of(path.unwrap_or_else(|| Path::new("")));
-    let text = match path.map(|path| regular::read_text(path, LARGEST)) {
+    let text = text(path, &notes);
+    let value = value::read(&text, &notes, Some(environment));
+    let root = At::root(&notes, value.as_ref());
+    let config = config(&root, path, flags, environment);
+    if let Some(path) = path {
+        exposed::warn(path, &config, &notes);
+    }
+    let problems = notes.problems.take();
+    if problems.is_empty() { Ok(Loaded { config, warnings: notes.warnings.take() }) } else { Err(Errors(problems)) }
+}
+
+/// Where the file at `path` has the data directory and the log. What the rest of it says does not matter, nor whether its
+/// variables are set: people who only look need no credentials.
+///
+/// # Errors
+/// The file cannot be read, is not well-formed, or its `storage` is wrong.
+pub fn storage(
+    path: Option<&Path>,
+    flags: &Flags,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Storage, Errors> {
+    let notes = Notes::of(path.unwrap_or_else(|| Path::new("")));
+    let value = value::read(&text(path, &notes), &notes, Some(environment));
+    let root = At::root(&notes, value.as_ref());
+    let storage = location::storage(&root.at("storage"), path, flags, environment);
+    let mut problems = notes.problems.take();
+    problems.retain(|problem| matches!(problem.key.split('.').next(), Some("" | "storage")));
+    if problems.is_empty() { Ok(storage) } else { Err(Errors(problems)) }
+}
+
+/// The text of the file; one that cannot be read is noted and empty.
+pub(super) fn text(path: Option<&Path>, notes: &Notes) -> String {
+    match path.map(|path| regular::read_text(path, LARGEST)) {
         None => String::new(),
         Some(Ok(text)) => text,
         Some(Err(error)) => {
@@ -70,15 +102,7 @@ pub fn load(
             notes.fault(0, "", fault);
             String::new()
         }
-    };
-    let value = value::read(&text, &notes, Some(environment));
-    let root = At::root(&notes, value.as_ref());
-    let config = config(&root, path, flags, environment);
-    if let Some(path) = path {
-        exposed::warn(path, &config, &notes);
     }
-    let problems = notes.problems.take();
-    if problems.is_empty() { Ok(Loaded { config, warnings: notes.warnings.take() }) } else { Err(Errors(problems)) }
 }
 
 fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn Fn(&str) -> Option<String>) -> Config {

@@ -68,6 +68,12 @@ impl Config {
         Value::Object(shown)
     }
 
+    /// The same as a file of this form.
+    pub fn redacted_yaml(&self) -> String {
+        let shown = self.redacted();
+        serde_saphyr::to_string(&shown).unwrap_or_else(|_| shown.to_string())
+    }
+
     fn gateway(&self) -> Value {
         let gateway = &self.gateway;
         let mut shown = json!({"host": gateway.host, "port": gateway.port, "allowed_hosts": gateway.allowed_hosts});

@@ -44,8 +44,7 @@ pub(super) enum Form {
 
 /// Reads `text`; `environment` gives a variable's value. Nothing is left of a file that is not well-formed.
 pub(super) fn read(text: &str, notes: &Notes, environment: Option<Variables<'_>>) -> Option<Value> {
-    // Marks instead of braces, so that `[${A}]` is a list of one variable and not a mapping inside a list.
-    let mark = ('\u{e000}'..='\u{f8ff}').find(|mark| !text.contains(*mark)).filter(|_| environment.is_some());
+    let mark = free_mark(text).filter(|_| environment.is_some());
     let marked = mark.map_or_else(|| text.to_owned(), |mark| marked(text, mark));
     match Node::parse_untagged(&marked) {
         Ok(node) => node.map(|node| Resolver { mark, environment, notes }.value(node, "")),
@@ -72,7 +71,14 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-fn marked(text: &str, mark: char) -> String {
+/// A letter that `text` does not have. It stands instead of braces, so that `[${A}]` is a list of one variable and not a
+/// mapping inside a list.
+pub(super) fn free_mark(text: &str) -> Option<char> {
+    ('\u{e000}'..='\u{f8ff}').find(|mark| !text.contains(*mark))
+}
+
+/// `text` with every `${NAME}` as the name between two marks.
+pub(super) fn marked(text: &str, mark: char) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
@@ -92,7 +98,7 @@ fn marked(text: &str, mark: char) -> String {
 }
 
 /// The text as it was before it was marked.
-fn restored(text: &str, mark: Option<char>) -> String {
+pub(super) fn restored(text: &str, mark: Option<char>) -> String {
     let Some(mark) = mark else { return text.to_owned() };
     let mut result = String::with_capacity(text.len());
     for (at, part) in text.split(mark).enumerate() {

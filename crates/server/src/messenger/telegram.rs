@@ -6,6 +6,7 @@
 mod bot;
 mod card;
 mod cards;
+mod checkup;
 mod client;
 mod health;
 mod poll;
@@ -34,7 +35,12 @@ use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::{bot::Bot, cards::Cards, client::Transport, health::Health, poll::Poll, refs::Refs};
-pub use self::{client::BadAddress, health::Report, rates::Rates};
+pub use self::{
+    checkup::{Found, Unfit, checkup},
+    client::BadAddress,
+    health::Report,
+    rates::Rates,
+};
 
 /// The name of this surface in the record.
 pub const SURFACE: &str = "telegram";

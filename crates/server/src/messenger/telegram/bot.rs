@@ -79,6 +79,18 @@ impl Bot {
         self.call("getMe", &json!({}), PATIENCE).await.map(drop)
     }
 
+    /// Asks under which name the bot is known.
+    pub(super) async fn username(&self) -> Result<String, Failure> {
+        let me = self.call("getMe", &json!({}), PATIENCE).await?;
+        Ok(shown(&me, &["username", "first_name"]))
+    }
+
+    /// Asks what a chat is called, which shows whether the bot is in it.
+    pub(super) async fn title_of(&self, chat: i64) -> Result<String, Failure> {
+        let chat = self.call("getChat", &json!({ "chat_id": chat }), PATIENCE).await?;
+        Ok(shown(&chat, &["title", "username", "first_name"]))
+    }
+
     /// Without a webhook updates can be polled for.
     pub(super) async fn delete_webhook(&self) -> Result<(), Failure> {
         self.call("deleteWebhook", &json!({}), PATIENCE).await.map(drop)
@@ -182,6 +194,12 @@ pub(super) struct Said {
 }
 
 /// The result in an answer.
+/// The first of the members that is there, as a person may see it.
+fn shown(value: &Value, members: &[&str]) -> String {
+    let text = members.iter().find_map(|member| value[*member].as_str()).unwrap_or("without a name");
+    crate::view::escape(text, crate::view::Lines::One).into_owned()
+}
+
 fn read(answer: &Answer) -> Result<Value, Failure> {
     let envelope = serde_json::from_slice::<Envelope>(&answer.body);
     let Ok(envelope) = envelope else {

@@ -1,0 +1,163 @@
+//! `agents`: who may ask a gateway, as its configuration file has it.
+//!
+//! A token is printed once, when it is made, and never again.
+
+use std::{io::Write as _, path::Path, process::ExitCode};
+
+use anyhow::Context as _;
+use countersign_server::{
+    config::{Change, TokenFrom, agents, change_agents, new_token},
+    view::{Lines, escape},
+};
+use serde_json::json;
+
+use crate::{
+    audit::Form,
+    local::Local,
+    paint::{Paint, Tone},
+    place::Place,
+};
+
+/// What is done with agents.
+pub(crate) enum What {
+    List,
+    Add { id: String, variable: Option<String> },
+    Rotate { id: String, variable: Option<String> },
+    Remove { id: String },
+}
+
+/// Reads the name of a variable.
+///
+/// # Errors
+/// What a name is.
+pub(crate) fn parse_variable(name: &str) -> Result<String, String> {
+    let is_name = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+        && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    if is_name { Ok(name.to_owned()) } else { Err("a variable has letters, digits and _ in its name".to_owned()) }
+}
+
+pub(crate) fn run(config: Option<&Path>, data: Option<&Path>, what: &What, form: Form) -> anyhow::Result<ExitCode> {
+    let file = config.context("agents stand in the configuration: name it with --config FILE")?;
+    match what {
+        What::List => list(file, form),
+        What::Add { id, variable } => {
+            let token = Token::new(variable.clone())?;
+            let tightened = change_agents(file, Change::Add { id, token: &token.in_file() })?;
+            Done { word: "added", id, token: Some(&token), tightened }.tell(file, data, form)
+        }
+        What::Rotate { id, variable } => {
+            let known = agents(file)?.into_iter().find(|agent| agent.id == *id);
+            let known = known.with_context(|| format!("there is no agent {id}"))?;
+            let named = match &known.token {
+                TokenFrom::Variable(name) => Some(name.clone()),
+                TokenFrom::File => None,
+            };
+            let token = Token::new(variable.clone().or_else(|| named.clone()))?;
+            // The file says already where the token comes from.
+            let stays = token.variable.is_some() && token.variable == named;
+            let tightened = !stays && change_agents(file, Change::Rotate { id, token: &token.in_file() })?;
+            Done { word: "another token for", id, token: Some(&token), tightened }.tell(file, data, form)
+        }
+        What::Remove { id } => {
+            change_agents(file, Change::Remove { id })?;
+            Done { word: "removed", id, token: None, tightened: false }.tell(file, data, form)
+        }
+    }
+}
+
+fn list(file: &Path, form: Form) -> anyhow::Result<ExitCode> {
+    let agents = agents(file)?;
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        let rows: Vec<_> = agents
+            .iter()
+            .map(|agent| match &agent.token {
+                TokenFrom::Variable(name) => json!({ "id": agent.id, "token": "variable", "variable": name }),
+                TokenFrom::File => json!({ "id": agent.id, "token": "file", "variable": null }),
+            })
+            .collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    if agents.is_empty() {
+        writeln!(out, "No agents. Add one with `countersign agents add ID --config {}`.", file.display())?;
+    }
+    let width = agents.iter().map(|agent| agent.id.chars().count()).max().unwrap_or_default();
+    for agent in agents {
+        let from = match &agent.token {
+            TokenFrom::Variable(name) => format!("token from ${name}"),
+            TokenFrom::File => "token in the file".to_owned(),
+        };
+        let id = format!("{:<width$}", escape(&agent.id, Lines::One));
+        writeln!(out, "{}  {}", paint.tone(Tone::Strong, id), paint.tone(Tone::Faint, escape(&from, Lines::One)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A token that was just made.
+struct Token {
+    text: String,
+    /// The variable that is to hold it; absent where the file does.
+    variable: Option<String>,
+}
+
+impl Token {
+    fn new(variable: Option<String>) -> anyhow::Result<Self> {
+        Ok(Self { text: new_token()?, variable })
+    }
+
+    /// What stands in the file.
+    fn in_file(&self) -> String {
+        self.variable.as_ref().map_or_else(|| self.text.clone(), |name| format!("${{{name}}}"))
+    }
+}
+
+/// What was done, to be told.
+struct Done<'a> {
+    word: &'static str,
+    id: &'a str,
+    token: Option<&'a Token>,
+    /// Others could read the file before.
+    tightened: bool,
+}
+
+impl Done<'_> {
+    fn tell(&self, file: &Path, data: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
+        let runs = Place::find(Some(file), data).is_ok_and(|place| Local::connect(&place.folder).is_some());
+        let mut out = std::io::stdout().lock();
+        let variable = self.token.and_then(|token| token.variable.as_deref());
+        if form == Form::Json {
+            let token = self.token.map(|token| token.text.as_str());
+            let told = json!({ "id": self.id, "token": token, "variable": variable, "restart_needed": runs });
+            writeln!(out, "{told}")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let paint = Paint::stdout();
+        writeln!(out, "{} {} in {}", self.word, paint.tone(Tone::Strong, self.id), file.display())?;
+        match (self.token, variable) {
+            (Some(token), Some(name)) => {
+                writeln!(out, "\n  {name}={}\n", token.text)?;
+                writeln!(
+                    out,
+                    "It is shown this once. The gateway needs it in its environment, the agent as its token."
+                )?;
+            }
+            (Some(token), None) => {
+                writeln!(out, "\n  {}\n", token.text)?;
+                writeln!(out, "The agent needs it as its token, such as in AGENT_TOKEN.")?;
+            }
+            (None, _) => {}
+        }
+        if self.tightened {
+            writeln!(out, "The file holds a token: nobody but its owner can read it any more.")?;
+        }
+        let restart = match (runs, self.token.is_some()) {
+            (true, true) => "A gateway runs and knows nothing of it: start it again.",
+            (true, false) => "A gateway runs and still lets it in: start it again.",
+            (false, _) => return Ok(ExitCode::SUCCESS),
+        };
+        writeln!(out, "{}", paint.tone(Tone::Asking, restart))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,106 @@
+//! Which records are meant.
+//!
+//! It must not read any.
+
+use countersign_core::{id::SessionId, time::Millis};
+use countersign_server::session_file::time::millis;
+use countersign_store::Stored;
+
+use super::trail::{About, Outcome};
+
+/// What a record must be; nothing means any.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Filter {
+    /// From this time on.
+    pub(crate) since: Option<Millis>,
+    /// Before this time.
+    pub(crate) until: Option<Millis>,
+    pub(crate) session: Option<SessionId>,
+    /// Any of them.
+    pub(crate) tools: Vec<String>,
+    /// Any of them.
+    pub(crate) kinds: Vec<String>,
+    /// Any of them.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// The id of a call or gate, or the end of it.
+    pub(crate) about: Option<String>,
+}
+
+impl Filter {
+    /// True if every record fits.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a record is meant.
+    pub(crate) fn fits(&self, stored: &Stored, about: &About) -> bool {
+        let any = |wanted: &[String], found: Option<&str>| {
+            wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| wanted == found))
+        };
+        self.since.is_none_or(|since| stored.at >= since)
+            && self.until.is_none_or(|until| stored.at < until)
+            && self.session.as_ref().is_none_or(|session| stored.session.as_ref() == Some(session))
+            && any(&self.tools, about.tool.as_deref())
+            && any(&self.kinds, Some(&stored.kind))
+            && (self.outcomes.is_empty() || about.outcome.is_some_and(|outcome| self.outcomes.contains(&outcome)))
+            && self.about.as_ref().is_none_or(|id| names(about, id))
+    }
+}
+
+/// Whether `id` is the id of the record's call or gate, or the end of it.
+pub(super) fn names(about: &About, id: &str) -> bool {
+    let ends = |found: Option<String>| found.is_some_and(|found| !id.is_empty() && found.ends_with(id));
+    ends(about.call.map(|call| call.to_string())) || ends(about.gate.map(|gate| gate.to_string()))
+}
+
+/// Reads a time as `--since` has it: a day, a minute, a second, with or without an offset, or how long ago.
+///
+/// # Errors
+/// What is understood.
+pub(crate) fn parse_time(text: &str) -> Result<Millis, String> {
+    let now = countersign_runtime::Clock::system().now();
+    time(text, now).ok_or_else(|| "a time is 2026-11-21, 2026-11-21T20:00, or 90s, 30m, 12h, 7d ago".to_owned())
+}
+
+fn time(text: &str, now: Millis) -> Option<Millis> {
+    if let Some((count, unit)) = text.split_at_checked(text.len().checked_sub(1)?)
+        && let Some(seconds) = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)]
+            .iter()
+            .find_map(|(known, seconds)| (*known == unit).then_some(*seconds))
+        && let Ok(count) = count.parse::<u64>()
+    {
+        return Some(Millis(now.0.saturating_sub(count.saturating_mul(seconds * 1000))));
+    }
+    let text = text.replacen(' ', "T", 1);
+    ["", "Z", ":00Z", "T00:00:00Z"].iter().find_map(|rest| millis(&format!("{text}{rest}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::time::Millis;
+
+    use super::time;
+
+    #[test]
+    fn a_time_is_a_day_a_moment_or_how_long_ago() {
+        let now = Millis(1_800_000_000_000);
+        let day = Some(Millis(1_795_219_200_000));
+        for (text, want) in [
+            ("2026-11-21", day),
+            ("2026-11-21T00:00", day),
+            ("2026-11-21 00:00", day),
+            ("2026-11-21T00:00:00", day),
+            ("2026-11-21T00:00:00Z", day),
+            ("2026-11-21T02:00:00+02:00", day),
+            ("30m", Some(Millis(now.0 - 1_800_000))),
+            ("7d", Some(Millis(now.0 - 604_800_000))),
+            ("99999999999999999999d", None),
+            ("yesterday", None),
+            ("d", None),
+            ("", None),
+            ("2026-13-21", None),
+        ] {
+            assert_eq!(time(text, now), want, "{text:?}");
+        }
+    }
+}

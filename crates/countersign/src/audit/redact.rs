@@ -1,0 +1,149 @@
+//! Taking contents out of a record for good. What was decided stays, and so does the chain.
+
+use std::{collections::BTreeSet, io::Write as _, path::Path, process::ExitCode};
+
+use anyhow::bail;
+use countersign_core::{
+    engine::Engine,
+    id::{CallId, GateId, Lsn},
+};
+use countersign_store::{AnyLog, Log as _, OpenError, Options, Partition, SqliteLog, WriteError};
+use serde_json::json;
+
+use super::{Form, Narrator, block_on, filter::names, open, pages};
+use crate::{
+    gates::inspect,
+    paint::{Paint, Tone},
+};
+
+/// How far a removal goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// What agents received already.
+    Received,
+    /// What they did not receive too.
+    Unreceived,
+}
+
+/// What a content belongs to: a call with all its gates, or a gate without one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Call(CallId),
+    Gate(GateId),
+}
+
+/// A record that has, or had, a content.
+struct Found {
+    lsn: Lsn,
+    owner: Owner,
+    /// Whether it is there still.
+    is_there: bool,
+}
+
+/// `audit redact`.
+pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyhow::Result<ExitCode> {
+    // Says in words of its own why there is nothing to read, and makes nothing.
+    drop(open(path)?);
+    let (lsns, removed, report) = block_on(async {
+        // The lock of the record is taken first: what is looked at below cannot change any more.
+        let log = AnyLog::from(SqliteLog::open(path, Options::default()).map_err(|error| match error {
+            OpenError::Owned { pid, .. } => {
+                let who = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+                anyhow::anyhow!(
+                    "a gateway or session{who} is writing {}: end it first, it reads these contents",
+                    path.display()
+                )
+            }
+            error => error.into(),
+        })?);
+        let lsns: Vec<Lsn> = found(&log, what).await?.iter().map(|found| found.lsn).collect();
+        let engine = inspect(&log).await?;
+        let unfinished = engine.wants_admitted();
+        if let Some(lsn) = lsns.iter().find(|lsn| unfinished.contains(lsn)) {
+            bail!("entry {lsn} is of something that is not over: deny or cancel it first");
+        }
+        let unreceived = unreceived(&engine);
+        if let Some(lsn) = lsns.iter().find(|lsn| unreceived.contains(lsn)).filter(|_| reach == Reach::Received) {
+            bail!(
+                "entry {lsn} is of something whose agent has not received the result: it never will with --unreceived"
+            );
+        }
+        let removed = log.redact(Partition::ZERO, &lsns).await.map_err(|error| match error {
+            WriteError::Lingers(_) => anyhow::anyhow!(
+                "the contents cannot be read any more, but traces of them are left in the file because somebody reads it: \
+                 redact again"
+            ),
+            error => error.into(),
+        })?;
+        let report = log.verify(Partition::ZERO, None).await?;
+        log.close().await;
+        Ok((lsns, removed, report))
+    })?;
+    let (head, flaw) = (format!("{}:{}", report.head.lsn, report.head.chain), report.flaw.map(|flaw| flaw.to_string()));
+    let mut out = std::io::stdout().lock();
+    match form {
+        Form::Json => {
+            let lsns: Vec<u64> = lsns.iter().map(|lsn| lsn.0).collect();
+            writeln!(out, "{}", json!({ "entries": lsns, "removed": removed, "head": head, "flaw": flaw }))?;
+        }
+        Form::Text => {
+            let paint = Paint::stdout();
+            let named: Vec<String> = lsns.iter().map(ToString::to_string).collect();
+            writeln!(out, "removed   {removed} contents, of entries {}", named.join(", "))?;
+            let verdict = match &flaw {
+                None => paint.tone(Tone::Good, "every record fits"),
+                Some(flaw) => paint.tone(Tone::Bad, format!("FLAW: {flaw}")),
+            };
+            writeln!(out, "chain     {verdict}")?;
+            writeln!(out, "head      {head}")?;
+        }
+    }
+    Ok(if flaw.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Every record of the call or gate that `what` names, or the one at that position, if it ever had a content.
+async fn found(log: &AnyLog, what: &str) -> anyhow::Result<Vec<Found>> {
+    let position = what.parse::<u64>().ok().map(Lsn);
+    let head = log.head(Partition::ZERO).await?.lsn;
+    if position.is_some_and(|lsn| lsn.0 == 0 || lsn > head) {
+        bail!("there is no entry {what}: the record ends at {head}");
+    }
+    let mut narrator = Narrator::default();
+    let (mut found, mut named, mut other) = (Vec::new(), BTreeSet::new(), None);
+    pages(log, Lsn(0), async |stored, content| {
+        let about = narrator.about(&stored, content.as_deref()).0;
+        let is_named = position.map_or_else(|| names(&about, what), |lsn| lsn == stored.lsn);
+        let owner = about.call.map(Owner::Call).or_else(|| about.gate.map(Owner::Gate));
+        match owner {
+            Some(owner) => {
+                if is_named {
+                    named.insert(owner);
+                }
+                if stored.content_digest.is_some() && position.is_none_or(|_| is_named) {
+                    found.push(Found { lsn: stored.lsn, owner, is_there: content.is_some() });
+                }
+            }
+            None if is_named => other = Some(stored.kind.to_string()),
+            None => {}
+        }
+        Ok(())
+    })
+    .await?;
+    if let Some(kind) = other {
+        bail!("entry {what} is one of kind {kind}: only contents of calls and gates can be removed");
+    }
+    if named.len() > 1 {
+        bail!("more than one call ends with {what}: give more of its id");
+    }
+    found.retain(|found| named.contains(&found.owner));
+    anyhow::ensure!(!found.is_empty(), "nothing named {what} has a content");
+    anyhow::ensure!(found.iter().any(|found| found.is_there), "the contents of {what} were removed before");
+    Ok(found)
+}
+
+/// The positions of contents that agents have not received.
+fn unreceived(engine: &Engine) -> BTreeSet<Lsn> {
+    let results = engine.state().sessions().filter_map(|session| session.requester());
+    let results = results.flat_map(|requester| requester.results().values());
+    results.flat_map(|result| [result.wanted, result.lsn]).collect()
+}

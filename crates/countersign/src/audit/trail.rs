@@ -1,0 +1,261 @@
+//! What each record is about: its call and tool, how that was decided and by whom.
+//!
+//! Most records name a call or a gate and nothing else; only those before say what it is. It must not know words for people.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use clap::ValueEnum;
+use countersign_core::{
+    call::{self, End},
+    engine::Event,
+    gate::{self, Resolution},
+    id::{CallId, EntryId, GateId},
+    message::{Message, text_of},
+    session,
+};
+use countersign_store::Stored;
+
+use crate::paint::Tone;
+
+/// How many calls and gates are remembered; the oldest are let go.
+const REMEMBERED: usize = 65_536;
+
+/// How something was decided, or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Outcome {
+    /// By a rule or a person
+    Allowed,
+    /// A person is asked
+    Asked,
+    /// By a rule or a person
+    Denied,
+    /// Covered by a grant
+    Granted,
+    /// Nobody decided in time
+    Expired,
+    /// Nobody needs a decision any more
+    Withdrawn,
+    /// A question was answered
+    Answered,
+    /// A question was not
+    Declined,
+    /// It was run and did what it should
+    Done,
+    /// It was run and says that it failed
+    Error,
+    /// It could not be run
+    Failed,
+    /// Too much was waiting already
+    Limited,
+    /// A message made it pointless
+    Skipped,
+    /// It was stopped before it began
+    Cancelled,
+    /// It is not known whether it took effect
+    Unknown,
+}
+
+impl Outcome {
+    /// The word of the command line, of JSON and of CSV.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Asked => "asked",
+            Self::Denied => "denied",
+            Self::Granted => "granted",
+            Self::Expired => "expired",
+            Self::Withdrawn => "withdrawn",
+            Self::Answered => "answered",
+            Self::Declined => "declined",
+            Self::Done => "done",
+            Self::Error => "error",
+            Self::Failed => "failed",
+            Self::Limited => "limited",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// How it is set off on a terminal.
+    pub(crate) const fn tone(self) -> Option<Tone> {
+        match self {
+            Self::Allowed | Self::Granted | Self::Done => Some(Tone::Good),
+            Self::Denied | Self::Expired | Self::Error | Self::Failed | Self::Limited | Self::Unknown => {
+                Some(Tone::Bad)
+            }
+            Self::Asked => Some(Tone::Asking),
+            Self::Withdrawn | Self::Answered | Self::Declined | Self::Skipped | Self::Cancelled => None,
+        }
+    }
+
+    const fn of_end(end: End) -> Self {
+        match end {
+            End::Done { error: false } => Self::Done,
+            End::Done { error: true } => Self::Error,
+            End::Failed => Self::Failed,
+            End::Denied | End::Refused => Self::Denied,
+            End::Expired => Self::Expired,
+            End::Limited => Self::Limited,
+            End::Skipped => Self::Skipped,
+            End::Cancelled => Self::Cancelled,
+            End::Unknown => Self::Unknown,
+        }
+    }
+
+    const fn of_resolution(resolution: &Resolution) -> Self {
+        match resolution {
+            Resolution::Allowed { .. } => Self::Allowed,
+            Resolution::Denied => Self::Denied,
+            Resolution::Answered => Self::Answered,
+            Resolution::Declined => Self::Declined,
+            Resolution::Granted => Self::Granted,
+            Resolution::Expired => Self::Expired,
+            Resolution::Withdrawn => Self::Withdrawn,
+        }
+    }
+}
+
+/// What one record is about, as far as the records before say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct About {
+    pub(crate) call: Option<CallId>,
+    pub(crate) gate: Option<GateId>,
+    pub(crate) tool: Option<Arc<str>>,
+    /// What rules were matched against, or the question.
+    pub(crate) subject: Option<Arc<str>>,
+    pub(crate) outcome: Option<Outcome>,
+    /// The person who decided.
+    pub(crate) by: Option<Arc<str>>,
+    /// What decided, such as a rule with its line.
+    pub(crate) why: Option<Arc<str>>,
+}
+
+/// What is remembered of calls and gates while records are followed.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    calls: BTreeMap<CallId, About>,
+    gates: BTreeMap<GateId, About>,
+    /// The last result that a run was told of: the call that it belongs to ends in the next record.
+    result: Option<(EntryId, String)>,
+}
+
+impl Trail {
+    /// What the next record is about.
+    pub(crate) fn follow(&mut self, event: &Event, content: Option<&str>) -> About {
+        match event {
+            Event::Call(event) => self.call(event, content),
+            Event::Gate(event) => self.gate(event, content),
+            Event::Session(session::Event::Entry { id, kind: session::Kind::ToolResult { .. }, .. }) => {
+                let said = content.and_then(|content| serde_json::from_str::<Message>(content).ok());
+                self.result = said.and_then(|said| match said {
+                    Message::ToolResult(result) => Some((id.clone(), text_of(&result.content))),
+                    _ => None,
+                });
+                About::default()
+            }
+            Event::Booted | Event::Session(_) | Event::Run(_) | Event::Policy(_) => About::default(),
+        }
+    }
+
+    fn call(&mut self, event: &call::Event, content: Option<&str>) -> About {
+        let id = event.call();
+        let mut known = self.calls.get(&id).cloned().unwrap_or_default();
+        known.call = Some(id);
+        let mut outcome = None;
+        match event {
+            call::Event::Wanted { .. } => {
+                if let Some(wanted) = content.and_then(|text| serde_json::from_str::<call::Content>(text).ok()) {
+                    known.tool = Some(wanted.tool);
+                    known.subject = Some(wanted.signature.into());
+                }
+            }
+            call::Event::Allowed { why, by, .. } => {
+                outcome = Some(Outcome::Allowed);
+                known.why = Some(reason(why).into());
+                known.by = by.as_ref().map(|by| by.as_str().into());
+            }
+            call::Event::Gated { why, .. } => {
+                outcome = Some(Outcome::Asked);
+                known.why = Some(why.as_str().into());
+                known.by = None;
+            }
+            call::Event::Ended { end, entry, .. } => {
+                outcome = Some(Outcome::of_end(*end));
+                if matches!(end, End::Denied | End::Refused) {
+                    let of_run = self.result.take().filter(|(id, _)| Some(id) == entry.as_ref());
+                    let said = content.or_else(|| of_run.as_ref().map(|(_, text)| text.as_str()));
+                    known.why = said.map(|said| reason(said).into());
+                }
+            }
+            call::Event::Requested { .. }
+            | call::Event::Received { .. }
+            | call::Event::Started { .. }
+            | call::Event::Aborting { .. }
+            | call::Event::InDoubt { .. }
+            | call::Event::Again { .. }
+            | call::Event::ResultDropped { .. } => {}
+        }
+        self.calls.insert(id, known.clone());
+        if self.calls.len() > REMEMBERED {
+            self.calls.pop_first();
+        }
+        About { outcome, ..known }
+    }
+
+    fn gate(&mut self, event: &gate::Event, content: Option<&str>) -> About {
+        let id = event.gate();
+        let mut known = self.gates.get(&id).cloned().unwrap_or_default();
+        known.gate = Some(id);
+        let mut outcome = None;
+        match event {
+            gate::Event::Opened { call, .. } => {
+                known.call = *call;
+                known.tool = call.and_then(|call| self.calls.get(&call)).and_then(|call| call.tool.clone());
+                match content.and_then(|text| serde_json::from_str::<gate::Content>(text).ok()) {
+                    Some(gate::Content::Approval { signature, why, .. }) => {
+                        known.subject = Some(signature.into());
+                        known.why = Some(why.into());
+                    }
+                    Some(gate::Content::Question { question, .. } | gate::Content::GoOn { question, .. }) => {
+                        known.subject = Some(question.into());
+                    }
+                    None => {}
+                }
+            }
+            gate::Event::Resolved { resolution, by, .. } => {
+                outcome = Some(Outcome::of_resolution(resolution));
+                known.by = by.as_ref().map(|by| by.as_str().into());
+                if let Some(call) = known.call.and_then(|call| self.calls.get_mut(&call)) {
+                    call.by.clone_from(&known.by);
+                }
+            }
+            // Who decides is who gave the last of several votes.
+            gate::Event::Voted { .. }
+            | gate::Event::Asked { .. }
+            | gate::Event::Extended { .. }
+            | gate::Event::Shown { .. }
+            | gate::Event::Updated { .. } => {}
+        }
+        self.gates.insert(id, known.clone());
+        if self.gates.len() > REMEMBERED {
+            self.gates.pop_first();
+        }
+        About { outcome, ..known }
+    }
+}
+
+/// A reason without the words that say which way it went, and without what is advice to a model.
+pub(super) fn reason(text: &str) -> &str {
+    let text = ["Denied by policy: ", "Denied ", "denied ", "allowed "]
+        .iter()
+        .find_map(|word| text.strip_prefix(word))
+        .unwrap_or(text);
+    text.split_once(". The same action").map_or(text, |(text, _)| text)
+}
+
+/// The name of a record's event within its kind.
+pub(super) fn name(stored: &Stored) -> &str {
+    // Facts are `{"name":{…}}` or `"name"`.
+    stored.facts.split('"').nth(1).unwrap_or(&stored.kind)
+}

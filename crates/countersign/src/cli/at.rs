@@ -1,0 +1,57 @@
+//! `--config` and `--data`, before or after the subcommand.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::{audit::Form, place::Place};
+
+/// What flags about the gateway are listed under.
+pub(super) const PLACE: &str = "Which gateway";
+
+/// Before the subcommand.
+#[derive(Args, Default)]
+pub(super) struct Before {
+    /// The gateway's configuration, for whichever command needs to know it
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// The gateway's data directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+}
+
+/// Which gateway is meant, and for whom the answer is.
+#[derive(Args)]
+pub(super) struct Where {
+    /// The gateway's configuration: the record lies where its `storage` says, else in `data` beside it
+    #[arg(long, global = true, value_name = "FILE", help_heading = PLACE)]
+    pub(super) config: Option<PathBuf>,
+    /// Its data directory [default without --config: $XDG_DATA_HOME/countersign]
+    #[arg(long, global = true, value_name = "DIR", help_heading = PLACE)]
+    pub(super) data: Option<PathBuf>,
+    /// Print JSON, for a program
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+}
+
+impl Before {
+    /// True if there is nothing to hand on.
+    pub(super) fn is_empty(&self) -> bool {
+        self.config.is_none() && self.data.is_none()
+    }
+}
+
+impl Where {
+    /// The same with what stood before the subcommand; what stands behind it counts more.
+    pub(super) fn after(self, before: Before) -> Self {
+        Self { config: self.config.or(before.config), data: self.data.or(before.data), json: self.json }
+    }
+
+    pub(super) fn place(&self) -> anyhow::Result<Place> {
+        Place::find(self.config.as_deref(), self.data.as_deref())
+    }
+
+    pub(super) const fn form(&self) -> Form {
+        if self.json { Form::Json } else { Form::Text }
+    }
+}

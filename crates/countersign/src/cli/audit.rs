@@ -1,0 +1,128 @@
+//! `audit`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Subcommand, ValueEnum};
+use countersign_core::{id::SessionId, time::Millis};
+
+use super::at::{PLACE, Where};
+use crate::audit::{self, Filter, Form, Outcome, Reach};
+
+/// Which record is read.
+#[derive(Args)]
+pub(super) struct Of {
+    /// The record itself, such as DIR/record.db of a demo [default: the gateway's]
+    #[arg(long, global = true, value_name = "FILE", help_heading = PLACE, conflicts_with_all = ["config", "data"])]
+    log: Option<PathBuf>,
+}
+
+impl Of {
+    pub(super) fn log(self, at: &Where) -> anyhow::Result<PathBuf> {
+        self.log.map_or_else(|| Ok(at.place()?.log), Ok)
+    }
+}
+
+/// Which entries are meant; those that fit all of it.
+#[derive(Args)]
+#[command(next_help_heading = "Which entries (those that fit all of it)")]
+pub(super) struct Which {
+    /// From this time on: 2026-11-21, 2026-11-21T20:00 (UTC), or 90s, 30m, 12h, 7d ago
+    #[arg(long, value_name = "TIME", value_parser = audit::parse_time)]
+    since: Option<Millis>,
+    /// Before this time
+    #[arg(long, value_name = "TIME", value_parser = audit::parse_time)]
+    until: Option<Millis>,
+    /// Of this agent
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
+    /// Of this session; an agent's is agent:ID
+    #[arg(long, value_name = "ID", conflicts_with = "agent")]
+    session: Option<String>,
+    /// About this tool
+    #[arg(long, value_name = "NAME")]
+    tool: Vec<String>,
+    /// Of this kind
+    #[arg(long, value_name = "KIND", value_parser = ["session", "run", "call", "gate", "policy", "booted"])]
+    kind: Vec<String>,
+    /// That say how something was decided or how it ended
+    #[arg(long, value_name = "WORD", value_enum)]
+    outcome: Vec<Outcome>,
+    /// About this call or gate, by its id or the end of it
+    #[arg(long, value_name = "ID")]
+    about: Option<String>,
+}
+
+impl From<Which> for Filter {
+    fn from(which: Which) -> Self {
+        let Which { since, until, agent, session, tool, kind, outcome, about } = which;
+        let session = agent.map(|agent| format!("agent:{agent}")).or(session).map(SessionId::new);
+        Self { since, until, session, tools: tool, kinds: kind, outcomes: outcome, about }
+    }
+}
+
+/// The forms of an export.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Format {
+    /// One JSON object a line: every fact as it was recorded, with its content and chain
+    Jsonl,
+    /// A table for a spreadsheet; nothing in it is taken for a formula
+    Csv,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Audit {
+    /// Show the newest entries: position, time (UTC), kind, and what happened, by which rule and by whom
+    Tail {
+        /// How many entries
+        #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+        lines: usize,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Check that nothing in it was changed or removed; names the first flaw and ends with 1
+    ///
+    /// The chain alone cannot show that its end was cut off: give a head that was printed before.
+    Verify {
+        /// A head that this printed before, which the record must still hold
+        #[arg(long, value_name = "LSN:CHAIN", value_parser = audit::parse_head)]
+        head: Option<countersign_store::Head>,
+    },
+    /// Print all of it, or what is asked for
+    Export {
+        /// The form
+        #[arg(long, value_enum, default_value = "jsonl")]
+        format: Format,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Remove for good what a call was about: its arguments, its result, what a person was shown and said
+    ///
+    /// Who decided what when stays, and the chain still fits. So do what a grant covers and the reason of a denial that binds: they are
+    /// part of what was decided. Refused while a gateway runs, and for what is not over. Copies of the record, and messages in a
+    /// messenger, are not reached.
+    Redact {
+        /// A call or gate by its id or the end of it, or the position of one entry
+        #[arg(value_name = "ID|LSN")]
+        what: String,
+        /// Also what its agent did not receive yet: it will not hear of it
+        #[arg(long)]
+        unreceived: bool,
+    },
+}
+
+pub(super) fn run(what: Audit, of: Of, at: &Where) -> anyhow::Result<ExitCode> {
+    let (log, form) = (of.log(at)?, at.form());
+    match what {
+        Audit::Tail { lines, which } => audit::tail(&log, lines, &which.into(), form),
+        Audit::Verify { head } => audit::verify(&log, head, form),
+        Audit::Export { format: Format::Jsonl, which } => audit::export(&log, &which.into()),
+        Audit::Export { format: Format::Csv, which } => {
+            anyhow::ensure!(form == Form::Text, "--json and --format csv are two forms: leave one out");
+            audit::export_csv(&log, &which.into())
+        }
+        Audit::Redact { what, unreceived } => {
+            let reach = if unreceived { Reach::Unreceived } else { Reach::Received };
+            audit::redact(&log, &what, reach, form)
+        }
+    }
+}

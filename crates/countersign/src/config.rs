@@ -1,0 +1,71 @@
+//! `config`: what is wrong with a configuration, and what is in force.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use countersign_server::{
+    config::{self, Errors, Flags, Loaded},
+    gateway::checkup,
+};
+use serde_json::json;
+
+use crate::paint::{Paint, Tone};
+
+/// Reads the configuration as `serve` would.
+pub(crate) fn load(file: Option<&Path>, data: Option<PathBuf>) -> Result<Loaded, Errors> {
+    let flags = Flags { data, ..Flags::default() };
+    config::load(file, &flags, &|name| std::env::var(name).ok())
+}
+
+/// `config check`.
+pub(crate) fn check(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
+    let (problems, warnings) = match load(file, data) {
+        Err(errors) => (errors.0.iter().map(ToString::to_string).collect(), Vec::new()),
+        Ok(Loaded { config, mut warnings }) => match checkup::rules(&config) {
+            Ok(of_rules) => {
+                warnings.extend(of_rules);
+                (checkup::usable(&config), warnings)
+            }
+            Err(error) => {
+                let mut problems: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
+                problems.extend(checkup::usable(&config));
+                (problems, warnings)
+            }
+        },
+    };
+    let code = if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let mut out = std::io::stdout().lock();
+    if is_json {
+        writeln!(out, "{}", json!({ "ok": problems.is_empty(), "problems": problems, "warnings": warnings }))?;
+        return Ok(code);
+    }
+    let paint = Paint::stdout();
+    for problem in &problems {
+        writeln!(out, "{}  {problem}", paint.tone(Tone::Bad, "wrong  "))?;
+    }
+    for warning in &warnings {
+        writeln!(out, "{}  {warning}", paint.tone(Tone::Asking, "warning"))?;
+    }
+    let what = file.map_or_else(|| "without a configuration".to_owned(), |file| file.display().to_string());
+    match problems.len() {
+        0 => writeln!(out, "{what}: {}", paint.tone(Tone::Good, "can be used"))?,
+        1 => writeln!(out, "{what}: 1 thing is wrong")?,
+        count => writeln!(out, "{what}: {count} things are wrong")?,
+    }
+    Ok(code)
+}
+
+/// `config show`.
+pub(crate) fn show(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
+    let loaded = load(file, data).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
+    let mut out = std::io::stdout().lock();
+    if is_json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&loaded.config.redacted())?)?;
+    } else {
+        writeln!(out, "{}", loaded.config.redacted_yaml().trim_end())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

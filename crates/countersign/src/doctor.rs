@@ -1,0 +1,221 @@
+//! `doctor`: whether a gateway would start and reach what it needs, and what to do where not.
+//!
+//! It changes nothing, and a check that cannot be made is a finding too.
+
+mod record;
+
+use std::{io::Write as _, path::Path, process::ExitCode};
+
+use countersign_runtime::Clock;
+use countersign_server::{
+    config::{Config, Fault, Finding, Loaded},
+    control::Request,
+    gateway::checkup,
+    messenger::telegram::Unfit,
+};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    audit::{Form, block_on},
+    config,
+    local::Local,
+    paint::{Paint, Tone},
+    place::Place,
+};
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// As it should be.
+    Ok,
+    /// Worth knowing, and nothing to do.
+    Note,
+    /// Something to do.
+    Fix,
+}
+
+/// What was found about one thing.
+#[derive(Debug, Serialize)]
+struct Check {
+    check: String,
+    state: State,
+    what: String,
+    /// What to do.
+    advice: Option<String>,
+}
+
+impl Check {
+    fn ok(check: &str, what: impl Into<String>) -> Self {
+        Self { check: check.to_owned(), state: State::Ok, what: what.into(), advice: None }
+    }
+
+    fn note(check: &str, what: impl Into<String>) -> Self {
+        Self { state: State::Note, ..Self::ok(check, what) }
+    }
+
+    fn fix(check: &str, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { state: State::Fix, advice: Some(advice.into()), ..Self::ok(check, what) }
+    }
+}
+
+pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
+    let mut checks = Vec::new();
+    match config::load(file, data.map(Path::to_owned)) {
+        Err(errors) => checks.extend(errors.0.iter().map(|problem| {
+            let advice = match &problem.fault {
+                Fault::Variable(name) => format!("set {name} here as it is set where `serve` runs"),
+                Fault::Io(_) => "name a file that can be read with --config".to_owned(),
+                _ => "correct it; `countersign config check` reads it again".to_owned(),
+            };
+            Check::fix("configuration", problem.to_string(), advice)
+        })),
+        Ok(loaded) => checks.extend(configured(file, &loaded)),
+    }
+    match Place::find(file, data) {
+        Err(error) => {
+            checks.push(Check::fix("data", format!("{error:#}"), "correct `storage`, or name the folder with --data"))
+        }
+        Ok(place) => {
+            checks.push(running(&place));
+            checks.extend(record::checks(&place, Clock::system().now()));
+        }
+    }
+    tell(&checks, form)
+}
+
+/// What there is to say of a configuration that is well-formed, and of what it names.
+fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<Check> {
+    let what = file.map_or_else(|| "none: everything has its default".to_owned(), |file| file.display().to_string());
+    let mut checks = vec![Check::ok("configuration", what)];
+    let exposed = config.exposed_files();
+    // Credentials that others can read are told as a file below.
+    let is_told = |warning: &&String| !exposed.iter().any(|finding| warning.contains(&finding.advice()));
+    let warnings = warnings.iter().filter(is_told);
+    checks.extend(
+        warnings.map(|warning| Check::fix("configuration", warning.clone(), "see docs/protocol/agent-gate.md, Files")),
+    );
+    let unusable = checkup::usable(config).into_iter();
+    checks
+        .extend(unusable.map(|problem| Check::fix("configuration", problem, "correct it: `serve` does not start so")));
+    if config.agents.is_empty() {
+        let advice = "`countersign agents add ID --config FILE` makes one";
+        checks.push(Check::fix("agents", "none: the door for agents is shut", advice));
+    } else {
+        checks.push(Check::ok("agents", format!("{} known", config.agents.len())));
+    }
+    checks.push(rules(config));
+    checks.extend(exposed.iter().map(|finding: &Finding| Check::fix("files", finding.to_string(), finding.advice())));
+    if exposed.is_empty() {
+        checks.push(Check::ok("files", "nobody else can read or change what they should not"));
+    }
+    let reached = block_on(async { Ok((checkup::services(config).await, checkup::messenger(config).await)) });
+    let Ok((services, messenger)) = reached else { return checks };
+    for (name, health) in services.unwrap_or_default() {
+        let check = format!("service {name}");
+        checks.push(match health {
+            Ok(()) => Check::ok(&check, "well"),
+            Err(problem) => {
+                let advice = format!("start it, or correct services.{name}: its url, auth and health");
+                Check::fix(&check, problem, advice)
+            }
+        });
+    }
+    checks.push(match messenger {
+        None => Check::note("messenger", "none: people decide with `countersign gates`"),
+        Some(Ok(found)) => Check::ok("messenger", format!("@{} shows cards in {:?}", found.bot, found.chat)),
+        Some(Err(unfit @ Unfit::Bot(_))) => {
+            let advice = "check messenger.telegram.token and api_url, and the way to them";
+            Check::fix("messenger", unfit.to_string(), advice)
+        }
+        Some(Err(unfit @ Unfit::Chat { .. })) => {
+            let advice = "put the bot into the chat, or write to it first; then check messenger.telegram.chat_id";
+            Check::fix("messenger", unfit.to_string(), advice)
+        }
+    });
+    checks.extend(port(config));
+    checks
+}
+
+fn rules(config: &Config) -> Check {
+    let file = config.permissions.display();
+    match checkup::rules(config) {
+        Err(error) => {
+            Check::fix("rules", error.to_string(), "correct them: rules that are not understood are not in force")
+        }
+        Ok(warnings) if !warnings.is_empty() => {
+            Check::fix("rules", warnings.join("; "), "correct the rules that are meant otherwise than they read")
+        }
+        Ok(_) if !config.permissions.exists() => {
+            Check::note("rules", format!("{file} is not there: people are asked about everything"))
+        }
+        Ok(_) => Check::ok("rules", file.to_string()),
+    }
+}
+
+/// Whether the address is free, or taken by the gateway that runs.
+fn port(config: &Config) -> Option<Check> {
+    let shown = format!("{}:{}", config.gateway.host, config.gateway.port);
+    match Local::connect(&config.storage.folder) {
+        Some(_) => None,
+        None if config.gateway.port == 0 => None,
+        None => Some(match checkup::port(config) {
+            Ok(()) => Check::ok("address", format!("{shown} is free")),
+            Err(problem) => {
+                Check::fix("address", problem, "end what listens there, or choose another gateway.host or gateway.port")
+            }
+        }),
+    }
+}
+
+/// Whether a gateway runs with this data directory, and answers.
+fn running(place: &Place) -> Check {
+    let shown = shown(&place.folder);
+    let Some(mut local) = Local::connect(&place.folder) else {
+        return Check::note("gateway", format!("none runs with the data directory {shown}"));
+    };
+    match local.ask(&Request::Gates) {
+        Ok(waiting) => {
+            let count = waiting.as_array().map_or(0, Vec::len);
+            Check::ok("gateway", format!("runs with the data directory {shown}; {count} waiting for people"))
+        }
+        Err(problem) => Check::fix("gateway", format!("runs and does not answer: {problem:#}"), "start it again"),
+    }
+}
+
+/// A folder as people read it.
+fn shown(folder: &Path) -> String {
+    if folder.as_os_str().is_empty() { ".".to_owned() } else { folder.display().to_string() }
+}
+
+fn tell(checks: &[Check], form: Form) -> anyhow::Result<ExitCode> {
+    let findings = checks.iter().filter(|check| check.state == State::Fix).count();
+    let code = if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "findings": findings, "checks": checks }))?)?;
+        return Ok(code);
+    }
+    let paint = Paint::stdout();
+    let width = checks.iter().map(|check| check.check.chars().count()).max().unwrap_or_default();
+    for check in checks {
+        let state = match check.state {
+            State::Ok => paint.tone(Tone::Good, "ok  "),
+            State::Note => paint.tone(Tone::Faint, "note"),
+            State::Fix => paint.tone(Tone::Bad, "fix "),
+        };
+        let name = paint.tone(Tone::Strong, format!("{:<width$}", check.check));
+        let pad = " ".repeat(width + 8);
+        writeln!(out, "{state}  {name}  {}", check.what.replace('\n', &format!("\n{pad}")))?;
+        if let Some(advice) = &check.advice {
+            writeln!(out, "{pad}→ {advice}")?;
+        }
+    }
+    match findings {
+        0 => writeln!(out, "\nNothing to do.")?,
+        1 => writeln!(out, "\n1 thing to do.")?,
+        count => writeln!(out, "\n{count} things to do.")?,
+    }
+    Ok(code)
+}

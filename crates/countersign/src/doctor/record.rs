@@ -1,0 +1,138 @@
+//! The record and what it lies on: the folder, the disk, the chain's head, the clock.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use countersign_core::{id::Lsn, time::Millis};
+use countersign_server::session_file::time::iso;
+use countersign_store::{Head, Log as _, Partition};
+use nix::{
+    sys::statvfs::statvfs,
+    unistd::{AccessFlags, access},
+};
+
+use super::{Check, shown};
+use crate::{
+    audit::{block_on, open},
+    place::Place,
+};
+
+/// Less free space than this is soon too little.
+const LITTLE: u64 = 256 << 20;
+/// How far a record may be ahead of the clock: clocks are set by little steps all the time.
+const AHEAD: u64 = 60_000;
+/// No clock of a machine that knows the time is before this: 2025-01-01.
+const PAST: Millis = Millis(1_735_689_600_000);
+
+pub(super) fn checks(place: &Place, now: Millis) -> Vec<Check> {
+    let mut checks = vec![folder(&place.folder), disk(&place.folder)];
+    let last = if place.log.exists() {
+        match newest(&place.log) {
+            Ok((head, at)) => {
+                let head = format!("{} entries in {}, head {}:{}", head.lsn, place.log.display(), head.lsn, head.chain);
+                checks.push(Check::ok("record", head));
+                at
+            }
+            Err(error) => {
+                let advice = "keep the file, restore a copy of it, and look with `countersign audit verify`";
+                checks.push(Check::fix("record", format!("{error:#}"), advice));
+                None
+            }
+        }
+    } else {
+        checks.push(Check::note("record", format!("none yet: {} is not there", place.log.display())));
+        None
+    };
+    checks.push(clock(last, now));
+    checks
+}
+
+/// The head, and when the last record was made.
+fn newest(log: &Path) -> anyhow::Result<(Head, Option<Millis>)> {
+    block_on(async {
+        let log = open(log)?;
+        let head = log.head(Partition::ZERO).await?;
+        let last = log.read(Partition::ZERO, Lsn(head.lsn.0.saturating_sub(1)), 1).await?;
+        Ok((head, last.first().map(|stored| stored.at)))
+    })
+}
+
+fn folder(folder: &Path) -> Check {
+    let name = shown(folder);
+    let Ok(found) = fs::metadata(existing(folder)) else {
+        return Check::fix("data", format!("{name} cannot be looked at"), "name another folder with --data");
+    };
+    let is_there = existing(folder) == folder || folder.as_os_str().is_empty();
+    if !found.is_dir() {
+        return Check::fix("data", format!("{name} is no folder"), "name another with --data or storage.path");
+    }
+    if access(existing(folder), AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
+        let advice = format!("let the user of the gateway write there: chown or chmod {name}");
+        return Check::fix("data", format!("{name} cannot be written"), advice);
+    }
+    if is_there && found.permissions().mode() & 0o002 != 0 {
+        let advice = format!("chmod o-w {name}");
+        return Check::fix("data", format!("{name} can be changed by everybody, and with it the record"), advice);
+    }
+    Check::ok("data", if is_there { name } else { format!("{name} is made by `serve`") })
+}
+
+/// The nearest folder above that is there.
+fn existing(folder: &Path) -> &Path {
+    let found = folder.ancestors().find(|folder| folder.exists());
+    found.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+fn disk(folder: &Path) -> Check {
+    match statvfs(existing(folder)) {
+        Err(error) => {
+            Check::fix("disk", format!("{} cannot be measured: {error}", shown(folder)), "look at the file system")
+        }
+        Ok(found) => {
+            #[allow(clippy::useless_conversion, reason = "they are narrower on some systems")]
+            let free = u64::from(found.blocks_available()).saturating_mul(u64::from(found.fragment_size()));
+            let what = format!("{} MiB free", free >> 20);
+            if free < LITTLE {
+                Check::fix("disk", what, "make room: without any nothing can be recorded, and then nothing happens")
+            } else {
+                Check::ok("disk", what)
+            }
+        }
+    }
+}
+
+fn clock(last: Option<Millis>, now: Millis) -> Check {
+    let shown = iso(now);
+    match last {
+        _ if now < PAST => Check::fix("clock", format!("it says {shown}"), "set it: deadlines and the record go by it"),
+        Some(last) if last.0 > now.0 + AHEAD => {
+            let what = format!("it says {shown}, and the newest entry is of {}", iso(last));
+            Check::fix(
+                "clock",
+                what,
+                "set it: a gateway takes no time before its newest entry, so deadlines stand still",
+            )
+        }
+        _ => Check::ok("clock", shown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::time::Millis;
+
+    use super::{super::State, clock};
+
+    #[test]
+    fn a_clock_that_lost_the_time_or_went_back_is_a_finding() {
+        let now = Millis(1_800_000_000_000);
+        for (case, last, now, want) in [
+            ("no record", None, now, State::Ok),
+            ("a record of before", Some(Millis(now.0 - 5)), now, State::Ok),
+            ("a little step", Some(Millis(now.0 + 1000)), now, State::Ok),
+            ("set back", Some(Millis(now.0 + 3_600_000)), now, State::Fix),
+            ("never set", None, Millis(12), State::Fix),
+        ] {
+            assert_eq!(clock(last, now).state, want, "{case}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Where a gateway keeps what it knows.
+//!
+//! It must not open or make anything there.
+
+use std::path::{Path, PathBuf};
+
+use countersign_server::config::{self, Flags};
+
+/// The data directory of one gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The data directory.
+    pub(crate) folder: PathBuf,
+    /// The record in it.
+    pub(crate) log: PathBuf,
+}
+
+impl Place {
+    /// The place that is meant by `--config` and `--data`, by the same rules as `serve` finds its own.
+    pub(crate) fn find(config: Option<&Path>, data: Option<&Path>) -> anyhow::Result<Self> {
+        let flags = Flags { data: data.map(Path::to_owned), ..Flags::default() };
+        let storage = config::storage(config, &flags, &|name| std::env::var(name).ok())
+            .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
+        Ok(Self { folder: storage.folder, log: storage.log })
+    }
+}

@@ -1,0 +1,221 @@
+//! `sessions`: conversations and agents, as the record has them.
+//!
+//! It reads a record from its beginning, whether or not somebody is writing it.
+
+use std::{collections::BTreeMap, io::Write as _, path::Path, process::ExitCode};
+
+use anyhow::{Context as _, bail};
+use countersign_core::{
+    call,
+    engine::{Engine, Event, Meta},
+    id::{Lsn, SessionId},
+    message::Message,
+    session::Session,
+    time::Millis,
+};
+use countersign_runtime::Clock;
+use countersign_server::{
+    session_file::time::iso,
+    view::{Lines, escape, export},
+};
+use countersign_store::{AnyLog, Content, Log as _, Partition};
+use serde_json::{Value, json};
+
+use crate::{
+    audit::{self, Filter, Form, Narrator, When, block_on, entry, open, pages, told},
+    gates::no_rules,
+    paint::{Paint, Tone},
+};
+
+/// What was counted of one session.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    last: Millis,
+    calls: u64,
+}
+
+/// All sessions of a record.
+struct Sessions {
+    engine: Engine,
+    tallies: BTreeMap<SessionId, Tally>,
+}
+
+impl Sessions {
+    async fn read(log: &AnyLog) -> anyhow::Result<Self> {
+        let (mut engine, mut tallies) = (Engine::new(no_rules()?), BTreeMap::<SessionId, Tally>::new());
+        let mut after = Lsn(0);
+        loop {
+            let page = log.read(Partition::ZERO, after, audit::PAGE).await?;
+            let is_last = page.len() < audit::PAGE;
+            for stored in page {
+                let event = Event::decode(&stored.kind, stored.version, &stored.facts)
+                    .with_context(|| format!("entry {}", stored.lsn))?;
+                if let Some(session) = &stored.session {
+                    let tally = tallies.entry(session.clone()).or_default();
+                    tally.last = stored.at;
+                    tally.calls += u64::from(matches!(event, Event::Call(call::Event::Wanted { .. })));
+                }
+                after = stored.lsn;
+                engine.replay(&event, &Meta { lsn: stored.lsn, at: stored.at, session: stored.session });
+            }
+            if is_last {
+                return Ok(Self { engine, tallies });
+            }
+        }
+    }
+
+    /// The session whose id is, or ends with, `id`.
+    fn find(&self, id: &str) -> anyhow::Result<&Session> {
+        let sessions = || self.engine.state().sessions();
+        if let Some(session) = sessions().find(|session| session.id().as_str() == id) {
+            return Ok(session);
+        }
+        let mut found = sessions().filter(|session| !id.is_empty() && session.id().as_str().ends_with(id));
+        match (found.next(), found.next()) {
+            (Some(session), None) => Ok(session),
+            (None, _) => bail!("there is no session {id}"),
+            (Some(_), Some(_)) => bail!("more than one session ends with {id}: give more of its id"),
+        }
+    }
+
+    fn tally(&self, session: &Session) -> Tally {
+        self.tallies.get(session.id()).copied().unwrap_or_default()
+    }
+
+    /// How many gates of a session wait for people.
+    fn waiting(&self, session: &Session) -> usize {
+        self.engine.state().pending_gates().filter(|gate| gate.session() == Some(session.id())).count()
+    }
+
+    fn row(&self, session: &Session) -> Value {
+        let tally = self.tally(session);
+        json!({
+            "id": session.id().as_str(),
+            "name": session.name(),
+            "cwd": Some(session.cwd()).filter(|cwd| !cwd.is_empty()),
+            "opened_at": iso(session.opened_at()),
+            "last_at": iso(tally.last),
+            "messages": messages(session),
+            "calls": tally.calls,
+            "waiting": self.waiting(session),
+        })
+    }
+}
+
+fn messages(session: &Session) -> usize {
+    session.path().into_iter().filter(|entry| entry.kind.is_message()).count()
+}
+
+/// `sessions list`.
+pub(crate) fn list(path: &Path, form: Form) -> anyhow::Result<ExitCode> {
+    let read = block_on(async { Sessions::read(&open(path)?).await })?;
+    let mut sessions: Vec<&Session> = read.engine.state().sessions().collect();
+    sessions.sort_by_key(|session| std::cmp::Reverse(read.tally(session).last));
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        let rows: Vec<Value> = sessions.iter().map(|session| read.row(session)).collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    if sessions.is_empty() {
+        writeln!(out, "No sessions.")?;
+    }
+    let width = sessions.iter().map(|session| session.id().as_str().chars().count()).max().unwrap_or_default();
+    for session in sessions {
+        let id = format!("{:<width$}", escape(session.id().as_str(), Lines::One));
+        let name = session.name().map_or_else(String::new, |name| format!("  {}", escape(name, Lines::One)));
+        let tally = read.tally(session);
+        let mut counts = vec![iso(tally.last)];
+        for (count, one, many) in [
+            (messages(session) as u64, "message", "messages"),
+            (tally.calls, "call", "calls"),
+            (read.waiting(session) as u64, "waiting", "waiting"),
+        ] {
+            if count > 0 {
+                counts.push(format!("{count} {}", if count == 1 { one } else { many }));
+            }
+        }
+        writeln!(out, "{}  {}{name}", paint.tone(Tone::Strong, id), paint.tone(Tone::Faint, counts.join(", ")))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `sessions show`.
+pub(crate) fn show(path: &Path, id: &str, form: Form) -> anyhow::Result<ExitCode> {
+    let paint = Paint::stdout();
+    let (mut row, entries) = block_on(async {
+        let log = open(path)?;
+        let read = Sessions::read(&log).await?;
+        let session = read.find(id)?;
+        let mut narrator = Narrator::default();
+        let mut entries = Vec::new();
+        pages(&log, Lsn(0), async |stored, content| {
+            if stored.session.as_ref() == Some(session.id()) {
+                let (about, text) = narrator.about(&stored, content.as_deref());
+                entries.push((stored, about, text));
+            }
+            Ok(())
+        })
+        .await?;
+        Ok((read.row(session), entries))
+    })?;
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        row["entries"] = entries.iter().map(|(stored, about, text)| told(stored, about, text)).collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&row)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = |key: &str| escape(row[key].as_str().unwrap_or("-"), Lines::One);
+    writeln!(out, "{}", paint.tone(Tone::Strong, row["name"].as_str().map_or_else(|| text("id"), |_| text("name"))))?;
+    writeln!(out, "  id        {}", text("id"))?;
+    writeln!(out, "  folder    {}", text("cwd"))?;
+    writeln!(out, "  opened    {}", text("opened_at"))?;
+    writeln!(out, "  last      {}", text("last_at"))?;
+    writeln!(out, "  messages  {}", row["messages"])?;
+    writeln!(out, "  calls     {}, {} waiting for people\n", row["calls"], row["waiting"])?;
+    let when = When::of(entries.iter().map(|(stored, ..)| stored));
+    for (stored, about, text) in &entries {
+        writeln!(out, "{}", entry(stored, text, when, about.outcome, paint))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `sessions export`, as JSON lines.
+pub(crate) fn export(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
+    let session = block_on(async { Ok(Sessions::read(&open(path)?).await?.find(id)?.id().clone()) })?;
+    audit::export(path, &Filter { session: Some(session), ..Filter::default() })
+}
+
+/// `sessions export --format html`.
+pub(crate) fn export_html(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
+    let page = block_on(async {
+        let log = open(path)?;
+        let read = Sessions::read(&log).await?;
+        let session = read.find(id)?;
+        let entries = session.path();
+        let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
+        let texts = log.contents(Partition::ZERO, &lsns).await?;
+        let messages: Vec<(Message, Millis)> = entries
+            .iter()
+            .zip(texts)
+            .filter_map(|(entry, content)| match content {
+                Some(Content::Text(text)) => Some((serde_json::from_str(&text).ok()?, entry.at)),
+                Some(Content::Redacted) | None => None,
+            })
+            .collect();
+        anyhow::ensure!(!messages.is_empty(), "{} has no conversation: export it as jsonl", session.id());
+        let model = session.settings().model.as_ref();
+        let header = export::Header {
+            name: session.name().map(str::to_owned),
+            session: session.id().to_string(),
+            cwd: session.cwd().to_owned(),
+            model: model.map(|model| format!("{}/{}", model.provider, model.id)),
+            started: Some(session.opened_at()),
+            exported: Clock::system().now(),
+        };
+        Ok(export::export_html(&header, &messages))
+    })?;
+    std::io::stdout().lock().write_all(page.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

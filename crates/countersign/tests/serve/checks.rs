@@ -1,0 +1,148 @@
+//! `config` and `doctor`: what is wrong before a gateway starts, and what to do about it.
+
+use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    place::{KITCHEN, Place, SECRET, TOKEN},
+    service::Manner,
+};
+
+/// What `doctor` has to say of one thing.
+fn check<'a>(told: &'a Value, name: &str) -> &'a Value {
+    let checks = told["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["check"] == json!(name)).unwrap_or_else(|| panic!("{name} is not in {told}"))
+}
+
+fn doctor(place: &Place) -> (Option<i32>, Value) {
+    let said = place.run(&["doctor", "--config", "config.yaml", "--json"]);
+    (said.code, said.json())
+}
+
+#[test]
+fn a_configuration_that_can_be_used_is_said_to_be_so_and_one_that_cannot_says_why() {
+    let place = Place::new();
+    let run = |arguments: &[&str]| place.run(&[arguments, &["--config", "config.yaml"]].concat());
+    let fine = run(&["config", "check", "--json"]);
+    assert_eq!((fine.code, fine.json()), (Some(0), json!({ "ok": true, "problems": [], "warnings": [] })));
+    assert_eq!(run(&["config", "check"]).out, "config.yaml: can be used\n");
+    for (file, text, want) in [
+        ("permissions.yaml", "rules:\n  - { pattern: \"x*\", action: perhaps }\n", "permissions.yaml:2"),
+        (
+            "permissions.yaml",
+            "rules: []\ntests:\n  - { request: 'turn thing=a', expect: allow }\n",
+            "permissions.yaml:3",
+        ),
+        ("config.yaml", "gatway: 1\n", "config.yaml:1: gatway: unknown key"),
+        ("config.yaml", "gateway: { host: 0.0.0.0 }\n", "needs a credential"),
+        ("config.yaml", "gateway: { tls: { cert: none.pem, key: none.pem } }\n", "none.pem"),
+        (
+            "config.yaml",
+            "agent: { token: \"${NOT_SET}\" }\n",
+            "config.yaml:1: agent.token: Environment variable NOT_SET is not set",
+        ),
+    ] {
+        let before = fs::read_to_string(place.folder.join(file)).unwrap();
+        place.write(file, text);
+        let said = run(&["config", "check", "--json"]);
+        let problems = said.json()["problems"].to_string();
+        assert_eq!((said.code, problems.contains(want)), (Some(1), true), "{want}: {said:?}");
+        assert_eq!(run(&["config", "check"]).code, Some(1));
+        place.write(file, &before);
+    }
+}
+
+#[test]
+fn what_is_shown_of_a_configuration_has_no_secret_and_loads_again() {
+    let place = Place::new();
+    for arguments in [&["config", "show"][..], &["config", "show", "--json"]] {
+        let said = place.run(&[arguments, &["--config", "config.yaml"]].concat());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        for secret in [TOKEN, KITCHEN, SECRET] {
+            assert!(!said.out.contains(secret), "{said:?}");
+        }
+        assert!(said.out.contains("desk") && said.out.contains("***") && said.out.ends_with('\n'), "{said:?}");
+    }
+    let shown = place.run(&["config", "show", "--json", "--config", "config.yaml", "--data", "elsewhere"]).json();
+    assert_eq!(shown["storage"]["path"], json!("elsewhere/countersign.db"));
+    assert_eq!(shown["approval_timeout"], json!(900));
+}
+
+#[test]
+fn a_gateway_that_is_well_leaves_nothing_to_do() {
+    let place = Place::new();
+    let (code, told) = doctor(&place);
+    assert_eq!((code, &told["findings"]), (Some(0), &json!(0)), "{told:#}");
+    assert_eq!(check(&told, "gateway")["state"], json!("note"));
+    assert!(!place.data().exists(), "it only looks");
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    place.gate();
+    let (code, told) = doctor(&place);
+    assert_eq!(code, Some(0), "{told:#}");
+    assert!(check(&told, "gateway")["what"].as_str().unwrap().contains("1 waiting for people"), "{told:#}");
+    let head = place.run(&["audit", "verify", "--json", "--config", "config.yaml"]).json()["head"].clone();
+    assert!(check(&told, "record")["what"].as_str().unwrap().ends_with(head.as_str().unwrap()), "{told:#}");
+    let said = place.run(&["--config", "config.yaml", "doctor"]);
+    assert!(said.out.ends_with("\nNothing to do.\n") && !said.out.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn every_finding_says_what_to_do() {
+    let place = Place::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().port();
+    place.service.does("/", Manner::Answer(500, "text/plain", String::new()));
+    let telegram = format!(
+        "messenger: {{ type: telegram, telegram: {{ token: '42:tok-telegram', chat_id: 7, allowed_users: [7], api_url: '{}' }} }}",
+        place.service.url
+    );
+    place.service.does(
+        "/bot42:tok-telegram/getMe",
+        Manner::Answer(
+            200,
+            "application/json",
+            json!({ "ok": true, "result": { "id": 42, "username": "gate_bot" } }).to_string(),
+        ),
+    );
+    let unknown = json!({ "ok": false, "error_code": 400, "description": "Bad Request: chat not found" }).to_string();
+    place.service.does("/bot42:tok-telegram/getChat", Manner::Answer(400, "application/json", unknown));
+    place.write("config.yaml", &place.config(&telegram).replace("port: 0", &format!("port: {taken}")));
+    fs::set_permissions(place.folder.join("config.yaml"), fs::Permissions::from_mode(0o644)).unwrap();
+    place.write("permissions.yaml", "rules: [\n");
+    fs::create_dir(place.data()).unwrap();
+    fs::write(place.log(), "no record ".repeat(1000)).unwrap();
+    let (code, told) = doctor(&place);
+    assert_eq!(code, Some(1), "{told:#}");
+    for (name, what) in [
+        ("rules", "permissions.yaml:"),
+        ("files", "holds credentials that others can read"),
+        ("service desk", "answered 500 instead of 200"),
+        ("messenger", "@gate_bot cannot see its chat"),
+        ("address", "127.0.0.1"),
+        ("record", "is damaged, or no record at all"),
+    ] {
+        let check = check(&told, name);
+        assert_eq!(check["state"], json!("fix"), "{name}: {told:#}");
+        assert!(check["what"].as_str().unwrap().contains(what), "{name}: {check}");
+        assert!(check["advice"].as_str().is_some_and(|advice| !advice.is_empty()), "{check}");
+    }
+    assert_eq!(
+        told["findings"],
+        json!(told["checks"].as_array().unwrap().iter().filter(|check| check["state"] == "fix").count())
+    );
+    assert!(!told.to_string().contains("tok-telegram"), "{told}");
+    let known = json!({ "ok": true, "result": { "id": 7, "title": "The house" } }).to_string();
+    place.service.does("/bot42:tok-telegram/getChat", Manner::Answer(200, "application/json", known));
+    assert_eq!(check(&doctor(&place).1, "messenger")["what"], json!("@gate_bot shows cards in \"The house\""));
+    place.write("config.yaml", "agent: { token: \"${NOT_SET}\" }\n");
+    let (code, told) = doctor(&place);
+    assert_eq!(
+        (code, &check(&told, "configuration")["advice"]),
+        (Some(1), &json!("set NOT_SET here as it is set where `serve` runs"))
+    );
+}

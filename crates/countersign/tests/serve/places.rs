@@ -1,0 +1,82 @@
+//! Where commands look for the gateway that is meant.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    place::{Place, RULES, Said, TOKEN, said},
+};
+
+/// Runs with nothing in the environment that the configuration could need.
+fn run(place: &Place, arguments: &[&str]) -> Said {
+    let mut command = place.command();
+    command.args(arguments).env_remove("SERVICE_TOKEN");
+    said(command)
+}
+
+#[test]
+fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_subcommand() {
+    let place = Place::new();
+    let config = place.config("").replace("data/countersign.db", "state/decisions.db");
+    place.write("config.yaml", &config.replace("token: sec-service-77f0", "token: \"${SERVICE_TOKEN}\""));
+    let mut command = place.command();
+    command.args(["serve", "--config", "config.yaml"]).env("SERVICE_TOKEN", "s");
+    let mut gateway = Gateway::spawn(command);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    let by_data = ["--data", "state"];
+    let ways: [&[&str]; 4] = [
+        &["--config", "config.yaml", "gates", "list", "--json"],
+        &["gates", "--config", "config.yaml", "list", "--json"],
+        &["gates", "list", "--json", "--config", "config.yaml"],
+        &["gates", "list", "--json", "--config", "nowhere/../config.yaml", "--data", "state"],
+    ];
+    fs::create_dir(place.folder.join("nowhere")).unwrap();
+    crate::gateway::soon("the gate", || {
+        let said = run(&place, &[&["gates", "list", "--json"][..], &by_data].concat());
+        (said.code == Some(0) && said.json().as_array().unwrap().len() == 1).then_some(())
+    });
+    for way in ways {
+        let said = run(&place, way);
+        assert_eq!(
+            (said.code, said.json()[0]["subject"].clone()),
+            (Some(0), json!("turn(door, )")),
+            "{way:?}: {said:?}"
+        );
+    }
+    assert_eq!(run(&place, &["--config", "config.yaml", "grants", "list"]).out, "Nothing is granted.\n");
+    drop(agent);
+    gateway.stop();
+    // Nobody runs, and the record is read: under the name that the configuration gives it.
+    for way in ways {
+        assert_eq!(run(&place, way).json()[0]["subject"], json!("turn(door, )"), "{way:?}");
+    }
+    let tail = run(&place, &["--data", "state", "audit", "tail", "--config", "config.yaml"]);
+    assert!(tail.out.contains("waits for a person: turn(door, )"), "{tail:?}");
+}
+
+#[test]
+fn a_record_that_is_not_there_is_named_once() {
+    let place = Place::new();
+    for arguments in [&["gates", "list"][..], &["grants", "list"], &["audit", "tail"], &["sessions", "list"]] {
+        let said = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
+        assert_eq!((said.code, said.err.matches("countersign.db").count()), (Some(1), 1), "{said:?}");
+        assert!(said.err.contains("data/countersign.db does not exist"), "{said:?}");
+    }
+    assert!(!place.data().exists());
+    let wrong = run(&place, &["gates", "list", "--config", "other.yaml"]);
+    assert_eq!((wrong.code, wrong.err.contains("other.yaml: cannot be read: it is not there")), (Some(1), true));
+    place.write("config.yaml", "storage: { type: tape }\n");
+    let wrong = run(&place, &["gates", "list", "--config", "config.yaml"]);
+    assert_eq!((wrong.code, wrong.err.contains("config.yaml:1: storage.type")), (Some(1), true), "{wrong:?}");
+}
+
+#[test]
+fn a_command_that_is_about_no_gateway_takes_no_place() {
+    let place = Place::with("", RULES);
+    let said = run(&place, &["--data", "x", "demo", "--no"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
+}

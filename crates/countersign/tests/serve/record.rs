@@ -1,0 +1,204 @@
+//! What the record says of who decided what, to people, to programs and to spreadsheets, and what can be taken out of it.
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    place::{KITCHEN, Place, Said, TOKEN},
+};
+
+fn audit(place: &Place, arguments: &[&str]) -> Said {
+    place.run(&[&["audit"], arguments, &["--config", "config.yaml"]].concat())
+}
+
+/// The entries that `audit tail` finds.
+fn found(place: &Place, arguments: &[&str]) -> Vec<Value> {
+    let said = audit(place, &[&["tail", "-n", "1000", "--json"], arguments].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A gateway at which one action was free, one denied by a rule, one allowed and one denied by a person.
+fn decided(place: &Place) -> Gateway {
+    let gateway = Gateway::start(place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.call(1, "turn", json!({ "thing": "lamp", "way": "on" }));
+    agent.call(2, "turn", json!({ "thing": "lock" }));
+    agent.request(3, "turn", json!({ "thing": "door", "way": "open" }));
+    place.allow(&place.gate());
+    agent.reply(&json!(3));
+    place.waits(0);
+    let mut kitchen = Agent::join(&gateway, KITCHEN);
+    kitchen.request(1, "turn", json!({ "thing": "gate", "way": "hidden-4711" }));
+    let said = place.people(&["gates", "deny", &place.gate(), "--reason", "not now"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    kitchen.reply(&json!(1));
+    // An answer behind it: what came before was received.
+    agent.settle();
+    kitchen.settle();
+    gateway
+}
+
+#[test]
+fn every_end_says_by_what_or_whom_it_was_decided() {
+    let place = Place::new();
+    let mut gateway = decided(&place);
+    let by = found(&place, &["--kind", "gate", "--outcome", "allowed"])[0]["by"].as_str().unwrap().to_owned();
+    gateway.stop();
+    let told = audit(&place, &["tail", "-n", "1000"]).out;
+    for want in [
+        "done: turn(lamp, on) (allowed by rule \"turn(lamp*\" (permissions.yaml:6))".to_owned(),
+        "denied by rule \"turn(lock*\" (permissions.yaml:7), not run: turn(lock, )".to_owned(),
+        "asked by default \"*\" (permissions.yaml:4): turn(door, open)".to_owned(),
+        format!("allowed once by {by}: turn(door, open)"),
+        format!("done: turn(door, open) (allowed by {by})"),
+        format!("denied by {by} (not now): turn(gate, hidden-4711)"),
+        format!("denied by {by}: not now, not run: turn(gate, hidden-4711)"),
+    ] {
+        assert!(told.lines().any(|line| line.ends_with(&want)), "{want}\n{told}");
+    }
+}
+
+#[test]
+fn filters_give_what_fits_all_of_them() {
+    let place = Place::new();
+    decided(&place).stop();
+    let subjects = |arguments: &[&str]| -> Vec<String> {
+        let text =
+            |entry: &Value| format!("{} {}", entry["event"].as_str().unwrap(), entry["subject"].as_str().unwrap());
+        found(&place, arguments).iter().map(text).collect()
+    };
+    assert_eq!(
+        subjects(&["--outcome", "denied"]),
+        ["ended turn(lock, )", "resolved turn(gate, hidden-4711)", "ended turn(gate, hidden-4711)"]
+    );
+    assert_eq!(subjects(&["--outcome", "denied", "--agent", "default"]), ["ended turn(lock, )"]);
+    assert_eq!(subjects(&["--outcome", "denied", "--session", "agent:default"]), ["ended turn(lock, )"]);
+    assert_eq!(
+        subjects(&["--outcome", "done", "--outcome", "asked", "--agent", "kitchen"]),
+        ["gated turn(gate, hidden-4711)"]
+    );
+    assert_eq!(subjects(&["--kind", "gate", "--agent", "kitchen"]).len(), 2);
+    assert_eq!(subjects(&["--tool", "look"]), [""; 0]);
+    assert_eq!(subjects(&["--tool", "turn", "--since", "2020-01-01", "--outcome", "done"]).len(), 2);
+    assert_eq!(subjects(&["--tool", "turn", "--since", "1h", "--outcome", "done"]).len(), 2);
+    assert_eq!(subjects(&["--until", "2020-01-01T00:00"]), [""; 0]);
+    let call = found(&place, &["--outcome", "done"])[0]["call"].as_str().unwrap().to_owned();
+    assert!(found(&place, &["--about", &call[24..]]).iter().all(|entry| entry["call"] == json!(call)));
+    let newest = audit(&place, &["tail", "-n", "1", "--outcome", "denied", "--json"]);
+    assert_eq!(newest.json()["subject"], json!("turn(gate, hidden-4711)"));
+    let lines = audit(&place, &["export", "--outcome", "denied"]).out;
+    assert_eq!(lines.lines().count(), 3);
+    assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).unwrap()["chain"].is_string()));
+    for wrong in
+        [&["--since", "soon"][..], &["--outcome", "maybe"], &["--kind", "x"], &["--agent", "a", "--session", "b"]]
+    {
+        assert_eq!(audit(&place, &[&["tail"], wrong].concat()).code, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_table_has_a_row_an_entry_and_no_formula() {
+    let place = Place::new();
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.call("=HYPERLINK(\"x\")", "look", json!({ "thing": "a,b" }));
+    agent.call(1, "look", json!({ "thing": "cat" }));
+    drop(agent);
+    gateway.stop();
+    let table = audit(&place, &["export", "--format", "csv"]).out;
+    let rows: Vec<&str> = table.split_terminator("\r\n").collect();
+    assert_eq!(rows[0], "lsn,at,session,kind,event,call,gate,tool,subject,outcome,by,why,text,content_digest,chain");
+    assert_eq!(rows.len() - 1, audit(&place, &["export"]).out.lines().count());
+    for row in &rows {
+        assert!(!row.split(',').any(|cell| cell.trim_start_matches('"').starts_with(['=', '+', '-', '@'])), "{row}");
+    }
+    let done = rows.iter().find(|row| row.contains(",done,")).unwrap();
+    assert!(done.contains(",agent:default,call,ended,call_") && done.contains(",look,look(cat),done,,"), "{done}");
+    assert_eq!(audit(&place, &["export", "--format", "csv", "--json"]).code, Some(1));
+}
+
+#[test]
+fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
+    let place = Place::new();
+    let mut gateway = decided(&place);
+    let denied = found(&place, &["--agent", "kitchen", "--kind", "gate", "--outcome", "denied"]).remove(0);
+    let gate = denied["gate"].as_str().unwrap();
+    let running = audit(&place, &["redact", gate]);
+    assert_eq!((running.code, running.err.contains("end it first")), (Some(1), true), "{running:?}");
+    gateway.stop();
+    let head = audit(&place, &["verify", "--json"]).json()["head"].as_str().unwrap().to_owned();
+    assert!(lies_somewhere(&place, "hidden-4711"));
+    let said = audit(&place, &["redact", &gate[20..], "--json"]);
+    assert_eq!(
+        (said.code, &said.json()["removed"], &said.json()["flaw"]),
+        (Some(0), &json!(4), &Value::Null),
+        "{said:?}"
+    );
+    assert!(!lies_somewhere(&place, "hidden-4711"));
+    let verified = audit(&place, &["verify", "--json", "--head", &head]);
+    assert_eq!((verified.code, &verified.json()["redacted"]), (Some(0), &json!(4)), "{verified:?}");
+    let again = audit(&place, &["redact", gate]);
+    assert_eq!((again.code, again.err.contains("were removed before")), (Some(1), true), "{again:?}");
+    // Who decided what stays, and the gateway goes on.
+    assert_eq!(found(&place, &["--agent", "kitchen", "--outcome", "denied"]).len(), 2);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, KITCHEN);
+    assert_eq!(agent.call(7, "look", json!({ "thing": "cat" }))["status"], json!("executed"));
+}
+
+#[test]
+fn what_is_not_over_or_not_received_is_not_removed_by_the_way() {
+    let place = Place::new();
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    agent.request(2, "turn", json!({ "thing": "gate" }));
+    let waiting = place.waits(2);
+    drop(agent);
+    let id = |at: usize| waiting[at]["id"].as_str().unwrap();
+    assert_eq!(place.people(&["gates", "deny", id(0)]).code, Some(0));
+    gateway.stop();
+    for (gate, why) in [(id(0), "has not received the result"), (id(1), "is not over")] {
+        let said = audit(&place, &["redact", gate]);
+        assert_eq!((said.code, said.err.contains(why)), (Some(1), true), "{said:?}");
+    }
+    assert_eq!(audit(&place, &["redact", "--unreceived", id(1)]).code, Some(1));
+    assert_eq!(audit(&place, &["redact", "--unreceived", id(0)]).code, Some(0));
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.pending(9), json!({ "results": [], "queued": [] }));
+    assert_eq!(place.waits(1)[0]["id"], json!(id(1)));
+    for wrong in ["0", "99999", "call_nothing"] {
+        assert_eq!(audit(&place, &["redact", wrong]).code, Some(1), "{wrong}");
+    }
+}
+
+#[test]
+fn a_request_whose_result_was_removed_is_not_done_again_under_its_key() {
+    let place = Place::new();
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let keyed = |id: u64| {
+        let params = json!({ "tool": "turn", "args": { "thing": "lamp" }, "idempotency_key": "k-1" });
+        json!({ "method": "tool_request", "id": id, "params": params })
+    };
+    agent.ask(keyed(1));
+    agent.settle();
+    drop(agent);
+    gateway.stop();
+    let call = found(&place, &["--outcome", "done"])[0]["call"].as_str().unwrap().to_owned();
+    assert_eq!(audit(&place, &["redact", &call]).code, Some(0));
+    let gateway = Gateway::start(&place);
+    let again = Agent::join(&gateway, TOKEN).ask(keyed(2));
+    assert_eq!(again["result"], json!({ "status": "executed", "data": null }), "{again}");
+    assert_eq!(place.service.count("/turn/lamp"), 1);
+}
+
+/// Whether any file of the data directory holds `text`.
+fn lies_somewhere(place: &Place, text: &str) -> bool {
+    let files = std::fs::read_dir(place.data()).unwrap().map(|entry| entry.unwrap().path());
+    let mut bytes = files.filter(|path| path.is_file()).map(|path| std::fs::read(path).unwrap());
+    bytes.any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+}

@@ -1,0 +1,354 @@
+//! Reads and changes who the agents are, in the configuration file, and leaves everything else in it as it is.
+//!
+//! It must not know any other section. The file is edited line by line; what came out is parsed again and must differ
+//! from what went in by exactly the change. Variables stay names: none of them needs to be set.
+
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use countersign_runtime::tools::regular;
+use serde_json::{Value, json};
+
+use super::value::{free_mark, marked, restored};
+use crate::{
+    agent_dir::{
+        LARGEST,
+        edit::{depth, edited as set, end_of, is_silent, named, scalar, split_comment},
+        replace::{Access, replace},
+    },
+    yaml::Node,
+};
+
+/// The agent of the section `agent`.
+const DEFAULT: &str = "default";
+
+/// An agent as the file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub id: String,
+    /// Where its token comes from.
+    pub token: TokenFrom,
+}
+
+/// Where a token comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenFrom {
+    /// This variable of the environment.
+    Variable(String),
+    /// The file itself holds it.
+    File,
+}
+
+/// What is to become of an agent. Tokens are as the file should have them, such as `${NAME}`.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// A new one, behind those that are there.
+    Add {
+        /// Its name.
+        id: &'a str,
+        /// Its token.
+        token: &'a str,
+    },
+    /// Another token.
+    Rotate {
+        /// Its name.
+        id: &'a str,
+        /// Its new token.
+        token: &'a str,
+    },
+    /// It is no agent any more.
+    Remove {
+        /// Its name.
+        id: &'a str,
+    },
+}
+
+/// Why agents were not listed or changed. The file is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentsError {
+    /// The file cannot be read or replaced.
+    #[error("{}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is not well-formed, or written in a way that cannot be changed safely.
+    #[error("{}: {why}", file.display())]
+    Form {
+        /// The file.
+        file: PathBuf,
+        /// What is in the way.
+        why: String,
+    },
+    /// There is such an agent.
+    #[error("there is an agent {0} already")]
+    Known(String),
+    /// There is no such agent.
+    #[error("there is no agent {0}")]
+    Unknown(String),
+    /// The name cannot be used.
+    #[error("{0:?} is no name for an agent: letters, digits, - _ and . may be in it, 64 at most")]
+    Name(String),
+    /// The system gives no random bytes.
+    #[error("there are no random bytes for a token: {0}")]
+    Dice(String),
+}
+
+/// A new token of 256 random bits, of letters, digits, `-` and `_`.
+///
+/// # Errors
+/// [`AgentsError::Dice`].
+pub fn new_token() -> Result<String, AgentsError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| AgentsError::Dice(error.to_string()))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// The agents of the file at `path`, in its order; `default` first.
+///
+/// # Errors
+/// [`AgentsError::Io`], [`AgentsError::Form`].
+pub fn agents(path: &Path) -> Result<Vec<Listed>, AgentsError> {
+    let text = read(path)?;
+    let mark = free_mark(&text).unwrap_or('\0');
+    let tree = parse(&marked(&text, mark)).map_err(|why| AgentsError::Form { file: path.to_owned(), why })?;
+    let listed = |id: &str, token: &Value| {
+        let token = token.as_str().map_or_else(|| token.to_string(), str::to_owned);
+        let variable = token.strip_prefix(mark).and_then(|rest| rest.strip_suffix(mark));
+        let token = match variable.filter(|name| !name.contains(mark)) {
+            Some(name) => TokenFrom::Variable(name.to_owned()),
+            None => TokenFrom::File,
+        };
+        Listed { id: restored(id, Some(mark)), token }
+    };
+    let first = tree["agent"].is_object().then(|| listed(DEFAULT, &tree["agent"]["token"]));
+    let more = tree["agents"].as_array().into_iter().flatten();
+    let more = more.filter_map(|agent| Some(listed(agent["id"].as_str()?, &agent["token"])));
+    Ok(first.into_iter().chain(more).collect())
+}
+
+/// Makes `change` in the file at `path`. Where the file gets a token to hold, nobody but its owner can read it any more;
+/// true if others could before. Only [`Change::Add`] makes a file that is not there.
+///
+/// # Errors
+/// [`AgentsError`], with the file as it was.
+pub fn change_agents(path: &Path, change: Change<'_>) -> Result<bool, AgentsError> {
+    let io = |source| AgentsError::Io { file: path.to_owned(), source };
+    let is_new = !path.exists() && matches!(change, Change::Add { .. });
+    let text = if is_new { String::new() } else { read(path)? };
+    let known = if is_new { Vec::new() } else { agents(path)? };
+    let is_known = |id: &str| known.iter().any(|agent| agent.id == id);
+    let holds = match change {
+        Change::Add { id, .. } if is_known(id) => return Err(AgentsError::Known(id.to_owned())),
+        Change::Add { id, .. } if !is_name(id) => return Err(AgentsError::Name(id.to_owned())),
+        Change::Rotate { id, .. } | Change::Remove { id } if !is_known(id) => {
+            return Err(AgentsError::Unknown(id.to_owned()));
+        }
+        Change::Add { token, .. } | Change::Rotate { token, .. } => !token.starts_with("${"),
+        Change::Remove { .. } => false,
+    };
+    let edited = edited(&text, change).map_err(|why| AgentsError::Form { file: path.to_owned(), why })?;
+    let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
+    let was_open = holds && mode & 0o077 != 0;
+    if was_open {
+        // Before there is a secret in it.
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(io)?;
+    }
+    replace(path, edited.as_bytes(), Access::Private).map_err(io)?;
+    Ok(was_open)
+}
+
+fn is_name(id: &str) -> bool {
+    let letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    (1..=64).contains(&id.len())
+        && id.chars().all(letter)
+        && id.starts_with(|first: char| first.is_ascii_alphanumeric())
+}
+
+fn read(path: &Path) -> Result<String, AgentsError> {
+    regular::read_text(path, LARGEST).map_err(|source| AgentsError::Io { file: path.to_owned(), source })
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    let node = Node::parse_untagged(text).map_err(|(line, message)| format!("line {line}: {message}"))?;
+    let tree = node.map_or_else(|| json!({}), |node| node.to_json());
+    if tree.is_object() { Ok(tree) } else { Err("it is not a mapping".to_owned()) }
+}
+
+/// `text` with the change, or why that cannot be made.
+fn edited(text: &str, change: Change<'_>) -> Result<String, String> {
+    let mark = free_mark(text).ok_or("its text has too many letters of its own")?;
+    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let before = marked(&text.replace("\r\n", "\n"), mark);
+    let token = |token: &str| Value::from(marked(token, mark));
+    let out = match change {
+        Change::Add { id: DEFAULT, token: new } | Change::Rotate { id: DEFAULT, token: new }
+            if is_section(&before, change)? =>
+        {
+            set(&before, &["agent", "token"], &token(new))?
+        }
+        Change::Remove { id: DEFAULT } if is_section(&before, change)? => without(&before, "agent")?,
+        Change::Add { id, token: new } => in_list(&before, None, Some((id, &token(new))))?,
+        Change::Rotate { id, token: new } => in_list(&before, Some(id), Some((id, &token(new))))?,
+        Change::Remove { id } => in_list(&before, Some(id), None)?,
+    };
+    Ok(restored(&out, Some(mark)).replace('\n', end))
+}
+
+/// Whether a change of `default` is one of the section `agent`; it may stand in the list too.
+fn is_section(text: &str, change: Change<'_>) -> Result<bool, String> {
+    Ok(matches!(change, Change::Add { .. }) || parse(text)?["agent"].is_object())
+}
+
+/// `text` without the section `key`.
+fn without(text: &str, key: &str) -> Result<String, String> {
+    let mut want = parse(text)?;
+    if let Value::Object(members) = &mut want {
+        members.remove(key);
+    }
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    cut(&mut lines, key);
+    checked(&lines, &want)
+}
+
+/// Removes the lines of a section, but not the comment at its key.
+fn cut(lines: &mut Vec<String>, key: &str) {
+    let Some(at) = lines.iter().position(|line| named(line, 0, key).is_some()) else { return };
+    let end = end_of(lines, at, lines.len(), 0);
+    let kept = lines[at..end].iter().filter_map(|line| comment_of(line)).collect::<Vec<_>>();
+    lines.splice(at..end, kept);
+}
+
+/// A comment of a line of YAML.
+fn comment_of(line: &str) -> Option<String> {
+    let (_, comment) = split_comment(line);
+    (!comment.is_empty()).then(|| comment.to_owned())
+}
+
+/// `lines` as text, if it means `want`.
+fn checked(lines: &[String], want: &Value) -> Result<String, String> {
+    let mut out = lines.join("\n");
+    out.push('\n');
+    if parse(&out)? == *want { Ok(out) } else { Err("its form is not one that can be changed safely".to_owned()) }
+}
+
+/// `text` with the item of `agents` named `old` replaced by `new`: without `old` put behind, without `new` taken out.
+fn in_list(text: &str, old: Option<&str>, new: Option<(&str, &Value)>) -> Result<String, String> {
+    let mut want = parse(text)?;
+    let before: Vec<Value> = want["agents"].as_array().cloned().unwrap_or_default();
+    let at = old.and_then(|id| before.iter().position(|agent| agent["id"] == id));
+    let mut after = before.clone();
+    match (at, new) {
+        (Some(at), Some((_, token))) => after[at]["token"] = token.clone(),
+        (Some(at), None) => drop(after.remove(at)),
+        (None, Some((id, token))) => after.push(json!({ "id": id, "token": token })),
+        (None, None) => return Err("there is no such agent".to_owned()),
+    }
+    let is_empty = after.is_empty();
+    if is_empty {
+        want.as_object_mut().map(|members| members.remove("agents"));
+    } else {
+        want["agents"] = Value::Array(after);
+    }
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if is_empty {
+        cut(&mut lines, "agents");
+        return checked(&lines, &want);
+    }
+    let key = block_of(&mut lines, &before)?;
+    let end = end_of(&lines, key, lines.len(), 0);
+    let starts = starts(&lines, key, end);
+    match (at, new) {
+        (Some(at), new) => {
+            let (Some(start), next) = (starts.get(at).copied(), starts.get(at + 1).copied().unwrap_or(end)) else {
+                return Err("its list of agents is not one that can be changed safely".to_owned());
+            };
+            // What stands before the next one belongs to the next one.
+            let next = (start..next).rev().find(|line| !is_silent(&lines[*line])).map_or(next, |last| last + 1);
+            match new {
+                Some((id, token)) => rotate(&mut lines, start..next, id, token),
+                None => drop(lines.drain(start..next)),
+            }
+        }
+        (None, Some((id, token))) => {
+            let pad = " ".repeat(starts.first().map_or(2, |first| depth(&lines[*first])));
+            let is_flow = starts.last().is_none_or(|last| lines[*last].trim_start().starts_with("- {"));
+            let fresh = if is_flow {
+                vec![flow(&pad, id, token)]
+            } else {
+                vec![format!("{pad}- id: {}", scalar(&id.into())), format!("{pad}  token: {}", scalar(token))]
+            };
+            lines.splice(end..end, fresh);
+        }
+        (None, None) => {}
+    }
+    checked(&lines, &want)
+}
+
+fn flow(pad: &str, id: &str, token: &Value) -> String {
+    format!("{pad}- {{ id: {}, token: {} }}", scalar(&id.into()), scalar(token))
+}
+
+/// The line of `agents:`, with the list below it in lines of its own. It is made if it is not there.
+fn block_of(lines: &mut Vec<String>, before: &[Value]) -> Result<usize, String> {
+    let Some(at) = lines.iter().position(|line| named(line, 0, "agents").is_some()) else {
+        let behind = lines.iter().rposition(|line| !is_silent(line)).map_or(lines.len(), |last| last + 1);
+        lines.insert(behind, "agents:".to_owned());
+        return Ok(behind);
+    };
+    let inline = named(&lines[at], 0, "agents").unwrap_or_default().to_owned();
+    let (content, _) = split_comment(&inline);
+    if content.is_empty() {
+        return Ok(at);
+    }
+    if !content.starts_with('[') {
+        return Err("its list of agents is not one that can be changed safely".to_owned());
+    }
+    // A list in brackets becomes one of lines; comments in it stand above them.
+    let end = end_of(lines, at, lines.len(), 0);
+    let comments = lines[at..end].iter().filter_map(|line| comment_of(line)).map(|comment| format!("  {comment}"));
+    let items = before.iter().map(|agent| flow("  ", agent["id"].as_str().unwrap_or_default(), &agent["token"]));
+    let fresh: Vec<String> = std::iter::once("agents:".to_owned()).chain(comments).chain(items).collect();
+    lines.splice(at..end, fresh);
+    Ok(at)
+}
+
+/// The first lines of the items of the list below line `key`.
+fn starts(lines: &[String], key: usize, end: usize) -> Vec<usize> {
+    let Some(first) = (key + 1..end).find(|at| !is_silent(&lines[*at])) else { return Vec::new() };
+    let column = depth(&lines[first]);
+    let begins = |line: &str| depth(line) == column && (line.trim() == "-" || line.trim_start().starts_with("- "));
+    (first..end).filter(|at| begins(&lines[*at])).collect()
+}
+
+/// Writes another token into the item of the lines of `range`.
+fn rotate(lines: &mut Vec<String>, range: std::ops::Range<usize>, id: &str, token: &Value) {
+    let pad = " ".repeat(depth(&lines[range.start]));
+    if lines[range.start].trim_start().starts_with("- {") {
+        let comment = lines[range.clone()].iter().filter_map(|line| comment_of(line)).collect::<Vec<_>>().join(" ");
+        let gap = if comment.is_empty() { "" } else { "  " };
+        lines.splice(range, [format!("{}{gap}{comment}", flow(&pad, id, token))]);
+        return;
+    }
+    for line in &mut lines[range] {
+        // The dash is as good as a blank for what stands behind it.
+        let bare = line.replacen("- ", "  ", 1);
+        let Some(value) = named(&bare, depth(&bare), "token") else { continue };
+        let (_, comment) = split_comment(value);
+        let gap = if comment.is_empty() { "" } else { "  " };
+        let head = &line[..line.len() - value.len()];
+        *line = format!("{head} {}{gap}{comment}", scalar(token));
+        return;
+    }
+}
+
+#[cfg(test)]
+mod tests;

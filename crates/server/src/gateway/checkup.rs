@@ -1,0 +1,62 @@
+//! Whether a gateway could start with a configuration, and reach what it needs.
+//!
+//! It starts nothing, opens no record and changes nothing.
+
+use std::{net::TcpListener, time::Duration};
+
+use countersign_runtime::services::{BadService, Services};
+
+use super::{address, house, io, rules};
+use crate::{
+    config::Config,
+    listen,
+    messenger::telegram::{self, Found, Unfit},
+};
+
+/// How long a bot is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Reads the rules of a configuration and tries their cases, and gives their warnings.
+///
+/// # Errors
+/// [`rules::RulesError`].
+pub fn rules(config: &Config) -> Result<Vec<String>, rules::RulesError> {
+    rules::load(&config.permissions, &house::agents(config).tools, &config.people).map(|loaded| loaded.warnings)
+}
+
+/// What keeps a gateway from starting with a configuration that is well-formed, one line each; its rules apart.
+pub fn usable(config: &Config) -> Vec<String> {
+    let binding = config.binding().err().map(|error| error.to_string());
+    let tls = config.gateway.tls.as_ref().and_then(|tls| listen::load_tls(&tls.cert, &tls.key).err());
+    let services = Services::new(house::services(config)).err().map(|error| error.to_string());
+    binding.into_iter().chain(tls.map(|error| error.to_string())).chain(services).collect()
+}
+
+/// Asks every service whether it is well.
+///
+/// # Errors
+/// [`BadService`] if one cannot be asked at all.
+pub async fn services(config: &Config) -> Result<Vec<(String, Result<(), String>)>, BadService> {
+    let services = Services::new(house::services(config))?;
+    let asked = config.services.iter().map(|one| async { (one.name.clone(), services.health(&one.name).await) });
+    Ok(futures_util::future::join_all(asked).await)
+}
+
+/// Asks Telegram who the bot is and whether it knows its chat; `None` without Telegram.
+pub async fn messenger(config: &Config) -> Option<Result<Found, Unfit>> {
+    let telegram = config.telegram.as_ref()?;
+    let asked = telegram::checkup(&telegram.api_url, telegram.token.clone(), telegram.chat_id);
+    let late = || Err(Unfit::Bot(format!("no answer within {} s", PATIENCE.as_secs())));
+    Some(tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| late()))
+}
+
+/// Whether the address of a gateway that does not run is free.
+///
+/// # Errors
+/// What is in the way.
+pub fn port(config: &Config) -> Result<(), String> {
+    let (host, port) = (&config.gateway.host, config.gateway.port);
+    let bound = address(host, port)
+        .and_then(|address| TcpListener::bind(address).map_err(|source| io(&format!("{host}:{port}"), source)));
+    bound.map(drop).map_err(|error| error.to_string())
+}
