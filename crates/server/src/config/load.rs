@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
     at::{At, Notes},
+    cases::DEFAULT_AGENT,
     exposed, location,
     problem::{Errors, Fault},
     providers, services,
@@ -178,7 +179,7 @@ fn agents(root: &At<'_>) -> Vec<Agent> {
     let first = root.at("agent");
     if first.mapping(&["token"]) {
         let token = first.at("token").needed_secret();
-        add(&first, Some("default".to_owned()), token);
+        add(&first, Some(DEFAULT_AGENT.to_owned()), token);
     }
     for place in root.at("agents").items() {
         if place.mapping(&["id", "token"]) {

@@ -66,7 +66,7 @@ pub fn load(path: &Path, tools: &Tools) -> Result<Loaded, RulesError> {
 /// What to say of a case of which something else comes than it expects.
 fn fails(rules: &Rules, tools: &Tools, case: Case) -> Option<String> {
     let place = format!("{}:{}", case.file.display(), case.line);
-    let (got, why) = match agent_gate::subject(tools, case.tool.clone(), case.args) {
+    let (got, why) = match agent_gate::subject(tools, &case.agent, case.tool.clone(), case.args) {
         // What is refused before policy is asked is as good as denied.
         Err(problem) => (Action::Deny, problem),
         Ok(subject) => judge(rules, &subject),
