@@ -30,10 +30,12 @@ mod verdict;
 mod testing;
 
 pub use self::{
+    bound::Side,
     compile::{CompileError, Compiled, Slip, Warning, compile},
     constraints::{Constraint, Constraints, DENIAL_LASTS},
     contract::{Class, Contract},
     evaluate::{Layers, Posture, Surroundings, evaluate},
+    fnmatch::matches,
     fuzz::fuzz,
     grants::{Covers, Door, Grant, GrantId, Grants, Scope},
     near::{Miss, Near, near},

@@ -6,6 +6,7 @@
 mod at;
 pub mod cases;
 mod exposed;
+mod known;
 mod load;
 mod location;
 mod permissions;
@@ -21,8 +22,9 @@ mod value;
 mod tests;
 
 pub use at::Literal;
-pub use cases::Case;
+pub use cases::{Case, DEFAULT_AGENT};
 pub use exposed::{Exposure, Finding};
+pub use known::{Known, known};
 pub use load::{Loaded, load};
 pub use permissions::{Permissions, permissions};
 pub use problem::{Errors, Fault, Problem};

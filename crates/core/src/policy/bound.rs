@@ -17,14 +17,18 @@ pub(crate) struct Caller<'a> {
 
 /// One of the three things that a rule may be bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// Who asks.
     Principal,
+    /// The door through which it came.
     Door,
+    /// The service that it goes to.
     Target,
 }
 
 impl Side {
-    pub(crate) const ALL: [Self; 3] = [Self::Principal, Self::Door, Self::Target];
+    /// All of them, in the order in which they are told.
+    pub const ALL: [Self; 3] = [Self::Principal, Self::Door, Self::Target];
 
     /// The key in a rule.
     pub(crate) const fn word(self) -> &'static str {
@@ -35,8 +39,8 @@ impl Side {
         }
     }
 
-    /// What `rule` says of it.
-    pub(crate) fn of(self, rule: &Rule) -> Option<&str> {
+    /// The pattern that `rule` has for it.
+    pub fn of(self, rule: &Rule) -> Option<&str> {
         match self {
             Self::Principal => rule.principal.as_deref(),
             Self::Door => rule.door.as_deref(),

@@ -18,6 +18,11 @@ enum Part {
     Class { negated: bool, ranges: Vec<RangeInclusive<char>> },
 }
 
+/// True if `pattern` matches the whole of `text`, as the patterns of rules do.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    Pattern::new(pattern).matches(text)
+}
+
 impl Pattern {
     /// Reads a pattern. Every text is one.
     pub(crate) fn new(pattern: &str) -> Self {

@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::digest::canonical;
+
 /// What a rule says about what it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -193,6 +195,23 @@ impl TryFrom<Value> for Matcher {
                     (None, _) | (Some(_), Some(_)) => Err(NoMatcher::Several),
                 }
             }
+        }
+    }
+}
+
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pattern(pattern) => write!(f, "\"{pattern}\""),
+            Self::Equals(value) | Self::Operator(Operator::Is(value)) => f.write_str(&canonical(value)),
+            Self::Operator(Operator::In(values)) => {
+                write!(f, "one of {}", values.iter().map(canonical).collect::<Vec<_>>().join(", "))
+            }
+            Self::Operator(Operator::Max(most)) => write!(f, "at most {most}"),
+            Self::Operator(Operator::Min(least)) => write!(f, "at least {least}"),
+            Self::Operator(Operator::Present(true)) => f.write_str("there"),
+            Self::Operator(Operator::Present(false)) => f.write_str("absent"),
+            Self::Operator(Operator::Not(matcher)) => write!(f, "other than {matcher}"),
         }
     }
 }

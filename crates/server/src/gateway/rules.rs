@@ -1,17 +1,40 @@
-//! The rules of a gateway: one file, and what stands where it says nothing.
+//! The rules of a gateway: one file, what it is about, and what stands where it says nothing.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use countersign_core::{
     engine::Rules,
-    policy::{self, Action, Constraints, Grants, Layer, Layers, Posture, Source, Surroundings, Verdict},
-    time::Millis,
+    policy::{self, Layer, Posture, Rule, Side, Source, Surroundings},
 };
 
+use super::{house, trial};
 use crate::{
-    agent_gate::{self, Tools},
-    config::{self, Case, Errors},
+    agent_gate::{DOOR, Tools},
+    config::{self, Case, Config, Errors, Known},
 };
+
+/// What rules are about: the agents and the tools of a gateway.
+#[derive(Clone)]
+pub struct Household {
+    pub(super) tools: Arc<Tools>,
+    /// Empty where they are not known.
+    agents: Vec<String>,
+}
+
+impl Household {
+    pub(super) fn of(config: &Config, tools: &Arc<Tools>) -> Self {
+        Self { tools: Arc::clone(tools), agents: config.agents.iter().map(|agent| agent.id.clone()).collect() }
+    }
+}
+
+impl From<Known> for Household {
+    fn from(known: Known) -> Self {
+        Self { tools: Arc::new(house::tools(&known.services)), agents: known.agents }
+    }
+}
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +60,10 @@ pub enum RulesError {
 pub struct Loaded {
     /// The rules.
     pub rules: Rules,
+    /// The cases that they are tested with.
+    pub cases: Vec<Case>,
+    /// How many rules and defaults there are.
+    pub count: usize,
     /// One line each.
     pub warnings: Vec<String>,
 }
@@ -45,7 +72,17 @@ pub struct Loaded {
 ///
 /// # Errors
 /// [`RulesError`]: rules that were not understood, or fail a case, are not in force.
-pub fn load(path: &Path, tools: &Tools) -> Result<Loaded, RulesError> {
+pub fn load(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
+    let loaded = read(path, household)?;
+    let failed: Vec<String> = trial::tried(&loaded, household).iter().filter_map(trial::Tried::failure).collect();
+    if failed.is_empty() { Ok(loaded) } else { Err(RulesError::Case(failed.join("\n"))) }
+}
+
+/// Reads the file at `path` without trying its cases.
+///
+/// # Errors
+/// [`RulesError`], but for cases.
+pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
     let (source, cases) = match config::permissions(path, Layer::Main)? {
         Some(read) => (read.source, read.cases),
         None => {
@@ -53,56 +90,52 @@ pub fn load(path: &Path, tools: &Tools) -> Result<Loaded, RulesError> {
             (Source { name: path.display().to_string(), layer: Layer::Main, rules }, Vec::new())
         }
     };
+    let unmet = unmet(&source, household);
+    let count = source.rules.rules.len() + source.rules.defaults.len();
     let compiled = policy::compile(vec![source]).map_err(|errors| RulesError::Compile {
         path: path.to_owned(),
         problem: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     })?;
-    let warnings = compiled.warnings().iter().map(ToString::to_string).collect();
+    let warnings = compiled.warnings().iter().map(ToString::to_string).chain(unmet).collect();
     let rules = Rules { compiled, posture: Posture::Gateway, contract: None, surroundings: Surroundings::default() };
-    let failed: Vec<String> = cases.into_iter().filter_map(|case| fails(&rules, tools, case)).collect();
-    if failed.is_empty() { Ok(Loaded { rules, warnings }) } else { Err(RulesError::Case(failed.join("\n"))) }
+    Ok(Loaded { rules, cases, count, warnings })
 }
 
-/// What to say of a case of which something else comes than it expects.
-fn fails(rules: &Rules, tools: &Tools, case: Case) -> Option<String> {
-    let place = format!("{}:{}", case.file.display(), case.line);
-    let (got, why) = match agent_gate::subject(tools, &case.agent, case.tool.clone(), case.args) {
-        // What is refused before policy is asked is as good as denied.
-        Err(problem) => (Action::Deny, problem),
-        Ok(subject) => judge(rules, &subject),
+/// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
+fn unmet(source: &Source, household: &Household) -> Vec<String> {
+    let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
+    services.sort_unstable();
+    services.dedup();
+    let told = |rule: &Rule, side: Side| {
+        let pattern = side.of(rule)?;
+        let there: Vec<&str> = match side {
+            Side::Principal => household.agents.iter().map(String::as_str).collect(),
+            Side::Door => vec![DOOR],
+            Side::Target => services.clone(),
+        };
+        let ids = there.iter().map(|id| format!("agent:{id}")).collect::<Vec<_>>();
+        let is_met = there.iter().any(|text| policy::matches(pattern, text))
+            || side == Side::Principal && ids.iter().any(|text| policy::matches(pattern, text));
+        if is_met || there.is_empty() {
+            return None;
+        }
+        let (file, line, there) = (&source.name, rule.line, there.join(", "));
+        Some(format!("{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"))
     };
-    let word = |action| match action {
-        Action::Allow => "allowed",
-        Action::Deny => "denied",
-        Action::Ask => "asked about",
-    };
-    (got != case.expect)
-        .then(|| format!("{place}: {} is {} and should be {}: {why}", case.tool, word(got), word(case.expect)))
-}
-
-/// What rules alone make of a subject, and why.
-fn judge(rules: &Rules, subject: &policy::Subject) -> (Action, String) {
-    let layers = Layers {
-        compiled: &rules.compiled,
-        constraints: &Constraints::default(),
-        contract: None,
-        grants: &Grants::default(),
-        posture: rules.posture,
-        surroundings: &rules.surroundings,
-    };
-    match policy::evaluate(&layers, subject, Millis(0)) {
-        Verdict::Allow(why) => (Action::Allow, why.to_string()),
-        Verdict::Deny(why) => (Action::Deny, why.to_string()),
-        Verdict::Ask(why) => (Action::Ask, why.to_string()),
-    }
+    let rules = source.rules.defaults.iter().chain(&source.rules.rules);
+    rules.flat_map(|rule| Side::ALL.into_iter().filter_map(move |side| told(rule, side))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::load;
-    use crate::{config, gateway::house};
+    use super::{Household, Known, load};
+    use crate::config;
+
+    fn unknown() -> Household {
+        Household { tools: BTreeMap::new().into(), agents: Vec::new() }
+    }
 
     #[test]
     fn rules_that_fail_a_case_are_not_taken() {
@@ -113,22 +146,58 @@ mod tests {
             [("ask", None), ("allow", Some("permissions.yaml:4: pay is asked about and should be allowed: "))]
         {
             std::fs::write(&path, format!("{rules}{expect} }}\n")).unwrap();
-            let loaded = load(&path, &BTreeMap::new());
+            let loaded = load(&path, &unknown());
             match told {
                 None => assert!(loaded.is_ok(), "{loaded:?}"),
                 Some(told) => assert!(loaded.unwrap_err().to_string().contains(told)),
             }
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(load(&path, &BTreeMap::new()).is_ok(), "without a file everything is asked");
+        assert!(load(&path, &unknown()).is_ok(), "without a file everything is asked");
+    }
+
+    #[test]
+    fn a_case_is_asked_by_the_agent_that_it_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("permissions.yaml");
+        let text = "rules:\n- { pattern: '*', principal: kitchen, door: agent-gate, action: allow }\ntests:\n- { request: t, agent: kitchen, expect: allow }\n- { request: t, expect: ask }\n";
+        std::fs::write(&path, text).unwrap();
+        assert!(load(&path, &unknown()).is_ok());
+    }
+
+    #[test]
+    fn a_rule_that_is_bound_to_what_is_not_there_draws_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("permissions.yaml");
+        let text = "rules:\n- { pattern: '*', principal: 'kitchen*', door: agent-*, target: homeassistant, action: ask }\n- { pattern: '*', principal: 'agent:kitchen-pi', action: ask }\n- { pattern: '*', principal: garage, action: deny }\n- { pattern: '*', door: gate, target: house, action: deny }\n";
+        std::fs::write(&path, text).unwrap();
+        let configuration = folder.path().join("config.yaml");
+        std::fs::write(&configuration, "agents: [ { id: kitchen-pi, token: \"${TOKEN}\" } ]\nservices: { homeassistant: { url: \"${URL}\", token: \"${TOKEN}\" } }\n").unwrap();
+        let known = config::known(&configuration, &|_| None).unwrap();
+        let warnings = |household: &Household| -> Vec<String> {
+            let name = format!("{}:", path.display());
+            load(&path, household).unwrap().warnings.iter().map(|line| line.replace(&name, "")).collect()
+        };
+        assert_eq!(
+            warnings(&known.into()),
+            [
+                "4: there is no principal \"garage\" here, only kitchen-pi; this rule matches nothing",
+                "5: there is no door \"gate\" here, only agent-gate; this rule matches nothing",
+                "5: there is no target \"house\" here, only homeassistant; this rule matches nothing",
+            ]
+        );
+        assert_eq!(
+            warnings(&Known::default().into()),
+            ["5: there is no door \"gate\" here, only agent-gate; this rule matches nothing"]
+        );
     }
 
     #[test]
     fn the_rules_that_come_with_the_gateway_pass_their_cases() {
         let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-        let secrets = |_: &str| Some("secret".to_owned());
-        let config = config::load(Some(&examples.join("config.yaml")), &config::Flags::default(), &secrets).unwrap();
-        let loaded = load(&examples.join("permissions.yaml"), &house::agents(&config.config).tools).unwrap();
+        let known = config::known(&examples.join("config.yaml"), &|_| None).unwrap();
+        let loaded = load(&examples.join("permissions.yaml"), &known.into()).unwrap();
         assert_eq!(loaded.warnings, Vec::<String>::new());
+        assert_eq!((loaded.count, loaded.cases.len()), (6, 4));
     }
 }
