@@ -10,12 +10,12 @@ use countersign_core::gate::Scope;
 
 use countersign_server::config::Flags;
 
-use crate::{agent, audit, demo, gates, serve};
+use crate::{agent, audit, demo, gates, policy, serve};
 
 const AFTER_HELP: &str = "\
 Exit codes:
   0    done; of `demo` whichever way it was answered
-  1    it failed, or `audit verify` found a flaw
+  1    it failed, `audit verify` found a flaw, or `policy` check or test did
   2    the command line is wrong
   130  interrupted
 
@@ -125,6 +125,9 @@ enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// Look at the rules of a gateway before they are in force: what is wrong with them, and what becomes of a request
+    #[command(subcommand)]
+    Policy(Policy),
     /// Print a script with which a shell completes commands and flags
     ///
     /// Such as `source <(countersign completions bash)`, or `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
@@ -197,6 +200,56 @@ enum Grants {
         /// Its id
         id: String,
     },
+}
+
+#[derive(Subcommand)]
+enum Policy {
+    /// Say what is wrong with a file of rules, and what its author may not expect; ends with 1 if `serve` would not take it
+    Check {
+        /// The rules [default: permissions.yaml, beside the configuration if one is named]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        about: About,
+    },
+    /// Say what becomes of a request, which rule decides that, and which rules nearly did
+    ///
+    /// Nothing happens by it. What people granted or denied for a while is not looked at.
+    Explain {
+        /// The tool
+        tool: String,
+        /// Its arguments; values are texts
+        #[arg(value_name = "KEY=VALUE")]
+        arguments: Vec<String>,
+        /// More arguments, of any kind, as a JSON object
+        #[arg(long, value_name = "JSON")]
+        args: Option<String>,
+        /// The agent that asks
+        #[arg(long, value_name = "ID", default_value = countersign_server::config::DEFAULT_AGENT)]
+        agent: String,
+        /// The rules [default: permissions.yaml, beside the configuration if one is named]
+        #[arg(long, value_name = "FILE")]
+        permissions: Option<PathBuf>,
+        #[command(flatten)]
+        about: About,
+    },
+    /// Try the cases of a file of rules and of the one beside it whose name ends in `.test.yaml`; ends with 1 if one fails
+    Test {
+        /// The rules [default: permissions.yaml, beside the configuration if one is named]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        about: About,
+    },
+}
+
+/// What rules are about.
+#[derive(Args)]
+struct About {
+    /// The configuration, whose agents and tools the rules are about [default: config.yaml beside the rules, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON, for a program
+    #[arg(long)]
+    json: bool,
 }
 
 /// How far an approval reaches.
@@ -299,6 +352,21 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Grants::Revoke { id } => gates::Grants::Revoke { id },
             };
             gates::grants(&place(&at), what, form(at.json))
+        }
+        Command::Policy(what) => {
+            let (file, about) = match &what {
+                Policy::Check { file, about } | Policy::Test { file, about } => (file, about),
+                Policy::Explain { permissions, about, .. } => (permissions, about),
+            };
+            let files = policy::Files::of(file.clone(), about.config.clone());
+            let form = form(about.json);
+            match what {
+                Policy::Check { .. } => policy::check(&files, form),
+                Policy::Test { .. } => policy::test(&files, form),
+                Policy::Explain { tool, arguments, args, agent, .. } => {
+                    policy::explain(&files, &policy::Asked { tool, arguments, args, agent }, form)
+                }
+            }
         }
         Command::Completions { shell } => {
             std::io::stdout().write_all(&completions(shell))?;

@@ -8,6 +8,7 @@ mod demo;
 mod gates;
 mod local;
 mod paint;
+mod policy;
 mod serve;
 mod stdio;
 

@@ -36,6 +36,15 @@ pub enum CompileError {
     },
 }
 
+impl CompileError {
+    /// Where.
+    pub const fn origin(&self) -> &Origin {
+        match self {
+            Self::Selector(origin) | Self::ArgsBesidePattern(origin) | Self::Interpreter { origin, .. } => origin,
+        }
+    }
+}
+
 /// Something about a rule that its author probably does not expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {

@@ -12,6 +12,7 @@ mod faults;
 mod gateway;
 mod many;
 mod place;
+mod policy;
 mod replies;
 mod service;
 mod signals;

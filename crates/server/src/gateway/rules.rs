@@ -1,16 +1,16 @@
 //! The rules of a gateway: one file, what it is about, and what stands where it says nothing.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use countersign_core::{
     engine::Rules,
-    policy::{self, Layer, Posture, Rule, Side, Source, Surroundings},
+    policy::{self, CompileError, Layer, Posture, Rule, Side, Source, Surroundings},
 };
 
-use super::{house, trial};
+use super::{
+    house,
+    trial::{self, Failed},
+};
 use crate::{
     agent_gate::{DOOR, Tools},
     config::{self, Case, Config, Errors, Known},
@@ -43,16 +43,11 @@ pub enum RulesError {
     #[error("{0}")]
     Form(#[from] Errors),
     /// Its rules cannot be compiled.
-    #[error("{}: {problem}", path.display())]
-    Compile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, with its line where that is known.
-        problem: String,
-    },
-    /// Something else comes of a case than its author expects.
-    #[error("{0}")]
-    Case(String),
+    #[error("{}", lines(.0))]
+    Compile(Vec<CompileError>),
+    /// Something else comes of cases than their author expects.
+    #[error("{}", lines(.0))]
+    Cases(Vec<Failed>),
 }
 
 /// Rules, and what a person should know about them.
@@ -74,8 +69,12 @@ pub struct Loaded {
 /// [`RulesError`]: rules that were not understood, or fail a case, are not in force.
 pub fn load(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
     let loaded = read(path, household)?;
-    let failed: Vec<String> = trial::tried(&loaded, household).iter().filter_map(trial::Tried::failure).collect();
-    if failed.is_empty() { Ok(loaded) } else { Err(RulesError::Case(failed.join("\n"))) }
+    let failed: Vec<Failed> = trial::tried(&loaded, household).into_iter().filter_map(trial::Tried::failed).collect();
+    if failed.is_empty() { Ok(loaded) } else { Err(RulesError::Cases(failed)) }
+}
+
+fn lines<T: ToString>(problems: &[T]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// Reads the file at `path` without trying its cases.
@@ -92,10 +91,7 @@ pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
     };
     let unmet = unmet(&source, household);
     let count = source.rules.rules.len() + source.rules.defaults.len();
-    let compiled = policy::compile(vec![source]).map_err(|errors| RulesError::Compile {
-        path: path.to_owned(),
-        problem: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
-    })?;
+    let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
     let warnings = compiled.warnings().iter().map(ToString::to_string).chain(unmet).collect();
     let rules = Rules { compiled, posture: Posture::Gateway, contract: None, surroundings: Surroundings::default() };
     Ok(Loaded { rules, cases, count, warnings })

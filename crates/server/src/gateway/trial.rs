@@ -2,6 +2,8 @@
 //!
 //! It must not know what people granted or denied, and nothing happens by it.
 
+use std::fmt;
+
 use countersign_core::{
     policy::{self, Action, Constraints, Grants, Layers, Near, Subject, Verdict},
     time::Millis,
@@ -28,12 +30,21 @@ impl Tried {
         self.got == self.case.expect
     }
 
-    /// What to say of it if it is not.
-    pub fn failure(&self) -> Option<String> {
-        let Self { case, got, why } = self;
-        let place = format!("{}:{}", case.file.display(), case.line);
-        let told = || format!("{place}: {} is {} and should be {}: {why}", case.tool, word(*got), word(case.expect));
-        (!self.is_as_expected()).then(told)
+    /// The same, if it is not.
+    pub fn failed(self) -> Option<Failed> {
+        (!self.is_as_expected()).then(|| Failed(Box::new(self)))
+    }
+}
+
+/// A case of which something else becomes than its author expects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failed(pub Box<Tried>);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tried { case, got, why } = &*self.0;
+        write!(f, "{}:{}: ", case.file.display(), case.line)?;
+        write!(f, "{} is {} and should be {}: {why}", case.tool, word(*got), word(case.expect))
     }
 }
 
