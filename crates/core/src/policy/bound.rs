@@ -136,8 +136,8 @@ impl<T> Bound<T> {
 
     /// The values whose bounds `caller` meets.
     pub(crate) fn met_by(&self, caller: Caller<'_>) -> Vec<&T> {
-        if self.groups.is_empty() {
-            return Vec::new();
+        if self.sides.iter().all(|names| names.numbers.is_empty()) {
+            return self.groups.values().collect();
         }
         let mut met = Side::ALL.iter().zip(&self.sides).map(|(side, names)| names.met_by(caller, *side));
         let [Some(principals), Some(doors), Some(targets)] = [met.next(), met.next(), met.next()] else {

@@ -72,14 +72,16 @@ fn what_is_wrong_with_rules_is_told_as_serve_tells_it() {
 
 #[test]
 fn rules_that_do_not_do_what_they_look_like_draw_warnings() {
-    let place =
-        place("rules:\n- { pattern: 'lookup(*)', action: deny }\n- { pattern: '*', door: omp, action: deny }\n");
+    let place = place(
+        "rules:\n- { pattern: 'lookup(*)', action: deny }\n- { pattern: '*', door: omp, action: deny }\n- { pattern: 'trun(*', action: deny }\n",
+    );
     let said = policy(&place, &["check"]);
     let lines: Vec<&str> = said.out.lines().collect();
-    assert_eq!((said.code, lines.len()), (Some(0), 3), "{said:?}");
+    assert_eq!((said.code, lines.len()), (Some(0), 4), "{said:?}");
     assert!(lines[0].starts_with("warning  permissions.yaml:2: \"lookup(*)\" does not match a call without arguments"));
-    assert!(lines[1].starts_with("warning  permissions.yaml:3: there is no door \"omp\" here"), "{said:?}");
-    assert_eq!(policy(&place, &["check", "--json"]).json()["warnings"].as_array().unwrap().len(), 2);
+    assert!(lines[1].starts_with("warning  permissions.yaml:4: there is no tool \"trun\" here"), "{said:?}");
+    assert!(lines[2].starts_with("warning  permissions.yaml:3: there is no door \"omp\" here"), "{said:?}");
+    assert_eq!(policy(&place, &["check", "--json"]).json()["warnings"].as_array().unwrap().len(), 3);
 }
 
 #[test]

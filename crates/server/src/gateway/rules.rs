@@ -14,6 +14,7 @@ use super::{
 use crate::{
     agent_gate::{DOOR, Tools},
     config::{self, Case, Config, Errors, Known},
+    strangers::strangers,
 };
 
 /// What rules are about: the agents and the tools of a gateway.
@@ -89,10 +90,12 @@ pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
             (Source { name: path.display().to_string(), layer: Layer::Main, rules }, Vec::new())
         }
     };
-    let unmet = unmet(&source, household);
+    let names: Vec<&str> = household.tools.keys().map(String::as_str).collect();
+    let mut told = strangers(&source, &names);
+    told.append(&mut unmet(&source, household));
     let count = source.rules.rules.len() + source.rules.defaults.len();
     let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
-    let warnings = compiled.warnings().iter().map(ToString::to_string).chain(unmet).collect();
+    let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
     let rules = Rules { compiled, posture: Posture::Gateway, contract: None, surroundings: Surroundings::default() };
     Ok(Loaded { rules, cases, count, warnings })
 }
