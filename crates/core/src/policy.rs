@@ -4,14 +4,17 @@
 //! recorded subjects decides alike.
 
 pub mod arguments;
+mod bound;
 mod compile;
 mod constraints;
 mod contract;
+mod demand;
 mod evaluate;
 mod floor;
 mod fnmatch;
 mod fuzz;
 mod grants;
+mod near;
 mod path;
 mod patterns;
 mod propose;
@@ -20,20 +23,24 @@ mod shell;
 pub mod signature;
 mod state;
 mod subject;
+mod table;
 mod verdict;
 
 #[cfg(test)]
 mod testing;
 
 pub use self::{
+    bound::Side,
     compile::{CompileError, Compiled, Slip, Warning, compile},
     constraints::{Constraint, Constraints, DENIAL_LASTS},
     contract::{Class, Contract},
     evaluate::{Layers, Posture, Surroundings, evaluate},
+    fnmatch::matches,
     fuzz::fuzz,
     grants::{Covers, Door, Grant, GrantId, Grants, Scope},
+    near::{Miss, Near, near},
     propose::{Proposal, propose},
-    rules::{Action, Any, Args, Layer, Matcher, Operator, Origin, Rule, Rules, Source},
+    rules::{Action, Any, Args, Layer, Matcher, NoMatcher, Operator, Origin, Rule, Rules, Source},
     state::{Event, State},
     subject::{Reach, Subject},
     verdict::{Cause, Named, Verdict, Why},

@@ -189,6 +189,8 @@ pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect
     if let Some(request) = &content.request {
         return Subject {
             principal: request.principal.clone(),
+            door: request.door.as_deref().map(str::to_owned),
+            target: request.service.as_deref().map(str::to_owned),
             session: request.session.clone(),
             tool: content.tool.to_string(),
             signature: content.signature.clone(),
@@ -207,6 +209,8 @@ pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect
     let paths = content.arguments.get("path").and_then(serde_json::Value::as_str);
     Subject {
         principal,
+        door: None,
+        target: None,
         session: session.id().clone(),
         tool: content.tool.to_string(),
         signature: content.signature.clone(),

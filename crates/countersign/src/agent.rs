@@ -36,9 +36,9 @@ pub(crate) enum Wanted {
 }
 
 /// Why there is no result.
-struct Failed {
+pub(crate) struct Failed {
     code: u8,
-    told: String,
+    pub(crate) told: String,
 }
 
 fn failed(code: u8, told: impl Into<String>) -> Failed {
@@ -90,7 +90,7 @@ async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
 }
 
 /// Values are texts, cut off their names at the first `=`.
-fn read(arguments: &[String]) -> Result<Map<String, Value>, Failed> {
+pub(crate) fn read(arguments: &[String]) -> Result<Map<String, Value>, Failed> {
     arguments
         .iter()
         .map(|argument| match argument.split_once('=') {

@@ -3,6 +3,7 @@
 mod agents;
 mod at;
 mod audit;
+mod policy;
 mod sessions;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
@@ -22,7 +23,8 @@ use at::{Before, Where};
 const AFTER_HELP: &str = "\
 Exit codes:
   0    done; of `demo` whichever way it was answered
-  1    it failed; `audit verify` found a flaw, `config check` something wrong, `doctor` something to do
+  1    it failed; `audit verify` found a flaw, `config check` or `policy check` something wrong, `policy test` a case
+       that fails, `doctor` something to do
   2    the command line is wrong
   130  interrupted
 
@@ -171,6 +173,9 @@ enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// Look at the rules of a gateway before they are in force: what is wrong with them, and what becomes of a request
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Print a script with which a shell completes commands and flags
     ///
     /// Such as `source <(countersign completions bash)`, or `countersign completions fish > ~/.config/fish/completions/countersign.fish`.
@@ -336,6 +341,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             };
             gates::grants(&at.place()?, what, at.form())
         }
+        Command::Policy(what) => policy::run(what, before),
         Command::Completions { shell } => {
             std::io::stdout().write_all(&completions(shell))?;
             Ok(ExitCode::SUCCESS)
@@ -354,6 +360,7 @@ impl Command {
             | Self::Agents { .. }
             | Self::Sessions { .. }
             | Self::Config { .. }
+            | Self::Policy(_)
             | Self::Doctor { .. } => true,
             Self::Demo { .. }
             | Self::Omp { .. }

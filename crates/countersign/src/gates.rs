@@ -247,7 +247,7 @@ fn print_denials(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
             out,
             "{}  {}  {}",
             text("id"),
-            paint.tone(Tone::Strong, text("what")),
+            paint.tone(Tone::Strong, text("tool")),
             paint.tone(Tone::Faint, format!("for {}, until {}, by {}{said}", text("to"), text("until"), text("by"))),
         )?;
     }

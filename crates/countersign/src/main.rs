@@ -12,6 +12,7 @@ mod gates;
 mod local;
 mod paint;
 mod place;
+mod policy;
 mod serve;
 mod sessions;
 mod stdio;

@@ -35,6 +35,14 @@ pub(crate) use requests::subject;
 use limits::{FailedAuth, Window};
 use roster::Roster;
 
+/// What rules call this door.
+pub(crate) const DOOR: &str = "agent-gate";
+
+/// Who an agent is to policy.
+fn principal(agent: &str) -> PrincipalId {
+    PrincipalId::new(format!("agent:{agent}"))
+}
+
 /// An agent that may connect.
 pub struct Agent {
     /// Its name for people and rules.
@@ -147,7 +155,7 @@ impl Door {
                 Err(refused) => return Err(refused),
             }
             agents.push(Arc::new(Known {
-                principal: PrincipalId::new(format!("agent:{}", agent.id)),
+                principal: principal(&agent.id),
                 token: digest(agent.token.expose_secret()),
                 id: agent.id,
                 session,

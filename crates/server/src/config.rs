@@ -8,6 +8,7 @@ mod approvals;
 mod at;
 pub mod cases;
 mod exposed;
+mod known;
 mod load;
 mod location;
 mod permissions;
@@ -24,8 +25,9 @@ mod tests;
 
 pub use agents_file::{AgentsError, Change, Listed, TokenFrom, agents, change_agents, new_token};
 pub use at::Literal;
-pub use cases::Case;
+pub use cases::{Case, DEFAULT_AGENT};
 pub use exposed::{Exposure, Finding};
+pub use known::{Known, known};
 pub use load::{Loaded, load, storage};
 pub use permissions::{Permissions, permissions};
 pub use problem::{Errors, Fault, Problem};

@@ -191,7 +191,7 @@ pub fn denials(constraints: &Constraints) -> Value {
             "id": denial(one),
             "to": one.principal.to_string(),
             "by": one.by.to_string(),
-            "what": one.label,
+            "tool": one.tool,
             "reason": one.reason,
             "until": iso(one.until),
         })

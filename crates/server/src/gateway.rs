@@ -2,11 +2,12 @@
 
 pub mod checkup;
 mod house;
-mod rules;
+pub mod rules;
+pub mod trial;
 
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -26,7 +27,7 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::{
-    agent_gate::{Door, Tools},
+    agent_gate::Door,
     config::{BindError, Config, OnShutdown},
     control::Control,
     listen::{self, Doors, Hosts, Port, TlsError},
@@ -34,7 +35,7 @@ use crate::{
 };
 
 use house::House;
-pub use rules::{RulesError, load as load_rules};
+use rules::{Household, RulesError};
 
 /// How long a session in which nothing happens stays in memory.
 const IDLE: Duration = Duration::from_secs(600);
@@ -100,8 +101,8 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     config.binding()?;
     let settings = house::agents(&config);
-    let tools = Arc::clone(&settings.tools);
-    let loaded = rules::load(&config.permissions, &tools, &config.people)?;
+    let household = Household::of(&config, &settings.tools);
+    let loaded = rules::load(&config.permissions, &household)?;
     loaded.warnings.iter().for_each(|warning| notice(warning));
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
     let services = Arc::new(Services::new(house::services(&config))?);
@@ -164,7 +165,7 @@ pub async fn serve(
             () = &mut stop => break Ok(()),
             // Its record cannot be worked with any more. Whoever watches over this process starts another.
             () = door.closed() => break Err(ServeError::Lost),
-            Some(()) = reload.recv() => reloaded(&handle, &config, &tools, &notice).await,
+            Some(()) = reload.recv() => reloaded(&handle, &config.permissions, &household, &notice).await,
         }
     };
     door.close();
@@ -194,8 +195,8 @@ async fn deny_what_waits(handle: &Handle) {
 }
 
 /// Brings the rules of the file into force. A file that does not load leaves those of before.
-async fn reloaded(handle: &Handle, config: &Config, tools: &Tools, notice: &impl Fn(&str)) {
-    match rules::load(&config.permissions, tools, &config.people) {
+async fn reloaded(handle: &Handle, file: &Path, household: &Household, notice: &impl Fn(&str)) {
+    match rules::load(file, household) {
         Ok(loaded) => {
             loaded.warnings.iter().for_each(|warning| notice(warning));
             match handle.source(Lane::Request).ask(Command::UseRules(Box::new(loaded.rules))).await {

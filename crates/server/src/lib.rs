@@ -12,5 +12,7 @@ pub mod messenger;
 pub mod omp;
 pub mod prompt;
 pub mod session_file;
+mod slips;
+mod strangers;
 pub mod view;
 pub mod yaml;

@@ -18,7 +18,6 @@ mod paths;
 mod rules;
 mod seat;
 mod showing;
-mod slips;
 mod start;
 mod teller;
 mod telling;

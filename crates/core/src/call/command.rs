@@ -44,6 +44,8 @@ pub struct Request {
     pub session: SessionId,
     /// Who asks.
     pub principal: PrincipalId,
+    /// The door through which it comes, as rules name it.
+    pub door: Arc<str>,
     /// The agent's own id of it, as JSON text.
     pub wire: Arc<str>,
     /// The same key again is the same request.

@@ -99,6 +99,9 @@ pub struct Content {
 pub struct Requested {
     /// Who asks.
     pub principal: PrincipalId,
+    /// The door through which it came; records of before doors were recorded have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<Arc<str>>,
     /// What grants for a session are bound to.
     pub session: SessionId,
     /// The service that is asked; absent for a tool that nobody defined.

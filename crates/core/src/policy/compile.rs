@@ -1,11 +1,6 @@
 //! Turns rules as people write them into what decisions look things up in.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-};
+use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc};
 
 use serde_json::Value;
 
@@ -13,11 +8,10 @@ use crate::{
     digest::{Digest, canonical},
     gate::{OnExpiry, Step},
     policy::{
-        fnmatch::Pattern,
-        patterns::Patterns,
-        rules::{Action, Args, Layer, Matcher, Operator, Origin, Rule, Source},
+        bound::Side,
+        rules::{Action, Args, Layer, Origin, Rule, Source},
         shell,
-        subject::Subject,
+        table::Table,
         verdict::Named,
     },
 };
@@ -49,6 +43,18 @@ pub enum CompileError {
         /// The interpreter.
         program: String,
     },
+}
+
+impl CompileError {
+    /// Where.
+    pub const fn origin(&self) -> &Origin {
+        match self {
+            Self::Approvals { origin, .. }
+            | Self::Selector(origin)
+            | Self::ArgsBesidePattern(origin)
+            | Self::Interpreter { origin, .. } => origin,
+        }
+    }
 }
 
 /// Something about a rule that its author probably does not expect.
@@ -131,37 +137,13 @@ pub(crate) struct Tables {
     pub(crate) tighten_deny: Table,
 }
 
+/// A rule as it was compiled.
 #[derive(Debug)]
-struct Entry {
-    named: Named,
-    looks_at_arguments: bool,
-}
-
-/// Rules with one action: by pattern over the signature, and by arguments.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    pub(crate) patterns: Patterns,
-    structured: Vec<Structured>,
-    exact_tools: BTreeMap<String, Vec<usize>>,
-    other_tools: Vec<usize>,
-}
-
-#[derive(Debug)]
-struct Structured {
-    rank: usize,
-    tool: Pattern,
-    args: Vec<(String, Test)>,
-}
-
-#[derive(Debug)]
-enum Test {
-    Pattern(Pattern),
-    Is(Value),
-    In(Vec<Value>),
-    Max(f64),
-    Min(f64),
-    Present(bool),
-    Not(Box<Test>),
+pub(crate) struct Entry {
+    pub(crate) named: Named,
+    pub(crate) rule: Rule,
+    pub(crate) is_default: bool,
+    pub(crate) looks_at_arguments: bool,
 }
 
 impl Compiled {
@@ -193,6 +175,11 @@ impl Default for Compiled {
 }
 
 impl Tables {
+    /// Every rule, by rank.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.rules
+    }
+
     pub(crate) fn named(&self, rank: usize) -> Named {
         self.rules[rank].named.clone()
     }
@@ -200,67 +187,6 @@ impl Tables {
     /// True if a rule covers arguments that its tool does not declare.
     pub(crate) fn covers_undeclared(&self, rank: usize) -> bool {
         !self.rules[rank].looks_at_arguments
-    }
-}
-
-impl Table {
-    fn insert(&mut self, rank: usize, rule: &Rule) {
-        if let Some(pattern) = &rule.pattern {
-            self.patterns.insert(rank, Pattern::new(pattern));
-        } else if let Some(name) = &rule.tool {
-            let tool = Pattern::new(name);
-            let args = match &rule.args {
-                Some(Args::Each(each)) => {
-                    each.iter().map(|(name, matcher)| (name.clone(), Test::new(matcher))).collect()
-                }
-                Some(Args::Any(_)) | None => Vec::new(),
-            };
-            if tool.is_literal() {
-                self.exact_tools.entry(name.clone()).or_default().push(self.structured.len());
-            } else {
-                self.other_tools.push(self.structured.len());
-            }
-            self.structured.push(Structured { rank, tool, args });
-        }
-    }
-
-    /// The first rule on arguments that `subject` meets and `wanted` accepts.
-    pub(crate) fn first_structured(&self, subject: &Subject, wanted: impl Fn(usize) -> bool) -> Option<usize> {
-        let exact = self.exact_tools.get(&subject.tool).into_iter().flatten();
-        exact
-            .chain(&self.other_tools)
-            .map(|at| &self.structured[*at])
-            .filter(|rule| wanted(rule.rank) && rule.tool.matches(&subject.tool))
-            .find(|rule| rule.args.iter().all(|(name, test)| test.holds(subject.arguments.get(name))))
-            .map(|rule| rule.rank)
-    }
-}
-
-impl Test {
-    fn new(matcher: &Matcher) -> Self {
-        match matcher {
-            Matcher::Pattern(pattern) => Self::Pattern(Pattern::new(pattern)),
-            Matcher::Equals(value) | Matcher::Operator(Operator::Is(value)) => Self::Is(value.clone()),
-            Matcher::Operator(Operator::In(values)) => Self::In(values.clone()),
-            Matcher::Operator(Operator::Max(most)) => Self::Max(*most),
-            Matcher::Operator(Operator::Min(least)) => Self::Min(*least),
-            Matcher::Operator(Operator::Present(present)) => Self::Present(*present),
-            Matcher::Operator(Operator::Not(matcher)) => Self::Not(Box::new(Self::new(matcher))),
-        }
-    }
-
-    fn holds(&self, value: Option<&Value>) -> bool {
-        match (self, value) {
-            (Self::Present(present), value) => value.is_some() == *present,
-            (Self::Not(test), value) => !test.holds(value),
-            (Self::Pattern(_) | Self::Is(_) | Self::In(_) | Self::Max(_) | Self::Min(_), None) => false,
-            (Self::Pattern(pattern), Some(Value::String(text))) => pattern.matches(text),
-            (Self::Pattern(pattern), Some(value)) => pattern.matches(&canonical(value)),
-            (Self::Is(wanted), Some(value)) => canonical(wanted) == canonical(value),
-            (Self::In(wanted), Some(value)) => wanted.iter().any(|one| canonical(one) == canonical(value)),
-            (Self::Max(most), Some(value)) => value.as_f64().is_some_and(|number| number <= *most),
-            (Self::Min(least), Some(value)) => value.as_f64().is_some_and(|number| number >= *least),
-        }
     }
 }
 
@@ -313,7 +239,7 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
             };
             table.insert(rank, rule);
             normalised.push(serde_json::json!([source.layer, is_default, rule]));
-            tables.rules.push(entry(rule, origin));
+            tables.rules.push(entry(rule, is_default, origin));
         }
     }
     if !errors.is_empty() {
@@ -321,7 +247,7 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
     }
     let Tables { deny, allow, ask, tighten, default_allow, default_deny, default_ask, tighten_deny, .. } = &mut tables;
     for table in [deny, allow, ask, tighten, default_allow, default_deny, default_ask, tighten_deny] {
-        table.patterns.compile();
+        table.compile();
     }
     tables.digest = Some(Digest::of(
         if normalised.is_empty() { String::new() } else { canonical(&Value::Array(normalised)) }.as_bytes(),
@@ -389,22 +315,25 @@ fn slip(pattern: &str) -> Option<Slip> {
     (pattern.contains('(') && !pattern.ends_with([')', '*', '?', ']'])).then_some(Slip::Unclosed)
 }
 
-fn entry(rule: &Rule, origin: Origin) -> Entry {
-    let pattern = match (&rule.pattern, &rule.tool) {
+fn entry(rule: &Rule, is_default: bool, origin: Origin) -> Entry {
+    let mut pattern = match (&rule.pattern, &rule.tool) {
         (Some(pattern), _) => pattern.clone(),
         (None, Some(tool)) => {
-            let args = serde_json::to_value(&rule.args).map(|args| canonical(&args)).unwrap_or_default();
-            format!("{tool} {args}")
+            let args = rule.args.as_ref().and_then(|args| serde_json::to_value(args).ok());
+            args.map_or_else(|| tool.clone(), |args| format!("{tool} {}", canonical(&args)))
         }
         (None, None) => String::new(),
     };
+    for side in Side::ALL {
+        if let Some(bound) = side.of(rule) {
+            pattern.push_str(&format!(", {side} {bound}"));
+        }
+    }
     let looks_at_arguments = match (&rule.args, &rule.pattern) {
         (Some(Args::Any(_)), _) => false,
         (_, Some(pattern)) => pattern.contains('('),
         (Some(Args::Each(_)) | None, None) => true,
     };
-    Entry {
-        named: Named { pattern, origin, description: rule.description.clone(), steps: rule.steps.clone() },
-        looks_at_arguments,
-    }
+    let named = Named { pattern, origin, description: rule.description.clone(), steps: rule.steps.clone() };
+    Entry { named, rule: rule.clone(), is_default, looks_at_arguments }
 }

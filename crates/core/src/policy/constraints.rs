@@ -18,9 +18,9 @@ pub struct Constraint {
     pub key: Digest,
     /// Who denied.
     pub by: PrincipalId,
-    /// What was denied, for people to read.
+    /// The tool that was denied, for people to read. Facts hold no arguments.
     #[serde(default)]
-    pub label: String,
+    pub tool: String,
     /// What that person said, if anything.
     pub reason: Option<String>,
     /// When it ends; the instant itself is free again.

@@ -2,7 +2,8 @@
 
 use crate::{
     policy::{
-        compile::{Compiled, Table},
+        bound::Caller,
+        compile::Compiled,
         constraints::Constraints,
         contract::Contract,
         floor,
@@ -10,6 +11,7 @@ use crate::{
         path,
         shell::{self, Line, Piece},
         subject::{Reach, Subject},
+        table::{Lookup, Table},
         verdict::{Cause, Verdict, Why},
     },
     time::Millis,
@@ -36,6 +38,8 @@ pub struct Surroundings {
     pub protected: Vec<String>,
     /// Those of them that no governed tool may read either: where keys and rules lie.
     pub unreadable: Vec<String>,
+    /// The door of calls that do not name one, such as that of a process with only one.
+    pub door: Option<String>,
 }
 
 /// Everything that a decision is made from, besides its subject.
@@ -187,18 +191,17 @@ impl Judge<'_> {
 
     fn strictest_default(&self, line: &Line) -> Option<(usize, u8)> {
         let tables = self.layers.compiled.tables();
-        let everything = tables.default_allow.patterns.everything().filter(|rank| self.covers_undeclared(*rank));
-        let structured = [
-            (tables.default_deny.first_structured(self.subject, |_| true), 1),
-            (tables.default_ask.first_structured(self.subject, |_| true), 2),
-        ];
+        let (allow, deny, ask) =
+            (self.of(&tables.default_allow), self.of(&tables.default_deny), self.of(&tables.default_ask));
+        let everything = allow.everything().filter(|rank| self.covers_undeclared(*rank));
+        let structured = [(self.structured(&deny, |_| true), 1), (self.structured(&ask, |_| true), 2)];
         let mut all_allowed = true;
         let mut strictest: Option<(usize, u8)> = None;
         for command in line.pieces() {
             let patterns = [
-                (command.covered_by(&|text| self.first_allowing(&tables.default_allow, text), everything), 0),
-                (self.touches(&command, &tables.default_deny), 1),
-                (self.touches(&command, &tables.default_ask), 2),
+                (command.covered_by(&|text| self.first_allowing(&allow, text), everything), 0),
+                (self.touches(&command, &deny), 1),
+                (self.touches(&command, &ask), 2),
             ];
             let found = patterns.into_iter().chain(structured).filter_map(|(rank, kind)| Some((rank?, kind))).min();
             let strictness = |kind: u8| [0, 2, 1][usize::from(kind)];
@@ -218,9 +221,14 @@ impl Judge<'_> {
         strictest.filter(|(_, kind)| *kind != 0 || all_allowed)
     }
 
-    fn touches(&self, piece: &Piece<'_>, table: &Table) -> Option<usize> {
-        let whole = table.patterns.first(&self.subject.signature).filter(|_| piece.is_opaque());
-        whole.into_iter().chain(piece.touched_by(&|text| table.patterns.first(text))).min()
+    /// The rules of `table` that are bound to whoever wants this, or to nobody.
+    fn of<'t>(&self, table: &'t Table) -> Lookup<'t> {
+        table.of(Caller::of(self.subject, self.layers.surroundings.door.as_deref()))
+    }
+
+    fn touches(&self, piece: &Piece<'_>, table: &Lookup<'_>) -> Option<usize> {
+        let whole = table.first(&self.subject.signature).filter(|_| piece.is_opaque());
+        whole.into_iter().chain(piece.touched_by(&|text| table.first(text))).min()
     }
 
     fn posture(&self, uncovered: Option<String>) -> Outcome {
@@ -247,21 +255,22 @@ impl Judge<'_> {
 
     /// The first deny or ask rule that any part of the subject meets.
     fn touched(&self, table: &Table) -> Option<usize> {
-        let whole = self.subject.signatures().filter_map(|signature| table.patterns.first(signature)).min();
-        let parts = self.line.and_then(|line| line.touched_by(&|text| table.patterns.first(text)));
-        whole.into_iter().chain(parts).chain(table.first_structured(self.subject, |_| true)).min()
+        let table = self.of(table);
+        let whole = self.subject.signatures().filter_map(|signature| table.first(signature)).min();
+        let parts = self.line.and_then(|line| line.touched_by(&|text| table.first(text)));
+        whole.into_iter().chain(parts).chain(self.structured(&table, |_| true)).min()
     }
 
     /// The last of the allow rules that it takes to cover the whole of the subject, or what they leave uncovered.
     fn covering(&self, table: &Table) -> Result<usize, Option<String>> {
-        if let Some(rank) =
-            table.first_structured(self.subject, |rank| self.covers_undeclared(rank)).filter(|_| self.line.is_none())
-        {
+        let table = self.of(table);
+        let structured = || self.structured(&table, |rank| self.covers_undeclared(rank));
+        if let Some(rank) = self.line.is_none().then(structured).flatten() {
             return Ok(rank);
         }
-        let first = |text: &str| self.first_allowing(table, text);
+        let first = |text: &str| self.first_allowing(&table, text);
         match self.line {
-            Some(line) => match table.patterns.everything().filter(|rank| self.covers_undeclared(*rank)) {
+            Some(line) => match table.everything().filter(|rank| self.covers_undeclared(*rank)) {
                 Some(rank) => Ok(rank),
                 None => line.covered_by(&first).map_err(Some),
             },
@@ -272,8 +281,12 @@ impl Judge<'_> {
         }
     }
 
-    fn first_allowing(&self, table: &Table, text: &str) -> Option<usize> {
-        table.patterns.first_where(text, |rank| self.covers_undeclared(rank))
+    fn structured(&self, table: &Lookup<'_>, wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        table.first_structured(&self.subject.tool, &self.subject.arguments, wanted)
+    }
+
+    fn first_allowing(&self, table: &Lookup<'_>, text: &str) -> Option<usize> {
+        table.first_where(text, |rank| self.covers_undeclared(rank))
     }
 
     fn covers_undeclared(&self, rank: usize) -> bool {

@@ -18,6 +18,11 @@ enum Part {
     Class { negated: bool, ranges: Vec<RangeInclusive<char>> },
 }
 
+/// True if `pattern` matches the whole of `text`, as the patterns of rules do.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    Pattern::new(pattern).matches(text)
+}
+
 impl Pattern {
     /// Reads a pattern. Every text is one.
     pub(crate) fn new(pattern: &str) -> Self {
@@ -43,14 +48,14 @@ impl Pattern {
         Self { parts }
     }
 
+    /// A pattern that only `text` matches.
+    pub(crate) fn literal(text: &str) -> Self {
+        Self { parts: text.chars().map(Part::Literal).collect() }
+    }
+
     /// The literal text before the first wildcard.
     pub(crate) fn prefix(&self) -> String {
         self.parts.iter().map_while(|part| if let Part::Literal(c) = part { Some(*c) } else { None }).collect()
-    }
-
-    /// True if only one text matches.
-    pub(crate) fn is_literal(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part, Part::Literal(_)))
     }
 
     /// True for `*` alone.

@@ -27,15 +27,7 @@ static ASKING: LazyLock<Compiled> =
     LazyLock::new(|| compiled(&[("bash(x*)", Action::Allow), ("bash(ls*)", Action::Ask), ("bash(rm*)", Action::Deny)]));
 
 fn compiled(rules: &[(&str, Action)]) -> Compiled {
-    let rules = rules.iter().map(|(pattern, action)| Rule {
-        pattern: Some((*pattern).to_owned()),
-        tool: None,
-        args: None,
-        action: *action,
-        description: None,
-        steps: Vec::new(),
-        line: 0,
-    });
+    let rules = rules.iter().map(|(pattern, action)| Rule::new(*pattern, *action));
     let rules = Rules { defaults: Vec::new(), rules: rules.collect() };
     compile(vec![Source { name: "fuzz".to_owned(), layer: Layer::Main, rules }]).expect("rules that make sense")
 }
@@ -85,6 +77,8 @@ fn judge(compiled: &Compiled, line: &str) -> Verdict {
     let arguments = Map::from_iter([("command".to_owned(), Value::String(line.to_owned()))]);
     let subject = Subject {
         principal: PrincipalId::new("agent"),
+        door: None,
+        target: None,
         session: SessionId::new("fuzz"),
         tool: "bash".to_owned(),
         signature: format!("bash({line})"),
@@ -104,6 +98,7 @@ fn judge(compiled: &Compiled, line: &str) -> Verdict {
         temporary: vec!["/tmp".to_owned()],
         protected: vec!["/home/ana/project/.countersign".to_owned(), "/home/ana/.config/countersign".to_owned()],
         unreadable: vec!["/home/ana/.config/countersign".to_owned()],
+        door: None,
     };
     let layers = Layers {
         compiled,

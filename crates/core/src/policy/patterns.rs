@@ -65,7 +65,8 @@ impl Patterns {
         self.everything
     }
 
-    fn matching(&self, text: &str) -> impl Iterator<Item = usize> {
+    /// The ranks of all patterns that match `text`, in no order.
+    pub(crate) fn matching(&self, text: &str) -> impl Iterator<Item = usize> {
         self.lengths
             .iter()
             .take_while(|length| **length <= text.len())

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::gate::Step;
+use crate::{digest::canonical, gate::Step};
 
 /// What a rule says about what it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,6 +50,15 @@ pub struct Rule {
     /// What the arguments must be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Args>,
+    /// A pattern over who asks: an agent's id. Absent: whoever it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// A pattern over the door through which it came, such as `agent-gate`. Absent: any, and none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<String>,
+    /// A pattern over the service that the call goes to. Absent: any, and none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// What follows.
     pub action: Action,
     /// For people.
@@ -63,13 +72,33 @@ pub struct Rule {
     pub line: u32,
 }
 
+impl Rule {
+    /// The rule that `pattern` makes, bound to nothing.
+    pub fn new(pattern: impl Into<String>, action: Action) -> Self {
+        Self {
+            pattern: Some(pattern.into()),
+            tool: None,
+            args: None,
+            principal: None,
+            door: None,
+            target: None,
+            action,
+            description: None,
+            steps: Vec::new(),
+            line: 0,
+        }
+    }
+}
+
 /// What a rule asks of the arguments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Args {
     /// The word `any`: arguments that the tool does not declare are covered too.
     Any(Any),
-    /// One matcher an argument; all must match. An argument that is not named here may be anything.
+    /// One matcher a path; all must match. An argument that is not named here may be anything.
+    ///
+    /// A path is names with dots between: `order.total`, `items.0.price`, and `items.*.price` for all of them.
     Each(BTreeMap<String, Matcher>),
 }
 
@@ -81,11 +110,11 @@ pub enum Any {
     Any,
 }
 
-/// What one argument must be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What one argument must be. Of a list, one item is enough for a rule that denies or asks; one that allows needs all of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Matcher {
-    /// A pattern over a text, or over the JSON text of any other scalar.
+    /// A pattern over a text, or over the JSON text of anything else.
     Pattern(String),
     /// One of the operators below.
     Operator(Operator),
@@ -94,14 +123,14 @@ pub enum Matcher {
 }
 
 /// A matcher that a pattern cannot say.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operator {
     /// Exactly this JSON value.
     Is(Value),
     /// One of these JSON values.
     In(Vec<Value>),
-    /// A number of at most this.
+    /// A number of at most this. For a rule that denies or asks a text that reads as one is a number too.
     Max(f64),
     /// A number of at least this.
     Min(f64),
@@ -109,6 +138,119 @@ pub enum Operator {
     Present(bool),
     /// The matcher must not match; an argument that is absent matches.
     Not(Box<Matcher>),
+}
+
+/// What stands where a matcher should, and is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoMatcher {
+    /// Neither `any` nor a mapping where the arguments stand.
+    #[error("expected any, or a mapping from arguments to what they must be")]
+    Args,
+    /// A list or nothing.
+    #[error("expected a pattern, a number, true or false, or one of {OPERATORS}; write {{is: …}} for any other value")]
+    Value,
+    /// A mapping with a word that is no operator: as a value no argument would ever equal it.
+    #[error("no operator is called {0:?}; there are {OPERATORS}, and {{is: …}} for a value that is a mapping")]
+    Operator(String),
+    /// None or several operators.
+    #[error("expected exactly one of {OPERATORS}")]
+    Several,
+    /// An operator with something that it cannot be compared with.
+    #[error("{operator} needs {needs}")]
+    Operand {
+        /// The operator.
+        operator: &'static str,
+        /// What it needs.
+        needs: &'static str,
+    },
+}
+
+const OPERATORS: &str = "is, in, max, min, present, not";
+
+impl TryFrom<Value> for Args {
+    type Error = NoMatcher;
+
+    fn try_from(value: Value) -> Result<Self, NoMatcher> {
+        match value {
+            Value::String(word) if word == "any" => Ok(Self::Any(Any::Any)),
+            Value::Object(each) => {
+                let each = each.into_iter().map(|(path, value)| Ok((path, Matcher::try_from(value)?)));
+                Ok(Self::Each(each.collect::<Result<_, NoMatcher>>()?))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Err(NoMatcher::Args)
+            }
+        }
+    }
+}
+
+impl TryFrom<Value> for Matcher {
+    type Error = NoMatcher;
+
+    fn try_from(value: Value) -> Result<Self, NoMatcher> {
+        match value {
+            Value::String(pattern) => Ok(Self::Pattern(pattern)),
+            Value::Number(_) | Value::Bool(_) => Ok(Self::Equals(value)),
+            Value::Null | Value::Array(_) => Err(NoMatcher::Value),
+            Value::Object(members) => {
+                let mut members = members.into_iter();
+                match (members.next(), members.next()) {
+                    (Some((word, operand)), None) => Ok(Self::Operator(operator(&word, operand)?)),
+                    (None, _) | (Some(_), Some(_)) => Err(NoMatcher::Several),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pattern(pattern) => write!(f, "\"{pattern}\""),
+            Self::Equals(value) | Self::Operator(Operator::Is(value)) => f.write_str(&canonical(value)),
+            Self::Operator(Operator::In(values)) => {
+                write!(f, "one of {}", values.iter().map(canonical).collect::<Vec<_>>().join(", "))
+            }
+            Self::Operator(Operator::Max(most)) => write!(f, "at most {most}"),
+            Self::Operator(Operator::Min(least)) => write!(f, "at least {least}"),
+            Self::Operator(Operator::Present(true)) => f.write_str("there"),
+            Self::Operator(Operator::Present(false)) => f.write_str("absent"),
+            Self::Operator(Operator::Not(matcher)) => write!(f, "other than {matcher}"),
+        }
+    }
+}
+
+fn operator(word: &str, operand: Value) -> Result<Operator, NoMatcher> {
+    let number = |operator| operand.as_f64().ok_or(NoMatcher::Operand { operator, needs: "a number" });
+    match word {
+        "max" => Ok(Operator::Max(number("max")?)),
+        "min" => Ok(Operator::Min(number("min")?)),
+        "is" => Ok(Operator::Is(operand)),
+        "in" => match operand {
+            Value::Array(values) => Ok(Operator::In(values)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                Err(NoMatcher::Operand { operator: "in", needs: "a list" })
+            }
+        },
+        "present" => {
+            let present = operand.as_bool();
+            Ok(Operator::Present(present.ok_or(NoMatcher::Operand { operator: "present", needs: "true or false" })?))
+        }
+        "not" => Ok(Operator::Not(Box::new(Matcher::try_from(operand)?))),
+        other => Err(NoMatcher::Operator(other.to_owned())),
+    }
+}
+
+impl<'de> Deserialize<'de> for Args {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Matcher {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
 }
 
 /// Whose rules a file holds.
@@ -151,7 +293,7 @@ impl fmt::Display for Origin {
 mod tests {
     use serde_json::json;
 
-    use super::{Action, Any, Args, Matcher, Operator, Rules};
+    use super::{Action, Any, Args, Matcher, NoMatcher, Operator, Rules};
 
     #[test]
     fn a_file_reads_with_either_list_absent_or_null() {
@@ -186,5 +328,34 @@ mod tests {
         assert_eq!(each["dry"], Matcher::Equals(json!(true)));
         assert_eq!(rules.rules[1].args, Some(Args::Any(Any::Any)));
         assert_eq!(rules.rules[1].action, Action::Allow);
+    }
+
+    #[test]
+    fn what_looks_like_an_operator_and_is_none_is_refused() {
+        let operand = |operator, needs| Err(NoMatcher::Operand { operator, needs });
+        for (given, want) in [
+            (json!({"maxx": 5}), Err(NoMatcher::Operator("maxx".to_owned()))),
+            (json!({"Max": 5}), Err(NoMatcher::Operator("Max".to_owned()))),
+            (json!({"not": {"mni": 5}}), Err(NoMatcher::Operator("mni".to_owned()))),
+            (json!({"max": 5, "min": 1}), Err(NoMatcher::Several)),
+            (json!({}), Err(NoMatcher::Several)),
+            (json!({"max": "5"}), operand("max", "a number")),
+            (json!({"in": "x"}), operand("in", "a list")),
+            (json!({"present": 1}), operand("present", "true or false")),
+            (json!([1]), Err(NoMatcher::Value)),
+            (json!(null), Err(NoMatcher::Value)),
+            (json!({"is": {"maxx": 5}}), Ok(Matcher::Operator(Operator::Is(json!({"maxx": 5}))))),
+            (json!({"not": {"max": 5}}), {
+                let most = Matcher::Operator(Operator::Max(5.0));
+                Ok(Matcher::Operator(Operator::Not(Box::new(most))))
+            }),
+        ] {
+            assert_eq!(Matcher::try_from(given.clone()), want, "{given}");
+            let read = serde_json::from_value::<Matcher>(given.clone()).map_err(|error| error.to_string());
+            assert_eq!(read, want.map_err(|error| error.to_string()), "{given}");
+        }
+        for given in [json!("some"), json!(5), json!([1])] {
+            assert_eq!(Args::try_from(given.clone()), Err(NoMatcher::Args), "{given}");
+        }
     }
 }

@@ -129,7 +129,7 @@ mod tests {
             principal: subject.principal.clone(),
             key: subject.constraint_key(),
             by: ana.clone(),
-            label: "t(1)".to_owned(),
+            tool: "t".to_owned(),
             reason: Some("not now".to_owned()),
             until: Millis(100),
         };

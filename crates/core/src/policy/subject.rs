@@ -27,6 +27,10 @@ pub enum Reach {
 pub struct Subject {
     /// Who wants it.
     pub principal: PrincipalId,
+    /// The door through which it came; none if that is the one of [`Surroundings`](super::Surroundings).
+    pub door: Option<String>,
+    /// The service that it goes to, if there is one.
+    pub target: Option<String>,
     /// The session that it belongs to; grants for a session are bound to it.
     pub session: SessionId,
     /// The tool's name.

@@ -16,6 +16,8 @@ pub(crate) fn subject(tool: &str, arguments: Value) -> Subject {
     let arguments: Map<String, Value> = arguments.as_object().unwrap().clone();
     Subject {
         principal: PrincipalId::new("agent:pi"),
+        door: None,
+        target: None,
         session: SessionId::new("s1"),
         tool: tool.to_owned(),
         signature: super::signature::undeclared(tool, &arguments).unwrap().remove(0),

@@ -28,6 +28,7 @@ fn asked(wire: &str, key: Option<&str>, path: &str) -> Command {
     Command::Call(call::Command::Request(Box::new(Request {
         session: SessionId::new("agent:pi"),
         principal: PrincipalId::new("agent:pi"),
+        door: "agent-gate".into(),
         wire: wire.into(),
         key: key.map(str::to_owned),
         tool: "write".into(),

@@ -80,15 +80,7 @@ impl House {
 /// # Errors
 /// Rules that do not compile, which is a defect.
 pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
-    let rules = ALLOWED.map(|pattern| Rule {
-        pattern: Some(pattern.to_owned()),
-        tool: None,
-        args: None,
-        action: Action::Allow,
-        description: None,
-        steps: Vec::new(),
-        line: 0,
-    });
+    let rules = ALLOWED.map(|pattern| Rule::new(pattern, Action::Allow));
     let rules = policy::Rules { defaults: Vec::new(), rules: rules.into() };
     let source = Source { name: "demo".to_owned(), layer: Layer::Main, rules };
     let compiled = policy::compile(vec![source]).map_err(|errors| {
@@ -101,6 +93,7 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
         temporary: Vec::new(),
         protected: ["", "-wal", "-shm", ".lock"].map(beside).into(),
         unreadable: Vec::new(),
+        door: None,
     };
     Ok(Rules { compiled, posture: Posture::Gateway, contract: None, surroundings, people: People::default() })
 }

@@ -134,9 +134,9 @@ fn a_denial_is_listed_and_taken_back() {
     agent.request(2, "turn", door("open"));
     assert_eq!(agent.reply(&json!(2))["error"]["code"], -32003, "the same is denied without asking");
     let denials = place.people(&["grants", "denials", "--json"]).json();
-    assert_eq!((&denials[0]["what"], &denials[0]["reason"]), (&json!("turn(door, open)"), &json!("not now")));
+    assert_eq!((&denials[0]["tool"], &denials[0]["reason"]), (&json!("turn"), &json!("not now")));
     let id = denials[0]["id"].as_str().unwrap();
-    assert!(place.people(&["grants", "denials"]).out.contains("turn(door, open)"));
+    assert!(place.people(&["grants", "denials"]).out.contains("not now"));
     assert_eq!(place.people(&["grants", "revoke", id]).code, Some(0));
     assert_eq!(place.people(&["grants", "denials", "--json"]).json(), json!([]));
     assert_eq!(place.people(&["grants", "revoke", id]).code, Some(1));

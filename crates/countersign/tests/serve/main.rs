@@ -16,6 +16,7 @@ mod gateway;
 mod many;
 mod place;
 mod places;
+mod policy;
 mod record;
 mod replies;
 mod service;

@@ -12,7 +12,7 @@ use countersign_core::{
 use countersign_protocol::agent_gate::{Fault, code};
 use serde_json::{Map, Value, json};
 
-use super::Tools;
+use super::{DOOR, Tools};
 use crate::config::Undeclared;
 
 /// What `list_tools` says.
@@ -75,6 +75,7 @@ pub(super) fn request(
     Ok(Request {
         session: agent.0.clone(),
         principal: agent.1.clone(),
+        door: DOOR.into(),
         wire: id.into(),
         key,
         service: tool.map(|tool| Arc::clone(&tool.service)),
@@ -92,8 +93,8 @@ pub(super) fn request(
 ///
 /// # Errors
 /// Why the request is refused before policy is asked.
-pub(crate) fn subject(tools: &Tools, name: String, args: Map<String, Value>) -> Result<Subject, String> {
-    let (session, principal) = (SessionId::new("agent:trial"), PrincipalId::new("agent:trial"));
+pub(crate) fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value>) -> Result<Subject, String> {
+    let (session, principal) = (SessionId::new(format!("agent:{agent}")), super::principal(agent));
     let asked = request(tools, (&session, &principal), "1", name, args, None).map_err(|fault| fault.message)?;
     let mut signatures = asked.signatures.into_iter();
     let arguments = Value::Object(asked.arguments);
@@ -101,6 +102,8 @@ pub(crate) fn subject(tools: &Tools, name: String, args: Map<String, Value>) -> 
     let Value::Object(arguments) = arguments else { return Err("arguments are an object".to_owned()) };
     Ok(Subject {
         principal,
+        door: Some(asked.door.to_string()),
+        target: asked.service.as_deref().map(str::to_owned),
         session,
         tool: asked.tool.to_string(),
         signature: signatures.next().unwrap_or_default(),

@@ -6,7 +6,7 @@
 //!   - { request: { tool: ha_fire_event, args: { event_type: x, count: 3 } }, expect: deny, description: never }
 //! ```
 //!
-//! In the short form every value is text, as on the command line; quotes hold blanks together.
+//! `agent` says who asks, otherwise the one called `default`. In the short form every value is text, as on the command line; quotes hold blanks together.
 
 use std::path::PathBuf;
 
@@ -15,6 +15,9 @@ use serde_json::{Map, Value};
 
 use super::{at::At, permissions::action};
 
+/// The id of the agent that has no other: that of the section `agent`.
+pub const DEFAULT_AGENT: &str = "default";
+
 /// One case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
@@ -22,6 +25,8 @@ pub struct Case {
     pub tool: String,
     /// Its arguments.
     pub args: Map<String, Value>,
+    /// The id of the agent that asks.
+    pub agent: String,
     /// What must become of it.
     pub expect: Action,
     /// For people.
@@ -95,7 +100,7 @@ pub(super) fn read(place: &At<'_>) -> Vec<Case> {
 }
 
 fn case(place: &At<'_>) -> Option<Case> {
-    if !place.mapping(&["request", "expect", "description"]) {
+    if !place.mapping(&["request", "agent", "expect", "description"]) {
         if place.is_absent() {
             place.missing();
         }
@@ -108,6 +113,7 @@ fn case(place: &At<'_>) -> Option<Case> {
     Some(Case {
         tool,
         args,
+        agent: place.at("agent").text().unwrap_or_else(|| DEFAULT_AGENT.to_owned()),
         expect: expect?,
         description: place.at("description").text(),
         file: place.notes.file.clone(),

@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
     at::{At, Notes},
+    cases::DEFAULT_AGENT,
     exposed, location,
     problem::{Errors, Fault},
     providers, services,
@@ -202,7 +203,7 @@ fn agents(root: &At<'_>) -> Vec<Agent> {
     let first = root.at("agent");
     if first.mapping(&["token"]) {
         let token = first.at("token").needed_secret();
-        add(&first, Some("default".to_owned()), token);
+        add(&first, Some(DEFAULT_AGENT.to_owned()), token);
     }
     for place in root.at("agents").items() {
         if place.mapping(&["id", "token"]) {
@@ -269,7 +270,7 @@ fn limits(place: &At<'_>) -> Limits {
     }
 }
 
-fn people(place: &At<'_>) -> Vec<Person> {
+pub(super) fn people(place: &At<'_>) -> Vec<Person> {
     let mut people: Vec<Person> = Vec::new();
     let (mut users, mut logins, mut accounts) = (HashSet::new(), HashSet::new(), HashSet::new());
     for place in place.items() {

@@ -7,9 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_core::policy::{Action, Args, Layer, Rule, Rules, Source};
+use countersign_core::policy::{Action, Args, Layer, Matcher, Rule, Rules, Source};
 use countersign_runtime::tools::regular;
-use serde_json::Value;
 
 use super::{
     approvals,
@@ -30,8 +29,21 @@ pub struct Permissions {
 }
 
 const TOP: &[&str] = &["defaults", "rules", "sets", "tests"];
-const RULE: &[&str] =
-    &["pattern", "tool", "args", "action", "description", "approvals", "from", "within", "on_expiry", "escalate"];
+const RULE: &[&str] = &[
+    "pattern",
+    "tool",
+    "args",
+    "principal",
+    "door",
+    "target",
+    "action",
+    "description",
+    "approvals",
+    "from",
+    "within",
+    "on_expiry",
+    "escalate",
+];
 
 /// Reads the rules at `path`, and the cases in them and in the file beside it whose name ends in `.test.yaml`. `None` if
 /// there is no such file.
@@ -99,16 +111,17 @@ fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
         (false, false) => place.refused("a rule has either a pattern or a tool"),
         (true, false) | (false, true) => {}
     }
-    let args = place.at("args");
-    let sound = args.json().filter(is_args).and_then(|json| serde_json::from_value::<Args>(json).ok());
-    if sound.is_none() && !args.is_absent() {
-        args.refused(MATCHERS);
-    }
     let action = action(&place.at("action"), "Invalid permission action");
+    if is_named(place, "args") && place.at("args").is_absent() {
+        place.at("args").missing();
+    }
     Some(Rule {
         pattern: pattern.text(),
         tool: tool.text(),
-        args: sound,
+        args: args(&place.at("args")),
+        principal: bound(place, "principal"),
+        door: bound(place, "door"),
+        target: bound(place, "target"),
         action: action?,
         description: place.at("description").text(),
         steps: approvals::steps(place, sets),
@@ -116,28 +129,27 @@ fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
     })
 }
 
-const MATCHERS: &str =
-    "expected any, or for each argument a pattern, a number, true or false, or one of is, in, max, min, present, not";
-
-/// True if every mapping among the matchers is one operator. A mapping with a slip in its word would else be a value
-/// that no argument ever has, and a deny rule would deny nothing.
-fn is_args(args: &Value) -> bool {
-    fn is_matcher(matcher: &Value) -> bool {
-        let Value::Object(members) = matcher else { return !matcher.is_array() && !matcher.is_null() };
-        let mut members = members.iter();
-        match (members.next(), members.next()) {
-            (Some((word, operand)), None) => match word.as_str() {
-                "is" => true,
-                "in" => operand.is_array(),
-                "max" | "min" => operand.is_number(),
-                "present" => operand.is_boolean(),
-                "not" => is_matcher(operand),
-                _ => false,
-            },
-            (_, _) => false,
-        }
+/// What is demanded of the arguments; each slip is told of with its own line.
+fn args(place: &At<'_>) -> Option<Args> {
+    if !place.is_mapping() {
+        return Args::try_from(place.json()?).map_err(|error| place.refused(error.to_string())).ok();
     }
-    args.as_object().is_none_or(|each| each.values().all(is_matcher))
+    let each = place.members()?.into_iter().filter_map(|(path, place)| {
+        let value = place.json().unwrap_or_default();
+        let matcher = Matcher::try_from(value).map_err(|error| place.refused(error.to_string())).ok()?;
+        Some((path.to_owned(), matcher))
+    });
+    Some(Args::Each(each.collect()))
+}
+
+/// What a rule is bound to. The key without a value would bind it to nothing, and what was to be narrow would be wide.
+fn bound(place: &At<'_>, key: &str) -> Option<String> {
+    if is_named(place, key) { place.at(key).needed_text() } else { None }
+}
+
+/// True if the key stands there, whatever its value.
+fn is_named(place: &At<'_>, key: &str) -> bool {
+    place.members().is_some_and(|members| members.iter().any(|(name, _)| *name == key))
 }
 
 /// One of the three actions, and what agentpass says to any other.

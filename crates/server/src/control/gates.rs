@@ -115,7 +115,7 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
             Kind::Budget => "budget",
         }
         .to_owned(),
-        door: if is_agents { "agent-gate" } else { "omp" }.to_owned(),
+        door: if is_agents { crate::agent_gate::DOOR } else { "omp" }.to_owned(),
         session,
         title,
         subject,

@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// # Errors
 /// [`rules::RulesError`].
 pub fn rules(config: &Config) -> Result<Vec<String>, rules::RulesError> {
-    rules::load(&config.permissions, &house::agents(config).tools, &config.people).map(|loaded| loaded.warnings)
+    let household = rules::Household::of(config, &house::agents(config).tools);
+    rules::load(&config.permissions, &household).map(|loaded| loaded.warnings)
 }
 
 /// What keeps a gateway from starting with a configuration that is well-formed, one line each; its rules apart.

@@ -157,30 +157,11 @@ pub(super) fn telegram(
 /// What the agent-gate door is opened with.
 pub(super) fn agents(config: &Config) -> agent_gate::Settings {
     let agents = config.agents.iter();
-    let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
+    let listed = config.services.iter().flat_map(|service| &service.tools);
     agent_gate::Settings {
         agents: agents.map(|agent| agent_gate::Agent { id: agent.id.clone(), token: agent.token.clone() }).collect(),
-        listed: tools.clone().map(|(_, tool)| tool.name.clone()).collect(),
-        tools: Arc::new(
-            tools
-                .map(|(service, tool)| {
-                    let call = call_of(tool);
-                    let fits: agent_gate::Fits =
-                        Arc::new(move |arguments| call.check(arguments).map_err(|refused| refused.to_string()));
-                    let told = agent_gate::Tool {
-                        fits,
-                        description: tool.description.clone(),
-                        service: service.name.as_str().into(),
-                        signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),
-                        args: tool.args.clone(),
-                        undeclared: tool.undeclared_args,
-                        idempotent: tool.idempotent,
-                        reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
-                    };
-                    (tool.name.clone(), told)
-                })
-                .collect(),
-        ),
+        listed: listed.map(|tool| tool.name.clone()).collect(),
+        tools: Arc::new(tools(&config.services)),
         limits: agent_gate::Limits {
             per_minute: config.limits.max_requests_per_minute,
             pending: config.limits.max_pending_approvals,
@@ -188,4 +169,26 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
             approval_timeout: config.approval_timeout,
         },
     }
+}
+
+/// The tools of services as the agent-gate door knows them.
+pub(super) fn tools(services: &[config::Service]) -> agent_gate::Tools {
+    let tools = services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
+    let told = |(service, tool): (&config::Service, &Tool)| {
+        let call = call_of(tool);
+        let fits: agent_gate::Fits =
+            Arc::new(move |arguments| call.check(arguments).map_err(|refused| refused.to_string()));
+        let told = agent_gate::Tool {
+            fits,
+            description: tool.description.clone(),
+            service: service.name.as_str().into(),
+            signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),
+            args: tool.args.clone(),
+            undeclared: tool.undeclared_args,
+            idempotent: tool.idempotent,
+            reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
+        };
+        (tool.name.clone(), told)
+    };
+    tools.map(told).collect()
 }

@@ -1,18 +1,56 @@
-//! The rules of a gateway: one file, and what stands where it says nothing.
+//! The rules of a gateway: one file, what it is about, and what stands where it says nothing.
 
-use std::path::{Path, PathBuf};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use countersign_core::{
     engine::Rules,
-    policy::{self, Action, Constraints, Grants, Layer, Layers, Posture, Source, Surroundings, Verdict},
-    time::Millis,
+    policy::{self, CompileError, Layer, Posture, Rule, Side, Source, Surroundings},
 };
 
-use super::house;
-use crate::{
-    agent_gate::{self, Tools},
-    config::{self, Case, Errors, Person},
+use super::{
+    house,
+    trial::{self, Failed},
 };
+use crate::{
+    agent_gate::{DOOR, Tools},
+    config::{self, Case, Config, Errors, Known, Person},
+    strangers::strangers,
+};
+
+/// What rules are about: the agents and the tools of a gateway.
+#[derive(Clone)]
+pub struct Household {
+    pub(super) tools: Arc<Tools>,
+    /// Empty where they are not known.
+    agents: Vec<String>,
+    /// None where they are not known.
+    people: Option<Vec<Person>>,
+}
+
+/// Somebody whom a rule names and nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: there is no person \"{name}\" in `people`, nor a set of that name")]
+pub struct Nobody {
+    /// The file.
+    pub file: String,
+    /// The rule's line.
+    pub line: u32,
+    /// The name.
+    pub name: String,
+}
+
+impl Household {
+    pub(super) fn of(config: &Config, tools: &Arc<Tools>) -> Self {
+        let agents = config.agents.iter().map(|agent| agent.id.clone()).collect();
+        Self { tools: Arc::clone(tools), agents, people: Some(config.people.clone()) }
+    }
+}
+
+impl From<Known> for Household {
+    fn from(known: Known) -> Self {
+        Self { tools: Arc::new(house::tools(&known.services)), agents: known.agents, people: known.people }
+    }
+}
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
@@ -21,26 +59,14 @@ pub enum RulesError {
     #[error("{0}")]
     Form(#[from] Errors),
     /// Its rules cannot be compiled.
-    #[error("{}: {problem}", path.display())]
-    Compile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, with its line where that is known.
-        problem: String,
-    },
-    /// A rule names somebody of whom nothing is known.
-    #[error("{}:{line}: there is no person \"{name}\" in `people`, nor a set of that name", path.display())]
-    Stranger {
-        /// The file.
-        path: PathBuf,
-        /// The rule's line.
-        line: u32,
-        /// The name.
-        name: String,
-    },
-    /// Something else comes of a case than its author expects.
-    #[error("{0}")]
-    Case(String),
+    #[error("{}", lines(.0))]
+    Compile(Vec<CompileError>),
+    /// Rules name people of whom nothing is known.
+    #[error("{}", lines(.0))]
+    Nobody(Vec<Nobody>),
+    /// Something else comes of cases than their author expects.
+    #[error("{}", lines(.0))]
+    Cases(Vec<Failed>),
 }
 
 /// Rules, and what a person should know about them.
@@ -48,6 +74,10 @@ pub enum RulesError {
 pub struct Loaded {
     /// The rules.
     pub rules: Rules,
+    /// The cases that they are tested with.
+    pub cases: Vec<Case>,
+    /// How many rules and defaults there are.
+    pub count: usize,
     /// One line each.
     pub warnings: Vec<String>,
 }
@@ -56,7 +86,21 @@ pub struct Loaded {
 ///
 /// # Errors
 /// [`RulesError`]: rules that were not understood, or fail a case, are not in force.
-pub fn load(path: &Path, tools: &Tools, people: &[Person]) -> Result<Loaded, RulesError> {
+pub fn load(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
+    let loaded = read(path, household)?;
+    let failed: Vec<Failed> = trial::tried(&loaded, household).into_iter().filter_map(trial::Tried::failed).collect();
+    if failed.is_empty() { Ok(loaded) } else { Err(RulesError::Cases(failed)) }
+}
+
+fn lines<T: ToString>(problems: &[T]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Reads the file at `path` without trying its cases.
+///
+/// # Errors
+/// [`RulesError`], but for cases.
+pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
     let (source, cases) = match config::permissions(path, Layer::Main)? {
         Some(read) => (read.source, read.cases),
         None => {
@@ -64,77 +108,72 @@ pub fn load(path: &Path, tools: &Tools, people: &[Person]) -> Result<Loaded, Rul
             (Source { name: path.display().to_string(), layer: Layer::Main, rules }, Vec::new())
         }
     };
-    if let Some((line, name)) = stranger(&source.rules, people) {
-        return Err(RulesError::Stranger { path: path.to_owned(), line, name });
+    let nobodies = nobodies(&source, household);
+    if !nobodies.is_empty() {
+        return Err(RulesError::Nobody(nobodies));
     }
-    let compiled = policy::compile(vec![source]).map_err(|errors| RulesError::Compile {
-        path: path.to_owned(),
-        problem: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
-    })?;
-    let warnings = compiled.warnings().iter().map(ToString::to_string).collect();
+    let names: Vec<&str> = household.tools.keys().map(String::as_str).collect();
+    let mut told = strangers(&source, &names);
+    told.append(&mut unmet(&source, household));
+    let count = source.rules.rules.len() + source.rules.defaults.len();
+    let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
+    let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
     let rules = Rules {
         compiled,
         posture: Posture::Gateway,
         contract: None,
         surroundings: Surroundings::default(),
-        people: house::people(people),
+        people: house::people(household.people.as_deref().unwrap_or_default()),
     };
-    let failed: Vec<String> = cases.into_iter().filter_map(|case| fails(&rules, tools, case)).collect();
-    if failed.is_empty() { Ok(Loaded { rules, warnings }) } else { Err(RulesError::Case(failed.join("\n"))) }
+    Ok(Loaded { rules, cases, count, warnings })
 }
 
-/// The first name in who has to allow that nobody has.
-fn stranger(rules: &policy::Rules, people: &[Person]) -> Option<(u32, String)> {
-    rules.rules.iter().chain(&rules.defaults).find_map(|rule| {
-        let mut names = rule.steps.iter().flat_map(|step| step.from.iter().flatten());
-        let name = names.find(|name| !people.iter().any(|person| person.id == **name))?;
-        Some((rule.line, name.clone()))
-    })
+/// Everybody among those who have to allow whom the configuration does not know.
+fn nobodies(source: &Source, household: &Household) -> Vec<Nobody> {
+    let Some(people) = &household.people else { return Vec::new() };
+    let rules = source.rules.rules.iter().chain(&source.rules.defaults);
+    let named = rules.flat_map(|rule| {
+        let names: BTreeSet<&String> = rule.steps.iter().flat_map(|step| step.from.iter().flatten()).collect();
+        names.into_iter().map(move |name| Nobody { file: source.name.clone(), line: rule.line, name: name.clone() })
+    });
+    named.filter(|nobody| !people.iter().any(|person| person.id == nobody.name)).collect()
 }
 
-/// What to say of a case of which something else comes than it expects.
-fn fails(rules: &Rules, tools: &Tools, case: Case) -> Option<String> {
-    let place = format!("{}:{}", case.file.display(), case.line);
-    let (got, why) = match agent_gate::subject(tools, case.tool.clone(), case.args) {
-        // What is refused before policy is asked is as good as denied.
-        Err(problem) => (Action::Deny, problem),
-        Ok(subject) => judge(rules, &subject),
+/// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
+fn unmet(source: &Source, household: &Household) -> Vec<String> {
+    let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
+    services.sort_unstable();
+    services.dedup();
+    let told = |rule: &Rule, side: Side| {
+        let pattern = side.of(rule)?;
+        let there: Vec<&str> = match side {
+            Side::Principal => household.agents.iter().map(String::as_str).collect(),
+            Side::Door => vec![DOOR],
+            Side::Target => services.clone(),
+        };
+        let ids = there.iter().map(|id| format!("agent:{id}")).collect::<Vec<_>>();
+        let is_met = there.iter().any(|text| policy::matches(pattern, text))
+            || side == Side::Principal && ids.iter().any(|text| policy::matches(pattern, text));
+        if is_met || there.is_empty() {
+            return None;
+        }
+        let (file, line, there) = (&source.name, rule.line, there.join(", "));
+        Some(format!("{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"))
     };
-    let word = |action| match action {
-        Action::Allow => "allowed",
-        Action::Deny => "denied",
-        Action::Ask => "asked about",
-    };
-    (got != case.expect)
-        .then(|| format!("{place}: {} is {} and should be {}: {why}", case.tool, word(got), word(case.expect)))
-}
-
-/// What rules alone make of a subject, and why.
-fn judge(rules: &Rules, subject: &policy::Subject) -> (Action, String) {
-    let layers = Layers {
-        compiled: &rules.compiled,
-        constraints: &Constraints::default(),
-        contract: None,
-        grants: &Grants::default(),
-        posture: rules.posture,
-        surroundings: &rules.surroundings,
-    };
-    match policy::evaluate(&layers, subject, Millis(0)) {
-        Verdict::Allow(why) => (Action::Allow, why.to_string()),
-        Verdict::Deny(why) => (Action::Deny, why.to_string()),
-        Verdict::Ask(why) => (Action::Ask, why.to_string()),
-    }
+    let rules = source.rules.defaults.iter().chain(&source.rules.rules);
+    rules.flat_map(|rule| Side::ALL.into_iter().filter_map(move |side| told(rule, side))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::load;
-    use crate::{
-        config::{self, Person},
-        gateway::house,
-    };
+    use super::{Household, Known, load};
+    use crate::config::{self, Person};
+
+    fn unknown() -> Household {
+        Household { tools: BTreeMap::new().into(), agents: Vec::new(), people: None }
+    }
 
     #[test]
     fn rules_that_fail_a_case_are_not_taken() {
@@ -145,14 +184,14 @@ mod tests {
             [("ask", None), ("allow", Some("permissions.yaml:4: pay is asked about and should be allowed: "))]
         {
             std::fs::write(&path, format!("{rules}{expect} }}\n")).unwrap();
-            let loaded = load(&path, &BTreeMap::new(), &[]);
+            let loaded = load(&path, &unknown());
             match told {
                 None => assert!(loaded.is_ok(), "{loaded:?}"),
                 Some(told) => assert!(loaded.unwrap_err().to_string().contains(told)),
             }
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(load(&path, &BTreeMap::new(), &[]).is_ok(), "without a file everything is asked");
+        assert!(load(&path, &unknown()).is_ok(), "without a file everything is asked");
     }
 
     #[test]
@@ -160,27 +199,63 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("permissions.yaml");
         let ana = Person { id: "ana".to_owned(), telegram: vec![1], console: Vec::new(), local: Vec::new() };
-        for (names, known) in [("ana", true), ("[ana, zoe]", false)] {
+        for (names, people, is_known) in
+            [("ana", Some(vec![ana.clone()]), true), ("[ana, zoe]", Some(vec![ana]), false), ("zoe", None, true)]
+        {
             std::fs::write(&path, format!("rules:\n  - {{ pattern: 'pay(*)', action: ask, from: {names} }}\n"))
                 .unwrap();
-            match load(&path, &BTreeMap::new(), std::slice::from_ref(&ana)) {
-                Ok(_) => assert!(known, "{names}"),
+            match load(&path, &Household { people, ..unknown() }) {
+                Ok(_) => assert!(is_known, "{names}"),
                 Err(error) => {
                     let told = error.to_string();
-                    assert!(!known && told.contains("permissions.yaml:2: there is no person \"zoe\""), "{told}");
+                    assert!(!is_known && told.contains("permissions.yaml:2: there is no person \"zoe\""), "{told}");
                 }
             }
         }
     }
 
     #[test]
+    fn a_case_is_asked_by_the_agent_that_it_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("permissions.yaml");
+        let text = "rules:\n- { pattern: '*', principal: kitchen, door: agent-gate, action: allow }\ntests:\n- { request: t, agent: kitchen, expect: allow }\n- { request: t, expect: ask }\n";
+        std::fs::write(&path, text).unwrap();
+        assert!(load(&path, &unknown()).is_ok());
+    }
+
+    #[test]
+    fn a_rule_that_is_bound_to_what_is_not_there_draws_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("permissions.yaml");
+        let text = "rules:\n- { pattern: '*', principal: 'kitchen*', door: agent-*, target: homeassistant, action: ask }\n- { pattern: '*', principal: 'agent:kitchen-pi', action: ask }\n- { pattern: '*', principal: garage, action: deny }\n- { pattern: '*', door: gate, target: house, action: deny }\n";
+        std::fs::write(&path, text).unwrap();
+        let configuration = folder.path().join("config.yaml");
+        std::fs::write(&configuration, "agents: [ { id: kitchen-pi, token: \"${TOKEN}\" } ]\nservices: { homeassistant: { url: \"${URL}\", token: \"${TOKEN}\" } }\n").unwrap();
+        let known = config::known(&configuration, &|_| None).unwrap();
+        let warnings = |household: &Household| -> Vec<String> {
+            let name = format!("{}:", path.display());
+            load(&path, household).unwrap().warnings.iter().map(|line| line.replace(&name, "")).collect()
+        };
+        assert_eq!(
+            warnings(&known.into()),
+            [
+                "4: there is no principal \"garage\" here, only kitchen-pi; this rule matches nothing",
+                "5: there is no door \"gate\" here, only agent-gate; this rule matches nothing",
+                "5: there is no target \"house\" here, only homeassistant; this rule matches nothing",
+            ]
+        );
+        assert_eq!(
+            warnings(&Known::default().into()),
+            ["5: there is no door \"gate\" here, only agent-gate; this rule matches nothing"]
+        );
+    }
+
+    #[test]
     fn the_rules_that_come_with_the_gateway_pass_their_cases() {
         let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-        let secrets = |_: &str| Some("secret".to_owned());
-        let config = config::load(Some(&examples.join("config.yaml")), &config::Flags::default(), &secrets).unwrap();
-        let loaded =
-            load(&examples.join("permissions.yaml"), &house::agents(&config.config).tools, &config.config.people)
-                .unwrap();
+        let known = config::known(&examples.join("config.yaml"), &|_| None).unwrap();
+        let loaded = load(&examples.join("permissions.yaml"), &known.into()).unwrap();
         assert_eq!(loaded.warnings, Vec::<String>::new());
+        assert_eq!((loaded.count, loaded.cases.len()), (6, 4));
     }
 }

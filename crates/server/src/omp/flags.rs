@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::slips;
+use crate::slips;
 
 /// What the command line says. Flags that mean nothing here are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

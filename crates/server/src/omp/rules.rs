@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use countersign_core::{
     engine::Rules,
     gate::People,
-    policy::{self, Layer, Posture, Rule, Source, Surroundings},
+    policy::{self, Layer, Posture, Surroundings},
 };
 use countersign_runtime::tools::Registry;
 
-use super::{paths, slips};
+use super::paths;
 use crate::{
     agent_dir::AgentDir,
     config::{self, Errors},
+    strangers::strangers,
 };
 
 /// Why rules were not taken.
@@ -61,7 +62,10 @@ pub(crate) fn load(
             None => {}
         }
     }
-    let strangers: Vec<String> = sources.iter().flat_map(strangers).collect();
+    // A host may bring tools of its own.
+    let registry = Registry::standard();
+    let names: Vec<&str> = registry.specs().map(|spec| spec.name.as_str()).collect();
+    let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &names)).collect();
     let compiled = policy::compile(sources).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         RulesError::Compile(lines.join("\n"))
@@ -72,29 +76,12 @@ pub(crate) fn load(
         temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
         protected: protected(folder, cwd, named, sessions).iter().map(|path| text(path)).collect(),
         unreadable: paths::both(folder.root().to_owned()).map(|path| text(&path)).collect(),
+        door: Some("omp".to_owned()),
     };
     Ok(Loaded {
         warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).collect(),
         rules: Rules { compiled, posture: Posture::Stdio, contract: None, surroundings, people: People::default() },
     })
-}
-
-/// Says of every rule about a tool that the door does not have, but for a slip, which one was probably meant. A host may bring
-/// tools of its own, so other names pass.
-fn strangers(source: &Source) -> Vec<String> {
-    let registry = Registry::standard();
-    let names: Vec<&str> = registry.specs().map(|spec| spec.name.as_str()).collect();
-    let told = |rule: &Rule| {
-        let tool = rule.tool.as_deref().or(rule.pattern.as_deref())?;
-        let tool = tool.split_once('(').map_or(tool, |(tool, _)| tool).trim();
-        if names.contains(&tool) || tool.contains(['*', '?', '[']) {
-            return None;
-        }
-        let meant = slips::meant(tool, names.iter().copied(), 1)?;
-        let (file, line) = (&source.name, rule.line);
-        Some(format!("{file}:{line}: there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\""))
-    };
-    source.rules.rules.iter().chain(&source.rules.defaults).filter_map(told).collect()
 }
 
 /// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
@@ -176,7 +163,7 @@ mod tests {
                 "rules:\n  - pattern: read*\n    action: Deny\n",
                 "rules.yaml:3: rules[0].action: Invalid permission action: 'Deny' (must be allow/deny/ask)",
             ),
-            ("rule: []\n", "rules.yaml:1: rule: unknown key; known here are defaults, rules, tests"),
+            ("rule: []\n", "rules.yaml:1: rule: unknown key; known here are defaults, rules, sets, tests"),
         ] {
             assert_eq!(loaded(text).unwrap_err(), want);
         }

@@ -118,6 +118,7 @@ fn agent(dice: &mut Dice, engine: &Engine) -> Command {
     Command::Call(call::Command::Request(Box::new(call::Request {
         session,
         principal: PrincipalId::new("agent:kitchen"),
+        door: "agent-gate".into(),
         wire: dice.pick(&["1", "2", "3", "4", "5"]).into(),
         key: dice.chance(20).then(|| dice.pick(&["k1", "k2", "k3"]).to_owned()),
         tool: tool.into(),

@@ -9,15 +9,7 @@ use countersign_core::{
 /// One of four sets of rules.
 pub(super) fn numbered(number: u64) -> Rules {
     let of = |lines: &[(&str, Action)]| {
-        let rules = lines.iter().map(|(pattern, action)| Rule {
-            pattern: Some((*pattern).to_owned()),
-            tool: None,
-            args: None,
-            action: *action,
-            description: None,
-            steps: Vec::new(),
-            line: 0,
-        });
+        let rules = lines.iter().map(|(pattern, action)| Rule::new(*pattern, *action));
         let rules = Written { rules: rules.collect(), defaults: Vec::new() };
         let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules };
         compile(vec![source]).expect("the rules of the simulation are sound")

@@ -65,7 +65,7 @@ pub(super) fn answer(
                 principal: subject.principal.clone(),
                 key: subject.constraint_key(),
                 by: by.clone(),
-                label: subject.signature.chars().take(500).collect(),
+                tool: subject.tool.chars().take(200).collect(),
                 reason: reason(answer),
                 until: context.now + DENIAL_LASTS,
             })),

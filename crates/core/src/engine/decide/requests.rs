@@ -48,6 +48,7 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
         request: Some(Box::new(Requested {
             session: generation_session(&request.session, generation),
             principal: request.principal,
+            door: Some(request.door),
             service: request.service,
             further_signatures: signatures.collect(),
             undeclared: request.undeclared,

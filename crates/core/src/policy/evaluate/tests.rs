@@ -14,6 +14,7 @@ use crate::{
     tool::Effect,
 };
 
+mod bound;
 mod recorded;
 
 const NOW: Millis = Millis(1_000);
@@ -52,6 +53,7 @@ fn surroundings() -> Surroundings {
         .map(str::to_owned)
         .into(),
         unreadable: vec!["/home/ana/.config/countersign".to_owned()],
+        door: None,
     }
 }
 
@@ -106,7 +108,7 @@ fn the_layers_decide_in_their_order() {
             principal: subject.principal.clone(),
             key: subject.constraint_key(),
             by: subject.principal.clone(),
-            label: String::new(),
+            tool: String::new(),
             reason: None,
             until: Millis(2_000),
         }));
@@ -318,6 +320,9 @@ fn rules_on_arguments_match_what_they_name() {
         (json!({"to": "acme inc", "amount": 1}), "deny"),
         (json!({"dry": true, "currency": "EUR"}), "allow"),
         (json!({"dry": "true", "currency": "EUR"}), "ask"),
+        (json!({"to": ["acme inc", "acme co"], "amount": 50, "currency": "EUR"}), "allow"),
+        (json!({"to": ["acme inc", "other"], "amount": 50, "currency": "EUR"}), "ask"),
+        (json!({"dry": true, "currency": ["EUR", "USD"]}), "deny"),
     ] {
         assert_eq!(word(&world.judge(&subject("pay", args.clone()))), want, "{args}");
     }

@@ -21,23 +21,14 @@ fn rules_know_their_lines_and_cases_theirs() {
     let scene = Scene::new("");
     scene.write(
         "permissions.yaml",
-        "defaults:\n  - { pattern: 'ha_get_*', action: allow }\nrules:\n  - pattern: 'ha_call_service(lock.*)'\n    action: deny\n    description: doors\n  - tool: pay\n    args: { amount: { max: 50 }, to: 'acme*' }\n    action: allow\ntests:\n  - { request: 'ha_get_state entity_id=a.b', expect: allow }\n",
+        "defaults:\n  - { pattern: 'ha_get_*', action: allow }\nrules:\n  - pattern: 'ha_call_service(lock.*)'\n    action: deny\n    description: doors\n  - tool: pay\n    args: { amount: { max: 50 }, to: 'acme*' }\n    action: allow\n  - { pattern: '*', principal: 'kitchen-*', door: agent-gate, target: house, action: ask }\ntests:\n  - { request: 'ha_get_state entity_id=a.b', expect: allow }\n",
     );
     scene.write(
         "permissions.test.yaml",
-        "tests:\n  - request: { tool: pay, args: { amount: 50 } }\n    expect: ask\n    description: nobody named\n  - { request: { tool: pay }, expect: ask }\n",
+        "tests:\n  - request: { tool: pay, args: { amount: 50 } }\n    expect: ask\n    description: nobody named\n    agent: kitchen-pi\n  - { request: { tool: pay }, expect: ask }\n",
     );
-    let plain = Rule {
-        pattern: None,
-        tool: None,
-        args: None,
-        action: Action::Allow,
-        description: None,
-        steps: Vec::new(),
-        line: 0,
-    };
-    let pattern =
-        |pattern: &str, action, line| Rule { pattern: Some(pattern.to_owned()), action, line, ..plain.clone() };
+    let pattern = |pattern: &str, action, line| Rule { line, ..Rule::new(pattern, action) };
+    let plain = Rule { pattern: None, ..Rule::new("", Action::Allow) };
     let got = read(&scene).unwrap().unwrap();
     let amounts = serde_json::from_value(json!({"amount": {"max": 50}, "to": "acme*"})).unwrap();
     assert_eq!(
@@ -47,12 +38,19 @@ fn rules_know_their_lines_and_cases_theirs() {
             rules: vec![
                 Rule { description: Some("doors".to_owned()), ..pattern("ha_call_service(lock.*)", Action::Deny, 4) },
                 Rule { tool: Some("pay".to_owned()), args: Some(amounts), line: 7, ..plain },
+                Rule {
+                    principal: Some("kitchen-*".to_owned()),
+                    door: Some("agent-gate".to_owned()),
+                    target: Some("house".to_owned()),
+                    ..pattern("*", Action::Ask, 10)
+                },
             ],
         }
     );
     let case = |tool: &str, args: serde_json::Value, expect, file: &str, line| Case {
         tool: tool.to_owned(),
         args: args.as_object().unwrap().clone(),
+        agent: "default".to_owned(),
         expect,
         description: None,
         file: scene.path().join(file),
@@ -62,12 +60,13 @@ fn rules_know_their_lines_and_cases_theirs() {
     assert_eq!(
         got.cases,
         [
-            case("ha_get_state", json!({"entity_id": "a.b"}), Action::Allow, "permissions.yaml", 11),
+            case("ha_get_state", json!({"entity_id": "a.b"}), Action::Allow, "permissions.yaml", 12),
             Case {
                 description: Some("nobody named".to_owned()),
+                agent: "kitchen-pi".to_owned(),
                 ..case("pay", json!({"amount": 50}), Action::Ask, beside, 2)
             },
-            case("pay", json!({}), Action::Ask, beside, 5),
+            case("pay", json!({}), Action::Ask, beside, 6),
         ]
     );
 }
@@ -118,37 +117,50 @@ fn what_is_wrong_is_named_with_its_line() {
             "permissions.yaml:2: rules[0].unless: unknown key; known here are pattern,",
         ),
         (
-            "rules:\n- tool: x\n  action: deny\n  args: { a: { like: y } }",
-            "permissions.yaml:4: rules[0].args: expected any, or for each argument",
+            "rules:\n- tool: x\n  action: deny\n  args:\n    b: 1\n    a: { like: y }",
+            "permissions.yaml:6: rules[0].args.a: no operator is called \"like\"; there are is, in, max, min, present, not",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: { a: { max: many } } }",
-            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+            "permissions.yaml:2: rules[0].args.a: max needs a number",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: { a: { not: { like: y } } } }",
-            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+            "permissions.yaml:2: rules[0].args.a: no operator is called \"like\"",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: { a: { max: 1, min: 0 } } }",
-            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+            "permissions.yaml:2: rules[0].args.a: expected exactly one of is, in, max, min, present, not",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: { a: [1] } }",
-            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+            "permissions.yaml:2: rules[0].args.a: expected a pattern, a number, true or false, or one of",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: { a: ~ } }",
-            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+            "permissions.yaml:2: rules[0].args.a: expected a pattern, a number, true or false, or one of",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: some }",
-            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+            "permissions.yaml:2: rules[0].args: expected any, or a mapping from arguments",
         ),
         (
             "rules:\n- { tool: x, action: deny, args: [1] }",
-            "permissions.yaml:2: rules[0].args: expected any, or for each argument",
+            "permissions.yaml:2: rules[0].args: expected any, or a mapping from arguments",
         ),
+        (
+            "rules:\n- { tool: x, action: allow, args: ~ }",
+            "permissions.yaml:2: rules[0].args: Missing required config: rules[0].args",
+        ),
+        (
+            "rules:\n- tool: x\n  principal:\n  action: allow",
+            "permissions.yaml:3: rules[0].principal: Missing required config: rules[0].principal",
+        ),
+        (
+            "rules:\n- { pattern: x, door: '', action: allow }",
+            "permissions.yaml:2: rules[0].door: Missing required config: rules[0].door",
+        ),
+        ("rules:\n- { pattern: x, target: [a], action: allow }", "permissions.yaml:2: rules[0].target: expected text"),
         ("rules:\n- { pattern: x, action: deny, action: ask }", "permissions.yaml:2: the key action is there twice"),
         ("rules:\n- { pattern: x, action: ask, approvals: 0 }", "permissions.yaml:2: rules[0].approvals: "),
         ("rules:\n- { pattern: x, action: ask, from: [] }", "permissions.yaml:2: rules[0].from: nobody is named"),

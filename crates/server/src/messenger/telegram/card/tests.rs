@@ -54,6 +54,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
         request: Some(Box::new(call::Requested {
             session: SessionId::new("agent:kitchen#1"),
             principal: PrincipalId::new("kitchen-pi"),
+            door: None,
             service: None,
             further_signatures: Vec::new(),
             undeclared: vec!["extra".to_owned()],

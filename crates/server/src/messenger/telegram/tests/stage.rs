@@ -205,6 +205,7 @@ impl Stage {
         let request = call::Request {
             session: session(),
             principal: PrincipalId::new("kitchen-pi"),
+            door: "agent-gate".into(),
             wire: self.asked.to_string().into(),
             key: None,
             tool: "ha_call_service".into(),

@@ -1,0 +1,221 @@
+//! What decisions look rules up in: by whom they are bound to, by pattern, by tool and by argument. Knows nothing of what follows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::policy::{
+    bound::{Bound, Caller},
+    demand::{self, Demand, Quantity},
+    fnmatch::Pattern,
+    patterns::Patterns,
+    rules::{Action, Args, Rule},
+};
+
+/// Rules with one action.
+#[derive(Debug, Default)]
+pub(crate) struct Table(Bound<Group>);
+
+/// Rules with one action that are bound alike: by pattern over the signature, and by arguments.
+#[derive(Debug, Default)]
+struct Group {
+    patterns: Patterns,
+    tools: BTreeMap<String, usize>,
+    tool_patterns: Patterns,
+    by_tool: Vec<OfTool>,
+}
+
+/// Rules on the arguments of the tools that one pattern names.
+#[derive(Debug, Default)]
+struct OfTool {
+    rules: Vec<Structured>,
+    /// For each path the rules that demand something of it that a look-up finds.
+    by_value: BTreeMap<Vec<String>, Patterns>,
+    /// Rules of which each is tried.
+    others: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Structured {
+    rank: usize,
+    quantity: Quantity,
+    demands: Vec<Demand>,
+}
+
+/// The rules of a table that are bound to one caller, or to nobody.
+pub(crate) struct Lookup<'a>(Vec<&'a Group>);
+
+/// Whether the arguments must be as demanded in one of their values or in all.
+pub(crate) const fn quantity(action: Action) -> Quantity {
+    match action {
+        Action::Allow => Quantity::All,
+        Action::Deny | Action::Ask => Quantity::Any,
+    }
+}
+
+/// What `rule` demands of the arguments.
+pub(crate) fn demands(rule: &Rule) -> Vec<Demand> {
+    match &rule.args {
+        Some(Args::Each(each)) => each.iter().map(|(path, matcher)| Demand::new(path, matcher)).collect(),
+        Some(Args::Any(_)) | None => Vec::new(),
+    }
+}
+
+impl Table {
+    pub(crate) fn insert(&mut self, rank: usize, rule: &Rule) {
+        let group = self.0.entry(rule);
+        if let Some(pattern) = &rule.pattern {
+            group.patterns.insert(rank, Pattern::new(pattern));
+        } else if let Some(tool) = &rule.tool {
+            group.of_tool(tool).insert(rank, rule);
+        }
+    }
+
+    /// Compiles what is crowded.
+    pub(crate) fn compile(&mut self) {
+        self.0.compile();
+        for group in self.0.iter_mut() {
+            group.patterns.compile();
+            group.tool_patterns.compile();
+            group.by_tool.iter_mut().flat_map(|of_tool| of_tool.by_value.values_mut()).for_each(Patterns::compile);
+        }
+    }
+
+    /// The rules that may concern `caller`.
+    pub(crate) fn of(&self, caller: Caller<'_>) -> Lookup<'_> {
+        Lookup(self.0.met_by(caller))
+    }
+}
+
+impl Group {
+    fn of_tool(&mut self, tool: &str) -> &mut OfTool {
+        let at = match self.tools.get(tool) {
+            Some(at) => *at,
+            None => {
+                let at = self.by_tool.len();
+                self.tools.insert(tool.to_owned(), at);
+                self.tool_patterns.insert(at, Pattern::new(tool));
+                self.by_tool.push(OfTool::default());
+                at
+            }
+        };
+        &mut self.by_tool[at]
+    }
+}
+
+impl OfTool {
+    fn insert(&mut self, rank: usize, rule: &Rule) {
+        let (at, demands) = (self.rules.len(), demands(rule));
+        // The longer the text that must be there, the fewer values have it.
+        let narrow = |patterns: &[Pattern]| patterns.iter().map(|pattern| pattern.prefix().len()).min().unwrap_or(0);
+        let known = demands.iter().filter_map(|demand| Some((demand.path(), demand.patterns()?)));
+        match known.max_by_key(|(_, patterns)| narrow(patterns)) {
+            Some((path, patterns)) => {
+                let by_value = self.by_value.entry(path.to_vec()).or_default();
+                patterns.into_iter().for_each(|pattern| by_value.insert(at, pattern));
+            }
+            None => self.others.push(at),
+        }
+        self.rules.push(Structured { rank, quantity: quantity(rule.action), demands });
+    }
+
+    /// The rules to try: every one that `arguments` meet is among them.
+    fn candidates(&self, arguments: &Map<String, Value>) -> BTreeSet<usize> {
+        let mut found: BTreeSet<usize> = self.others.iter().copied().collect();
+        for (path, patterns) in &self.by_value {
+            found.extend(demand::texts(arguments, path).iter().flat_map(|text| patterns.matching(text)));
+        }
+        found
+    }
+
+    /// The ranks of the rules that `arguments` meet.
+    fn met_by(&self, arguments: &Map<String, Value>) -> impl Iterator<Item = usize> {
+        let rules = self.candidates(arguments).into_iter().map(|at| &self.rules[at]);
+        rules
+            .filter(|rule| rule.demands.iter().all(|demand| demand.holds(arguments, rule.quantity)))
+            .map(|rule| rule.rank)
+    }
+}
+
+impl Lookup<'_> {
+    /// The first rule whose pattern matches `text`.
+    pub(crate) fn first(&self, text: &str) -> Option<usize> {
+        self.0.iter().filter_map(|group| group.patterns.first(text)).min()
+    }
+
+    /// The first rule that `wanted` accepts and whose pattern matches `text`.
+    pub(crate) fn first_where(&self, text: &str, wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        self.0.iter().filter_map(|group| group.patterns.first_where(text, &wanted)).min()
+    }
+
+    /// The first rule with a bare `*`.
+    pub(crate) fn everything(&self) -> Option<usize> {
+        self.0.iter().filter_map(|group| group.patterns.everything()).min()
+    }
+
+    /// The first rule on arguments that a call of `tool` meets and `wanted` accepts.
+    pub(crate) fn first_structured(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let of_tools = self
+            .0
+            .iter()
+            .flat_map(|group| group.tool_patterns.matching(tool).map(|at| &group.by_tool[at]).collect::<Vec<_>>());
+        of_tools.flat_map(|of_tool| of_tool.met_by(arguments)).filter(|rank| wanted(*rank)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Table;
+    use crate::policy::{Rule, bound::Caller, testing::subject};
+
+    fn table(rules: impl Iterator<Item = Value>) -> Table {
+        let mut table = Table::default();
+        for (rank, rule) in rules.enumerate() {
+            table.insert(rank, &serde_json::from_value::<Rule>(rule).unwrap());
+        }
+        table.compile();
+        table
+    }
+
+    #[test]
+    fn of_ten_thousand_bound_rules_those_for_the_caller_are_found() {
+        for side in ["principal", "door", "target"] {
+            let rules = (0..10_000).map(|at| json!({"pattern": "t(*)", side: format!("x{at}"), "action": "allow"}));
+            let table = table(rules.chain([json!({"pattern": "t(*)", side: "x99*", "action": "allow"})]));
+            let mut call = subject("t", json!({"a": 1}));
+            match side {
+                "principal" => call.principal = crate::id::PrincipalId::new("agent:x9950"),
+                "door" => call.door = Some("x9950".to_owned()),
+                _ => call.target = Some("x9950".to_owned()),
+            }
+            let found = table.of(Caller::of(&call, None));
+            assert_eq!((found.0.len(), found.first("t(1)")), (2, Some(9950)), "{side}");
+            let stranger = subject("t", json!({"a": 1}));
+            assert_eq!(table.of(Caller::of(&stranger, None)).0.len(), 0, "{side}");
+        }
+    }
+
+    #[test]
+    fn of_ten_thousand_rules_on_one_argument_those_for_its_value_are_tried() {
+        let rules = (0..10_000).map(|at| {
+            let to =
+                if at % 2 == 0 { json!(format!("acme{at}-*")) } else { json!({"in": [format!("acme{at}-x"), at]}) };
+            json!({"tool": "pay", "args": {"order.to": to, "amount": {"max": 50}}, "action": "allow"})
+        });
+        let table = table(rules);
+        for (to, want) in [(json!("acme7000-x"), Some(7000)), (json!("acme7001-x"), Some(7001)), (json!(77), Some(77))]
+        {
+            let call = subject("pay", json!({"order": {"to": to}, "amount": 5}));
+            let found = table.of(Caller::of(&call, None));
+            assert_eq!(found.first_structured("pay", &call.arguments, |_| true), want);
+            assert_eq!(found.0[0].by_tool[0].candidates(&call.arguments).len(), 1, "{to}");
+        }
+    }
+}

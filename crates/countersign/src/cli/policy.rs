@@ -1,0 +1,77 @@
+//! `policy`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Subcommand};
+
+use super::at::Before;
+use crate::{
+    audit::Form,
+    policy::{self, Asked, Files},
+};
+
+#[derive(Subcommand)]
+pub(super) enum Policy {
+    /// Say what is wrong with a file of rules, and what its author may not expect; ends with 1 if `serve` would not take it
+    Check {
+        /// The rules [default: permissions.yaml, beside the configuration if one is named]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        about: About,
+    },
+    /// Say what becomes of a request, which rule decides that, and which rules nearly did
+    ///
+    /// Nothing happens by it. What people granted or denied for a while is not looked at.
+    Explain {
+        /// The tool
+        tool: String,
+        /// Its arguments; values are texts
+        #[arg(value_name = "KEY=VALUE")]
+        arguments: Vec<String>,
+        /// More arguments, of any kind, as a JSON object
+        #[arg(long, value_name = "JSON")]
+        args: Option<String>,
+        /// The agent that asks
+        #[arg(long, value_name = "ID", default_value = countersign_server::config::DEFAULT_AGENT)]
+        agent: String,
+        /// The rules [default: permissions.yaml, beside the configuration if one is named]
+        #[arg(long, value_name = "FILE")]
+        permissions: Option<PathBuf>,
+        #[command(flatten)]
+        about: About,
+    },
+    /// Try the cases of a file of rules and of the one beside it whose name ends in `.test.yaml`; ends with 1 if one fails
+    Test {
+        /// The rules [default: permissions.yaml, beside the configuration if one is named]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        about: About,
+    },
+}
+
+/// What rules are about.
+#[derive(Args)]
+pub(super) struct About {
+    /// The configuration, whose agents and tools the rules are about [default: config.yaml beside the rules, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON, for a program
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(what: Policy, before: Before) -> anyhow::Result<ExitCode> {
+    let (file, about) = match &what {
+        Policy::Check { file, about } | Policy::Test { file, about } => (file, about),
+        Policy::Explain { permissions, about, .. } => (permissions, about),
+    };
+    let files = Files::of(file.clone(), about.config.clone().or(before.config));
+    let form = if about.json { Form::Json } else { Form::Text };
+    match what {
+        Policy::Check { .. } => policy::check(&files, form),
+        Policy::Test { .. } => policy::test(&files, form),
+        Policy::Explain { tool, arguments, args, agent, .. } => {
+            policy::explain(&files, &Asked { tool, arguments, args, agent }, form)
+        }
+    }
+}

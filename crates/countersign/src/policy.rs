@@ -1,0 +1,341 @@
+//! `policy`: rules looked at before they are in force.
+//!
+//! It must not decide anything: it prints what the gateway makes of a file, a case or a request.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+use countersign_core::policy::{Action, Cause, Named, Near};
+use countersign_server::{
+    config,
+    gateway::{
+        rules::{self, Household, Loaded, Nobody, RulesError},
+        trial::{self, Explained, Failed, Tried},
+    },
+    view::{Lines, escape},
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    agent,
+    audit::Form,
+    paint::{Paint, Tone},
+};
+
+/// How many rules that nearly decided are shown to a person.
+const NEAR: usize = 6;
+
+/// The files that are meant.
+pub(crate) struct Files {
+    rules: PathBuf,
+    config: Option<PathBuf>,
+}
+
+impl Files {
+    /// The rules, else those beside the configuration, else those of this folder; the configuration, else the one beside the
+    /// rules if there is one.
+    pub(crate) fn of(rules: Option<PathBuf>, config: Option<PathBuf>) -> Self {
+        let beside = |path: &Path, name: &str| path.parent().unwrap_or_else(|| Path::new("")).join(name);
+        let rules = rules.unwrap_or_else(|| {
+            config.as_deref().map_or_else(|| "permissions.yaml".into(), |config| beside(config, "permissions.yaml"))
+        });
+        let config = config.or_else(|| Some(beside(&rules, "config.yaml")).filter(|usual| usual.is_file()));
+        Self { rules, config }
+    }
+
+    /// What the rules are about.
+    fn household(&self) -> anyhow::Result<Household> {
+        if !self.rules.exists() {
+            bail!("there is no file {}", self.rules.display());
+        }
+        let Some(config) = &self.config else { return Ok(config::Known::default().into()) };
+        let known = config::known(config, &|name| std::env::var(name).ok());
+        Ok(known.map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?.into())
+    }
+
+    /// Says where the tools come from, which signatures depend on.
+    fn note(&self, paint: Paint) -> String {
+        let told = match &self.config {
+            Some(config) => format!("(with the agents and tools of {})", config.display()),
+            None => "(without a configuration: every tool counts as one that nobody defined)".to_owned(),
+        };
+        paint.tone(Tone::Faint, told)
+    }
+}
+
+/// What is asked for, as it stands on the command line.
+pub(crate) struct Asked {
+    pub(crate) tool: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) args: Option<String>,
+    pub(crate) agent: String,
+}
+
+impl Asked {
+    fn arguments(&self) -> anyhow::Result<Map<String, Value>> {
+        let mut all = agent::read(&self.arguments).map_err(|failed| anyhow::anyhow!(failed.told))?;
+        if let Some(text) = &self.args {
+            let more: Map<String, Value> = serde_json::from_str(text).context("--args takes a JSON object")?;
+            for (key, value) in more {
+                if all.contains_key(&key) {
+                    bail!("the argument {key} is there twice");
+                }
+                all.insert(key, value);
+            }
+        }
+        Ok(all)
+    }
+}
+
+pub(crate) fn check(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
+    let loaded = rules::load(&files.rules, &files.household()?);
+    let warnings = loaded.as_ref().map(|loaded| loaded.warnings.clone()).unwrap_or_default();
+    let problems = loaded.as_ref().err().map(problems).unwrap_or_default();
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        let told = json!({
+            "file": files.rules, "config": files.config, "ok": loaded.is_ok(), "errors": problems, "warnings": warnings,
+            "rules": loaded.as_ref().ok().map(|loaded| loaded.count),
+            "cases": loaded.as_ref().ok().map(|loaded| loaded.cases.len()),
+        });
+        writeln!(out, "{told:#}")?;
+        return Ok(ended(loaded.is_ok()));
+    }
+    let paint = Paint::stdout();
+    for warning in &warnings {
+        writeln!(out, "{}  {}", paint.tone(Tone::Asking, "warning"), one(warning))?;
+    }
+    match &loaded {
+        Ok(Loaded { count, cases, .. }) => {
+            let file = files.rules.display();
+            let told = format!("{file}: {}, {}", counted(*count, "rule"), counted(cases.len(), "case"));
+            writeln!(out, "{}       {told} {}", paint.tone(Tone::Good, "ok"), files.note(paint))?;
+        }
+        Err(error) => {
+            for line in error.to_string().lines() {
+                writeln!(out, "{}    {}", paint.tone(Tone::Bad, "error"), one(line))?;
+            }
+        }
+    }
+    Ok(ended(loaded.is_ok()))
+}
+
+/// What is wrong, for programs.
+fn problems(error: &RulesError) -> Vec<Value> {
+    match error {
+        RulesError::Form(errors) => {
+            let told = |problem: &config::Problem| {
+                let message = problem.fault.to_string();
+                json!({ "file": problem.file, "line": problem.line, "key": problem.key, "message": message })
+            };
+            errors.0.iter().map(told).collect()
+        }
+        RulesError::Compile(errors) => {
+            let told = errors.iter().map(|error| (error.origin(), error.to_string()));
+            told.map(|(at, message)| json!({ "file": at.file, "line": at.line, "key": "", "message": message }))
+                .collect()
+        }
+        RulesError::Nobody(nobodies) => {
+            let told = |nobody: &Nobody| json!({ "file": nobody.file, "line": nobody.line, "key": "from", "message": nobody.to_string() });
+            nobodies.iter().map(told).collect()
+        }
+        RulesError::Cases(failed) => {
+            let told = |failed: &Failed| {
+                let case = &failed.0.case;
+                json!({ "file": case.file, "line": case.line, "key": "tests", "message": failed.to_string() })
+            };
+            failed.iter().map(told).collect()
+        }
+    }
+}
+
+pub(crate) fn test(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
+    let household = files.household()?;
+    let tried = trial::tried(&rules::read(&files.rules, &household)?, &household);
+    let failed = tried.iter().filter(|tried| !tried.is_as_expected()).count();
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        let told = |tried: &Tried| {
+            let case = &tried.case;
+            json!({
+                "file": case.file, "line": case.line, "description": case.description, "agent": case.agent,
+                "tool": case.tool, "args": case.args, "expect": case.expect, "got": tried.got,
+                "ok": tried.is_as_expected(), "why": tried.why,
+            })
+        };
+        let cases: Vec<Value> = tried.iter().map(told).collect();
+        let told = json!({
+            "file": files.rules, "config": files.config, "passed": tried.len() - failed, "failed": failed, "cases": cases
+        });
+        writeln!(out, "{told:#}")?;
+        return Ok(ended(failed == 0));
+    }
+    let paint = Paint::stdout();
+    for tried in tried.iter().filter(|tried| !tried.is_as_expected()) {
+        let Tried { case, got, why } = tried;
+        let place = format!("{}:{}", case.file.display(), case.line);
+        let said = case.description.as_deref().map(|text| format!(" ({})", one(text))).unwrap_or_default();
+        let arguments = case.args.iter().map(|(name, value)| format!(" {}={}", one(name), one(&plain(value))));
+        let request: String = std::iter::once(one(&case.tool)).chain(arguments).collect();
+        writeln!(out, "{}  {request}{said}  {}", paint.tone(Tone::Bad, "failed"), paint.tone(Tone::Faint, place))?;
+        writeln!(out, "        should be {} and is {}: {}", trial::word(case.expect), painted(*got, paint), one(why))?;
+    }
+    let (tone, word) = if failed == 0 { (Tone::Good, "ok") } else { (Tone::Bad, "failed") };
+    let passed = format!("{} of {} as expected", tried.len() - failed, counted(tried.len(), "case"));
+    writeln!(out, "{}  {passed} {}", paint.tone(tone, format!("{word:<6}")), files.note(paint))?;
+    Ok(ended(failed == 0))
+}
+
+pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Result<ExitCode> {
+    let household = files.household()?;
+    let loaded = rules::read(&files.rules, &household)?;
+    let arguments = asked.arguments()?;
+    let explained = trial::explain(&loaded, &household, &asked.agent, &asked.tool, arguments);
+    let mut out = std::io::stdout().lock();
+    match (form, explained) {
+        (Form::Json, Ok(explained)) => writeln!(out, "{:#}", whole(&explained))?,
+        (Form::Json, Err(refused)) => writeln!(out, "{:#}", json!({ "verdict": "refused", "why": refused }))?,
+        (Form::Text, Ok(explained)) => shown(&mut out, &explained, files)?,
+        (Form::Text, Err(refused)) => {
+            let paint = Paint::stdout();
+            writeln!(out, "{}  {}", paint.tone(Tone::Bad, "refused"), paint.tone(Tone::Strong, one(&asked.tool)))?;
+            writeln!(out, "  why     {}, so policy is not even asked", one(&refused))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(out: &mut impl std::io::Write, explained: &Explained, files: &Files) -> std::io::Result<()> {
+    let (paint, Explained { subject, verdict, near }) = (Paint::stdout(), explained);
+    let signature = paint.tone(Tone::Strong, one(&subject.signature));
+    writeln!(out, "{}  {signature}", painted(trial::action(verdict), paint))?;
+    for further in &subject.further_signatures {
+        writeln!(out, "  and     {}", one(further))?;
+    }
+    writeln!(out, "  why     {}", one(&verdict.why().to_string()))?;
+    if let Some(description) = rule(explained).and_then(|(rule, _)| rule.description.as_deref()) {
+        writeln!(out, "          {}", paint.tone(Tone::Faint, one(description)))?;
+    }
+    writeln!(out, "  agent   {}", one(agent_of(subject.principal.as_str())))?;
+    writeln!(out, "  door    {}", one(subject.door.as_deref().unwrap_or("-")))?;
+    writeln!(out, "  target  {}", one(subject.target.as_deref().unwrap_or("- (no service has this tool)")))?;
+    if !subject.undeclared.is_empty() {
+        writeln!(out, "  not declared by the tool: {}", one(&subject.undeclared.join(", ")))?;
+    }
+    writeln!(out, "  {}", files.note(paint))?;
+    if !near.is_empty() {
+        writeln!(out, "\n{}", paint.tone(Tone::Strong, "Nearly decided"))?;
+    }
+    for near in near.iter().take(NEAR) {
+        let kind = if near.is_default { ", a default" } else { "" };
+        writeln!(out, "  {:<5}  {}{kind}", verb(near.action), one(&near.rule.to_string()))?;
+        for told in kept_off(near) {
+            writeln!(out, "         {}", paint.tone(Tone::Faint, one(&told)))?;
+        }
+    }
+    match near.len().saturating_sub(NEAR) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} more, which --json shows"),
+    }
+}
+
+/// An agent as its configuration calls it.
+fn agent_of(principal: &str) -> &str {
+    principal.strip_prefix("agent:").unwrap_or(principal)
+}
+
+/// Why a rule did not decide, a line each.
+fn kept_off(near: &Near) -> Vec<String> {
+    if near.misses.is_empty() {
+        return vec!["it matches too, and what decided goes before it".to_owned()];
+    }
+    near.misses.iter().map(ToString::to_string).collect()
+}
+
+/// The rule that decided, if it was one, and whether it is a default.
+fn rule(explained: &Explained) -> Option<(&Named, bool)> {
+    match &explained.verdict.why().cause {
+        Cause::Rule(rule) => Some((rule, false)),
+        Cause::Default(rule) => Some((rule, true)),
+        Cause::Grant { .. }
+        | Cause::Constraint { .. }
+        | Cause::Contract { .. }
+        | Cause::Floor { .. }
+        | Cause::Protected { .. }
+        | Cause::Unreadable { .. }
+        | Cause::ReadsInside
+        | Cause::NoRules
+        | Cause::Unmatched { .. } => None,
+    }
+}
+
+/// All of an explanation, for programs.
+fn whole(explained: &Explained) -> Value {
+    let Explained { subject, verdict, near } = explained;
+    let named = |rule: &Named, is_default: bool| {
+        json!({
+            "pattern": rule.pattern, "file": rule.origin.file, "line": rule.origin.line, "default": is_default,
+            "description": rule.description,
+        })
+    };
+    let near: Vec<Value> = near
+        .iter()
+        .map(|near| {
+            let mut told = named(&near.rule, near.is_default);
+            told["action"] = json!(near.action);
+            told["matches"] = json!(near.misses.is_empty());
+            told["why"] = json!(kept_off(near));
+            told
+        })
+        .collect();
+    json!({
+        "verdict": trial::action(verdict),
+        "why": verdict.why().to_string(),
+        "rule": rule(explained).map(|(rule, is_default)| named(rule, is_default)),
+        "signature": subject.signature,
+        "further_signatures": subject.further_signatures,
+        "undeclared": subject.undeclared,
+        "principal": subject.principal.as_str(),
+        "door": subject.door,
+        "target": subject.target,
+        "policy": verdict.why().policy.to_string(),
+        "nearly": near,
+    })
+}
+
+fn painted(action: Action, paint: Paint) -> String {
+    let tone = match action {
+        Action::Allow => Tone::Good,
+        Action::Deny => Tone::Bad,
+        Action::Ask => Tone::Asking,
+    };
+    paint.tone(tone, trial::word(action))
+}
+
+const fn verb(action: Action) -> &'static str {
+    match action {
+        Action::Allow => "allow",
+        Action::Deny => "deny",
+        Action::Ask => "ask",
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn one(text: &str) -> String {
+    escape(text, Lines::One).into_owned()
+}
+
+fn ended(is_well: bool) -> ExitCode {
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,189 @@
+//! Rules looked at from the command line, where no gateway runs; and rules that are bound to one agent, where one does.
+
+use serde_json::json;
+
+use crate::{
+    agent::{Agent, executed},
+    gateway::Gateway,
+    place::{KITCHEN, Place, Said, TOKEN},
+};
+
+fn place(rules: &str) -> Place {
+    Place::with("web: { password: \"${NOT_SET_HERE}\" }", rules)
+}
+
+fn policy(place: &Place, arguments: &[&str]) -> Said {
+    place.run(&[&["policy"], arguments].concat())
+}
+
+const GOOD: &str = "defaults:
+  - { pattern: '*', action: ask }
+rules:
+  - { pattern: 'turn(lamp*', action: allow, principal: kitchen }
+  - { tool: turn, args: { way: { in: [open, wide] } }, action: deny, description: Nothing is opened }
+  - { pattern: 'turn*', action: ask, door: agent-gate, target: desk }
+";
+
+#[test]
+fn sound_rules_pass_without_a_gateway_or_its_secrets() {
+    let place = place(GOOD);
+    let said = policy(&place, &["check"]);
+    let told = "ok       permissions.yaml: 4 rules, 0 cases (with the agents and tools of config.yaml)\n";
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), told, ""));
+    place.write("permissions.test.yaml", "tests:\n- { request: turn thing=lamp, agent: kitchen, expect: allow }\n");
+    let said = policy(&place, &["check", "permissions.yaml", "--json"]);
+    let want = json!({
+        "file": "permissions.yaml", "config": "config.yaml", "ok": true, "errors": [], "warnings": [],
+        "rules": 4, "cases": 1,
+    });
+    assert_eq!((said.code, said.json()), (Some(0), want));
+}
+
+#[test]
+fn what_is_wrong_with_rules_is_told_as_serve_tells_it() {
+    for (rules, line, key, message) in [
+        (
+            "rules:\n- tool: turn\n  action: deny\n  args:\n    way: { mx: 5 }\n",
+            5,
+            "rules[0].args.way",
+            "no operator is called \"mx\"",
+        ),
+        ("rules:\n- { pattern: 'turn*', principal: , action: allow }\n", 2, "rules[0].principal", "Missing required"),
+        ("rules:\n- { pattern: 'bash(sh *)', action: allow }\n", 2, "", "allows whatever sh is told to run"),
+        ("tests:\n- { request: look thing=a, expect: deny }\n", 2, "tests", "look is asked about and should be denied"),
+    ] {
+        let place = place(rules);
+        let said = policy(&place, &["check", "--json"]);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let told = said.json();
+        let found = &told["errors"][0];
+        assert_eq!((&found["line"], &found["key"], &told["ok"]), (&json!(line), &json!(key), &json!(false)), "{told}");
+        assert_eq!(found["file"], "permissions.yaml");
+        assert!(found["message"].as_str().unwrap().contains(message), "{told}");
+        let said = policy(&place, &["check"]);
+        assert!(said.out.starts_with(&format!("error    permissions.yaml:{line}: ")), "{said:?}");
+        place.write("config.yaml", &place.config(""));
+        let served = place.run(&["serve", "--config", "config.yaml"]);
+        assert_eq!((served.code, served.err.contains(message)), (Some(1), true), "{served:?}");
+    }
+    let said = policy(&place(""), &["check", "nowhere.yaml"]);
+    assert_eq!((said.code, said.err.contains("nowhere.yaml")), (Some(1), true), "{said:?}");
+}
+
+#[test]
+fn rules_that_do_not_do_what_they_look_like_draw_warnings() {
+    let place = place(
+        "rules:\n- { pattern: 'lookup(*)', action: deny }\n- { pattern: '*', door: omp, action: deny }\n- { pattern: 'trun(*', action: deny }\n",
+    );
+    let said = policy(&place, &["check"]);
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert_eq!((said.code, lines.len()), (Some(0), 4), "{said:?}");
+    assert!(lines[0].starts_with("warning  permissions.yaml:2: \"lookup(*)\" does not match a call without arguments"));
+    assert!(lines[1].starts_with("warning  permissions.yaml:4: there is no tool \"trun\" here"), "{said:?}");
+    assert!(lines[2].starts_with("warning  permissions.yaml:3: there is no door \"omp\" here"), "{said:?}");
+    assert_eq!(policy(&place, &["check", "--json"]).json()["warnings"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn an_explanation_names_the_rule_and_those_that_nearly_decided() {
+    let place = place(GOOD);
+    let said = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
+    let want = "denied  turn(lamp, open)
+  why     by rule \"turn {\"way\":{\"in\":[\"open\",\"wide\"]}}\" (permissions.yaml:5)
+          Nothing is opened
+  agent   default
+  door    agent-gate
+  target  desk
+  (with the agents and tools of config.yaml)
+
+Nearly decided
+  ask    \"turn*, door agent-gate, target desk\" (permissions.yaml:6)
+         it matches too, and what decided goes before it
+  ask    \"*\" (permissions.yaml:2), a default
+         it matches too, and what decided goes before it
+  allow  \"turn(lamp*, principal kitchen\" (permissions.yaml:4)
+         it is bound to the principal \"kitchen\", and this is \"default\"
+";
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), want, ""));
+}
+
+#[test]
+fn an_explanation_for_programs_has_all_of_it() {
+    let place = place(GOOD);
+    let arguments = ["explain", "turn", "--args", r#"{"thing":["lamp","lamp2"],"way":"shut"}"#, "--agent", "kitchen"];
+    let told = policy(&place, &[&arguments[..], &["--json"]].concat()).json();
+    let rule = json!({
+        "pattern": "turn(lamp*, principal kitchen", "file": "permissions.yaml", "line": 4, "default": false,
+        "description": null,
+    });
+    let shown = |name: &str| told[name].clone();
+    assert_eq!([shown("verdict"), shown("rule"), shown("principal")], [json!("allow"), rule, json!("agent:kitchen")]);
+    assert_eq!(
+        [shown("signature"), shown("further_signatures")],
+        [json!("turn(lamp, shut)"), json!(["turn(lamp2, shut)"])]
+    );
+    assert_eq!([shown("door"), shown("target")], [json!("agent-gate"), json!("desk")]);
+    let nearly = |at: usize| ["action", "line", "matches", "why"].map(|name| told["nearly"][at][name].clone());
+    assert_eq!(nearly(0)[..3], [json!("ask"), json!(6), json!(true)]);
+    let why = json!(["it wants way to be one of \"open\", \"wide\", and it is \"shut\""]);
+    assert_eq!(nearly(2), [json!("deny"), json!(5), json!(false), why]);
+}
+
+#[test]
+fn what_is_refused_before_policy_is_explained_as_such() {
+    let place = place(GOOD);
+    let said = policy(&place, &["explain", "look"]);
+    let want = "refused  look\n  why     Missing required argument: thing, so policy is not even asked\n";
+    assert_eq!((said.code, said.out.as_str()), (Some(0), want), "{said:?}");
+    for arguments in [&["explain", "look", "thing"][..], &["explain", "look", "a=1", "--args", "{\"a\":1}"]] {
+        let said = policy(&place, arguments);
+        assert_eq!((said.code, said.out.as_str(), said.err.is_empty()), (Some(1), "", false), "{said:?}");
+    }
+}
+
+#[test]
+fn each_case_that_fails_is_told_with_what_became_of_it() {
+    let place = place(GOOD);
+    place.write(
+        "permissions.test.yaml",
+        "tests:
+- { request: turn thing=lamp way=shut, agent: kitchen, expect: allow }
+- { request: turn thing=lamp way=shut, expect: allow, description: anybody may }
+- { request: { tool: turn, args: { thing: lamp, way: [shut, open] } }, expect: deny }
+",
+    );
+    let said = policy(&place, &["test"]);
+    let want = "failed  turn thing=lamp way=shut (anybody may)  permissions.test.yaml:3
+        should be allowed and is asked about: by rule \"turn*, door agent-gate, target desk\" (permissions.yaml:6)
+failed  2 of 3 cases as expected (with the agents and tools of config.yaml)
+";
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(1), want, ""));
+    let told = policy(&place, &["test", "permissions.yaml", "--json"]).json();
+    assert_eq!([&told["passed"], &told["failed"]], [&json!(2), &json!(1)]);
+    let case = &told["cases"][1];
+    assert_eq!(
+        ["expect", "got", "ok", "line"].map(|name| case[name].clone()),
+        [json!("allow"), json!("ask"), json!(false), json!(3)]
+    );
+    place.write("permissions.test.yaml", "");
+    let said = policy(&place, &["test"]);
+    assert_eq!((said.code, said.out.starts_with("ok      0 of 0 cases as expected")), (Some(0), true), "{said:?}");
+}
+
+#[test]
+fn a_running_gateway_keeps_rules_that_are_bound_to_an_agent_for_that_agent() {
+    let place = Place::with(
+        "",
+        "defaults:\n- { pattern: '*', action: deny }\nrules:\n- { pattern: 'turn*', principal: kitchen, door: agent-gate, target: desk, action: allow }\n",
+    );
+    let gateway = Gateway::start(&place);
+    let lamp = || json!({ "thing": "lamp", "way": "on" });
+    let (mut default, mut kitchen) = (Agent::join(&gateway, TOKEN), Agent::join(&gateway, KITCHEN));
+    let denied = default.call(1, "turn", lamp());
+    let reason = "Denied by policy: by default \"*\" (permissions.yaml:2)";
+    assert_eq!([&denied["code"], &denied["data"]["reason"]], [&json!(-32003), &json!(reason)]);
+    assert_eq!(kitchen.call(1, "turn", lamp()), executed(json!({ "result": { "did": "/turn/lamp" } })));
+    assert_eq!(place.service.count("/turn/lamp"), 1);
+    // The same for a tool that no service has.
+    assert_eq!(kitchen.call(2, "turn_up", json!({}))["data"]["reason"], reason);
+}

@@ -1,0 +1,165 @@
+//! What the rules of a gateway would make of a request that nobody makes.
+//!
+//! It must not know what people granted or denied, and nothing happens by it.
+
+use std::fmt;
+
+use countersign_core::{
+    policy::{self, Action, Constraints, Grants, Layers, Near, Subject, Verdict},
+    time::Millis,
+};
+use serde_json::{Map, Value};
+
+use super::rules::{Household, Loaded};
+use crate::{agent_gate, config::Case};
+
+/// A case and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// The case.
+    pub case: Case,
+    /// What became of it.
+    pub got: Action,
+    /// Why.
+    pub why: String,
+}
+
+impl Tried {
+    /// True if that is what its author expects.
+    pub fn is_as_expected(&self) -> bool {
+        self.got == self.case.expect
+    }
+
+    /// The same, if it is not.
+    pub fn failed(self) -> Option<Failed> {
+        (!self.is_as_expected()).then(|| Failed(Box::new(self)))
+    }
+}
+
+/// A case of which something else becomes than its author expects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failed(pub Box<Tried>);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tried { case, got, why } = &*self.0;
+        write!(f, "{}:{}: ", case.file.display(), case.line)?;
+        write!(f, "{} is {} and should be {}: {why}", case.tool, word(*got), word(case.expect))
+    }
+}
+
+/// What becomes of something, in the words for people.
+pub const fn word(action: Action) -> &'static str {
+    match action {
+        Action::Allow => "allowed",
+        Action::Deny => "denied",
+        Action::Ask => "asked about",
+    }
+}
+
+/// What policy makes of something, without why.
+pub const fn action(verdict: &Verdict) -> Action {
+    match verdict {
+        Verdict::Allow(_) => Action::Allow,
+        Verdict::Deny(_) => Action::Deny,
+        Verdict::Ask(_) => Action::Ask,
+    }
+}
+
+/// Tries the cases of a file of rules.
+pub fn tried(loaded: &Loaded, household: &Household) -> Vec<Tried> {
+    let tried = |case: &Case| {
+        let subject = agent_gate::subject(&household.tools, &case.agent, case.tool.clone(), case.args.clone());
+        let (got, why) = match subject {
+            // What is refused before policy is asked is as good as denied.
+            Err(problem) => (Action::Deny, problem),
+            Ok(subject) => {
+                let verdict = judge(loaded, &subject);
+                (action(&verdict), verdict.why().to_string())
+            }
+        };
+        Tried { case: case.clone(), got, why }
+    };
+    loaded.cases.iter().map(tried).collect()
+}
+
+/// What rules make of a request, and what they nearly made of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// What policy was asked.
+    pub subject: Subject,
+    /// What it says.
+    pub verdict: Verdict,
+    /// The rules that nearly decided, the nearest first.
+    pub near: Vec<Near>,
+}
+
+/// Explains what becomes of a request of the agent `agent`.
+///
+/// # Errors
+/// Why it is refused before policy is asked.
+pub fn explain(
+    loaded: &Loaded,
+    household: &Household,
+    agent: &str,
+    tool: &str,
+    arguments: Map<String, Value>,
+) -> Result<Explained, String> {
+    let subject = agent_gate::subject(&household.tools, agent, tool.to_owned(), arguments)?;
+    let verdict = judge(loaded, &subject);
+    let near = policy::near(&loaded.rules.compiled, &loaded.rules.surroundings, &subject, &verdict);
+    Ok(Explained { subject, verdict, near })
+}
+
+/// What rules alone make of a subject.
+fn judge(loaded: &Loaded, subject: &Subject) -> Verdict {
+    let layers = Layers {
+        compiled: &loaded.rules.compiled,
+        constraints: &Constraints::default(),
+        contract: None,
+        grants: &Grants::default(),
+        posture: loaded.rules.posture,
+        surroundings: &loaded.rules.surroundings,
+    };
+    policy::evaluate(&layers, subject, Millis(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Action, action, explain};
+    use crate::gateway::rules::{Household, read};
+
+    #[test]
+    fn an_explanation_has_the_signature_the_verdict_and_what_nearly_decided() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config.yaml");
+        std::fs::write(
+            &config,
+            "agent: { token: x }\nservices:\n  bank: { url: 'http://b', auth: { type: none }, tools: t.yaml }\n",
+        )
+        .unwrap();
+        std::fs::write(
+            folder.path().join("t.yaml"),
+            "tools: { pay: { signature: '{to}', args: { to: { required: true }, amount: {} } } }",
+        )
+        .unwrap();
+        let path = folder.path().join("permissions.yaml");
+        std::fs::write(&path, "rules:\n- { tool: pay, args: { amount: { max: 50 } }, target: bank, action: allow }\n- { pattern: 'pay(*)', action: ask }\n").unwrap();
+        let household: Household = crate::config::known(&config, &|_| None).unwrap().into();
+        let loaded = read(&path, &household).unwrap();
+        let ask = |arguments: serde_json::Value| {
+            explain(&loaded, &household, "default", "pay", arguments.as_object().unwrap().clone())
+        };
+        let explained = ask(json!({"to": "acme", "amount": 51})).unwrap();
+        assert_eq!((explained.subject.signature.as_str(), action(&explained.verdict)), ("pay(acme)", Action::Ask));
+        assert_eq!(explained.subject.target.as_deref(), Some("bank"));
+        let misses: Vec<String> = explained.near[0].misses.iter().map(ToString::to_string).collect();
+        assert_eq!(misses, ["it wants amount to be at most 50, and it is 51"]);
+        let explained = ask(json!({"to": "acme", "amount": 50})).unwrap();
+        assert_eq!(action(&explained.verdict), Action::Allow);
+        assert_eq!((explained.near.len(), explained.near[0].misses.len()), (1, 0));
+        assert_eq!(ask(json!({})), Err("Missing required argument: to".to_owned()));
+    }
+}
