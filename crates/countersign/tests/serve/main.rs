@@ -7,6 +7,7 @@ mod asked;
 mod auth;
 mod client;
 mod crash;
+mod crowd;
 mod cuts;
 mod faults;
 mod gateway;

@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use super::{Door, Known, answers::Told, outcome::Outcome, pending, requests, roster::Knock};
+use crate::listen::Place;
 
 /// How long a client has to show who it is.
 const AUTH: Duration = Duration::from_secs(10);
@@ -40,8 +41,13 @@ enum End {
     Close(u16, &'static str),
 }
 
-pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr) {
-    let end = match authenticate(door, &mut socket, from).await {
+pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr, place: &Place) {
+    let shown = tokio::select! {
+        shown = authenticate(door, &mut socket, from) => shown,
+        () = place.lost() => Err(End::Close(close::RESTART, "too many connections")),
+    };
+    let end = match shown {
+        Ok(_) if !place.keep() => End::Close(close::RESTART, "too many connections"),
         Ok(agent) => {
             let (knock, knocks) = mpsc::unbounded_channel();
             match door.roster.enter(&agent.known.id, knock).await {
