@@ -16,3 +16,4 @@ mod place;
 mod replies;
 mod service;
 mod signals;
+mod straits;
