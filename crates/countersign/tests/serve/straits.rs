@@ -1,4 +1,4 @@
-//! A disk that fills, a clock that jumps, a service that hangs: nothing is done that is not recorded, and nobody waits for good.
+//! A clock that jumps, a service that hangs: nobody waits for good.
 
 use std::time::Duration;
 
@@ -21,45 +21,6 @@ fn door() -> Value {
 
 fn done() -> Value {
     executed(json!({ "result": { "did": "/turn/door" } }))
-}
-
-/// A gateway whose files may have so many blocks of 512 bytes, and which hears of it as of a disk that is full.
-fn cramped(place: &Place, blocks: u32) -> Gateway {
-    let gateway = place.command();
-    let mut command = std::process::Command::new("sh");
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("HOME", &place.folder).current_dir(&place.folder);
-    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" serve --config config.yaml");
-    command.args(["-c", &script]).arg(gateway.get_program());
-    Gateway::spawn(command)
-}
-
-#[test]
-fn an_answer_that_cannot_be_recorded_is_refused_and_runs_nothing() {
-    let place = Place::with("rate_limit: { max_requests_per_minute: 100000 }", RULES);
-    let gateway = cramped(&place, 2048);
-    let mut agent = Agent::join(&gateway, TOKEN);
-    agent.request("door", "turn", door());
-    let gate = place.gate();
-    let full = (0..).map(|id| agent.call(id, "look", json!({ "thing": "a" }))).find(|reply| reply["code"].is_i64());
-    assert_eq!(full.unwrap()["code"], -32004);
-    let said = place.people(&["gates", "allow", &gate]);
-    assert_ne!(said.code, Some(0), "{said:?}");
-    let refused = agent.call("more", "turn", json!({ "thing": "lamp" }));
-    assert_eq!(refused["code"], -32004, "{refused}");
-    assert_eq!((place.service.count("/turn/door"), place.service.count("/turn/lamp")), (0, 0));
-    assert_eq!(place.gates().len(), 1, "it still waits");
-    gateway.kill();
-    // With room again the same gate is answered, and runs once.
-    let gateway = Gateway::start(&place);
-    assert_eq!(place.gate(), gate);
-    let mut agent = Agent::join(&gateway, TOKEN);
-    agent.send(json!({ "method": "get_pending_results", "id": "back" }));
-    place.allow(&gate);
-    assert_eq!(agent.reply(&json!("door"))["result"], done());
-    assert_eq!(place.service.count("/turn/door"), 1);
-    drop(gateway);
-    place.verify();
 }
 
 /// What a process leaves behind that started when its clock was ahead of ours by so much, and ended at once.
