@@ -3,10 +3,15 @@
 //! A figure that cannot be taken is printed as not available with its reason, and the others go on.
 
 mod burst;
+mod door;
 mod figure;
+mod gateway;
 mod host;
 mod provider;
 mod scratch;
+mod socket;
+mod telephone;
+mod web;
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -97,6 +102,37 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     measure(Figure::new("restart with 100,000 events, after a clean end", Unit::Millis).target(300.0), &mut || {
         of_restart("ready_ms")
     });
+    let mut allowed = door::allowed(&binary).map_err(|error| format!("{error:#}"));
+    let mut of_allowed = |pick: fn(&door::Allowed) -> (f64, Option<f64>)| {
+        allowed.as_mut().map(|allowed| pick(allowed)).map_err(|why| anyhow::anyhow!("{why}"))
+    };
+    let one = "agent-gate allow, one at a time, HTTP call and record included";
+    measure(Figure::new(one, Unit::PerSecond).target_yardsticks(0.6), &mut || {
+        of_allowed(|allowed| (allowed.per_second, Some(allowed.raw_per_second)))
+    });
+    measure(Figure::new("agent-gate allow, one at a time, p99", Unit::Millis).target_yardsticks(3.0), &mut || {
+        of_allowed(|allowed| (allowed.p99, Some(allowed.raw_p99)))
+    });
+    measure(Figure::new("agent-gate allow, 64 in flight", Unit::PerSecond).target(4_700.0), &mut || {
+        of_allowed(|allowed| (allowed.many_per_second, None))
+    });
+    measure(Figure::new("agent-gate, tap on the card to the agent's reply", Unit::Millis).target(5.0), &mut || {
+        door::approved(&binary)
+    });
+    measure(Figure::new("serve: spawn to ready", Unit::Millis).target(50.0), &mut || {
+        Ok((door::ready(&binary, STARTS)?, bare_start(&binary).ok()))
+    });
+    measure(Figure::new("serve: resident memory, idle", Unit::Mebibytes).target(20.0), &mut || {
+        Ok((door::idle(&binary, resident)?, None))
+    });
+    let mut policy = report_of(&binary, "policy").map_err(|error| format!("{error:#}"));
+    let mut of_policy = |name: &str| {
+        let report = policy.as_mut().map_err(|why| anyhow::anyhow!("{why}"))?;
+        Ok((number(report, name)?, report["yardstick_us"].as_f64()))
+    };
+    measure(Figure::new("policy decision at 10 rules", Unit::Micros).target(2.0), &mut || of_policy("at_10_us"));
+    measure(Figure::new("policy decision at 1,000 rules", Unit::Micros).target(2.0), &mut || of_policy("at_1000_us"));
+    measure(Figure::new("policy decision at 10,000 rules", Unit::Micros).target(2.0), &mut || of_policy("at_10000_us"));
     measure(Figure::new("release binary", Unit::Mebibytes), &mut || Ok((mebibytes(binary.metadata()?.len()), None)));
     if options.cold {
         measure(Figure::new("cold release build", Unit::Seconds), &mut || {
@@ -171,8 +207,14 @@ fn idle_memory(binary: &Path) -> anyhow::Result<f64> {
     let mut host = Host::spawn(binary, &scratch)?;
     host.ask("get_state", &[])?;
     std::thread::sleep(Duration::from_millis(300));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", host.id())).context("no /proc here")?;
+    let resident = resident(host.id());
     host.end()?;
+    resident
+}
+
+/// VmRSS of a process.
+fn resident(id: u32) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("no /proc here")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
     let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmRSS is no number")?;
     Ok(mebibytes(kibibytes * 1024))

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `__bench-yardstick sqlite FILE` | one line, once FILE is open as a log would open it |
 //! | `__bench owner` | `{"events_per_second":…,"yardstick_per_second":…}` |
+//! | `__bench policy` | `{"yardstick_us":…,"at_10_us":…,"at_1000_us":…,"at_10000_us":…}` |
 //! | `__bench restart` | `{"whole_ms":…,"ready_ms":…,"yardstick_ms":…,"decode_ms":…,"fold_ms":…,"events":…,"pending_gates":…}` |
 //!
 //! They are no interface: what they print may change with the figures.
@@ -13,6 +14,7 @@ pub(crate) const BENCH: &str = "__bench";
 
 mod history;
 mod owner;
+mod policy;
 mod restart;
 
 use std::{io::Write as _, path::Path, process::ExitCode, sync::Arc, time::Duration};
@@ -40,7 +42,8 @@ fn measured(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let report = match arguments {
         [name] if name == "owner" => runtime.block_on(owner::measure(scratch.path()))?,
         [name] if name == "restart" => runtime.block_on(restart::measure(scratch.path()))?,
-        _ => bail!("{BENCH} owner|restart"),
+        [name] if name == "policy" => policy::measure()?,
+        _ => bail!("{BENCH} owner|policy|restart"),
     };
     writeln!(std::io::stdout().lock(), "{report}")?;
     Ok(ExitCode::SUCCESS)

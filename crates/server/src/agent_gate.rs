@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::config::Undeclared;
+use crate::{config::Undeclared, listen::Place};
 
 use answers::Answers;
 pub(crate) use requests::subject;
@@ -184,8 +184,8 @@ impl Door {
     }
 
     /// Serves one connection to its end.
-    pub async fn serve(self: &Arc<Self>, socket: WebSocket, from: IpAddr) {
-        connection::serve(self, socket, from).await;
+    pub(crate) async fn serve(self: &Arc<Self>, socket: WebSocket, from: IpAddr, place: Arc<Place>) {
+        connection::serve(self, socket, from, &place).await;
     }
 
     /// Whether the agent of this session is connected.

@@ -155,8 +155,9 @@ pub async fn serve(
         let health = Port::bind(address(host, *port)?, None).map_err(|source| io(&format!("{host}:{port}"), source))?;
         serving.spawn(health.serve_health(Arc::clone(&doors), until()));
     }
+    let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
     let told = format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound));
-    serving.spawn(port.serve(doors, until()));
+    serving.spawn(port.serve(doors, most, until()));
     ready(&told);
 
     tokio::pin!(stop);

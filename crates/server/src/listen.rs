@@ -1,30 +1,35 @@
 //! The port of a gateway: one for all network doors. Who may speak at all is decided here, by Host and Origin; who is
 //! who is decided by each door.
 
+mod crowd;
 mod guard;
+mod taking;
 mod tls;
 
 use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
-    extract::{ConnectInfo, State, WebSocketUpgrade, ws::rejection::WebSocketUpgradeRejection},
+    extract::{Extension, State, WebSocketUpgrade, ws::rejection::WebSocketUpgradeRejection},
     http::StatusCode,
     response::{IntoResponse as _, Response},
     routing::get,
-    serve::ListenerExt as _,
 };
 use countersign_protocol::agent_gate::LARGEST_FRAME;
 use futures_util::future::BoxFuture;
 use tokio::net::{TcpListener, TcpSocket};
 
+pub(crate) use crowd::Place;
 pub use guard::Hosts;
+use taking::Guest;
 pub use tls::{TlsError, load as load_tls};
 
 use crate::agent_gate;
 
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;
+/// How many may ask at once whether the gateway is well, at the port that is for nothing else.
+const HEALTH_MOST: usize = 64;
 /// What a connection keeps ready for reading and writing, in bytes. The library's own default is a hundred times that.
 const BUFFER: usize = 4096;
 
@@ -69,53 +74,25 @@ impl Port {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Serves until `end`, and then no new connection. Those that are open are told by their doors.
-    ///
-    /// # Errors
-    /// What the system says when connections can no longer be taken.
-    pub async fn serve(self, doors: Arc<Doors>, end: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+    /// Serves at most `most` connections at once until `end`, and then no new one. Those that are open are told by their
+    /// doors, and waited for.
+    pub async fn serve(self, doors: Arc<Doors>, most: usize, end: impl Future<Output = ()> + Send) {
         let router = router(doors, self.tls.is_some());
-        self.serve_router(router, end).await
+        taking::take(self.listener, self.tls, most, router, end).await;
     }
 
     /// Serves nothing but the answer whether the gateway is well.
-    ///
-    /// # Errors
-    /// As [`Port::serve`].
-    pub async fn serve_health(
-        self,
-        doors: Arc<Doors>,
-        end: impl Future<Output = ()> + Send + 'static,
-    ) -> std::io::Result<()> {
+    pub async fn serve_health(self, doors: Arc<Doors>, end: impl Future<Output = ()> + Send) {
         let router = Router::new().route("/healthz", get(health));
         let router = router.layer(axum::middleware::from_fn_with_state((Arc::clone(&doors), false), guard::check));
-        self.serve_router(router.with_state(doors), end).await
-    }
-
-    async fn serve_router(self, router: Router, end: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
-        match self.tls {
-            None => {
-                let listener = self.listener.tap_io(|stream| {
-                    // A line that cannot be told not to wait still works.
-                    let _ = stream.set_nodelay(true);
-                });
-                let service = router.into_make_service_with_connect_info::<SocketAddr>();
-                axum::serve(listener, service).with_graceful_shutdown(end).await
-            }
-            Some(config) => {
-                let listener = tls::Listener::new(self.listener, config);
-                let service = router.into_make_service_with_connect_info::<tls::Peer>();
-                axum::serve(listener, service).with_graceful_shutdown(end).await
-            }
-        }
+        taking::take(self.listener, self.tls, HEALTH_MOST, router.with_state(doors), end).await;
     }
 }
 
 fn router(doors: Arc<Doors>, is_tls: bool) -> Router {
-    let upgrade = if is_tls { get(upgrade::<tls::Peer>) } else { get(upgrade::<SocketAddr>) };
     Router::new()
         .route("/healthz", get(health))
-        .fallback_service(Router::new().fallback(upgrade).with_state(Arc::clone(&doors)))
+        .fallback_service(Router::new().fallback(get(upgrade)).with_state(Arc::clone(&doors)))
         .layer(axum::middleware::from_fn_with_state((Arc::clone(&doors), is_tls), guard::check))
         .with_state(doors)
 }
@@ -126,21 +103,17 @@ async fn health(State(doors): State<Arc<Doors>>) -> Response {
     (status, [("content-type", "application/json")], told).into_response()
 }
 
-async fn upgrade<P>(
+async fn upgrade(
     State(doors): State<Arc<Doors>>,
-    ConnectInfo(peer): ConnectInfo<P>,
+    Extension(guest): Extension<Guest>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Response
-where
-    P: Into<SocketAddr> + Clone + Send + Sync + 'static,
-{
+) -> Response {
     let Ok(upgrade) = upgrade else {
         return (StatusCode::NOT_FOUND, "There is nothing here. Agents connect with a WebSocket.\n").into_response();
     };
     if !doors.agent_gate.is_open() {
         return (StatusCode::FORBIDDEN, "No agent is configured: this door is closed.\n").into_response();
     }
-    let from = peer.into().ip();
     let door = Arc::clone(&doors.agent_gate);
     upgrade
         .read_buffer_size(BUFFER)
@@ -148,5 +121,5 @@ where
         .max_write_buffer_size(2 * LARGEST_FRAME)
         .max_message_size(LARGEST_FRAME)
         .max_frame_size(LARGEST_FRAME)
-        .on_upgrade(move |socket| async move { door.serve(socket, from).await })
+        .on_upgrade(move |socket| async move { door.serve(socket, guest.from.ip(), guest.place).await })
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 /// What a figure is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
+    Micros,
     Millis,
     Seconds,
     Mebibytes,
@@ -17,6 +18,7 @@ pub(crate) enum Unit {
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Micros => "µs",
             Self::Millis => "ms",
             Self::Seconds => "s",
             Self::Mebibytes => "MiB",
@@ -26,12 +28,20 @@ impl fmt::Display for Unit {
     }
 }
 
+/// What a figure should be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Target {
+    Value(f64),
+    /// So many times the yardstick.
+    Yardsticks(f64),
+}
+
 /// One figure of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     unit: Unit,
-    target: Option<f64>,
+    target: Option<Target>,
     /// What was measured, or why it could not be.
     value: Result<f64, String>,
     yardstick: Option<f64>,
@@ -43,7 +53,19 @@ impl Figure {
     }
 
     pub(crate) fn target(self, target: f64) -> Self {
-        Self { target: Some(target), ..self }
+        Self { target: Some(Target::Value(target)), ..self }
+    }
+
+    /// The target is so many times what the yardstick turns out to be.
+    pub(crate) fn target_yardsticks(self, times: f64) -> Self {
+        Self { target: Some(Target::Yardsticks(times)), ..self }
+    }
+
+    fn wanted(&self) -> Option<f64> {
+        match self.target? {
+            Target::Value(value) => Some(value),
+            Target::Yardsticks(times) => Some(times * self.yardstick?),
+        }
     }
 
     /// Puts in what was measured: the value and its yardstick.
@@ -61,7 +83,7 @@ impl Figure {
             "unit": self.unit.to_string(),
             "value": self.value.as_ref().ok(),
             "yardstick": self.yardstick,
-            "target": self.target,
+            "target": self.wanted(),
             "unavailable": self.value.as_ref().err(),
         })
     }
@@ -70,7 +92,7 @@ impl Figure {
         let with_unit = |value: &f64| format!("{} {}", rounded(*value), self.unit);
         let optional = |value: Option<f64>| value.as_ref().map_or_else(|| "-".to_owned(), with_unit);
         let value = self.value.as_ref().map_or_else(|_| "not available".to_owned(), with_unit);
-        [self.name.to_owned(), value, optional(self.yardstick), optional(self.target)]
+        [self.name.to_owned(), value, optional(self.yardstick), optional(self.wanted())]
     }
 }
 
@@ -78,6 +100,12 @@ impl Figure {
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
+}
+
+/// What so many of a hundred `values` do not exceed.
+pub(crate) fn percentile(mut values: Vec<f64>, of_hundred: usize) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get((values.len() * of_hundred).div_ceil(100).saturating_sub(1)).copied()
 }
 
 /// All figures as a table, with the reasons for those that are not available below it.
@@ -117,6 +145,26 @@ mod tests {
         for (values, want) in [(vec![], None), (vec![3.0, 1.0, 2.0], Some(2.0)), (vec![1.0, 2.0], Some(2.0))] {
             assert_eq!(median(values.clone()), want, "{values:?}");
         }
+    }
+
+    #[test]
+    fn a_percentile_is_the_least_value_that_enough_do_not_exceed() {
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        for (values, of_hundred, want) in [
+            (vec![], 99, None),
+            (vec![5.0], 99, Some(5.0)),
+            (hundred.clone(), 99, Some(99.0)),
+            (hundred, 50, Some(50.0)),
+        ] {
+            assert_eq!(percentile(values.clone(), of_hundred), want, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_may_be_a_part_of_the_yardstick() {
+        let figure = Figure::new("rate", Unit::PerSecond).target_yardsticks(0.5);
+        assert_eq!(figure.clone().taken(Ok((90.0, Some(160.0)))).json()["target"], 80.0);
+        assert_eq!(figure.taken(Ok((90.0, None))).json()["target"], Value::Null);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! A provider on loopback that answers every request with one stream of completions, written whole in one write.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufReader, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::Arc,
     thread,
 };
 
 use serde_json::{Value, json};
+
+use crate::bench::web;
 
 /// A running provider. It ends with the process.
 pub(crate) struct Provider {
@@ -41,18 +43,7 @@ impl Provider {
 
 fn serve(mut stream: TcpStream, answer: &[u8]) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut length = 0_u64;
-    let mut line = String::new();
-    while reader.read_line(&mut line)? > 0 && line.trim() != "" {
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().unwrap_or_default();
-        }
-        line.clear();
-    }
-    std::io::copy(&mut reader.take(length), &mut std::io::sink())?;
+    web::read(&mut BufReader::new(stream.try_clone()?))?;
     stream.write_all(answer)
 }
 

@@ -59,6 +59,9 @@ pub struct Keyed {
     pub call: CallId,
     /// Of that request's tool and arguments.
     pub asks: Option<Digest>,
+    /// The gate that decided it, if a person did.
+    #[serde(default)]
+    pub gate: Option<GateId>,
     /// How that ended and where that is recorded, once it has.
     pub over: Option<(End, Lsn)>,
 }
@@ -129,7 +132,7 @@ impl Requester {
             self.used.remove(&oldest);
         }
         if let Some(key) = &asked.key {
-            self.keys.insert(key.clone(), Keyed { call, asks: asked.asks, over: None });
+            self.keys.insert(key.clone(), Keyed { call, asks: asked.asks, gate: asked.gate, over: None });
             self.keys_order.push_back(key.clone());
             if self.keys_order.len() > REMEMBERED
                 && let Some(oldest) = self.keys_order.pop_front()
@@ -154,9 +157,17 @@ impl Requester {
         }
     }
 
+    /// The gate that decides a request, or did, for as long as anything of it is remembered.
+    pub fn gate_of(&self, call: CallId) -> Option<GateId> {
+        let asked = self.open.get(&call).or_else(|| self.results.get(&call).map(|result| &result.asked));
+        asked.and_then(|asked| asked.gate).or_else(|| self.keys.values().find(|keyed| keyed.call == call)?.gate)
+    }
+
     pub(crate) fn gated(&mut self, call: CallId, gate: GateId) {
-        if let Some(asked) = self.open.get_mut(&call) {
-            asked.gate = Some(gate);
+        let Some(asked) = self.open.get_mut(&call) else { return };
+        asked.gate = Some(gate);
+        if let Some(keyed) = asked.key.as_ref().and_then(|key| self.keys.get_mut(key)) {
+            keyed.gate = Some(gate);
         }
     }
 

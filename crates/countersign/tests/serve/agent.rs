@@ -68,6 +68,11 @@ impl Agent {
         self.socket.send(Message::binary(frame)).unwrap();
     }
 
+    /// Sends a pong, whether or not there was a ping.
+    pub(crate) fn pong(&mut self, payload: &[u8]) {
+        self.socket.send(Message::Pong(payload.to_vec().into())).unwrap();
+    }
+
     /// Writes as far as the line takes it.
     pub(crate) fn push(&mut self, frame: String) {
         let _ = self.socket.send(Message::text(frame));

@@ -1,11 +1,14 @@
 //! Who may speak: the first frame, its failures, and the connections that are refused before it.
 
+use std::thread;
+
 use serde_json::{Value, json};
 
 use crate::{
     agent::{Agent, Heard, error},
     gateway::Gateway,
     place::{KITCHEN, Place, RULES, TOKEN},
+    service::{Latch, Manner},
 };
 
 fn told(id: Value, code: i64, message: &str) -> Heard {
@@ -81,50 +84,67 @@ fn a_token_opens_the_door_once_in_text_or_binary() {
 #[test]
 fn a_second_connection_of_an_agent_that_lives_is_closed_with_4000() {
     let place = Place::new();
+    let latch = Latch::default();
+    place.service.does("/look/late", Manner::Late(latch.clone()));
     let gateway = Gateway::start(&place);
     let mut first = Agent::join(&gateway, TOKEN);
-    let mut second = Agent::connect(&gateway);
-    second.send(json!({ "method": "auth", "params": { "token": TOKEN }, "id": 1 }));
-    assert_eq!(second.next(), Heard::Closed(4000, "Another agent is already connected".to_owned()));
+    first.request("late", "look", json!({ "thing": "late" }));
+    // Whoever waits for a reply answers pings on the way.
+    let first = thread::spawn(move || {
+        let reply = first.reply(&json!("late"));
+        (first, reply)
+    });
+    for _ in 0..2 {
+        let mut second = Agent::connect(&gateway);
+        second.send(json!({ "method": "auth", "params": { "token": TOKEN }, "id": 1 }));
+        assert_eq!(second.next(), Heard::Closed(4000, "Another agent is already connected".to_owned()));
+    }
     // Another agent is not affected, and the first one is still served.
     let mut other = Agent::join(&gateway, KITCHEN);
     assert_eq!(other.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    latch.open();
+    let (mut first, reply) = first.join().unwrap();
+    assert_eq!(reply["result"]["status"], "executed");
     assert_eq!(first.call(1, "look", json!({ "thing": "b" }))["status"], "executed");
 }
 
 #[test]
-fn a_connection_that_answers_no_ping_gives_its_place_up() {
+fn an_agent_whose_line_is_dead_gets_its_place_at_its_first_attempt() {
     let place = Place::new();
     let gateway = Gateway::start(&place);
     let mut first = Agent::join(&gateway, TOKEN);
-    // A second of silence, shown by connections that are refused while it is not over.
-    let mut second = loop {
-        let mut second = Agent::connect(&gateway);
-        second.send(json!({ "method": "auth", "params": { "token": TOKEN }, "id": 1 }));
-        match second.next() {
-            Heard::Closed(4000, _) => {}
-            Heard::Frame(frame) => {
-                assert_eq!(frame["result"]["status"], "authenticated");
-                break second;
-            }
-            Heard::Closed(..) | Heard::Gone => panic!("neither served nor refused"),
-        }
-    };
+    // It spoke just now, and answers no ping from here on.
+    assert_eq!(first.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    let mut second = Agent::join(&gateway, TOKEN);
     assert_eq!(second.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     assert_eq!(first.next(), Heard::Gone);
 }
 
 #[test]
-fn failed_tokens_of_one_address_are_limited() {
+fn a_pong_that_nobody_asked_for_keeps_no_place() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut first = Agent::join(&gateway, TOKEN);
+    first.pong(b"");
+    first.pong(&[0; 8]);
+    let mut second = Agent::join(&gateway, TOKEN);
+    assert_eq!(second.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+}
+
+#[test]
+fn failed_tokens_of_one_address_are_limited_and_the_right_one_is_not() {
     let place = Place::with("rate_limit: { max_failed_auth_per_minute: 3 }", RULES);
     let gateway = Gateway::start(&place);
     let mut agent = Agent::join(&gateway, TOKEN);
     for _ in 0..3 {
         assert_eq!(Agent::connect(&gateway).auth("wrong")["error"], error(-32005, "Invalid token"));
     }
-    let refused = Agent::connect(&gateway).auth(KITCHEN);
-    assert_eq!(refused["error"]["code"], -32006, "{refused}");
-    // Whoever is connected stays.
+    let mut bad = Agent::connect(&gateway);
+    assert_eq!(bad.auth("wrong")["error"], error(-32006, "Too many failed authentications"));
+    assert_eq!(bad.next(), Heard::Closed(1000, String::new()));
+    // Somebody else behind the same address comes in, and whoever is connected stays.
+    let mut good = Agent::join(&gateway, KITCHEN);
+    assert_eq!(good.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
 }
 

@@ -216,23 +216,54 @@ fn a_kill_anywhere_after_the_approval_leaves_at_most_one_action() {
     place.verify();
 }
 
+fn keyed(id: u32, thing: &str) -> Value {
+    let params = json!({ "tool": "turn", "args": { "thing": thing }, "idempotency_key": "k" });
+    json!({ "method": "tool_request", "params": params, "id": id })
+}
+
 #[test]
 fn a_key_means_the_same_request_across_a_crash() {
     let place = Place::new();
     place.service.does("/turn/lamp", Manner::Hang);
     let gateway = Gateway::start(&place);
     let mut agent = Agent::join(&gateway, TOKEN);
-    let keyed = |id: u32| {
-        let params = json!({ "tool": "turn", "args": { "thing": "lamp" }, "idempotency_key": "k" });
-        json!({ "method": "tool_request", "params": params, "id": id })
-    };
-    agent.send(keyed(1));
+    agent.send(keyed(1, "lamp"));
     place.service.wait("/turn/lamp", 1);
     gateway.kill();
     let gateway = Gateway::start(&place);
     let mut agent = Agent::join(&gateway, TOKEN);
-    let reply = agent.ask(keyed(1));
+    let reply = agent.ask(keyed(1, "lamp"));
     assert_eq!(reply["error"]["code"], -32004, "{reply}");
-    assert!(reply["error"]["data"]["gate_id"].is_string(), "{reply}");
+    assert_eq!(reply["error"].get("data"), None, "no gate decided it: {reply}");
     assert_eq!(place.service.count("/turn/lamp"), 1);
+}
+
+#[test]
+fn an_unknown_outcome_names_its_gate_whichever_process_opened_it() {
+    let place = Place::new();
+    place.service.does("/turn/door", Manner::BreakOff);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.send(keyed(1, "door"));
+    let gate = place.gate();
+    gateway.kill();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let named = |reply: &Value| {
+        assert_eq!(reply["error"]["code"], -32004, "{reply}");
+        assert_eq!(reply["error"]["data"], json!({ "gate_id": gate }), "{reply}");
+    };
+    agent.send(json!({ "method": "get_pending_results", "id": 2 }));
+    place.allow(&gate);
+    named(&agent.reply(&json!(1)));
+    // Also once it was received, and under the key after another restart.
+    agent.settle();
+    assert_eq!(missed(&agent.pending(3)), []);
+    named(&agent.ask(keyed(4, "door")));
+    gateway.kill();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    named(&agent.ask(keyed(5, "door")));
+    drop(gateway);
+    assert_eq!(place.service.count("/turn/door"), 1);
 }

@@ -5,12 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use countersign_core::{
-    call,
-    engine::Event,
-    gate,
-    id::{CallId, GateId},
-};
+use countersign_core::{call, engine::Event, id::CallId};
 use countersign_runtime::{Handle, Released, Subscriber};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc::UnboundedSender, watch};
@@ -40,7 +35,6 @@ struct Inner {
     bytes: usize,
     /// Whether an end was ever let go of.
     has_forgotten: bool,
-    gates: HashMap<CallId, GateId>,
 }
 
 impl Answers {
@@ -60,23 +54,16 @@ impl Answers {
     async fn run(&self, mut subscriber: Subscriber) {
         while let Some(released) = subscriber.next().await {
             let Released::Fact(recorded) = released else { continue };
-            match &recorded.fact.event {
-                Event::Gate(gate::Event::Opened { gate, call: Some(call), run: None, .. }) => {
-                    self.0.lock().gates.insert(*call, *gate);
-                }
-                Event::Call(call::Event::Ended { call, end, entry: None }) => {
-                    let content = recorded.fact.content.as_deref().unwrap_or_default().to_owned();
-                    self.ended(*call, *end, content);
-                }
-                _ => {}
+            if let Event::Call(call::Event::Ended { call, end, entry: None }) = &recorded.fact.event {
+                let content = recorded.fact.content.as_deref().unwrap_or_default().to_owned();
+                self.ended(*call, *end, content);
             }
         }
     }
 
     fn ended(&self, call: CallId, end: call::End, content: String) {
         let mut inner = self.0.lock();
-        let gate = inner.gates.remove(&call);
-        let outcome = Outcome { call, gate, end, content };
+        let outcome = Outcome { call, gate: None, end, content };
         for (id, connection) in inner.waiting.remove(&call).unwrap_or_default() {
             // A connection that is gone asks for what it missed when it comes back.
             let _ = connection.send((id, outcome.clone()));

@@ -10,8 +10,8 @@ use std::{
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use countersign_core::{
     call,
-    engine::{self, Command, Refusal},
-    id::CallId,
+    engine::{self, Command, Refusal, Scope},
+    id::{CallId, GateId},
 };
 use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code};
 use countersign_runtime::{Lane, Refused, Reply, Source};
@@ -22,11 +22,14 @@ use tokio::{
 };
 
 use super::{Door, Known, answers::Told, outcome::Outcome, pending, requests, roster::Knock};
+use crate::listen::Place;
 
 /// How long a client has to show who it is.
 const AUTH: Duration = Duration::from_secs(10);
-/// How long ago a client spoke that certainly lives.
-const RECENT: Duration = Duration::from_secs(1);
+/// How long a client may take nothing of what is sent to it.
+const STUCK: Duration = Duration::from_secs(40);
+/// How long receipts are gathered, so that they share a commit: one for each would be a third for every request.
+const GATHER: Duration = Duration::from_millis(50);
 /// How many requests of one connection may be open.
 const OPEN: usize = 4096;
 
@@ -38,8 +41,13 @@ enum End {
     Close(u16, &'static str),
 }
 
-pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr) {
-    let end = match authenticate(door, &mut socket, from).await {
+pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr, place: &Place) {
+    let shown = tokio::select! {
+        shown = authenticate(door, &mut socket, from) => shown,
+        () = place.lost() => Err(End::Close(close::RESTART, "too many connections")),
+    };
+    let end = match shown {
+        Ok(_) if !place.keep() => End::Close(close::RESTART, "too many connections"),
         Ok(agent) => {
             let (knock, knocks) = mpsc::unbounded_channel();
             match door.roster.enter(&agent.known.id, knock).await {
@@ -90,11 +98,13 @@ async fn authenticate(door: &Arc<Door>, socket: &mut WebSocket, from: IpAddr) ->
             let incoming = wire::read(&frame);
             let now = door.clock.now();
             match incoming.request {
-                Ok(Request::Auth { .. }) if door.failed.lock().is_limited(from, now) => {
-                    refuse(&incoming.id, code::LIMITED, "Too many failed authentications")
-                }
                 Ok(Request::Auth { token }) => match token.and_then(|token| door.agent_of(&token).cloned()) {
+                    // Whoever shows the right token is never limited: a bad client behind the same address must not
+                    // keep a good one out. A token has too much in it to be found by trying.
                     Some(known) => return Ok(Shown { known, id: incoming.id }),
+                    None if door.failed.lock().is_limited(from, now) => {
+                        refuse(&incoming.id, code::LIMITED, "Too many failed authentications")
+                    }
                     None => {
                         door.failed.lock().failed(from, now);
                         refuse(&incoming.id, code::UNAUTHENTICATED, "Invalid token")
@@ -159,8 +169,11 @@ struct Connection<'a> {
     pinged: VecDeque<(u64, Vec<CallId>)>,
     /// Counts the pings.
     pings: u64,
-    /// Connections that wait to hear whether this one lives.
-    knocking: Vec<oneshot::Sender<()>>,
+    /// Calls whose receipt is shown and not recorded yet, and when it will be.
+    received: Vec<CallId>,
+    record_at: Option<Instant>,
+    /// Connections that wait to hear whether this one lives, each with the ping that is to show it.
+    knocking: Vec<(u64, oneshot::Sender<()>)>,
 }
 
 impl<'a> Connection<'a> {
@@ -180,6 +193,8 @@ impl<'a> Connection<'a> {
             mine: BTreeSet::new(),
             pinged: VecDeque::new(),
             pings: 0,
+            received: Vec::new(),
+            record_at: None,
             knocking: Vec::new(),
         }
     }
@@ -190,6 +205,7 @@ impl<'a> Connection<'a> {
             Ok(()) => self.work().await,
         };
         self.door.answers.gone(&self.told);
+        self.record_received().await;
         say_goodbye(&mut self.socket, &end).await;
     }
 
@@ -197,18 +213,13 @@ impl<'a> Connection<'a> {
         let mut closing = self.door.closing.subscribe();
         let mut alive = tokio::time::interval_at(Instant::now() + Duration::from_secs(20), Duration::from_secs(20));
         let mut heard = true;
-        let mut last_heard = Instant::now();
         loop {
             let done = tokio::select! {
                 () = closed(&mut closing) => return End::Close(close::RESTART, "restarting"),
                 knock = self.knocks.recv() => match knock {
-                    // Whoever spoke a moment ago lives; anybody else is asked.
-                    Some(Knock::AreYouThere(answer)) if last_heard.elapsed() < RECENT => {
-                        let _ = answer.send(());
-                        Ok(())
-                    }
+                    // What it sent before says nothing: a client that lost its line comes back at once.
                     Some(Knock::AreYouThere(answer)) => {
-                        self.knocking.push(answer);
+                        self.knocking.push((self.pings + 1, answer));
                         self.ping().await
                     }
                     Some(Knock::Replaced) | None => return End::Gone,
@@ -220,11 +231,14 @@ impl<'a> Connection<'a> {
                     }
                     self.ping().await
                 }
+                () = tokio::time::sleep_until(self.record_at.unwrap_or_else(Instant::now)), if self.record_at.is_some() => {
+                    self.record_received().await;
+                    Ok(())
+                }
                 Some((id, replied)) = self.sent.next() => self.replied(id, replied).await,
                 Some((id, outcome)) = self.ends.recv() => self.ended(&id, outcome).await,
                 message = self.socket.recv() => {
                     heard = true;
-                    last_heard = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => self.frame(&text).await,
                         Some(Ok(Message::Binary(bytes))) => self.frame(&String::from_utf8_lossy(&bytes)).await,
@@ -242,7 +256,15 @@ impl<'a> Connection<'a> {
     }
 
     async fn send(&mut self, frame: String) -> Result<(), End> {
-        self.socket.send(Message::Text(frame.into())).await.map_err(|_| End::Gone)
+        self.write(Message::Text(frame.into())).await
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), End> {
+        match timeout(STUCK, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            // Nothing else of this connection goes on while it waits, not even the look after whether it lives.
+            Ok(Err(_)) | Err(_) => Err(End::Gone),
+        }
     }
 
     async fn fault(&mut self, id: &str, fault: &Fault) -> Result<(), End> {
@@ -327,20 +349,32 @@ impl<'a> Connection<'a> {
         let session = self.agent.session.clone();
         let read = self.source.read(move |engine| {
             let results = engine.state().session(&session)?.requester()?.results();
-            results.get(&call).map(|result| (result.end, result.lsn, result.asked.gate))
+            results.get(&call).map(|result| (result.end, result.lsn))
         });
-        let Some((Some((end, lsn, gate)), _)) = read.await else { return Ok(()) };
+        let Some((Some((end, lsn)), _)) = read.await else { return Ok(()) };
         if !self.door.answers.claim(call, &self.told) {
             return Ok(());
         }
         let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
         let content = content.as_deref().unwrap_or_default().to_owned();
-        self.ended(&id, Outcome { call, gate, end, content }).await
+        self.ended(&id, Outcome { call, gate: None, end, content }).await
+    }
+
+    /// The gate that decided a request, whichever process it was opened in.
+    async fn gate_of(&mut self, call: CallId) -> Option<GateId> {
+        let session = self.agent.session.clone();
+        let read = self.source.read_of(Scope::Session(session.clone()), move |engine| {
+            engine.state().session(&session)?.requester()?.gate_of(call)
+        });
+        read.await?.0
     }
 
     /// A request is over.
-    async fn ended(&mut self, id: &str, outcome: Outcome) -> Result<(), End> {
+    async fn ended(&mut self, id: &str, mut outcome: Outcome) -> Result<(), End> {
         self.open = self.open.saturating_sub(1);
+        if outcome.end == call::End::Unknown && outcome.gate.is_none() {
+            outcome.gate = self.gate_of(outcome.call).await;
+        }
         self.send(outcome.reply(id)).await?;
         self.unproven.push(outcome.call);
         self.prove().await
@@ -355,16 +389,16 @@ impl<'a> Connection<'a> {
         self.pings += 1;
         self.pinged.push_back((self.pings, std::mem::take(&mut self.unproven)));
         let number = self.pings.to_be_bytes().to_vec();
-        self.socket.send(Message::Ping(number.into())).await.map_err(|_| End::Gone)
+        self.write(Message::Ping(number.into())).await
     }
 
     /// A pong shows that its client lives, and one to a ping of ours that everything before that ping arrived. A client may
     /// leave out all but the last, and may send some that nobody asked for.
     async fn pong(&mut self, payload: &[u8]) -> Result<(), End> {
-        for knocking in self.knocking.drain(..) {
+        let number = payload.try_into().map_or(0, u64::from_be_bytes);
+        for (_, knocking) in self.knocking.extract_if(.., |(ping, _)| *ping <= number) {
             let _ = knocking.send(());
         }
-        let number = payload.try_into().map_or(0, u64::from_be_bytes);
         let mut calls = Vec::new();
         if self.pinged.iter().any(|(ping, _)| *ping == number) {
             while let Some((_, sent)) = self.pinged.pop_front_if(|(ping, _)| *ping <= number) {
@@ -375,10 +409,20 @@ impl<'a> Connection<'a> {
             for call in &calls {
                 self.mine.remove(call);
             }
+            self.received.append(&mut calls);
+            self.record_at.get_or_insert_with(|| Instant::now() + GATHER);
+        }
+        self.prove().await
+    }
+
+    /// Has the receipts recorded that were gathered. Until then their results are told again to whoever asks.
+    async fn record_received(&mut self) {
+        self.record_at = None;
+        let calls = std::mem::take(&mut self.received);
+        if !calls.is_empty() {
             let received = call::Command::Received { session: self.agent.session.clone(), calls };
             self.source.tell(Command::Call(received)).await;
         }
-        self.prove().await
     }
 
     async fn pending(&mut self, id: &str) -> Result<(), End> {
@@ -386,6 +430,7 @@ impl<'a> Connection<'a> {
         while let Some((id, replied)) = self.sent.next().await {
             self.replied(id, replied).await?;
         }
+        self.record_received().await;
         let missed = pending::missed(self.door, self.agent, &self.source, id, &self.mine).await;
         let Some(missed) = missed else {
             return self.fault(id, &Fault::new(code::FAILED, "The gateway is closing")).await;

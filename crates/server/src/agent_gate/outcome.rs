@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
     pub(super) call: CallId,
+    /// The gate that decided it, where somebody looked for it: only the reply to what is unknown names it.
     pub(super) gate: Option<GateId>,
     pub(super) end: End,
     /// What the service gave as JSON text, or why it was not done.
@@ -47,8 +48,7 @@ impl Outcome {
             End::Limited => told(code::LIMITED, "Too many pending approvals"),
             End::Skipped | End::Cancelled => told(code::FAILED, "Not run"),
             End::Unknown => {
-                let gate = self.gate.map_or_else(|| self.call.to_string(), |gate| gate.to_string());
-                let data = Some(json!({ "gate_id": gate }));
+                let data = self.gate.map(|gate| json!({ "gate_id": gate.to_string() }));
                 Some(Fault { code: code::FAILED, message: self.content.clone(), data })
             }
         }
@@ -130,7 +130,7 @@ mod tests {
             (
                 End::Unknown,
                 "who knows",
-                r#""error":{"code":-32004,"message":"who knows","data":{"gate_id":"call_00000000000000000000000000000001"}}"#,
+                r#""error":{"code":-32004,"message":"who knows"}"#,
                 r#"{"status":"error","data":"Outcome unknown"}"#,
             ),
         ] {

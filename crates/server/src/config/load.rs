@@ -47,7 +47,8 @@ const TOP: &[&str] = &[
 ];
 const GATEWAY: &[&str] = &["host", "port", "tls", "health_port", "health_host", "public_url", "allowed_hosts"];
 const TELEGRAM: &[&str] = &["token", "chat_id", "allowed_users", "api_url"];
-const RATE_LIMIT: &[&str] = &["max_pending_approvals", "max_requests_per_minute", "max_failed_auth_per_minute"];
+const RATE_LIMIT: &[&str] =
+    &["max_pending_approvals", "max_requests_per_minute", "max_failed_auth_per_minute", "max_connections"];
 
 /// Reads the file at `path`, and those that it names. Without one everything has its default. `environment` gives the
 /// value of a variable.
@@ -267,6 +268,7 @@ fn limits(place: &At<'_>) -> Limits {
         max_pending_approvals: limit("max_pending_approvals", 10),
         max_requests_per_minute: limit("max_requests_per_minute", 60),
         max_failed_auth_per_minute: limit("max_failed_auth_per_minute", 60),
+        max_connections: limit("max_connections", 20_000),
     }
 }
 

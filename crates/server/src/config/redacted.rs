@@ -48,6 +48,7 @@ impl Config {
                 "max_pending_approvals": self.limits.max_pending_approvals,
                 "max_requests_per_minute": self.limits.max_requests_per_minute,
                 "max_failed_auth_per_minute": self.limits.max_failed_auth_per_minute,
+                "max_connections": self.limits.max_connections,
             }),
         );
         if self.clients.is_some() {

@@ -147,6 +147,8 @@ pub struct Limits {
     pub max_requests_per_minute: u32,
     /// Failed authentications from one address in any 60 seconds.
     pub max_failed_auth_per_minute: u32,
+    /// Connections at once, of everybody together.
+    pub max_connections: u32,
 }
 
 /// A model by name.

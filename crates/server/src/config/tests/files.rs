@@ -87,7 +87,12 @@ fn a_file_of_agentpass_loads_as_it_is() {
     assert_eq!(config.storage, Storage { log: folder.join("agentpass.db"), folder });
     assert_eq!(
         config.limits,
-        Limits { max_pending_approvals: 3, max_requests_per_minute: 60, max_failed_auth_per_minute: 60 }
+        Limits {
+            max_pending_approvals: 3,
+            max_requests_per_minute: 60,
+            max_failed_auth_per_minute: 60,
+            max_connections: 20_000,
+        }
     );
     let tools = &service.tools;
     assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["zeta", "alpha"]);

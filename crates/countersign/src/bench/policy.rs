@@ -1,0 +1,112 @@
+//! How long one decision takes among few rules and among many, beside one among a single rule.
+
+use std::{collections::BTreeSet, hint::black_box, time::Instant};
+
+use anyhow::{anyhow, ensure};
+use countersign_core::{
+    digest::{Digest, canonical},
+    id::{PrincipalId, SessionId},
+    policy::{
+        Action, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject,
+        Surroundings, Verdict, compile, evaluate,
+    },
+    time::Millis,
+    tool::Effect,
+};
+use serde_json::{Map, Value, json};
+
+use super::median;
+
+/// Decisions of one round, spread over all the things that the rules are about.
+const DECISIONS: usize = 20_000;
+const ROUNDS: usize = 5;
+
+pub(super) fn measure() -> anyhow::Result<Value> {
+    let mut report = Map::new();
+    report.insert("yardstick_us".to_owned(), of(1)?.into());
+    for rules in [10, 1_000, 10_000] {
+        report.insert(format!("at_{rules}_us"), of(rules)?.into());
+    }
+    Ok(Value::Object(report))
+}
+
+/// Microseconds of one decision among so many rules.
+fn of(rules: usize) -> anyhow::Result<f64> {
+    let compiled = compiled(rules)?;
+    let (constraints, grants, surroundings) = (Constraints::default(), Grants::default(), Surroundings::default());
+    let layers = Layers {
+        compiled: &compiled,
+        constraints: &constraints,
+        contract: None,
+        grants: &grants,
+        posture: Posture::Gateway,
+        surroundings: &surroundings,
+    };
+    // One past the last rule: what nothing matches is asked about.
+    let subjects: Vec<Subject> = (0..=rules).map(subject).collect();
+    let verdict = |number: usize| evaluate(&layers, &subjects[number], Millis(1));
+    ensure!(matches!(verdict(rules), Verdict::Ask(_)), "a rule matches too much");
+    for (number, wanted) in [(0, Action::Deny), (1, Action::Allow), (2, Action::Ask)] {
+        let got = match verdict(number.min(rules)) {
+            Verdict::Deny(_) => Action::Deny,
+            Verdict::Allow(_) => Action::Allow,
+            Verdict::Ask(_) => Action::Ask,
+        };
+        ensure!(number >= rules || got == wanted, "rule {number} gives {got:?}");
+    }
+    let mut took = Vec::new();
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        for number in 0..DECISIONS {
+            // A stride that is prime to the count: neighbours are not asked about one after the other.
+            black_box(verdict(number * 7919 % subjects.len()));
+        }
+        took.push(begun.elapsed().as_secs_f64() * 1e6 / per_round());
+    }
+    Ok(median(took))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+const fn per_round() -> f64 {
+    DECISIONS as f64
+}
+
+/// Rules as people write them for a house: a tool, a thing and a star.
+fn compiled(count: usize) -> anyhow::Result<Compiled> {
+    let rules = (0..count).map(|number| {
+        let action = match number % 3 {
+            0 => Action::Deny,
+            1 => Action::Allow,
+            _ => Action::Ask,
+        };
+        Rule::new(format!("ha_call_service(light.turn_on, light.room_{number}_*)"), action)
+    });
+    let rules = Rules { defaults: vec![Rule::new("*", Action::Ask)], rules: rules.collect() };
+    compile(vec![Source { name: "bench".to_owned(), layer: Layer::Main, rules }])
+        .map_err(|errors| anyhow!("the rules do not compile: {errors:?}"))
+}
+
+fn subject(number: usize) -> Subject {
+    let entity = format!("light.room_{number}_ceiling");
+    let arguments = json!({ "domain": "light", "service": "turn_on", "entity_id": entity });
+    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    Subject {
+        principal: PrincipalId::new("agent:bench"),
+        door: Some("agent-gate".to_owned()),
+        target: Some("homeassistant".to_owned()),
+        session: SessionId::new("agent:bench"),
+        tool: "ha_call_service".to_owned(),
+        signature: format!("ha_call_service(light.turn_on, {entity})"),
+        further_signatures: Vec::new(),
+        named: ["domain", "service", "entity_id"].map(str::to_owned).into(),
+        undeclared: Vec::new(),
+        arguments,
+        arguments_digest,
+        effect: Effect::Changes,
+        reach: Reach::Beyond,
+        cwd: String::new(),
+        paths: Vec::new(),
+        classes: BTreeSet::new(),
+    }
+}

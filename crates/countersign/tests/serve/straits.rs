@@ -1,0 +1,111 @@
+//! A clock that jumps, a service that hangs: nobody waits for good.
+
+use std::time::Duration;
+
+use countersign_core::{id::Lsn, time::Millis};
+use countersign_store::{Batch, Log as _, Options, Partition, Record, SqliteLog};
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, executed},
+    gateway::{Gateway, soon},
+    place::{Place, RULES, TOKEN},
+    service::Manner,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn door() -> Value {
+    json!({ "thing": "door" })
+}
+
+fn done() -> Value {
+    executed(json!({ "result": { "did": "/turn/door" } }))
+}
+
+/// What a process leaves behind that started when its clock was ahead of ours by so much, and ended at once.
+fn started_ahead(place: &Place, ahead: Duration) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let log = SqliteLog::open(place.log(), Options::default()).unwrap();
+        let records = log.read(Partition::ZERO, Lsn(0), 1000).await.unwrap();
+        let booted = records.iter().rfind(|record| record.kind == "booted").unwrap();
+        let last = records.last().unwrap();
+        let record = Record {
+            at: Millis(last.at.0 + u64::try_from(ahead.as_millis()).unwrap()),
+            session: booted.session.clone(),
+            key: booted.key.clone(),
+            kind: booted.kind.clone(),
+            version: booted.version,
+            facts: booted.facts.clone(),
+            content: None,
+        };
+        log.append(Partition::ZERO, last.lsn, Batch(vec![record])).await.unwrap();
+        log.close().await;
+    });
+}
+
+#[test]
+fn a_clock_that_went_back_an_hour_stops_no_deadline() {
+    let place = Place::with("approval_timeout: 1", RULES);
+    let gateway = Gateway::start(&place);
+    assert_eq!(Agent::join(&gateway, TOKEN).call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    gateway.kill();
+    started_ahead(&place, HOUR);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let reply = agent.call(2, "turn", door());
+    assert_eq!((&reply["code"], &reply["message"]), (&json!(-32002), &json!("Approval timed out")));
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn a_clock_that_went_on_an_hour_leaves_time_to_answer() {
+    let place = Place::with("approval_timeout: 60", RULES);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door());
+    let gate = place.gate();
+    gateway.kill();
+    started_ahead(&place, HOUR);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.send(json!({ "method": "get_pending_results", "id": 2 }));
+    place.allow(&gate);
+    assert_eq!(agent.reply(&json!(1))["result"], done());
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn a_service_that_hangs_holds_up_nobody_else_and_is_given_up() {
+    let place = Place::new();
+    place.write(
+        "tools.yaml",
+        "
+tools:
+  look: { signature: \"{thing}\", args: { thing: {} }, request: { path: \"/look/{thing}\" }, timeout: 1 }
+  turn:
+    signature: \"{thing}\"
+    args: { thing: {} }
+    request: { method: POST, path: \"/turn/{thing}\" }
+    timeout: 1
+",
+    );
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for path in ["/turn/lamp", "/look/lamp"] {
+        place.service.does(path, Manner::Hang);
+    }
+    agent.request("turn", "turn", json!({ "thing": "lamp" }));
+    agent.request("look", "look", json!({ "thing": "lamp" }));
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    for id in ["turn", "look"] {
+        let reply = agent.reply(&json!(id));
+        assert_eq!(reply["error"]["code"], -32004, "{reply}");
+        assert!(reply["error"]["message"].as_str().unwrap().starts_with("Outcome unknown: "), "{reply}");
+    }
+    soon("the end of both", || (agent.pending("p")["queued"] == json!([])).then_some(()));
+    assert_eq!((place.service.count("/turn/lamp"), place.service.count("/look/lamp")), (1, 1));
+}

@@ -1,0 +1,241 @@
+//! Takes connections: each in a task of its own, with a place, and with little time until it has said what it wants.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body, http::Request};
+use hyper::{body::Incoming, server::conn::http1, service::Service as _};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpListener,
+    sync::{Semaphore, watch},
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::crowd::{Crowd, Place};
+
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, and how long a connection may say nothing between two.
+const HEAD: Duration = Duration::from_secs(10);
+/// How large a head may be, in bytes.
+const LARGEST_HEAD: usize = 32 << 10;
+/// How many are told at once that there is no room.
+const REFUSALS: usize = 64;
+/// How long that may take.
+const REFUSAL: Duration = Duration::from_secs(1);
+/// How long nothing is taken after the system would not give a connection.
+const RECOVERY: Duration = Duration::from_millis(50);
+
+/// Who sent a request: from where, and the place of its connection.
+#[derive(Clone)]
+pub(super) struct Guest {
+    pub(super) from: SocketAddr,
+    pub(super) place: Arc<Place>,
+}
+
+/// Serves `router` to everybody who connects, until `end`, and then until all have left. A request carries its
+/// [`Guest`] among its extensions.
+pub(super) async fn take(
+    listener: TcpListener,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    most: usize,
+    router: Router,
+    end: impl Future<Output = ()> + Send,
+) {
+    let acceptor = tls.map(TlsAcceptor::from);
+    let crowd = Crowd::new(most);
+    let (closing, closes) = watch::channel(false);
+    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let mut end = std::pin::pin!(end);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut end => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                recover(&error, &crowd).await;
+                continue;
+            }
+        };
+        // A line that cannot be told not to wait still works.
+        let _ = stream.set_nodelay(true);
+        let Some(place) = crowd.enter() else {
+            // Over TLS there would have to be a handshake first, which is what there is no room for.
+            if acceptor.is_none()
+                && let Ok(permit) = Arc::clone(&refusals).try_acquire_owned()
+            {
+                tokio::spawn(async move {
+                    let _ = timeout(REFUSAL, refuse(stream, most)).await;
+                    drop(permit);
+                });
+            }
+            continue;
+        };
+        let (router, acceptor, closes) = (router.clone(), acceptor.clone(), closes.clone());
+        tokio::spawn(async move {
+            let guest = Guest { from, place: Arc::clone(&place) };
+            let served = async {
+                match acceptor {
+                    None => converse(stream, router, guest, closes).await,
+                    Some(acceptor) => {
+                        if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                            converse(stream, router, guest, closes).await;
+                        }
+                    }
+                }
+            };
+            tokio::select! {
+                () = place.lost() => {}
+                () = served => {}
+            }
+        });
+    }
+    drop(listener);
+    closing.send_replace(true);
+    crowd.empty().await;
+}
+
+/// Waits a moment after the system would not give a connection: out of descriptors, most likely, and then whoever has
+/// not said who it is gives its own back.
+async fn recover(error: &io::Error, crowd: &Crowd) {
+    if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+        tracing::warn!(%error, "a connection could not be taken");
+        crowd.make_room();
+        tokio::time::sleep(RECOVERY).await;
+    }
+}
+
+/// Tells a client that there is no room, and why.
+async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, most: usize) -> io::Result<()> {
+    let why = format!("The gateway has {most} connections, its limit (rate_limit.max_connections).\n");
+    let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 5\r\nconnection: close";
+    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{why}", why.len()).as_bytes()).await?;
+    stream.shutdown().await?;
+    // What it sent is read, or the end of the line would overtake the answer.
+    let mut passed_over = [0; 1024];
+    while stream.read(&mut passed_over).await? > 0 {}
+    Ok(())
+}
+
+/// Serves one connection to its end or until it becomes a WebSocket, and after `closes` no further request.
+async fn converse<S>(stream: S, router: Router, guest: Guest, mut closes: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let router = TowerToHyperService::new(router);
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(guest.clone());
+        router.call(request.map(Body::new))
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(LARGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    // What goes wrong on a line is its client's business.
+    let ended = tokio::select! {
+        ended = &mut connection => Some(ended),
+        _ = closes.wait_for(|closing| *closing) => None,
+    };
+    if ended.is_none() {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use axum::{Router, routing::get};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
+        sync::watch,
+        time::Instant,
+    };
+
+    use super::{Crowd, Guest, HEAD, LARGEST_HEAD, converse, refuse};
+
+    /// A connection that is served, the client's end of it, and what tells that the port closes.
+    fn line() -> (DuplexStream, watch::Sender<bool>) {
+        let (client, server) = duplex(1 << 20);
+        let (closing, closes) = watch::channel(false);
+        let place = Crowd::new(1).enter().unwrap();
+        let guest = Guest { from: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)), place };
+        tokio::spawn(converse(server, Router::new().route("/", get(async || "here")), guest, closes));
+        (client, closing)
+    }
+
+    async fn rest(client: &mut DuplexStream) -> String {
+        let mut told = String::new();
+        client.read_to_string(&mut told).await.unwrap();
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_says_nothing_or_too_little_in_time_is_closed() {
+        for said in ["", "G", "GET / HTTP/1.1\r\nhost: a\r\nx: ", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
+            let (mut client, _closing) = line();
+            let begun = Instant::now();
+            client.write_all(said.as_bytes()).await.unwrap();
+            let told = rest(&mut client).await;
+            assert_eq!(told.ends_with("here"), said.ends_with("\r\n\r\n"), "{said:?}: {told}");
+            let took = begun.elapsed();
+            assert!(took >= HEAD && took < HEAD * 2, "{said:?}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_byte_by_byte_does_not_stretch_its_time() {
+        let (mut client, _closing) = line();
+        let begun = Instant::now();
+        let head = b"GET / HTTP/1.1\r\nx: ".iter().chain(std::iter::repeat(&b'a'));
+        for byte in head {
+            if client.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(HEAD / 50).await;
+        }
+        assert!(begun.elapsed() < HEAD * 2, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_is_too_large_is_refused() {
+        let (mut client, _closing) = line();
+        let head = format!("GET / HTTP/1.1\r\nx: {}", "a".repeat(2 * LARGEST_HEAD));
+        client.write_all(head.as_bytes()).await.unwrap();
+        assert!(rest(&mut client).await.starts_with("HTTP/1.1 431 "));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_rests_is_closed_when_the_port_closes() {
+        let (mut client, closing) = line();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).await.unwrap();
+        let begun = Instant::now();
+        closing.send_replace(true);
+        assert!(rest(&mut client).await.ends_with("here"));
+        assert!(begun.elapsed() < HEAD, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_names_the_limit() {
+        let (mut client, server) = duplex(1 << 10);
+        let refusing = tokio::spawn(refuse(server, 7));
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let told = rest(&mut client).await;
+        assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("has 7 connections"), "{told}");
+        drop(client);
+        refusing.await.unwrap().unwrap();
+    }
+}

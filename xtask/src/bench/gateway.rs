@@ -1,0 +1,111 @@
+//! `countersign serve` as a process, with one agent, one service on loopback and, if wanted, a Bot API there too.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::Context as _;
+
+use crate::bench::{
+    scratch::Scratch,
+    socket::TOKEN,
+    telephone::{CHAT, PERSON},
+    web,
+};
+
+const RULES: &str = r#"
+defaults: [ { pattern: "*", action: ask } ]
+rules: [ { pattern: "look(*", action: allow } ]
+"#;
+
+const TOOLS: &str = r#"
+tools:
+  look:
+    signature: "{thing}"
+    args: { thing: { required: true, validate: "^[a-z0-9_.]+$" } }
+    request: { method: GET, path: "/look/{thing}" }
+  turn:
+    signature: "{thing}"
+    args: { thing: { required: true } }
+    request: { method: POST, path: "/turn/{thing}" }
+"#;
+
+/// The running process. Dropped, it is killed.
+pub(crate) struct Gateway {
+    child: Child,
+    /// Such as `127.0.0.1:4711`.
+    pub(crate) address: String,
+    _scratch: Scratch,
+}
+
+impl Gateway {
+    /// Starts one and waits until it says that it is ready.
+    pub(crate) fn start(binary: &Path, service: SocketAddr, telephone: Option<SocketAddr>) -> anyhow::Result<Self> {
+        let scratch = Scratch::new("gateway")?;
+        write(scratch.path(), "config.yaml", &config(service, telephone))?;
+        write(scratch.path(), "permissions.yaml", RULES)?;
+        write(scratch.path(), "tools.yaml", TOOLS)?;
+        let mut child = Command::new(binary)
+            .args(["serve", "--config", "config.yaml"])
+            .current_dir(scratch.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", scratch.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("{} could not be started", binary.display()))?;
+        let stdout = child.stdout.take();
+        let mut gateway = Self { child, address: String::new(), _scratch: scratch };
+        let mut line = String::new();
+        BufReader::new(stdout.context("no standard output")?).read_line(&mut line)?;
+        let address = line.trim().strip_prefix("countersign ready on http://");
+        gateway.address = address.with_context(|| format!("it did not start: {line:?}"))?.to_owned();
+        Ok(gateway)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A service that answers at once and always the same.
+pub(crate) fn service() -> anyhow::Result<SocketAddr> {
+    web::serve(|_| r#"{"state":"on","attributes":{"brightness":120}}"#.to_owned())
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, text)?;
+    Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?)
+}
+
+fn config(service: SocketAddr, telephone: Option<SocketAddr>) -> String {
+    let messenger = telephone.map_or_else(String::new, |address| {
+        format!(
+            "messenger:\n  type: telegram\n  telegram: {{ token: \"1:bench\", chat_id: {CHAT}, \
+             allowed_users: [{PERSON}], api_url: \"http://{address}\" }}\n"
+        )
+    });
+    format!(
+        "gateway: {{ host: 127.0.0.1, port: 0 }}
+agent: {{ token: {TOKEN} }}
+services:
+  desk: {{ url: \"http://{service}\", auth: {{ type: bearer, token: secret-of-the-bench }}, tools: tools.yaml }}
+rate_limit: {{ max_requests_per_minute: 1000000000 }}
+{messenger}"
+    )
+}
