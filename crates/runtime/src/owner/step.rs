@@ -1,5 +1,7 @@
 //! The loop: take a batch, decide, record, release, and then see to what is owed.
 
+mod failure;
+
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -19,7 +21,7 @@ use super::{
     Options,
     handle::{NotRecorded, Refused, Replied, Reply},
     inbox::{Inbox, Item, Lane, Waiting},
-    open::{self, OpenError, Position},
+    open::{OpenError, Position},
     parking::Parked,
     record::{is_too_large, record},
     snapshots::Snapshots,
@@ -359,17 +361,6 @@ impl Owner {
         Err(refused)
     }
 
-    /// Makes the state again from the log and from what is decided but not written.
-    async fn rebuild(&mut self, batch: &[Recorded]) -> Result<(), OpenError> {
-        let mut engine = open::replay(&self.log, self.engine.rules().clone()).await?.in_place_of(&self.engine);
-        for recorded in self.deferred.iter().chain(batch) {
-            engine.replay(&recorded.fact.event, &recorded.meta);
-        }
-        open::admit(&mut engine, &self.contents).await?;
-        self.engine = engine;
-        Ok(())
-    }
-
     /// Makes a batch durable. What is not worth a file waits until something is.
     async fn append(&mut self, recorded: Vec<Recorded>) -> Result<(), AppendError> {
         if recorded.is_empty() {
@@ -413,45 +404,6 @@ impl Owner {
         self.durable = head;
         self.deferred.clear();
         self.engine.committed(head);
-    }
-
-    /// Takes everything of a batch back that could not be recorded.
-    async fn roll_back(&mut self, failed: AppendError, taken: Vec<Waiting>, releases: Vec<Release>) -> Next {
-        let why: Arc<str> = match std::error::Error::source(&failed) {
-            Some(source) => format!("{failed}: {source}").into(),
-            None => failed.to_string().into(),
-        };
-        error!(error = %why, "a batch was not recorded");
-        let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
-        if let Err(failed) = self.rebuild(&[]).await {
-            error!(error = %failed, "the state could not be rebuilt");
-            return Next::End;
-        }
-        self.contents.forget_after(self.engine.state().head());
-        for release in releases {
-            match release {
-                Release::Reply(reply, Ok(_)) => {
-                    let _ = reply.send(Err(NotRecorded(Arc::clone(&why)).into()));
-                }
-                Release::Reply(reply, refused) => {
-                    let _ = reply.send(refused);
-                }
-                Release::Live(live) => self.ring.push(Released::Live(Arc::new(live))),
-                // What was read may show what is gone now: whoever asked hears that the line broke off.
-                Release::Read(_) | Release::Facts(_) => {}
-            }
-        }
-        self.ring.publish();
-        self.inbox.put_back(taken);
-        if fatal {
-            return Next::End;
-        }
-        self.degrade(&why);
-        Next::Work
-    }
-
-    fn degrade(&mut self, why: &str) {
-        self.degraded = Some((why.into(), Instant::now() + PROBE_EVERY));
     }
 
     /// Lets everything of a durable batch leave, in order.

@@ -1,0 +1,70 @@
+//! What an owner does when a batch could not be recorded, or its state has to be made again.
+
+use std::sync::Arc;
+
+use countersign_core::engine::Recorded;
+use countersign_store::AppendError;
+use tokio::time::Instant;
+use tracing::error;
+
+use super::{Next, Owner, PROBE_EVERY, Release};
+use crate::{
+    deliver::Released,
+    owner::{
+        handle::NotRecorded,
+        inbox::Waiting,
+        open::{self, OpenError},
+    },
+};
+
+impl Owner {
+    /// Makes the state again from the log and from what is decided but not written.
+    pub(super) async fn rebuild(&mut self, batch: &[Recorded]) -> Result<(), OpenError> {
+        let mut engine = open::replay(&self.log, self.engine.rules().clone()).await?.in_place_of(&self.engine);
+        for recorded in self.deferred.iter().chain(batch) {
+            engine.replay(&recorded.fact.event, &recorded.meta);
+        }
+        open::admit(&mut engine, &self.contents).await?;
+        self.engine = engine;
+        Ok(())
+    }
+
+    /// Takes everything of a batch back that could not be recorded.
+    pub(super) async fn roll_back(&mut self, failed: AppendError, taken: Vec<Waiting>, releases: Vec<Release>) -> Next {
+        let why: Arc<str> = match std::error::Error::source(&failed) {
+            Some(source) => format!("{failed}: {source}").into(),
+            None => failed.to_string().into(),
+        };
+        error!(error = %why, "a batch was not recorded");
+        let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
+        if let Err(failed) = self.rebuild(&[]).await {
+            error!(error = %failed, "the state could not be rebuilt");
+            return Next::End;
+        }
+        self.contents.forget_after(self.engine.state().head());
+        for release in releases {
+            match release {
+                Release::Reply(reply, Ok(_)) => {
+                    let _ = reply.send(Err(NotRecorded(Arc::clone(&why)).into()));
+                }
+                Release::Reply(reply, refused) => {
+                    let _ = reply.send(refused);
+                }
+                Release::Live(live) => self.ring.push(Released::Live(Arc::new(live))),
+                // What was read may show what is gone now: whoever asked hears that the line broke off.
+                Release::Read(_) | Release::Facts(_) => {}
+            }
+        }
+        self.ring.publish();
+        self.inbox.put_back(taken);
+        if fatal {
+            return Next::End;
+        }
+        self.degrade(&why);
+        Next::Work
+    }
+
+    pub(super) fn degrade(&mut self, why: &str) {
+        self.degraded = Some((why.into(), Instant::now() + PROBE_EVERY));
+    }
+}
