@@ -9,7 +9,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{self, Command, Engine, Event, Meta, Recorded, Scope},
+    engine::{self, Command, Engine, Event, Meta, Recorded, Rules, Scope},
     id::Lsn,
     time::Millis,
 };
@@ -45,6 +45,10 @@ const GRACE: Duration = Duration::from_secs(4);
 /// The task that owns the state of one log.
 pub(super) struct Owner {
     engine: Engine,
+    /// The rules that are recorded to be in force.
+    rules: Rules,
+    /// Those that the batch brings which is being decided, where it brings some.
+    coming: Option<Rules>,
     /// The head of the log.
     durable: Lsn,
     /// What was decided before there was anything worth a file.
@@ -102,6 +106,8 @@ impl Owner {
             tick_after: None,
             parked: Parked::new(log.clone(), inbox.source(Lane::Request)),
             snapshots: Snapshots::new(log.clone(), at.snapshot),
+            rules: engine.rules().clone(),
+            coming: None,
             engine,
             durable: at.durable,
             deferred: Vec::new(),
@@ -199,6 +205,9 @@ impl Owner {
         }
         let next = match self.append(recorded).await {
             Ok(()) => {
+                if let Some(rules) = self.coming.take() {
+                    self.rules = rules;
+                }
                 self.release(releases);
                 Next::Work
             }
@@ -337,13 +346,17 @@ impl Owner {
         batch: &[Recorded],
     ) -> Result<Result<(Vec<Recorded>, engine::Reply), engine::Refusal>, Refused> {
         let mut context = self.options.context();
+        let rules = if let Command::UseRules(rules) = &command { Some((**rules).clone()) } else { None };
         let engine = &mut self.engine;
         let refused = match catch_unwind(AssertUnwindSafe(|| engine.handle(command, &mut context))) {
             Ok(Ok((facts, _))) if facts.iter().any(is_too_large) => {
                 error!("a decision is too large for the log; its command is refused");
                 Refused::TooLarge
             }
-            Ok(decided) => return Ok(decided),
+            Ok(decided) => {
+                self.coming = rules.or_else(|| self.coming.take());
+                return Ok(decided);
+            }
             Err(_) => {
                 error!("a decision panicked; its command is refused");
                 Refused::Panicked

@@ -20,7 +20,9 @@ use crate::{
 impl Owner {
     /// Makes the state again from the log and from what is decided but not written.
     pub(super) async fn rebuild(&mut self, batch: &[Recorded]) -> Result<(), OpenError> {
-        let mut engine = open::replay(&self.log, self.engine.rules().clone()).await?.in_place_of(&self.engine);
+        // Not the engine's own: it takes rules before anybody has recorded that they are in force.
+        let rules = self.coming.as_ref().unwrap_or(&self.rules).clone();
+        let mut engine = open::replay(&self.log, rules).await?.in_place_of(&self.engine);
         for recorded in self.deferred.iter().chain(batch) {
             engine.replay(&recorded.fact.event, &recorded.meta);
         }
@@ -37,22 +39,26 @@ impl Owner {
         };
         error!(error = %why, "a batch was not recorded");
         let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
+        self.coming = None;
         if let Err(failed) = self.rebuild(&[]).await {
             error!(error = %failed, "the state could not be rebuilt");
             return Next::End;
         }
         self.contents.forget_after(self.engine.state().head());
+        // What was decided behind a fact that is gone now may rest on it.
+        let mut is_behind = false;
         for release in releases {
             match release {
-                Release::Reply(reply, Ok(_)) => {
+                Release::Reply(reply, replied) if is_behind || replied.is_ok() => {
                     let _ = reply.send(Err(NotRecorded(Arc::clone(&why)).into()));
                 }
                 Release::Reply(reply, refused) => {
                     let _ = reply.send(refused);
                 }
                 Release::Live(live) => self.ring.push(Released::Live(Arc::new(live))),
+                Release::Facts(facts) => is_behind |= !facts.is_empty(),
                 // What was read may show what is gone now: whoever asked hears that the line broke off.
-                Release::Read(_) | Release::Facts(_) => {}
+                Release::Read(_) => {}
             }
         }
         self.ring.publish();
