@@ -1,5 +1,6 @@
 //! The loop: take a batch, decide, record, release, and then see to what is owed.
 
+mod append;
 mod failure;
 
 use std::{
@@ -13,9 +14,9 @@ use countersign_core::{
     id::Lsn,
     time::Millis,
 };
-use countersign_store::{AnyLog, AppendError, Batch, Log as _, Partition, Record};
+use countersign_store::{AnyLog, Log as _};
 use tokio::{sync::oneshot, time::Instant};
-use tracing::{error, warn};
+use tracing::error;
 
 use super::{
     Options,
@@ -23,7 +24,7 @@ use super::{
     inbox::{Inbox, Item, Lane, Waiting},
     open::{OpenError, Position},
     parking::Parked,
-    record::{is_too_large, record},
+    record::is_too_large,
     snapshots::Snapshots,
 };
 use crate::{
@@ -69,6 +70,13 @@ pub(super) struct Owner {
     /// When deadlines are looked at again after looking at them went wrong.
     tick_after: Option<Instant>,
     parked: Parked,
+    /// Reads that stand behind facts which are not durable, and what follows them in their lines. They come first in the
+    /// next batch, so that what is read is never taken back.
+    held: Vec<Waiting>,
+    /// How long before now the commands of this batch are decided: when the first answer in it came.
+    lag: Duration,
+    /// Whether deadlines passed while the log could not be written.
+    owes_time: bool,
     snapshots: Snapshots,
 }
 
@@ -104,7 +112,11 @@ impl Owner {
             is_closing: false,
             is_lost: false,
             tick_after: None,
-            parked: Parked::new(log.clone(), inbox.source(Lane::Request)),
+            held: Vec::new(),
+            lag: Duration::ZERO,
+            owes_time: false,
+            // In the line of results, which a closing owner still takes.
+            parked: Parked::new(log.clone(), inbox.source(Lane::Result)),
             snapshots: Snapshots::new(log.clone(), at.snapshot),
             rules: engine.rules().clone(),
             coming: None,
@@ -140,7 +152,7 @@ impl Owner {
                 self.desk.close();
             }
             if let Some(deadline) = closing
-                && (Instant::now() >= deadline || self.desk.is_idle() && self.inbox.is_empty())
+                && (Instant::now() >= deadline || self.desk.is_idle() && self.has_nothing_waiting())
             {
                 break;
             }
@@ -153,10 +165,16 @@ impl Owner {
         self.snapshots.last(&self.engine, self.durable).await;
     }
 
+    fn has_nothing_waiting(&self) -> bool {
+        self.inbox.is_empty() && self.held.is_empty() && self.parked.is_empty()
+    }
+
     /// Waits until there is something to do.
     async fn wait(&mut self, closing: Option<Instant>) {
         let may_settle = self.tick_after.is_none_or(|at| Instant::now() >= at);
-        if self.degraded.is_none() && (!self.inbox.is_empty() || self.engine.is_unsettled() && may_settle) {
+        if self.degraded.is_none()
+            && (!self.inbox.is_empty() || !self.held.is_empty() || self.engine.is_unsettled() && may_settle)
+        {
             return;
         }
         let now = self.options.clock.now();
@@ -187,16 +205,27 @@ impl Owner {
                 Err(failed) => self.degrade(&failed.to_string()),
             }
         }
-        let only = self.degraded.is_some().then_some(Lane::Request);
-        let waiting = self.inbox.take(BATCH, BATCH_BYTES, only);
+        let mut waiting = std::mem::take(&mut self.held);
+        if self.degraded.is_some() {
+            waiting.extend(self.inbox.take_served());
+        } else {
+            waiting.extend(self.inbox.take(BATCH, BATCH_BYTES));
+        }
         let mut taken = Vec::new();
         let mut recorded: Vec<Recorded> = Vec::new();
         let mut releases = Vec::new();
-        if self.degraded.is_none() {
-            self.tick(&mut recorded, &mut releases).await;
+        // An answer that came in time counts, however long it waited here: time passes behind it, and not before.
+        let answers = waiting.iter().filter(|waiting| waiting.item.is_answer());
+        self.lag = answers.map(|waiting| waiting.since.elapsed()).max().unwrap_or_default();
+        if self.degraded.is_none() && self.owes_time {
+            self.tell_time(Command::Extend, &mut recorded, &mut releases).await;
         }
         for waiting in waiting {
             self.take_up(waiting, &mut taken, &mut recorded, &mut releases).await;
+        }
+        self.lag = Duration::ZERO;
+        if self.degraded.is_none() {
+            self.tick(&mut recorded, &mut releases).await;
         }
         if self.is_lost {
             error!("the state can no longer be told from the log; this owner ends");
@@ -208,6 +237,7 @@ impl Owner {
                 if let Some(rules) = self.coming.take() {
                     self.rules = rules;
                 }
+                self.owes_time &= self.degraded.is_some();
                 self.release(releases);
                 Next::Work
             }
@@ -236,7 +266,11 @@ impl Owner {
             return;
         }
         self.tick_after = None;
-        match self.decide(Command::Tick, recorded).await {
+        self.tell_time(Command::Tick, recorded, releases).await;
+    }
+
+    async fn tell_time(&mut self, command: Command, recorded: &mut Vec<Recorded>, releases: &mut Vec<Release>) {
+        match self.decide(command, recorded).await {
             Ok(Ok((facts, _))) if !facts.is_empty() => {
                 recorded.extend(facts.iter().cloned());
                 releases.push(Release::Facts(facts));
@@ -277,10 +311,18 @@ impl Owner {
                 waited
             }
             Err(why) => {
+                let mut told = Vec::new();
                 for waiting in waited {
-                    if let Item::Command(_, Some(reply)) = waiting.item {
-                        releases.push(Release::Reply(reply, Err(Refused::Unreadable(Arc::clone(&why)))));
+                    match waiting.item {
+                        Item::Command(_, Some(reply)) => {
+                            releases.push(Release::Reply(reply, Err(Refused::Unreadable(Arc::clone(&why)))));
+                        }
+                        Item::Command(_, None) => told.push(waiting),
+                        Item::Read(..) | Item::Fetched(..) | Item::Live(_) => {}
                     }
+                }
+                if !told.is_empty() {
+                    self.parked.hold_on(scope, told);
                 }
                 Vec::new()
             }
@@ -294,25 +336,33 @@ impl Owner {
         recorded: &mut Vec<Recorded>,
         releases: &mut Vec<Release>,
     ) {
-        let Waiting { item, source, lane, permit } = waiting;
+        let follows_one_held = self.held.iter().any(|held| held.source == waiting.source);
+        if follows_one_held || matches!(waiting.item, Item::Read(..)) && !recorded.is_empty() {
+            self.held.push(waiting);
+            return;
+        }
+        let Waiting { item, source, lane, since, permit } = waiting;
         match item {
             Item::Fetched(..) => {}
             Item::Live(live) => releases.push(Release::Live(live)),
             Item::Read(_, read) => releases.push(Release::Read(read(&self.engine))),
-            Item::Command(_, reply) if self.degraded.is_some() => {
-                let why = self.degraded.as_ref().map_or_else(|| Arc::from(""), |(why, _)| Arc::clone(why));
-                if let Some(reply) = reply {
-                    releases.push(Release::Reply(reply, Err(NotRecorded(why).into())));
+            Item::Command(command, reply) if self.degraded.is_some() => match (reply, &self.degraded) {
+                (Some(reply), Some((why, _))) => {
+                    releases.push(Release::Reply(reply, Err(NotRecorded(Arc::clone(why)).into())));
                 }
-            }
+                (reply, _) => {
+                    let item = Item::Command(command, reply);
+                    self.inbox.put_back(vec![Waiting { item, source, lane, since, permit }]);
+                }
+            },
             Item::Command(command, reply) => {
-                // A result that cannot be recorded now must not be lost: it is offered again. Whoever waits for an answer is told
-                // instead, and may ask again.
-                let is_result = lane == Lane::Result && reply.is_none();
-                let broken = if is_result { crate::work::broken(&command) } else { None };
-                if is_result {
+                // What is only told must not be lost where it cannot be recorded now: it is offered again. Whoever waits for an
+                // answer is told instead, and may ask again.
+                let is_told = reply.is_none();
+                let broken = if is_told { crate::work::broken(&command) } else { None };
+                if is_told {
                     let item = Item::Command(command.clone(), None);
-                    taken.push(Waiting { item, source, lane, permit });
+                    taken.push(Waiting { item, source, lane, since, permit });
                 }
                 let mut decided = self.decide(*command, recorded).await;
                 if let (Err(_), Some(broken)) = (&decided, broken) {
@@ -346,6 +396,7 @@ impl Owner {
         batch: &[Recorded],
     ) -> Result<Result<(Vec<Recorded>, engine::Reply), engine::Refusal>, Refused> {
         let mut context = self.options.context();
+        context.now = Millis(context.now.0.saturating_sub(u64::try_from(self.lag.as_millis()).unwrap_or(u64::MAX)));
         let rules = if let Command::UseRules(rules) = &command { Some((**rules).clone()) } else { None };
         let engine = &mut self.engine;
         let refused = match catch_unwind(AssertUnwindSafe(|| engine.handle(command, &mut context))) {
@@ -372,51 +423,6 @@ impl Owner {
             self.is_lost = true;
         }
         Err(refused)
-    }
-
-    /// Makes a batch durable. What is not worth a file waits until something is.
-    async fn append(&mut self, recorded: Vec<Recorded>) -> Result<(), AppendError> {
-        if recorded.is_empty() {
-            return Ok(());
-        }
-        let is_worth = self.durable > Lsn(0) || recorded.iter().any(|recorded| recorded.fact.is_worth_a_file());
-        if !is_worth {
-            self.deferred.extend(recorded);
-            self.engine.committed(self.engine.state().head());
-            return Ok(());
-        }
-        let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();
-        let end = Lsn(self.durable.0 + batch.len() as u64);
-        match self.log.append(Partition::ZERO, self.durable, Batch(batch)).await {
-            Ok(head) => {
-                self.is_durable(head);
-                Ok(())
-            }
-            Err(AppendError::Uncertain(cause)) => {
-                // Nothing is answered before it is known what became of it.
-                loop {
-                    match self.log.head(Partition::ZERO).await {
-                        Ok(head) if head.lsn == end => {
-                            self.is_durable(end);
-                            return Ok(());
-                        }
-                        Ok(_) => return Err(AppendError::Io(cause)),
-                        Err(_) if self.inbox.is_closed() => return Err(AppendError::Closed),
-                        Err(failed) => {
-                            warn!(error = %failed, "it is not known whether the last batch was recorded");
-                            tokio::time::sleep(PROBE_EVERY).await;
-                        }
-                    }
-                }
-            }
-            Err(failed) => Err(failed),
-        }
-    }
-
-    fn is_durable(&mut self, head: Lsn) {
-        self.durable = head;
-        self.deferred.clear();
-        self.engine.committed(head);
     }
 
     /// Lets everything of a durable batch leave, in order.

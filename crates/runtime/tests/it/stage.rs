@@ -62,10 +62,21 @@ pub(crate) async fn open_idle(
     resume: Resume,
     idle: Option<Duration>,
 ) -> Handle {
+    open_at(Clock::system(), log, model, posture, resume, idle).await
+}
+
+/// An owner to whom time comes from `clock`.
+pub(crate) async fn open_at(
+    clock: Clock,
+    log: impl Into<AnyLog>,
+    model: &Scripted,
+    posture: Posture,
+    resume: Resume,
+    idle: Option<Duration>,
+) -> Handle {
     let host = Arc::new(Room(model.clone()));
     let merge = Duration::from_millis(50);
-    let options =
-        Options { rules: rules(posture), resume, clock: Clock::system(), dice: system_dice(), host, merge, idle };
+    let options = Options { rules: rules(posture), resume, clock, dice: system_dice(), host, merge, idle };
     Handle::open(log.into(), options).await.unwrap()
 }
 

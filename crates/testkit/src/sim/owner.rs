@@ -78,6 +78,8 @@ pub(super) struct Owner {
     rules: Rules,
     /// Those that the batch brings which is being decided, where it brings some.
     coming: Option<Rules>,
+    /// Whether deadlines passed while nothing could be recorded.
+    owes_time: bool,
     /// How many facts of a batch are not cut: often so few that every rule is in a batch of its own.
     bound: usize,
     resumes: &'static [Resume],
@@ -115,6 +117,7 @@ impl Owner {
             snapshot: None,
             rules,
             coming: None,
+            owes_time: false,
             resumes,
             has_waited: false,
             jobs: BTreeMap::new(),
@@ -146,6 +149,7 @@ impl Owner {
     /// A new process begins with what is durable.
     pub(super) fn open(&mut self) -> Result<(), String> {
         self.coming = None;
+        self.owes_time = false;
         if self.dice.chance(20) {
             self.rules = rules::numbered(self.dice.below(4));
         }
@@ -300,9 +304,9 @@ impl Owner {
         let mut batch = Vec::new();
         let mut releases: Vec<Release> = Vec::new();
         let mut results = Vec::new();
-        if self.engine.is_unsettled() || self.engine.state().next_deadline().is_some_and(|at| at <= self.now) {
-            let ticked = self.handle(Command::Tick).map_err(|refusal| refusal.to_string())?;
-            batch.extend(ticked.0);
+        if self.owes_time {
+            let extended = self.handle(Command::Extend).map_err(|refusal| refusal.to_string())?;
+            batch.extend(extended.0);
         }
         for _ in 0..most {
             let Some(Item { command, from }) = self.line.pop_front() else { break };
@@ -335,6 +339,11 @@ impl Owner {
                 From::Work => results.push(copy),
             }
         }
+        // Time passes behind what was asked before it did.
+        if self.engine.is_unsettled() || self.engine.state().next_deadline().is_some_and(|at| at <= self.now) {
+            let ticked = self.handle(Command::Tick).map_err(|refusal| refusal.to_string())?;
+            batch.extend(ticked.0);
+        }
         if releases.first().is_some_and(|first| first.upto > self.book.head()) && self.make(Fault::ReplyBeforeAppend) {
             let first = releases.remove(0);
             self.release(&first)?;
@@ -352,6 +361,7 @@ impl Owner {
             batch.pop();
         }
         self.append(batch)?;
+        self.owes_time = false;
         if mishap == Mishap::DiesAfterAppend {
             return self.dies("after the append");
         }
@@ -372,6 +382,7 @@ impl Owner {
     fn not_recorded(&mut self, releases: Vec<Release>, results: Vec<Command>) -> Result<(), String> {
         self.tell(|| "-- not recorded".to_owned());
         self.figures.failures += 1;
+        self.owes_time = true;
         let coming = self.coming.take().filter(|rules| rules.digest() != self.rules.digest());
         let keeps = coming.filter(|_| self.make(Fault::KeepRules));
         let rules = keeps.unwrap_or_else(|| self.rules.clone());

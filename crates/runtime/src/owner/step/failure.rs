@@ -57,12 +57,13 @@ impl Owner {
                 }
                 Release::Live(live) => self.ring.push(Released::Live(Arc::new(live))),
                 Release::Facts(facts) => is_behind |= !facts.is_empty(),
-                // What was read may show what is gone now: whoever asked hears that the line broke off.
-                Release::Read(_) => {}
+                // Reads stand before the batch's first fact: what they show is so.
+                Release::Read(send) => send(self.ring.pushed()),
             }
         }
         self.ring.publish();
-        self.inbox.put_back(taken);
+        // In each line, what was held stands behind what was taken before it.
+        self.inbox.put_back(taken.into_iter().chain(std::mem::take(&mut self.held)).collect());
         if fatal {
             return Next::End;
         }
@@ -72,5 +73,6 @@ impl Owner {
 
     pub(super) fn degrade(&mut self, why: &str) {
         self.degraded = Some((why.into(), Instant::now() + PROBE_EVERY));
+        self.owes_time = true;
     }
 }
