@@ -117,7 +117,7 @@ impl Owner {
             owes_time: false,
             // In the line of results, which a closing owner still takes.
             parked: Parked::new(log.clone(), inbox.source(Lane::Result)),
-            snapshots: Snapshots::new(log.clone(), at.snapshot),
+            snapshots: Snapshots::new(log.clone(), options.idle, at.snapshot),
             rules: engine.rules().clone(),
             coming: None,
             engine,
