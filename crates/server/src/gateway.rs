@@ -109,7 +109,9 @@ pub async fn serve(
     let bound = port.address().map_err(|source| io("the port", source))?;
     std::fs::create_dir_all(&config.storage.folder)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
-    let log = SqliteLog::open(&config.storage.log, store::Options::default())
+    // Space for the end of what was begun when the disk is full.
+    let ballast = Some(config.storage.log.with_extension("ballast"));
+    let log = SqliteLog::open(&config.storage.log, store::Options { ballast, ..store::Options::default() })
         .map_err(|source| ServeError::Log { path: config.storage.log.clone(), source })?;
     let clock = Clock::system();
     let options = Options {
