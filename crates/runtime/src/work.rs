@@ -7,7 +7,7 @@ mod desk;
 mod host;
 mod turn;
 
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Close, Desk};
 pub use host::{Chosen, Host, Served, Summaries};
 
 use countersign_core::{

@@ -176,9 +176,10 @@ pub async fn serve(
     if let Some(telegram) = telegram {
         telegram.stop(FAREWELL).await;
     }
-    let _ = tokio::time::timeout(FAREWELL, async { while serving.join_next().await.is_some() {} }).await;
     drop(control);
-    handle.close().await;
+    // At once: calls of services get most of the time that there is, and connections hear of those that end in it.
+    let farewell = tokio::time::timeout(FAREWELL, async { while serving.join_next().await.is_some() {} });
+    let (_, ()) = tokio::join!(farewell, handle.close());
     handle.close_log().await;
     outcome
 }

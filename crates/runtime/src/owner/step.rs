@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     deliver::{Contents, Live, Released, Ring},
-    work::Desk,
+    work::{Close, Desk},
 };
 
 /// How much one batch takes up at most.
@@ -42,6 +42,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How long a closing owner waits for what is in flight.
 const GRACE: Duration = Duration::from_secs(4);
+/// How much of that calls of services have to end by themselves. The rest is for what is said of those that do not.
+const SERVICES: Duration = Duration::from_secs(3);
 
 /// The task that owns the state of one log.
 pub(super) struct Owner {
@@ -65,6 +67,8 @@ pub(super) struct Owner {
     /// The boot that this process recorded. Work of another is another owner's.
     boot: u32,
     is_closing: bool,
+    /// When a closing owner cancels calls of services too.
+    desk_closes: Option<Instant>,
     /// Whether the state is no longer what the log says, and cannot be made so.
     is_lost: bool,
     /// When deadlines are looked at again after looking at them went wrong.
@@ -110,6 +114,7 @@ impl Owner {
         Self {
             boot,
             is_closing: false,
+            desk_closes: None,
             is_lost: false,
             tick_after: None,
             held: Vec::new(),
@@ -147,9 +152,13 @@ impl Owner {
         loop {
             if self.inbox.is_closed() && closing.is_none() {
                 closing = Some(Instant::now() + GRACE);
+                self.desk_closes = Some(Instant::now() + SERVICES);
                 self.is_closing = true;
                 self.engine.quiesce();
-                self.desk.close();
+                self.desk.close(Close::AllButServices);
+            }
+            if self.desk_closes.take_if(|at| Instant::now() >= *at).is_some() {
+                self.desk.close(Close::All);
             }
             if let Some(deadline) = closing
                 && (Instant::now() >= deadline || self.desk.is_idle() && self.has_nothing_waiting())
