@@ -160,18 +160,25 @@ pub async fn serve(
     ready(&told);
 
     tokio::pin!(stop);
-    let outcome = loop {
-        tokio::select! {
-            () = &mut stop => break Ok(()),
-            // Its record cannot be worked with any more. Whoever watches over this process starts another.
-            () = door.closed() => break Err(ServeError::Lost),
-            Some(()) = reload.recv() => reloaded(&handle, &config, &tools, &notice).await,
+    let reloading = async {
+        while let Some(()) = reload.recv().await {
+            reloaded(&handle, &config, &tools, &notice).await;
         }
+        std::future::pending().await
+    };
+    let outcome = tokio::select! {
+        () = &mut stop => Ok(()),
+        // Its record cannot be worked with any more. Whoever watches over this process starts another.
+        () = door.closed() => Err(ServeError::Lost),
+        () = reloading => Ok(()),
     };
     door.close();
     end.send_replace(true);
     if config.on_shutdown == OnShutdown::Deny {
-        deny_what_waits(&handle).await;
+        // A record that cannot be written must not keep the process: what waits then waits for the next.
+        if tokio::time::timeout(FAREWELL, deny_what_waits(&handle)).await.is_err() {
+            notice("what waits could not be ended in time, and waits on");
+        }
     }
     if let Some(telegram) = telegram {
         telegram.stop(FAREWELL).await;
@@ -191,7 +198,10 @@ async fn deny_what_waits(handle: &Handle) {
     for gate in waiting.map(|(gates, _)| gates).unwrap_or_default() {
         let by = PrincipalId::new(telegram::SHUTDOWN);
         // Not a person's denial: the agent may ask again once the gateway is back.
-        let _ = source.ask(Command::Gate(gate::Command::Withdraw { gate, by })).await;
+        let ended = source.ask(Command::Gate(gate::Command::Withdraw { gate, by })).await;
+        if matches!(ended, Err(Refused::NotRecorded(_) | Refused::Closed)) {
+            return;
+        }
     }
 }
 
