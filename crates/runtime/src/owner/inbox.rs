@@ -56,13 +56,12 @@ impl Item {
         matches!(self, Self::Command(command, _) if matches!(**command, Command::Gate(gate::Command::Answer { .. })))
     }
 
-    /// Whether it can be served while nothing can be recorded: what is asked is refused, and what is read is read.
-    fn can_be_served(&self) -> bool {
-        match self {
-            Self::Command(_, reply) => reply.is_some(),
-            Self::Read(..) | Self::Fetched(..) => true,
-            Self::Live(_) => false,
-        }
+    fn is_asked(&self) -> bool {
+        matches!(self, Self::Command(_, Some(_)))
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self, Self::Read(..) | Self::Fetched(..))
     }
 }
 
@@ -139,10 +138,19 @@ impl Inbox {
     /// Everything that can be served while nothing can be recorded. What is only told, results above all, waits on in its
     /// line: served past it, a request is refused and a read sees what is recorded, and for neither it matters.
     pub(crate) fn take_served(&self) -> Vec<Waiting> {
+        self.take_all(|item| item.is_asked() || item.is_read())
+    }
+
+    /// Every command that somebody waits for, past what stands before it.
+    pub(crate) fn take_asked(&self) -> Vec<Waiting> {
+        self.take_all(Item::is_asked)
+    }
+
+    fn take_all(&self, is_wanted: impl Fn(&Item) -> bool) -> Vec<Waiting> {
         let mut queues = self.queues.lock();
         let mut taken = Vec::new();
         for queue in queues.by_source.values_mut() {
-            let (served, left) = std::mem::take(queue).into_iter().partition(|waiting| waiting.item.can_be_served());
+            let (served, left) = std::mem::take(queue).into_iter().partition(|waiting| is_wanted(&waiting.item));
             *queue = left;
             taken.extend::<VecDeque<Waiting>>(served);
         }

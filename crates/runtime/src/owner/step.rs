@@ -140,7 +140,7 @@ impl Owner {
 
     /// Records what recovery decided, before anything else is taken.
     pub(super) async fn record_recovery(&mut self, recorded: Vec<Recorded>) -> Result<(), OpenError> {
-        self.append(recorded).await.map_err(|failed| OpenError::NotRecorded(failed.to_string()))?;
+        self.append(recorded, &mut Vec::new()).await.map_err(|failed| OpenError::NotRecorded(failed.to_string()))?;
         self.desk.reconcile(&self.engine);
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Owner {
             self.desk.abandon();
             return Next::End;
         }
-        let next = match self.append(recorded).await {
+        let next = match self.append(recorded, &mut releases).await {
             Ok(()) => {
                 if let Some(rules) = self.coming.take() {
                     self.rules = rules;

@@ -13,7 +13,7 @@ use countersign_core::{
 use countersign_runtime::{
     Clock, Handle, Lane, Refused,
     models::scripted::{Reply, Scripted, Step},
-    store::{Disk, Fault, MemoryLog},
+    store::{Disk, Fault, MemoryLog, Outcome as Became},
 };
 use serde_json::json;
 
@@ -145,5 +145,23 @@ async fn what_nobody_waits_for_is_recorded_once_the_log_can_be_written() {
     let path = |file: (&str, u64, &str)| file.0.to_owned();
     let written = eventually(&owner, move |engine| engine.state().session(&name())?.file().map(path)).await;
     assert_eq!(written, "f");
+    owner.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_long_where_it_is_not_known_what_was_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = MemoryLog::new();
+    let (owner, gate) = waits(&log, &folder).await;
+    log.fail_next(Fault::Breaks(Became::Written));
+    let answers = owner.source(Lane::Result);
+    let soon = Duration::from_secs(10);
+    let told = tokio::time::timeout(soon, answers.ask(allow(gate))).await;
+    assert!(matches!(told, Ok(Err(Refused::Unsure(_)))), "{told:?}");
+    let later = tokio::time::timeout(soon, answers.ask(allow(gate))).await;
+    assert!(matches!(later, Ok(Err(Refused::NotRecorded(_)))), "{later:?}");
+    log.set_disk(Disk::Works);
+    let again = answers.ask(allow(gate)).await;
+    assert!(matches!(again, Err(Refused::Refusal(_))), "it was recorded after all: {again:?}");
     owner.close().await;
 }
