@@ -320,7 +320,7 @@ impl Engine {
 
     /// Folds one fact in, decided or read.
     fn fold(&mut self, event: &Event, meta: &Meta) {
-        self.admitted.forget(event);
+        self.admitted.forget(&self.state, event);
         self.state.apply(event, meta);
         if let Event::Call(call::Event::Allowed { call, .. }) = event
             && self.state.call(*call).is_some_and(|call| call.let_through == Some(meta.lsn))

@@ -7,16 +7,18 @@ mod desk;
 mod host;
 mod turn;
 
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Close, Desk};
 pub use host::{Chosen, Host, Served, Summaries};
 
 use countersign_core::{
     call::{Command as CallCommand, Progress},
     engine::Command,
+    gate::{Answer, Command as GateCommand},
     message::StopReason,
     run::{Command as RunCommand, Failure},
     session::{Command as SessionCommand, Compacted, Gathered, Settings},
 };
+use serde_json::{Map, Value};
 
 /// The command that says that the work behind `command` broke off, if it is one that brings a result.
 pub(crate) fn broken(command: &Command) -> Option<Command> {
@@ -56,16 +58,43 @@ pub(crate) fn size_of(command: &Command) -> usize {
         Command::Session(_, SessionCommand::Prompt { said, .. } | SessionCommand::Queue { said, .. }) => {
             said.content.len()
         }
+        Command::Call(CallCommand::Request(request)) => {
+            let texts = request.signatures.iter().chain(&request.named).chain(&request.undeclared).chain(&request.key);
+            request.wire.len() + texts.map(String::len).sum::<usize>() + size_of_arguments(&request.arguments)
+        }
+        Command::Call(CallCommand::Run { arguments, signature, .. }) => signature.len() + size_of_arguments(arguments),
+        Command::Call(CallCommand::Ended { progress: Progress::NotBegun(text), .. }) => text.len(),
+        Command::Gate(GateCommand::Answer { answer, .. }) => match answer {
+            Answer::Deny { reason } => reason.as_ref().map_or(0, String::len),
+            Answer::Say(said) => said.iter().map(String::len).sum(),
+            Answer::Grant(grant) => grant.pattern.as_ref().map_or(0, String::len),
+            Answer::Allow(_) | Answer::Decline => 0,
+        },
         _ => 0,
     };
     256 + content
 }
 
+fn size_of_arguments(arguments: &Map<String, Value>) -> usize {
+    arguments.iter().map(|(name, value)| name.len() + size_of_value(value)).sum()
+}
+
+fn size_of_value(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(size_of_value).sum(),
+        Value::Object(arguments) => size_of_arguments(arguments),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use countersign_core::{
+        call,
         engine::Command,
-        id::{EntryId, SessionId},
+        gate::{self, Answer},
+        id::{EntryId, GateId, PrincipalId, SessionId},
         session::{Command as SessionCommand, Gathered, Imported, Kind, Part, Said},
     };
 
@@ -85,5 +114,23 @@ mod tests {
         ] {
             assert_eq!(size_of(&Command::Session(SessionId::new("s"), command)), want, "{case}");
         }
+    }
+
+    #[test]
+    fn what_a_person_says_or_runs_counts() {
+        let gate = GateId::parse("gate_00000000000000000000000000000001").unwrap();
+        let by = PrincipalId::new("ana");
+        let answer = Answer::Deny { reason: Some("n".repeat(1_000)) };
+        let answered = Command::Gate(gate::Command::Answer { gate, answer, by, key: None });
+        assert_eq!(size_of(&answered), 1_256);
+        let command = serde_json::json!({ "command": ["c".repeat(1_000)] });
+        let run = Command::Call(call::Command::Run {
+            session: SessionId::new("s"),
+            tool: "bash".into(),
+            arguments: command.as_object().cloned().unwrap(),
+            signature: "s".repeat(1_000),
+            executor: call::Executor::Builtin,
+        });
+        assert_eq!(size_of(&run), 256 + 1_000 + 1_007);
     }
 }

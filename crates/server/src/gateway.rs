@@ -111,7 +111,9 @@ pub async fn serve(
     let bound = port.address().map_err(|source| io("the port", source))?;
     std::fs::create_dir_all(&config.storage.folder)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
-    let log = SqliteLog::open(&config.storage.log, store::Options::default())
+    // Space for the end of what was begun when the disk is full.
+    let ballast = Some(config.storage.log.with_extension("ballast"));
+    let log = SqliteLog::open(&config.storage.log, store::Options { ballast, ..store::Options::default() })
         .map_err(|source| ServeError::Log { path: config.storage.log.clone(), source })?;
     let clock = Clock::system();
     let options = Options {
@@ -161,25 +163,33 @@ pub async fn serve(
     ready(&told);
 
     tokio::pin!(stop);
-    let outcome = loop {
-        tokio::select! {
-            () = &mut stop => break Ok(()),
-            // Its record cannot be worked with any more. Whoever watches over this process starts another.
-            () = door.closed() => break Err(ServeError::Lost),
-            Some(()) = reload.recv() => reloaded(&handle, &config.permissions, &household, &notice).await,
+    let reloading = async {
+        while let Some(()) = reload.recv().await {
+            reloaded(&handle, &config.permissions, &household, &notice).await;
         }
+        std::future::pending().await
+    };
+    let outcome = tokio::select! {
+        () = &mut stop => Ok(()),
+        // Its record cannot be worked with any more. Whoever watches over this process starts another.
+        () = door.closed() => Err(ServeError::Lost),
+        () = reloading => Ok(()),
     };
     door.close();
     end.send_replace(true);
     if config.on_shutdown == OnShutdown::Deny {
-        deny_what_waits(&handle).await;
+        // A record that cannot be written must not keep the process: what waits then waits for the next.
+        if tokio::time::timeout(FAREWELL, deny_what_waits(&handle)).await.is_err() {
+            notice("what waits could not be ended in time, and waits on");
+        }
     }
     if let Some(telegram) = telegram {
         telegram.stop(FAREWELL).await;
     }
-    let _ = tokio::time::timeout(FAREWELL, async { while serving.join_next().await.is_some() {} }).await;
     drop(control);
-    handle.close().await;
+    // At once: calls of services get most of the time that there is, and connections hear of those that end in it.
+    let farewell = tokio::time::timeout(FAREWELL, async { while serving.join_next().await.is_some() {} });
+    let (_, ()) = tokio::join!(farewell, handle.close());
     handle.close_log().await;
     outcome
 }
@@ -191,7 +201,10 @@ async fn deny_what_waits(handle: &Handle) {
     for gate in waiting.map(|(gates, _)| gates).unwrap_or_default() {
         let by = PrincipalId::new(telegram::SHUTDOWN);
         // Not a person's denial: the agent may ask again once the gateway is back.
-        let _ = source.ask(Command::Gate(gate::Command::Withdraw { gate, by })).await;
+        let ended = source.ask(Command::Gate(gate::Command::Withdraw { gate, by })).await;
+        if matches!(ended, Err(Refused::NotRecorded(_) | Refused::Closed)) {
+            return;
+        }
     }
 }
 

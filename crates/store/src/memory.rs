@@ -49,6 +49,8 @@ pub enum Fault {
     Fenced,
     /// [`AppendError::Uncertain`].
     Uncertain(Outcome),
+    /// The same, and the disk is [broken](Disk::Broken) from then on, so that it cannot be settled.
+    Breaks(Outcome),
     /// The process dies, and the batch is not there afterwards.
     CrashBefore,
     /// The process dies, and the batch is there afterwards.

@@ -39,11 +39,15 @@ pub enum Fault {
     StartTooEarly,
     /// Of a session that was let go of, only a part is fetched back.
     FetchLess,
+    /// Rules whose record failed stay in force.
+    KeepRules,
+    /// A refusal leaves although what it rests on was not recorded.
+    RefuseForNothing,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::ReplyBeforeAppend,
         Self::StartTwice,
         Self::DropTurn,
@@ -54,6 +58,8 @@ impl Fault {
         Self::ReplyTwice,
         Self::StartTooEarly,
         Self::FetchLess,
+        Self::KeepRules,
+        Self::RefuseForNothing,
     ];
 }
 

@@ -60,7 +60,9 @@ impl Admitted {
                 }
             }
             Event::Gate(gate::Event::Resolved { gate, .. }) => {
-                self.said.insert(*gate, Arc::clone(content));
+                if self.gates.contains_key(gate) {
+                    self.said.insert(*gate, Arc::clone(content));
+                }
             }
             Event::Gate(
                 gate::Event::Extended { .. }
@@ -78,7 +80,12 @@ impl Admitted {
     }
 
     /// Lets go of what nobody needs after `event`.
-    pub(super) fn forget(&mut self, event: &Event) {
+    pub(super) fn forget(&mut self, state: &State, event: &Event) {
+        if let Event::Gate(gate::Event::Resolved { gate, .. }) = event
+            && state.gate(*gate).is_some_and(|gate| gate.call().is_none())
+        {
+            self.gates.remove(gate);
+        }
         if let Event::Call(call::Event::Ended { call, .. }) = event {
             self.calls.remove(call);
             for gate in self.answers.remove(call).unwrap_or_default() {

@@ -28,6 +28,8 @@ pub enum Command {
     UseRules(Box<Rules>),
     /// Time has passed.
     Tick,
+    /// Nobody could be heard for a while: deadlines that passed meanwhile, or soon will, get a while more.
+    Extend,
     /// To a session.
     Session(SessionId, session::Command),
     /// To a run.

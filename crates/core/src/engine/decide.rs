@@ -28,6 +28,7 @@ use crate::{
 pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refusal> {
     match command {
         Command::Recover(resume) => recover::recover(view, resume, context),
+        Command::Extend => Ok(Decision { facts: recover::extended(view, context.now), reply: Reply::Done }),
         Command::UseRules(_) | Command::Tick => {
             Err(Refusal::OutOfPlace("rules and time are taken by the engine itself"))
         }

@@ -55,6 +55,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         | Command::Recover(_)
         | Command::UseRules(_)
         | Command::Tick
+        | Command::Extend
         | Command::Adopt(_)
         | Command::Lift { .. }
         | Command::Revoke { .. } => return None,

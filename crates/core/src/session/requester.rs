@@ -18,7 +18,8 @@ use crate::{
     time::Millis,
 };
 
-/// How many ids of a generation, and how many keys, are remembered.
+/// How many ids of a generation, and how many keys, are remembered of requests that are over and received; and how many
+/// results that are not.
 const REMEMBERED: usize = 4096;
 
 /// One request of an agent.
@@ -72,9 +73,10 @@ pub struct Requester {
     generation: u32,
     open: BTreeMap<CallId, Asked>,
     results: BTreeMap<CallId, Outcome>,
-    /// Ids of this generation, and in which order they came.
+    /// Ids of this generation, and those that may be forgotten, in the order in which they became so.
     used: BTreeSet<Arc<str>>,
     used_order: VecDeque<Arc<str>>,
+    /// Keys, and those that may be forgotten.
     keys: BTreeMap<String, Keyed>,
     keys_order: VecDeque<String>,
     #[serde(default)]
@@ -123,22 +125,9 @@ impl Requester {
             self.used.clear();
             self.used_order.clear();
         }
-        if self.used.insert(Arc::clone(&asked.wire)) {
-            self.used_order.push_back(Arc::clone(&asked.wire));
-        }
-        if self.used_order.len() > REMEMBERED
-            && let Some(oldest) = self.used_order.pop_front()
-        {
-            self.used.remove(&oldest);
-        }
+        self.used.insert(Arc::clone(&asked.wire));
         if let Some(key) = &asked.key {
             self.keys.insert(key.clone(), Keyed { call, asks: asked.asks, gate: asked.gate, over: None });
-            self.keys_order.push_back(key.clone());
-            if self.keys_order.len() > REMEMBERED
-                && let Some(oldest) = self.keys_order.pop_front()
-            {
-                self.keys.remove(&oldest);
-            }
         }
         self.open.insert(call, asked);
     }
@@ -151,9 +140,14 @@ impl Requester {
             keyed.over = Some((end, lsn));
         }
         self.results.insert(call, Outcome { asked, end, lsn, wanted });
-        // An agent that never fetches anything costs a bounded amount; what is forgotten here is still in the log.
+        // An agent that never fetches anything costs a bounded amount; what is forgotten here is still in the log. What
+        // certainly had no effect goes first: of the rest the agent must hear.
         if self.results.len() > REMEMBERED {
-            self.results.pop_first();
+            let without_effect = self.results.iter().find(|(_, result)| !may_have_taken_effect(result.end));
+            let dropped = without_effect.or_else(|| self.results.first_key_value()).map(|(call, _)| *call);
+            if let Some(dropped) = dropped {
+                self.received(dropped);
+            }
         }
     }
 
@@ -172,6 +166,85 @@ impl Requester {
     }
 
     pub(crate) fn received(&mut self, call: CallId) {
-        self.results.remove(&call);
+        let Some(Outcome { asked, .. }) = self.results.remove(&call) else { return };
+        // Only now: forgotten earlier, a key would let the same be done twice, and an id would mean two things.
+        if asked.generation == self.generation {
+            self.used_order.push_back(asked.wire);
+        }
+        if self.used_order.len() > REMEMBERED
+            && let Some(oldest) = self.used_order.pop_front()
+        {
+            self.used.remove(&oldest);
+        }
+        self.keys_order.extend(asked.key);
+        if self.keys_order.len() > REMEMBERED
+            && let Some(oldest) = self.keys_order.pop_front()
+        {
+            self.keys.remove(&oldest);
+        }
+    }
+}
+
+const fn may_have_taken_effect(end: End) -> bool {
+    match end {
+        End::Done { .. } | End::Unknown => true,
+        End::Failed | End::Denied | End::Refused | End::Expired | End::Limited | End::Skipped | End::Cancelled => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn call(number: usize) -> CallId {
+        CallId::new(Uuid::from_u128(number as u128))
+    }
+
+    fn asked(number: usize) -> Asked {
+        let (wire, key) = (number.to_string().into(), Some(number.to_string()));
+        Asked { wire, generation: 1, key, gate: None, at: Millis(0), asks: None }
+    }
+
+    /// Request 0 stays as it is, and as many come and are received as make it the oldest by far.
+    fn after_many(mut requester: Requester) -> Requester {
+        for number in 1..=REMEMBERED + 1 {
+            requester.requested(call(number), asked(number));
+            requester.ended(call(number), End::Done { error: false }, Lsn(1), Lsn(1));
+            requester.received(call(number));
+        }
+        requester
+    }
+
+    #[test]
+    fn the_key_and_id_of_an_open_request_are_never_forgotten() {
+        let mut requester = Requester::default();
+        requester.requested(call(0), asked(0));
+        let requester = after_many(requester);
+        assert_eq!(requester.keyed("0").map(|keyed| keyed.call), Some(call(0)));
+        assert!(requester.has_used("0"));
+        assert!(!requester.has_used("1") && requester.keyed("1").is_none(), "a finished one is");
+    }
+
+    #[test]
+    fn the_key_and_id_of_a_result_are_kept_until_it_is_received() {
+        let mut requester = Requester::default();
+        requester.requested(call(0), asked(0));
+        requester.ended(call(0), End::Done { error: false }, Lsn(7), Lsn(6));
+        let requester = after_many(requester);
+        assert_eq!(requester.keyed("0").and_then(|keyed| keyed.over), Some((End::Done { error: false }, Lsn(7))));
+        assert!(requester.has_used("0"));
+    }
+
+    #[test]
+    fn of_too_many_results_those_without_effect_go_first() {
+        let mut requester = Requester::default();
+        for number in 0..=REMEMBERED {
+            let end = if number == 9 { End::Refused } else { End::Done { error: false } };
+            requester.requested(call(number), asked(number));
+            requester.ended(call(number), end, Lsn(1), Lsn(1));
+        }
+        assert!(requester.results().contains_key(&call(0)) && !requester.results().contains_key(&call(9)));
     }
 }

@@ -122,6 +122,19 @@ fn a_key_names_one_request_and_an_id_that_comes_again_begins_anew() {
 }
 
 #[test]
+fn a_program_that_begins_anew_leaves_no_grants_of_its_sessions_behind() {
+    let mut stage = agents(asking(), 10);
+    request(&mut stage, "1", "a");
+    let gate = stage.gate();
+    stage.decide(gate, Answer::Allow(Scope::Session), "ana", None).1.expect("it is offered");
+    request(&mut stage, "2", "b");
+    let grants = |stage: &Stage| stage.engine.state().policy().grants().iter().count();
+    assert_eq!(grants(&stage), 1, "ids go on");
+    request(&mut stage, "1", "c");
+    assert_eq!(grants(&stage), 0, "an id comes again");
+}
+
+#[test]
 fn a_restart_leaves_what_was_started_unknown_and_goes_on_with_the_rest() {
     let mut stage = agents(asking(), 10);
     let (_, started) = request(&mut stage, "1", "a");

@@ -56,7 +56,7 @@ fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
 fn another_form_of_a_snapshot_has_another_version() {
     let text: Vec<String> = histories().iter().map(|stage| stage.engine.snapshot()).collect();
     let digest = Digest::of(text.join("\n").as_bytes()).to_string();
-    let known = (6, "fed0e8df82165c444597f92b478adaf72c59a132f6500469dadbdcf349996de2");
+    let known = (7, "fed0e8df82165c444597f92b478adaf72c59a132f6500469dadbdcf349996de2");
     assert_eq!(
         (SNAPSHOT_VERSION, digest.as_str()),
         known,

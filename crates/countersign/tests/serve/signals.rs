@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::{
     agent::{Agent, Heard, executed},
     gateway::Gateway,
-    place::{KITCHEN, Place, TOKEN},
-    service::Manner,
+    place::{KITCHEN, Place, RULES, TOKEN},
+    service::{Latch, Manner},
 };
 
 #[test]
@@ -80,4 +80,45 @@ fn rules_that_came_after_an_approval_was_asked_for_still_deny() {
     let _ = place.people(&["gates", "allow", &gate]);
     assert_eq!(agent.reply(&json!(1))["error"]["code"], -32003);
     assert_eq!(place.service.count("/turn/door"), 0);
+}
+
+#[test]
+fn a_call_that_a_service_answers_soon_after_sigterm_is_done() {
+    let place = Place::new();
+    let latch = Latch::default();
+    place.service.does("/turn/lamp", Manner::Late(latch.clone()));
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "lamp" }));
+    place.service.wait("/turn/lamp", 1);
+    gateway.signal(Signal::SIGTERM);
+    assert_eq!(agent.next(), Heard::Closed(1012, "restarting".to_owned()));
+    latch.open();
+    let end = gateway.stop();
+    assert!(end.code == Some(0) && end.took < Duration::from_secs(3), "{end:?}");
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let listed = agent.pending(2);
+    assert_eq!(listed["queued"][0]["status"], "executed", "{listed}");
+}
+
+#[test]
+fn sigterm_ends_a_gateway_whose_record_cannot_be_written() {
+    let place = Place::with("on_shutdown: deny", RULES);
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for (id, thing) in [(1, "door"), (2, "gate")] {
+        agent.request(id, "turn", json!({ "thing": thing }));
+    }
+    place.waits(2);
+    assert!(place.log().with_extension("ballast").exists(), "space for the end of what was begun");
+    // A file in its place is read, and never written.
+    let copy = place.folder.join("copy.db");
+    std::fs::copy(place.log(), &copy).unwrap();
+    std::fs::rename(&copy, place.log()).unwrap();
+    place.write("permissions.yaml", "defaults: [ { pattern: \"look*\", action: deny } ]\n");
+    gateway.signal(Signal::SIGHUP);
+    gateway.says("those of before stay in force");
+    let end = gateway.stop();
+    assert!(end.took < Duration::from_secs(5), "{end:?}");
 }

@@ -21,6 +21,8 @@ const BYTES: usize = 16 << 20;
 const RETRY: Duration = Duration::from_millis(500);
 /// How many records a follower that is behind reads at a time.
 const PAGE: usize = 256;
+/// How many bytes, about.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// One thing that was released.
 #[derive(Clone, Debug)]
@@ -226,10 +228,14 @@ impl Subscriber {
             (frames.first.max(first), held)
         };
         match self.missed(upto).await {
-            Ok(missed) => {
-                self.caught_up = missed;
-                self.behind = Some(self.cursor);
-                self.cursor = first;
+            Ok(Missed { facts, is_all }) => {
+                self.caught_up = facts;
+                // Where there is more, the cursor stays behind what is held, so that the next page is read when this one is
+                // handed out: all of it may be more than fits into memory.
+                self.behind = is_all.then_some(self.cursor);
+                if is_all {
+                    self.cursor = first;
+                }
             }
             Err(error @ (ReadError::Closed | ReadError::Corrupt(_) | ReadError::Content(_))) => {
                 warn!(%error, "a follower cannot read what it missed; it ends");
@@ -242,29 +248,99 @@ impl Subscriber {
         }
     }
 
-    /// The facts behind the last that was handed out and before `upto`.
-    async fn missed(&self, upto: Option<Lsn>) -> Result<VecDeque<Released>, ReadError> {
-        let mut missed = VecDeque::new();
-        let mut after = self.lsn;
-        loop {
-            let page = self.log.read(Partition::ZERO, after, PAGE).await?;
-            let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
-            let contents = self.contents.get(&lsns).await?;
-            let is_last = page.len() < PAGE;
-            for (stored, content) in page.into_iter().zip(contents) {
-                if upto.is_some_and(|upto| stored.lsn >= upto) {
-                    return Ok(missed);
-                }
-                after = stored.lsn;
-                if let Ok(event) = Event::decode(&stored.kind, stored.version, &stored.facts) {
-                    let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
-                    let fact = Fact { event, session: stored.session, content };
-                    missed.push_back(Released::Fact(Arc::new(Recorded { meta, fact })));
-                }
+    /// The first page of the facts behind the last that was handed out and before `upto`.
+    async fn missed(&mut self, upto: Option<Lsn>) -> Result<Missed, ReadError> {
+        let mut facts = VecDeque::new();
+        let page = self.log.read(Partition::ZERO, self.lsn, PAGE).await?;
+        let mut is_all = page.len() < PAGE;
+        let mut bytes = 0;
+        for stored in page {
+            if upto.is_some_and(|upto| stored.lsn >= upto) {
+                is_all = true;
+                break;
             }
-            if is_last {
-                return Ok(missed);
+            if bytes > PAGE_BYTES {
+                is_all = false;
+                break;
+            }
+            let content = self.contents.get(&[stored.lsn]).await?.pop().flatten();
+            if let Ok(event) = Event::decode(&stored.kind, stored.version, &stored.facts) {
+                let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
+                let fact = Fact { event, session: stored.session, content };
+                let released = Released::Fact(Arc::new(Recorded { meta, fact }));
+                bytes += released.bytes();
+                facts.push_back(released);
+            } else if facts.is_empty() {
+                // Nobody is handed it, and without this the same page would be read again.
+                self.lsn = stored.lsn;
             }
         }
+        Ok(Missed { facts, is_all })
+    }
+}
+
+/// What a follower that is behind read at once.
+struct Missed {
+    facts: VecDeque<Released>,
+    /// Whether that is all that it missed.
+    is_all: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{
+        engine::{Command, Context, Engine, Rules},
+        gate::People,
+        id::{EntryId, Fresh, SessionId},
+        policy::{Compiled, Posture, Surroundings},
+        session::{self, Imported, Kind, Said, Settings},
+        time::Millis,
+    };
+    use countersign_store::{Batch, MemoryLog};
+
+    use super::*;
+    use crate::record;
+
+    /// Forty entries of 600 kB.
+    fn long_history() -> Vec<Recorded> {
+        let rules = Rules {
+            compiled: Compiled::default(),
+            posture: Posture::Gateway,
+            contract: None,
+            surroundings: Surroundings::default(),
+            people: People::default(),
+        };
+        let said = Said { content: "x".repeat(600_000).into(), tokens: 1 };
+        let entry = |at: u32| {
+            let id = EntryId::new(format!("e{at}"));
+            Imported { id, parent: None, kind: Kind::User, said: said.clone(), made_at: None }
+        };
+        let import = session::Command::Import { entries: (0..40).map(entry).collect(), leaf: None };
+        let settings = Box::new(Settings::default());
+        let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, settings };
+        let mut engine = Engine::new(rules);
+        let mut context = Context { now: Millis(1), fresh: Fresh::new([1; 16]) };
+        let commands = [open, import].map(|command| Command::Session(SessionId::new("s"), command));
+        commands.into_iter().flat_map(|command| engine.handle(command, &mut context).unwrap().0).collect()
+    }
+
+    #[tokio::test]
+    async fn a_follower_reads_what_it_missed_page_by_page() {
+        let log = MemoryLog::new();
+        let facts = long_history();
+        log.append(Partition::ZERO, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
+        let ring = Ring::new(log.clone().into(), Contents::new(log.into()));
+        let mut follower = ring.subscribe(Lsn(0));
+        for recorded in &facts {
+            ring.push(Released::Fact(Arc::new(recorded.clone())));
+        }
+        ring.end();
+        let mut seen = Vec::new();
+        while let Some(Released::Fact(recorded)) = follower.next().await {
+            let held: usize = follower.caught_up.iter().map(Released::bytes).sum();
+            assert!(held < 3 << 20, "{held} bytes");
+            seen.push(recorded.meta.lsn);
+        }
+        assert_eq!(seen, facts.iter().map(|recorded| recorded.meta.lsn).collect::<Vec<_>>());
     }
 }

@@ -27,6 +27,9 @@ pub enum Refused {
     /// The log could not record it. Nothing has happened.
     #[error(transparent)]
     NotRecorded(#[from] NotRecorded),
+    /// The log broke off while it was recorded, and cannot say what became of it. It may have happened.
+    #[error("it is not known whether this was recorded: {0}")]
+    Unsure(Arc<str>),
     /// What follows from it is too long for a record. Nothing has happened.
     #[error("this is too long to be recorded")]
     TooLarge,
@@ -110,7 +113,7 @@ impl Source {
     /// A dropped future loses only the reply: the command is decided all the same once it is in the line.
     ///
     /// # Errors
-    /// [`Refused`], in each case with nothing changed.
+    /// [`Refused`], with nothing changed in each case but [`Refused::Unsure`].
     pub async fn ask(&self, command: Command) -> Result<Reply, Refused> {
         let (tx, rx) = oneshot::channel();
         if !self.put(Item::Command(Box::new(command), Some(tx))).await {

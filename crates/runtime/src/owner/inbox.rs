@@ -5,9 +5,15 @@ use std::{
     sync::Arc,
 };
 
-use countersign_core::engine::{Command, Event, Meta, Scope};
+use countersign_core::{
+    engine::{Command, Event, Meta, Scope},
+    gate,
+};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot},
+    time::Instant,
+};
 
 use super::{Read, handle::Replied};
 use crate::deliver::Live;
@@ -44,12 +50,27 @@ impl Item {
             Self::Read(..) | Self::Live(_) => 64,
         }
     }
+
+    /// Whether it is a person's answer, for which there is a deadline.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Self::Command(command, _) if matches!(**command, Command::Gate(gate::Command::Answer { .. })))
+    }
+
+    fn is_asked(&self) -> bool {
+        matches!(self, Self::Command(_, Some(_)))
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self, Self::Read(..) | Self::Fetched(..))
+    }
 }
 
 pub(crate) struct Waiting {
     pub(crate) item: Item,
     pub(crate) source: u64,
     pub(crate) lane: Lane,
+    /// When it came into the line.
+    pub(crate) since: Instant,
     /// Held until the item is settled, which is what bounds the source.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
@@ -93,25 +114,50 @@ impl Inbox {
     }
 
     /// Up to `most` items and about `bytes` bytes: results first, but at least a quarter requests where there are any.
-    ///
-    /// With `only`, nothing of the other lane is taken.
-    pub(crate) fn take(&self, most: usize, bytes: usize, only: Option<Lane>) -> Vec<Waiting> {
+    pub(crate) fn take(&self, most: usize, bytes: usize) -> Vec<Waiting> {
         let mut queues = self.queues.lock();
         let mut taken = Vec::new();
         let mut size = 0;
         while taken.len() < most && size < bytes {
             let owed_to_requests = taken.len() % 4 == 3;
-            let source = match only {
-                Some(Lane::Request) => queues.requests.pop_front(),
-                Some(Lane::Result) => queues.results.pop_front(),
-                None if owed_to_requests => queues.requests.pop_front().or_else(|| queues.results.pop_front()),
-                None => queues.results.pop_front().or_else(|| queues.requests.pop_front()),
+            let source = if owed_to_requests {
+                queues.requests.pop_front().or_else(|| queues.results.pop_front())
+            } else {
+                queues.results.pop_front().or_else(|| queues.requests.pop_front())
             };
             let Some(source) = source else { break };
             if let Some(waiting) = queues.by_source.get_mut(&source).and_then(VecDeque::pop_front) {
                 size += waiting.item.bytes();
                 taken.push(waiting);
             }
+            queues.line_up(source);
+        }
+        taken
+    }
+
+    /// Everything that can be served while nothing can be recorded. What is only told, results above all, waits on in its
+    /// line: served past it, a request is refused and a read sees what is recorded, and for neither it matters.
+    pub(crate) fn take_served(&self) -> Vec<Waiting> {
+        self.take_all(|item| item.is_asked() || item.is_read())
+    }
+
+    /// Every command that somebody waits for, past what stands before it.
+    pub(crate) fn take_asked(&self) -> Vec<Waiting> {
+        self.take_all(Item::is_asked)
+    }
+
+    fn take_all(&self, is_wanted: impl Fn(&Item) -> bool) -> Vec<Waiting> {
+        let mut queues = self.queues.lock();
+        let mut taken = Vec::new();
+        for queue in queues.by_source.values_mut() {
+            let (served, left) = std::mem::take(queue).into_iter().partition(|waiting| is_wanted(&waiting.item));
+            *queue = left;
+            taken.extend::<VecDeque<Waiting>>(served);
+        }
+        queues.results.clear();
+        queues.requests.clear();
+        let sources: Vec<u64> = queues.by_source.keys().copied().collect();
+        for source in sources {
             queues.line_up(source);
         }
         taken
@@ -190,12 +236,12 @@ impl Source {
     /// Puts an item into the line, waiting for room. False if the owner has ended.
     pub(crate) async fn put(&self, item: Item) -> bool {
         let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return false };
-        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, permit: Some(permit) })
+        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, since: Instant::now(), permit: Some(permit) })
     }
 
     /// Puts an item into the line if there is room.
     pub(crate) fn try_put(&self, item: Item) -> bool {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return false };
-        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, permit: Some(permit) })
+        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, since: Instant::now(), permit: Some(permit) })
     }
 }

@@ -1,6 +1,6 @@
 //! What waits for something that is not at hand, while a reader fetches it from the log.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Engine, Event, Meta, Scope},
@@ -10,6 +10,8 @@ use countersign_store::{self as store, AnyLog, Log as _, Partition};
 
 use super::inbox::{Item, Source, Waiting};
 
+/// How long it waits before it reads again what could not be read.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How many records are read at a time.
 const PAGE: usize = 4096;
 
@@ -43,12 +45,28 @@ impl Parked {
             return Some(waiting);
         }
         self.by_scope.insert(scope.clone(), vec![waiting]);
+        self.fetch(scope, Duration::ZERO);
+        None
+    }
+
+    /// Holds items on that nobody can be told about, and has what they need fetched once more after a while.
+    pub(super) fn hold_on(&mut self, scope: &Scope, waiting: Vec<Waiting>) {
+        self.by_scope.insert(scope.clone(), waiting);
+        self.fetch(scope.clone(), AGAIN_AFTER);
+    }
+
+    fn fetch(&self, scope: Scope, after: Duration) {
         let (log, back) = (self.log.clone(), self.back.clone());
         tokio::spawn(async move {
+            tokio::time::sleep(after).await;
             let records = read(&log, &scope).await;
             back.put(Item::Fetched(scope, records)).await;
         });
-        None
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_scope.is_empty()
     }
 
     /// What waited for `scope`.

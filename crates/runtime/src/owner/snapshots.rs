@@ -1,5 +1,7 @@
 //! Keeps the log's snapshot near its head, so that a restart reads little. It is a cache: nothing depends on it.
 
+use std::time::Duration;
+
 use countersign_core::{
     engine::{Engine, Rules, SNAPSHOT_VERSION},
     id::Lsn,
@@ -18,14 +20,16 @@ const WORTH: u64 = 2_048;
 /// Says when the next one is due.
 pub(super) struct Snapshots {
     log: AnyLog,
+    /// How long a session rests before it is left to the log.
+    idle: Option<Duration>,
     /// The position of the last one; 0 if there is none.
     last: Lsn,
     writing: Option<JoinHandle<()>>,
 }
 
 impl Snapshots {
-    pub(super) fn new(log: AnyLog, last: Lsn) -> Self {
-        Self { log, last, writing: None }
+    pub(super) fn new(log: AnyLog, idle: Option<Duration>, last: Lsn) -> Self {
+        Self { log, idle, last, writing: None }
     }
 
     /// Writes one if enough was recorded since the last, beside the owner.
@@ -35,8 +39,8 @@ impl Snapshots {
             return;
         }
         self.last = durable;
-        let (log, rules) = (self.log.clone(), engine.rules().clone());
-        self.writing = Some(tokio::spawn(async move { write_behind(log, rules).await }));
+        let (log, rules, idle) = (self.log.clone(), engine.rules().clone(), self.idle);
+        self.writing = Some(tokio::spawn(async move { write_behind(log, rules, idle).await }));
     }
 
     /// Writes one at a clean end, if it saves a restart some work.
@@ -64,12 +68,17 @@ pub(super) async fn load(log: &AnyLog, rules: &Rules) -> Option<Engine> {
 }
 
 /// Makes the state again from the log, away from the owner, and saves it.
-async fn write_behind(log: AnyLog, rules: Rules) {
+async fn write_behind(log: AnyLog, rules: Rules, idle: Option<Duration>) {
     let runtime = tokio::runtime::Handle::current();
     let written = tokio::task::spawn_blocking(move || {
         runtime.block_on(async {
             match open::replay(&log, rules).await {
-                Ok(engine) => save(&log, &engine).await,
+                Ok(mut engine) => {
+                    // A replay lets go of nothing, and everything that ever was would be in every snapshot from then on.
+                    let now = engine.state().at();
+                    engine.evict(now, idle);
+                    save(&log, &engine).await;
+                }
                 Err(error) => warn!(%error, "no snapshot: the log cannot be replayed"),
             }
         });
@@ -95,5 +104,49 @@ async fn save(log: &AnyLog, engine: &Engine) {
     };
     if let Err(error) = log.save_snapshot(Partition::ZERO, snapshot).await {
         warn!(%error, "no snapshot: it cannot be written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{
+        engine::{Command, Context},
+        gate::People,
+        id::{Fresh, SessionId},
+        policy::{Compiled, Posture, Surroundings},
+        session::{self, Settings},
+        time::Millis,
+    };
+    use countersign_store::{Batch, MemoryLog};
+
+    use super::*;
+    use crate::owner::record;
+
+    fn rules() -> Rules {
+        Rules {
+            compiled: Compiled::default(),
+            posture: Posture::Gateway,
+            contract: None,
+            surroundings: Surroundings::default(),
+            people: People::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_that_is_written_on_the_way_leaves_sessions_at_rest_to_the_log() {
+        let mut engine = Engine::new(rules());
+        let mut facts = Vec::new();
+        for (session, now) in [("rests", Millis(1)), ("works", Millis(3_600_000))] {
+            let settings = Box::new(Settings::default());
+            let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, settings };
+            let mut context = Context { now, fresh: Fresh::new([1; 16]) };
+            facts.extend(engine.handle(Command::Session(SessionId::new(session), open), &mut context).unwrap().0);
+        }
+        let log = AnyLog::from(MemoryLog::new());
+        log.append(Partition::ZERO, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
+        write_behind(log.clone(), rules(), Some(Duration::from_secs(600))).await;
+        let saved = load(&log, &rules()).await.expect("it was saved");
+        let sessions: Vec<&str> = saved.state().sessions().map(|session| session.id().as_str()).collect();
+        assert_eq!(sessions, ["works"]);
     }
 }

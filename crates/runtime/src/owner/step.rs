@@ -1,5 +1,8 @@
 //! The loop: take a batch, decide, record, release, and then see to what is owed.
 
+mod append;
+mod failure;
+
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -7,26 +10,26 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{self, Command, Engine, Event, Meta, Recorded, Scope},
+    engine::{self, Command, Engine, Event, Meta, Recorded, Rules, Scope},
     id::Lsn,
     time::Millis,
 };
-use countersign_store::{AnyLog, AppendError, Batch, Log as _, Partition, Record};
+use countersign_store::{AnyLog, Log as _};
 use tokio::{sync::oneshot, time::Instant};
-use tracing::{error, warn};
+use tracing::error;
 
 use super::{
     Options,
     handle::{NotRecorded, Refused, Replied, Reply},
     inbox::{Inbox, Item, Lane, Waiting},
-    open::{self, OpenError, Position},
+    open::{OpenError, Position},
     parking::Parked,
-    record::{is_too_large, record},
+    record::is_too_large,
     snapshots::Snapshots,
 };
 use crate::{
     deliver::{Contents, Live, Released, Ring},
-    work::Desk,
+    work::{Close, Desk},
 };
 
 /// How much one batch takes up at most.
@@ -39,10 +42,16 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How long a closing owner waits for what is in flight.
 const GRACE: Duration = Duration::from_secs(4);
+/// How much of that calls of services have to end by themselves. The rest is for what is said of those that do not.
+const SERVICES: Duration = Duration::from_secs(3);
 
 /// The task that owns the state of one log.
 pub(super) struct Owner {
     engine: Engine,
+    /// The rules that are recorded to be in force.
+    rules: Rules,
+    /// Those that the batch brings which is being decided, where it brings some.
+    coming: Option<Rules>,
     /// The head of the log.
     durable: Lsn,
     /// What was decided before there was anything worth a file.
@@ -58,11 +67,20 @@ pub(super) struct Owner {
     /// The boot that this process recorded. Work of another is another owner's.
     boot: u32,
     is_closing: bool,
+    /// When a closing owner cancels calls of services too.
+    desk_closes: Option<Instant>,
     /// Whether the state is no longer what the log says, and cannot be made so.
     is_lost: bool,
     /// When deadlines are looked at again after looking at them went wrong.
     tick_after: Option<Instant>,
     parked: Parked,
+    /// Reads that stand behind facts which are not durable, and what follows them in their lines. They come first in the
+    /// next batch, so that what is read is never taken back.
+    held: Vec<Waiting>,
+    /// How long before now the commands of this batch are decided: when the first answer in it came.
+    lag: Duration,
+    /// Whether deadlines passed while the log could not be written.
+    owes_time: bool,
     snapshots: Snapshots,
 }
 
@@ -96,10 +114,17 @@ impl Owner {
         Self {
             boot,
             is_closing: false,
+            desk_closes: None,
             is_lost: false,
             tick_after: None,
-            parked: Parked::new(log.clone(), inbox.source(Lane::Request)),
-            snapshots: Snapshots::new(log.clone(), at.snapshot),
+            held: Vec::new(),
+            lag: Duration::ZERO,
+            owes_time: false,
+            // In the line of results, which a closing owner still takes.
+            parked: Parked::new(log.clone(), inbox.source(Lane::Result)),
+            snapshots: Snapshots::new(log.clone(), options.idle, at.snapshot),
+            rules: engine.rules().clone(),
+            coming: None,
             engine,
             durable: at.durable,
             deferred: Vec::new(),
@@ -115,7 +140,7 @@ impl Owner {
 
     /// Records what recovery decided, before anything else is taken.
     pub(super) async fn record_recovery(&mut self, recorded: Vec<Recorded>) -> Result<(), OpenError> {
-        self.append(recorded).await.map_err(|failed| OpenError::NotRecorded(failed.to_string()))?;
+        self.append(recorded, &mut Vec::new()).await.map_err(|failed| OpenError::NotRecorded(failed.to_string()))?;
         self.desk.reconcile(&self.engine);
         Ok(())
     }
@@ -127,12 +152,16 @@ impl Owner {
         loop {
             if self.inbox.is_closed() && closing.is_none() {
                 closing = Some(Instant::now() + GRACE);
+                self.desk_closes = Some(Instant::now() + SERVICES);
                 self.is_closing = true;
                 self.engine.quiesce();
-                self.desk.close();
+                self.desk.close(Close::AllButServices);
+            }
+            if self.desk_closes.take_if(|at| Instant::now() >= *at).is_some() {
+                self.desk.close(Close::All);
             }
             if let Some(deadline) = closing
-                && (Instant::now() >= deadline || self.desk.is_idle() && self.inbox.is_empty())
+                && (Instant::now() >= deadline || self.desk.is_idle() && self.has_nothing_waiting())
             {
                 break;
             }
@@ -145,10 +174,16 @@ impl Owner {
         self.snapshots.last(&self.engine, self.durable).await;
     }
 
+    fn has_nothing_waiting(&self) -> bool {
+        self.inbox.is_empty() && self.held.is_empty() && self.parked.is_empty()
+    }
+
     /// Waits until there is something to do.
     async fn wait(&mut self, closing: Option<Instant>) {
         let may_settle = self.tick_after.is_none_or(|at| Instant::now() >= at);
-        if self.degraded.is_none() && (!self.inbox.is_empty() || self.engine.is_unsettled() && may_settle) {
+        if self.degraded.is_none()
+            && (!self.inbox.is_empty() || !self.held.is_empty() || self.engine.is_unsettled() && may_settle)
+        {
             return;
         }
         let now = self.options.clock.now();
@@ -179,24 +214,39 @@ impl Owner {
                 Err(failed) => self.degrade(&failed.to_string()),
             }
         }
-        let only = self.degraded.is_some().then_some(Lane::Request);
-        let waiting = self.inbox.take(BATCH, BATCH_BYTES, only);
+        let mut waiting = std::mem::take(&mut self.held);
+        if self.degraded.is_some() {
+            waiting.extend(self.inbox.take_served());
+        } else {
+            waiting.extend(self.inbox.take(BATCH, BATCH_BYTES));
+        }
         let mut taken = Vec::new();
         let mut recorded: Vec<Recorded> = Vec::new();
         let mut releases = Vec::new();
-        if self.degraded.is_none() {
-            self.tick(&mut recorded, &mut releases).await;
+        // An answer that came in time counts, however long it waited here: time passes behind it, and not before.
+        let answers = waiting.iter().filter(|waiting| waiting.item.is_answer());
+        self.lag = answers.map(|waiting| waiting.since.elapsed()).max().unwrap_or_default();
+        if self.degraded.is_none() && self.owes_time {
+            self.tell_time(Command::Extend, &mut recorded, &mut releases).await;
         }
         for waiting in waiting {
             self.take_up(waiting, &mut taken, &mut recorded, &mut releases).await;
+        }
+        self.lag = Duration::ZERO;
+        if self.degraded.is_none() {
+            self.tick(&mut recorded, &mut releases).await;
         }
         if self.is_lost {
             error!("the state can no longer be told from the log; this owner ends");
             self.desk.abandon();
             return Next::End;
         }
-        let next = match self.append(recorded).await {
+        let next = match self.append(recorded, &mut releases).await {
             Ok(()) => {
+                if let Some(rules) = self.coming.take() {
+                    self.rules = rules;
+                }
+                self.owes_time &= self.degraded.is_some();
                 self.release(releases);
                 Next::Work
             }
@@ -225,7 +275,11 @@ impl Owner {
             return;
         }
         self.tick_after = None;
-        match self.decide(Command::Tick, recorded).await {
+        self.tell_time(Command::Tick, recorded, releases).await;
+    }
+
+    async fn tell_time(&mut self, command: Command, recorded: &mut Vec<Recorded>, releases: &mut Vec<Release>) {
+        match self.decide(command, recorded).await {
             Ok(Ok((facts, _))) if !facts.is_empty() => {
                 recorded.extend(facts.iter().cloned());
                 releases.push(Release::Facts(facts));
@@ -266,10 +320,18 @@ impl Owner {
                 waited
             }
             Err(why) => {
+                let mut told = Vec::new();
                 for waiting in waited {
-                    if let Item::Command(_, Some(reply)) = waiting.item {
-                        releases.push(Release::Reply(reply, Err(Refused::Unreadable(Arc::clone(&why)))));
+                    match waiting.item {
+                        Item::Command(_, Some(reply)) => {
+                            releases.push(Release::Reply(reply, Err(Refused::Unreadable(Arc::clone(&why)))));
+                        }
+                        Item::Command(_, None) => told.push(waiting),
+                        Item::Read(..) | Item::Fetched(..) | Item::Live(_) => {}
                     }
+                }
+                if !told.is_empty() {
+                    self.parked.hold_on(scope, told);
                 }
                 Vec::new()
             }
@@ -283,25 +345,33 @@ impl Owner {
         recorded: &mut Vec<Recorded>,
         releases: &mut Vec<Release>,
     ) {
-        let Waiting { item, source, lane, permit } = waiting;
+        let follows_one_held = self.held.iter().any(|held| held.source == waiting.source);
+        if follows_one_held || matches!(waiting.item, Item::Read(..)) && !recorded.is_empty() {
+            self.held.push(waiting);
+            return;
+        }
+        let Waiting { item, source, lane, since, permit } = waiting;
         match item {
             Item::Fetched(..) => {}
             Item::Live(live) => releases.push(Release::Live(live)),
             Item::Read(_, read) => releases.push(Release::Read(read(&self.engine))),
-            Item::Command(_, reply) if self.degraded.is_some() => {
-                let why = self.degraded.as_ref().map_or_else(|| Arc::from(""), |(why, _)| Arc::clone(why));
-                if let Some(reply) = reply {
-                    releases.push(Release::Reply(reply, Err(NotRecorded(why).into())));
+            Item::Command(command, reply) if self.degraded.is_some() => match (reply, &self.degraded) {
+                (Some(reply), Some((why, _))) => {
+                    releases.push(Release::Reply(reply, Err(NotRecorded(Arc::clone(why)).into())));
                 }
-            }
+                (reply, _) => {
+                    let item = Item::Command(command, reply);
+                    self.inbox.put_back(vec![Waiting { item, source, lane, since, permit }]);
+                }
+            },
             Item::Command(command, reply) => {
-                // A result that cannot be recorded now must not be lost: it is offered again. Whoever waits for an answer is told
-                // instead, and may ask again.
-                let is_result = lane == Lane::Result && reply.is_none();
-                let broken = if is_result { crate::work::broken(&command) } else { None };
-                if is_result {
+                // What is only told must not be lost where it cannot be recorded now: it is offered again. Whoever waits for an
+                // answer is told instead, and may ask again.
+                let is_told = reply.is_none();
+                let broken = if is_told { crate::work::broken(&command) } else { None };
+                if is_told {
                     let item = Item::Command(command.clone(), None);
-                    taken.push(Waiting { item, source, lane, permit });
+                    taken.push(Waiting { item, source, lane, since, permit });
                 }
                 let mut decided = self.decide(*command, recorded).await;
                 if let (Err(_), Some(broken)) = (&decided, broken) {
@@ -335,13 +405,18 @@ impl Owner {
         batch: &[Recorded],
     ) -> Result<Result<(Vec<Recorded>, engine::Reply), engine::Refusal>, Refused> {
         let mut context = self.options.context();
+        context.now = Millis(context.now.0.saturating_sub(u64::try_from(self.lag.as_millis()).unwrap_or(u64::MAX)));
+        let rules = if let Command::UseRules(rules) = &command { Some((**rules).clone()) } else { None };
         let engine = &mut self.engine;
         let refused = match catch_unwind(AssertUnwindSafe(|| engine.handle(command, &mut context))) {
             Ok(Ok((facts, _))) if facts.iter().any(is_too_large) => {
                 error!("a decision is too large for the log; its command is refused");
                 Refused::TooLarge
             }
-            Ok(decided) => return Ok(decided),
+            Ok(decided) => {
+                self.coming = rules.or_else(|| self.coming.take());
+                return Ok(decided);
+            }
             Err(_) => {
                 error!("a decision panicked; its command is refused");
                 Refused::Panicked
@@ -357,101 +432,6 @@ impl Owner {
             self.is_lost = true;
         }
         Err(refused)
-    }
-
-    /// Makes the state again from the log and from what is decided but not written.
-    async fn rebuild(&mut self, batch: &[Recorded]) -> Result<(), OpenError> {
-        let mut engine = open::replay(&self.log, self.engine.rules().clone()).await?.in_place_of(&self.engine);
-        for recorded in self.deferred.iter().chain(batch) {
-            engine.replay(&recorded.fact.event, &recorded.meta);
-        }
-        open::admit(&mut engine, &self.contents).await?;
-        self.engine = engine;
-        Ok(())
-    }
-
-    /// Makes a batch durable. What is not worth a file waits until something is.
-    async fn append(&mut self, recorded: Vec<Recorded>) -> Result<(), AppendError> {
-        if recorded.is_empty() {
-            return Ok(());
-        }
-        let is_worth = self.durable > Lsn(0) || recorded.iter().any(|recorded| recorded.fact.is_worth_a_file());
-        if !is_worth {
-            self.deferred.extend(recorded);
-            self.engine.committed(self.engine.state().head());
-            return Ok(());
-        }
-        let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();
-        let end = Lsn(self.durable.0 + batch.len() as u64);
-        match self.log.append(Partition::ZERO, self.durable, Batch(batch)).await {
-            Ok(head) => {
-                self.is_durable(head);
-                Ok(())
-            }
-            Err(AppendError::Uncertain(cause)) => {
-                // Nothing is answered before it is known what became of it.
-                loop {
-                    match self.log.head(Partition::ZERO).await {
-                        Ok(head) if head.lsn == end => {
-                            self.is_durable(end);
-                            return Ok(());
-                        }
-                        Ok(_) => return Err(AppendError::Io(cause)),
-                        Err(_) if self.inbox.is_closed() => return Err(AppendError::Closed),
-                        Err(failed) => {
-                            warn!(error = %failed, "it is not known whether the last batch was recorded");
-                            tokio::time::sleep(PROBE_EVERY).await;
-                        }
-                    }
-                }
-            }
-            Err(failed) => Err(failed),
-        }
-    }
-
-    fn is_durable(&mut self, head: Lsn) {
-        self.durable = head;
-        self.deferred.clear();
-        self.engine.committed(head);
-    }
-
-    /// Takes everything of a batch back that could not be recorded.
-    async fn roll_back(&mut self, failed: AppendError, taken: Vec<Waiting>, releases: Vec<Release>) -> Next {
-        let why: Arc<str> = match std::error::Error::source(&failed) {
-            Some(source) => format!("{failed}: {source}").into(),
-            None => failed.to_string().into(),
-        };
-        error!(error = %why, "a batch was not recorded");
-        let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
-        if let Err(failed) = self.rebuild(&[]).await {
-            error!(error = %failed, "the state could not be rebuilt");
-            return Next::End;
-        }
-        self.contents.forget_after(self.engine.state().head());
-        for release in releases {
-            match release {
-                Release::Reply(reply, Ok(_)) => {
-                    let _ = reply.send(Err(NotRecorded(Arc::clone(&why)).into()));
-                }
-                Release::Reply(reply, refused) => {
-                    let _ = reply.send(refused);
-                }
-                Release::Live(live) => self.ring.push(Released::Live(Arc::new(live))),
-                // What was read may show what is gone now: whoever asked hears that the line broke off.
-                Release::Read(_) | Release::Facts(_) => {}
-            }
-        }
-        self.ring.publish();
-        self.inbox.put_back(taken);
-        if fatal {
-            return Next::End;
-        }
-        self.degrade(&why);
-        Next::Work
-    }
-
-    fn degrade(&mut self, why: &str) {
-        self.degraded = Some((why.into(), Instant::now() + PROBE_EVERY));
     }
 
     /// Lets everything of a durable batch leave, in order.

@@ -30,6 +30,16 @@ use crate::{deliver::Contents, owner::Source};
 struct InFlight {
     cancel: CancellationToken,
     task: JoinHandle<()>,
+    /// Whether a service has it in hand: cancelled, nobody knows what became of it.
+    is_at_service: bool,
+}
+
+/// What of it is told to stop when the owner closes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Close {
+    /// What is not at a service, which may answer yet.
+    AllButServices,
+    All,
 }
 
 /// Starts what is owed and not in flight, cancels what is in flight and no longer owed.
@@ -54,10 +64,10 @@ impl Desk {
         self.in_flight.is_empty()
     }
 
-    /// Tells everything in flight to stop, and what is started from now on too. Each piece still says what became of it.
-    pub(crate) fn close(&mut self) {
+    /// Tells what is in flight to stop, and what is started from now on too. Each piece still says what became of it.
+    pub(crate) fn close(&mut self, what: Close) {
         self.is_closing = true;
-        for work in self.in_flight.values() {
+        for work in self.in_flight.values().filter(|work| what == Close::All || !work.is_at_service) {
             work.cancel.cancel();
         }
     }
@@ -126,7 +136,7 @@ impl Desk {
         };
         let results = self.results.clone();
         let task = tokio::spawn(async move { results.tell(command).await });
-        Some(InFlight { cancel: CancellationToken::new(), task })
+        Some(InFlight { cancel: CancellationToken::new(), task, is_at_service: false })
     }
 
     fn start(&self, engine: &Engine, work: &Work) -> Option<InFlight> {
@@ -134,6 +144,7 @@ impl Desk {
         if self.is_closing {
             cancel.cancel();
         }
+        let mut is_at_service = false;
         let state = engine.state();
         let (host, contents, results) = (Arc::clone(&self.host), self.contents.clone(), self.results.clone());
         let token = cancel.clone();
@@ -162,6 +173,7 @@ impl Desk {
             Work::Call(call) => {
                 let call = state.call(*call)?;
                 let session = state.session(call.session())?;
+                is_at_service = *call.executor() == call::Executor::Service;
                 let work = CallWork {
                     call: call.id(),
                     session: session.id().clone(),
@@ -186,7 +198,7 @@ impl Desk {
                 tokio::spawn(ends(results.clone(), broke, async move { work.work(&*host, &contents, token).await }))
             }
         };
-        Some(InFlight { cancel, task })
+        Some(InFlight { cancel, task, is_at_service })
     }
 }
 

@@ -6,3 +6,4 @@ mod residency;
 mod services;
 mod stage;
 mod stand_in;
+mod taken_back;

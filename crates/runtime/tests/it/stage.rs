@@ -62,16 +62,21 @@ pub(crate) async fn open_idle(
     resume: Resume,
     idle: Option<Duration>,
 ) -> Handle {
-    let rules = Rules {
-        compiled: policy::compile(Vec::new()).unwrap(),
-        posture,
-        contract: None,
-        surroundings: Surroundings::default(),
-        people: gate::People::default(),
-    };
+    open_at(Clock::system(), log, model, posture, resume, idle).await
+}
+
+/// An owner to whom time comes from `clock`.
+pub(crate) async fn open_at(
+    clock: Clock,
+    log: impl Into<AnyLog>,
+    model: &Scripted,
+    posture: Posture,
+    resume: Resume,
+    idle: Option<Duration>,
+) -> Handle {
     let host = Arc::new(Room(model.clone()));
     let merge = Duration::from_millis(50);
-    let options = Options { rules, resume, clock: Clock::system(), dice: system_dice(), host, merge, idle };
+    let options = Options { rules: rules(posture), resume, clock, dice: system_dice(), host, merge, idle };
     Handle::open(log.into(), options).await.unwrap()
 }
 
@@ -81,6 +86,17 @@ pub(crate) fn name() -> SessionId {
 
 pub(crate) fn to_session(command: session::Command) -> Command {
     Command::Session(name(), command)
+}
+
+/// Rules without a line of a file.
+pub(crate) fn rules(posture: Posture) -> Rules {
+    Rules {
+        compiled: policy::compile(Vec::new()).unwrap(),
+        posture,
+        contract: None,
+        surroundings: Surroundings::default(),
+        people: gate::People::default(),
+    }
 }
 
 pub(crate) async fn begin(owner: &Handle, cwd: &Path) -> Source {

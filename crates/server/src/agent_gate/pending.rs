@@ -51,15 +51,18 @@ pub(super) async fn missed(
     open.retain(|call, _| !told.contains(call));
     // A program that counts on was there before; one that began anew uses ids that were used already.
     let goes_on = !requester.has_used(id);
-    let lsns: Vec<_> = results.iter().flat_map(|(_, result)| [result.wanted, result.lsn]).collect();
-    let contents = door.handle.contents().get(&lsns).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "results that an agent asks for cannot be read");
-        Vec::new()
-    });
     let mut missed = Missed::default();
     let (mut rows, mut size) = (Vec::new(), 0);
-    for ((call, result), contents) in results.into_iter().zip(contents.chunks(2)) {
-        let [wanted, ended] = contents else { continue };
+    for (call, result) in results {
+        // One by one: all of them may be far more than fits into the frame, and into memory.
+        let contents = match door.handle.contents().get(&[result.wanted, result.lsn]).await {
+            Ok(contents) => contents,
+            Err(error) => {
+                tracing::error!(%error, "results that an agent asks for cannot be read");
+                break;
+            }
+        };
+        let [wanted, ended] = contents.as_slice() else { continue };
         let Some(wanted) = wanted.as_deref().and_then(|text| serde_json::from_str::<Content>(text).ok()) else {
             continue;
         };

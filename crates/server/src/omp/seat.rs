@@ -392,7 +392,8 @@ impl Shelf {
             return Ok(MemoryLog::new().into());
         }
         let path = self.log_path(id);
-        let options = store::Options::default();
+        // One reserve for all sessions of the folder, made behind the first record and not at the start.
+        let options = store::Options { ballast: Some(path.with_file_name("ballast")), ..store::Options::default() };
         SqliteLog::open(&path, options).map(AnyLog::from).map_err(SeatError::Log)
     }
 

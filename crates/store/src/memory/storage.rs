@@ -82,7 +82,10 @@ impl Storage {
             Some(Fault::Full) => Ending::Told(Err(AppendError::Full)),
             Some(Fault::Io) => Ending::Told(Err(AppendError::Io(broken()))),
             Some(Fault::Fenced) => Ending::Told(Err(AppendError::Fenced { expected, found: expected.next() })),
-            Some(Fault::Uncertain(outcome)) => {
+            Some(fault @ (Fault::Uncertain(outcome) | Fault::Breaks(outcome))) => {
+                if matches!(fault, Fault::Breaks(_)) {
+                    self.disk = Disk::Broken;
+                }
                 match outcome {
                     Outcome::Written => drop(self.write(batch)),
                     Outcome::Lost => {}

@@ -57,6 +57,15 @@ struct Item {
     from: From,
 }
 
+/// A reply that is to leave.
+struct Release {
+    request: u64,
+    /// The last fact that was decided before it or for it.
+    upto: Lsn,
+    /// Why the request had no effect, if it had none.
+    refusal: Option<Refusal>,
+}
+
 pub(super) struct Owner {
     dice: Dice,
     now: Millis,
@@ -65,7 +74,12 @@ pub(super) struct Owner {
     book: Book,
     audit: Audit,
     world: World,
+    /// The rules that are recorded to be in force.
     rules: Rules,
+    /// Those that the batch brings which is being decided, where it brings some.
+    coming: Option<Rules>,
+    /// Whether deadlines passed while nothing could be recorded.
+    owes_time: bool,
     /// How many facts of a batch are not cut: often so few that every rule is in a batch of its own.
     bound: usize,
     resumes: &'static [Resume],
@@ -102,6 +116,8 @@ impl Owner {
             shadow: Engine::new(rules.clone()),
             snapshot: None,
             rules,
+            coming: None,
+            owes_time: false,
             resumes,
             has_waited: false,
             jobs: BTreeMap::new(),
@@ -132,6 +148,8 @@ impl Owner {
 
     /// A new process begins with what is durable.
     pub(super) fn open(&mut self) -> Result<(), String> {
+        self.coming = None;
+        self.owes_time = false;
         if self.dice.chance(20) {
             self.rules = rules::numbered(self.dice.below(4));
         }
@@ -265,7 +283,7 @@ impl Owner {
     fn handle(&mut self, command: Command) -> Result<(Vec<Recorded>, Reply), Refusal> {
         self.tell(|| people::tell(&command));
         if let Command::UseRules(rules) = &command {
-            self.rules = (**rules).clone();
+            self.coming = Some((**rules).clone());
         }
         self.fetch_for(&command);
         let mut context = Context { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
@@ -284,11 +302,11 @@ impl Owner {
 
     fn batch(&mut self, most: usize, mishap: Mishap) -> Result<(), String> {
         let mut batch = Vec::new();
-        let mut releases: Vec<(u64, Lsn)> = Vec::new();
+        let mut releases: Vec<Release> = Vec::new();
         let mut results = Vec::new();
-        if self.engine.is_unsettled() || self.engine.state().next_deadline().is_some_and(|at| at <= self.now) {
-            let ticked = self.handle(Command::Tick).map_err(|refusal| refusal.to_string())?;
-            batch.extend(ticked.0);
+        if self.owes_time {
+            let extended = self.handle(Command::Extend).map_err(|refusal| refusal.to_string())?;
+            batch.extend(extended.0);
         }
         for _ in 0..most {
             let Some(Item { command, from }) = self.line.pop_front() else { break };
@@ -301,9 +319,13 @@ impl Owner {
             let outcome = self.handle(command);
             promises::fits(&expected, &outcome)?;
             let refused_again = matches!(outcome, Err(Refusal::Answer(AnswerRefusal::AlreadyResolved { .. })));
-            if let Ok((facts, _)) = outcome {
-                batch.extend(facts);
-            }
+            let refusal = match outcome {
+                Ok((facts, _)) => {
+                    batch.extend(facts);
+                    None
+                }
+                Err(refusal) => Some(refusal),
+            };
             if let Command::Gate(gate::Command::Answer { gate, .. }) = &copy
                 && refused_again
                 && self.make(Fault::SecondAnswer)
@@ -311,14 +333,25 @@ impl Owner {
                 batch.push(self.resolved_again(*gate));
             }
             match from {
-                From::Request(id) => releases.push((id, self.engine.state().head())),
+                From::Request(request) => {
+                    releases.push(Release { request, upto: self.engine.state().head(), refusal });
+                }
                 From::Work => results.push(copy),
             }
         }
-        if releases.first().is_some_and(|(_, upto)| *upto > self.book.head()) && self.make(Fault::ReplyBeforeAppend) {
-            let (request, upto) = releases.remove(0);
-            self.release(request, upto)?;
+        // Time passes behind what was asked before it did.
+        if self.engine.is_unsettled() || self.engine.state().next_deadline().is_some_and(|at| at <= self.now) {
+            let ticked = self.handle(Command::Tick).map_err(|refusal| refusal.to_string())?;
+            batch.extend(ticked.0);
         }
+        if releases.first().is_some_and(|first| first.upto > self.book.head()) && self.make(Fault::ReplyBeforeAppend) {
+            let first = releases.remove(0);
+            self.release(&first)?;
+        }
+        // What is told most easily in the wrong way is seldom in a batch, and would seldom be in one that fails.
+        let is_telling = self.coming.is_some() || releases.iter().any(|release| !self.is_so(release));
+        let fails = mishap == Mishap::None && is_telling && self.dice.chance(30);
+        let mishap = if fails { Mishap::NotRecorded } else { mishap };
         match mishap {
             Mishap::DiesBeforeAppend => return self.dies("before the append"),
             Mishap::NotRecorded if !batch.is_empty() => return self.not_recorded(releases, results),
@@ -328,16 +361,17 @@ impl Owner {
             batch.pop();
         }
         self.append(batch)?;
+        self.owes_time = false;
         if mishap == Mishap::DiesAfterAppend {
             return self.dies("after the append");
         }
-        for (at, (request, upto)) in releases.into_iter().enumerate() {
+        for (at, release) in releases.iter().enumerate() {
             if mishap == Mishap::DiesReleasing(at) {
                 return self.dies("between two releases");
             }
-            self.release(request, upto)?;
+            self.release(release)?;
             if self.make(Fault::ReplyTwice) {
-                self.release(request, upto)?;
+                self.release(release)?;
             }
         }
         self.let_go();
@@ -345,13 +379,22 @@ impl Owner {
     }
 
     /// What came back of a failed append: requests are answered, results are offered again.
-    fn not_recorded(&mut self, releases: Vec<(u64, Lsn)>, results: Vec<Command>) -> Result<(), String> {
+    fn not_recorded(&mut self, releases: Vec<Release>, results: Vec<Command>) -> Result<(), String> {
         self.tell(|| "-- not recorded".to_owned());
         self.figures.failures += 1;
-        self.engine = self.book.replay(self.rules.clone())?.in_place_of(&self.engine);
-        self.rules = self.engine.rules().clone();
-        for (request, _) in releases {
-            self.release(request, Lsn(0))?;
+        self.owes_time = true;
+        let coming = self.coming.take().filter(|rules| rules.digest() != self.rules.digest());
+        let keeps = coming.filter(|_| self.make(Fault::KeepRules));
+        let rules = keeps.unwrap_or_else(|| self.rules.clone());
+        self.engine = self.book.replay(rules)?.in_place_of(&self.engine);
+        promises::rules_are_recorded(&self.engine)?;
+        for mut release in releases {
+            // A refusal behind a fact that is gone may rest on it.
+            let is_behind = release.upto > self.book.head();
+            let stays = !self.is_so(&release) && self.make(Fault::RefuseForNothing);
+            release.refusal = release.refusal.filter(|_| !is_behind || stays);
+            release.upto = Lsn(0);
+            self.release(&release)?;
         }
         for command in results.into_iter().rev() {
             self.line.push_front(Item { command, from: From::Work });
@@ -369,21 +412,32 @@ impl Owner {
         }
         promises::starts_behind_its_decision(&batch, &self.audit)?;
         self.engine.committed(self.book.head());
+        if let Some(rules) = self.coming.take() {
+            self.rules = rules;
+        }
         if *self.engine.state() != *self.shadow.state() {
             return Err("the state is not what the log says".to_owned());
         }
+        promises::rules_are_recorded(&self.engine)?;
         if self.dice.chance(5) {
             self.snapshot = Some((self.book.head(), self.engine.snapshot()));
         }
         Ok(())
     }
 
-    fn release(&mut self, request: u64, upto: Lsn) -> Result<(), String> {
+    fn release(&mut self, release: &Release) -> Result<(), String> {
+        let Release { request, upto, refusal } = release;
         self.figures.replies += 1;
-        if upto > self.book.head() {
+        if *upto > self.book.head() {
             return Err(format!("a reply tells of record {upto}, and the log ends at {}", self.book.head()));
         }
-        if self.open.remove(&request) { Ok(()) } else { Err("a request gets two replies".to_owned()) }
+        promises::refusal_is_so(refusal.as_ref(), self.shadow.state())?;
+        if self.open.remove(request) { Ok(()) } else { Err("a request gets two replies".to_owned()) }
+    }
+
+    /// Whether the log says what a refusal says.
+    fn is_so(&self, release: &Release) -> bool {
+        promises::refusal_is_so(release.refusal.as_ref(), self.shadow.state()).is_ok()
     }
 
     /// The mistake of an owner that lets the last answer win.

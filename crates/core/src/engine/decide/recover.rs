@@ -11,6 +11,7 @@ use crate::{
     policy,
     run::{self, End, Phase},
     session::{self, Kind, Queue, Session},
+    time::Millis,
     tool::Repeat,
 };
 
@@ -19,11 +20,7 @@ const GRACE: Duration = Duration::from_secs(60);
 
 pub(super) fn recover(view: View<'_>, resume: Resume, context: &mut Context) -> Result<Decision, Refusal> {
     let mut facts = vec![Fact::plain(Event::Booted, None)];
-    let grace = context.now + GRACE;
-    for gate in view.state.pending_gates().filter(|gate| gate.deadline().is_some_and(|deadline| deadline < grace)) {
-        let event = gate::Event::Extended { gate: gate.id(), deadline: grace };
-        facts.push(Fact::plain(Event::Gate(event), gate.session().cloned()));
-    }
+    facts.extend(extended(view, context.now));
     if view.state.policy().is_untidy(context.now) {
         facts.push(Fact::plain(Event::Policy(policy::Event::Tidied { at: context.now }), None));
     }
@@ -33,6 +30,17 @@ pub(super) fn recover(view: View<'_>, resume: Resume, context: &mut Context) -> 
         facts.extend(branch.finish());
     }
     Ok(Decision { facts, reply: Reply::Done })
+}
+
+/// More time for gates whose deadline passed, or is about to, while nobody could be heard.
+pub(super) fn extended(view: View<'_>, now: Millis) -> Vec<Fact> {
+    let deadline = now + GRACE;
+    let due = view.state.pending_gates().filter(|gate| gate.deadline().is_some_and(|at| at < deadline));
+    due.map(|gate| {
+        let event = gate::Event::Extended { gate: gate.id(), deadline };
+        Fact::plain(Event::Gate(event), gate.session().cloned())
+    })
+    .collect()
 }
 
 fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &mut Branch<'_>, context: &mut Context) {

@@ -8,6 +8,9 @@ use crate::{
     digest::{Digest, canonical},
     engine::{Context, Decision, Event, Refusal, Reply, View, texts, tree::Branch},
     id::{CallId, SessionId},
+    policy::{self, Grant, GrantId},
+    session::Session,
+    settle,
     tool::Lane,
 };
 
@@ -56,7 +59,12 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
         arguments: request.arguments,
     };
     let arguments = serde_json::Value::Object(content.arguments.clone());
+    let of_former = if generation > 1 { grants_of_former(view, &request.session, generation) } else { Vec::new() };
     let mut branch = Branch::new(session);
+    for grant in of_former {
+        let by = content.request.as_ref().map_or_else(settle::agent, |request| request.principal.clone());
+        branch.push(Event::Policy(policy::Event::Revoked { id: grant, by }));
+    }
     let asked = Happened::Requested { call, wire: request.wire, key: request.key, generation, asks };
     branch.push(Event::Call(asked));
     let wanted = Happened::Wanted {
@@ -76,6 +84,23 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
 /// What grants for a session are bound to: one generation of the agent's program.
 fn generation_session(session: &SessionId, generation: u32) -> SessionId {
     SessionId::new(format!("{session}#{generation}"))
+}
+
+/// The grants for a session that an agent's program had before it began anew: they cover nothing any more.
+fn grants_of_former(view: View<'_>, session: &SessionId, generation: u32) -> Vec<GrantId> {
+    let requester = view.state.session(session).and_then(Session::requester);
+    // Looked at once a generation: there may be many grants.
+    if requester.is_none_or(|requester| requester.generation() == generation) {
+        return Vec::new();
+    }
+    let former = |grant: &&Grant| match &grant.scope {
+        policy::Scope::Session(of) => {
+            let number = of.as_str().strip_prefix(session.as_str()).and_then(|rest| rest.strip_prefix('#'));
+            number.and_then(|number| number.parse().ok()).is_some_and(|of: u32| of < generation)
+        }
+        policy::Scope::Always => false,
+    };
+    view.state.policy().grants().iter().filter(former).map(|grant| grant.id).collect()
 }
 
 pub(super) fn received(view: View<'_>, id: &SessionId, calls: &[CallId]) -> Result<Decision, Refusal> {
@@ -101,7 +126,7 @@ pub(super) fn ended(branch: &mut Branch<'_>, call: CallId, progress: Progress) {
 }
 
 /// What becomes of the requests of a session whose process ended.
-pub(super) fn recover(view: View<'_>, session: &crate::session::Session, branch: &mut Branch<'_>) {
+pub(super) fn recover(view: View<'_>, session: &Session, branch: &mut Branch<'_>) {
     let open = session.requester().into_iter().flat_map(|requester| requester.open().keys());
     for call in open.filter_map(|call| view.state.call(*call)) {
         if !matches!(call.phase(), call::Phase::Started { .. } | call::Phase::InDoubt(_)) {

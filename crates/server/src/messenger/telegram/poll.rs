@@ -248,6 +248,7 @@ impl Poll {
             },
             Refused::Refusal(_)
             | Refused::NotRecorded(_)
+            | Refused::Unsure(_)
             | Refused::TooLarge
             | Refused::Unreadable(_)
             | Refused::Panicked => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use countersign_core::{
     Work, call,
-    engine::{Command, Event, Recorded, Refusal, Reply},
+    engine::{Command, Engine, Event, Recorded, Refusal, Reply, State},
     gate::{self, AnswerRefusal},
     run,
     session::Queue,
@@ -117,6 +117,23 @@ pub(super) fn starts_behind_its_decision(batch: &[Recorded], audit: &Audit) -> R
         }
     }
     Ok(())
+}
+
+/// The rules in force are those that the log says are.
+pub(super) fn rules_are_recorded(engine: &Engine) -> Result<(), String> {
+    let recorded = engine.state().policy().digest();
+    let is_so = recorded.is_none_or(|recorded| recorded == engine.rules().digest());
+    if is_so { Ok(()) } else { Err("rules are in force of which the log knows nothing".to_owned()) }
+}
+
+/// Whoever hears that somebody else was first can read it in the log.
+pub(super) fn refusal_is_so(refusal: Option<&Refusal>, durable: &State) -> Result<(), String> {
+    let Some(Refusal::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, .. })) = refusal else { return Ok(()) };
+    let recorded = durable.gate(*gate).and_then(gate::Gate::resolution);
+    if recorded == Some(resolution) {
+        return Ok(());
+    }
+    Err(format!("an answer is refused because {gate} was resolved with {resolution:?}, and the log says {recorded:?}"))
 }
 
 fn is_answer(recorded: &Recorded) -> bool {

@@ -1,0 +1,96 @@
+//! Makes batches durable.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{engine::Recorded, id::Lsn};
+use countersign_store::{AppendError, Batch, Log as _, Partition, Record};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{Owner, PROBE_EVERY, Release};
+use crate::owner::{
+    handle::{NotRecorded, Refused},
+    inbox::Item,
+    record::record,
+};
+
+/// How long whoever asked waits to hear what became of it where the log cannot say.
+const UNSURE_AFTER: Duration = Duration::from_secs(3);
+
+impl Owner {
+    /// Makes a batch durable. What is not worth a file waits until something is.
+    ///
+    /// Whoever waits in `releases` is told if it is not known for long whether it is.
+    pub(super) async fn append(
+        &mut self,
+        recorded: Vec<Recorded>,
+        releases: &mut Vec<Release>,
+    ) -> Result<(), AppendError> {
+        if recorded.is_empty() {
+            return Ok(());
+        }
+        let is_worth = self.durable > Lsn(0) || recorded.iter().any(|recorded| recorded.fact.is_worth_a_file());
+        if !is_worth {
+            self.deferred.extend(recorded);
+            self.engine.committed(self.engine.state().head());
+            return Ok(());
+        }
+        let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();
+        let end = Lsn(self.durable.0 + batch.len() as u64);
+        match self.log.append(Partition::ZERO, self.durable, Batch(batch)).await {
+            Ok(head) => {
+                self.is_durable(head);
+                Ok(())
+            }
+            Err(AppendError::Uncertain(cause)) => {
+                // Nothing is answered before it is known what became of it, or that this takes too long to wait for.
+                let patience = Instant::now() + UNSURE_AFTER;
+                loop {
+                    match self.log.head(Partition::ZERO).await {
+                        Ok(head) if head.lsn == end => {
+                            self.is_durable(end);
+                            return Ok(());
+                        }
+                        Ok(_) => return Err(AppendError::Io(cause)),
+                        Err(_) if self.inbox.is_closed() => return Err(AppendError::Closed),
+                        Err(failed) => {
+                            warn!(error = %failed, "it is not known whether the last batch was recorded");
+                            if Instant::now() >= patience {
+                                self.is_unsure(&failed.to_string().into(), releases);
+                            }
+                            tokio::time::sleep(PROBE_EVERY).await;
+                        }
+                    }
+                }
+            }
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// Answers everybody as far as it can be. Reads wait on: the log alone could say what to show.
+    fn is_unsure(&self, why: &Arc<str>, releases: &mut Vec<Release>) {
+        for release in std::mem::take(releases) {
+            match release {
+                Release::Reply(reply, Ok(_)) => {
+                    let _ = reply.send(Err(Refused::Unsure(Arc::clone(why))));
+                }
+                // It may rest on what is not known.
+                Release::Reply(reply, Err(_)) => {
+                    let _ = reply.send(Err(NotRecorded(Arc::clone(why)).into()));
+                }
+                other => releases.push(other),
+            }
+        }
+        for waiting in self.inbox.take_asked() {
+            if let Item::Command(_, Some(reply)) = waiting.item {
+                let _ = reply.send(Err(NotRecorded(Arc::clone(why)).into()));
+            }
+        }
+    }
+
+    fn is_durable(&mut self, head: Lsn) {
+        self.durable = head;
+        self.deferred.clear();
+        self.engine.committed(head);
+    }
+}

@@ -1,0 +1,78 @@
+//! What an owner does when a batch could not be recorded, or its state has to be made again.
+
+use std::sync::Arc;
+
+use countersign_core::engine::Recorded;
+use countersign_store::AppendError;
+use tokio::time::Instant;
+use tracing::error;
+
+use super::{Next, Owner, PROBE_EVERY, Release};
+use crate::{
+    deliver::Released,
+    owner::{
+        handle::NotRecorded,
+        inbox::Waiting,
+        open::{self, OpenError},
+    },
+};
+
+impl Owner {
+    /// Makes the state again from the log and from what is decided but not written.
+    pub(super) async fn rebuild(&mut self, batch: &[Recorded]) -> Result<(), OpenError> {
+        // Not the engine's own: it takes rules before anybody has recorded that they are in force.
+        let rules = self.coming.as_ref().unwrap_or(&self.rules).clone();
+        let mut engine = open::replay(&self.log, rules).await?.in_place_of(&self.engine);
+        for recorded in self.deferred.iter().chain(batch) {
+            engine.replay(&recorded.fact.event, &recorded.meta);
+        }
+        open::admit(&mut engine, &self.contents).await?;
+        self.engine = engine;
+        Ok(())
+    }
+
+    /// Takes everything of a batch back that could not be recorded.
+    pub(super) async fn roll_back(&mut self, failed: AppendError, taken: Vec<Waiting>, releases: Vec<Release>) -> Next {
+        let why: Arc<str> = match std::error::Error::source(&failed) {
+            Some(source) => format!("{failed}: {source}").into(),
+            None => failed.to_string().into(),
+        };
+        error!(error = %why, "a batch was not recorded");
+        let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
+        self.coming = None;
+        if let Err(failed) = self.rebuild(&[]).await {
+            error!(error = %failed, "the state could not be rebuilt");
+            return Next::End;
+        }
+        self.contents.forget_after(self.engine.state().head());
+        // What was decided behind a fact that is gone now may rest on it.
+        let mut is_behind = false;
+        for release in releases {
+            match release {
+                Release::Reply(reply, replied) if is_behind || replied.is_ok() => {
+                    let _ = reply.send(Err(NotRecorded(Arc::clone(&why)).into()));
+                }
+                Release::Reply(reply, refused) => {
+                    let _ = reply.send(refused);
+                }
+                Release::Live(live) => self.ring.push(Released::Live(Arc::new(live))),
+                Release::Facts(facts) => is_behind |= !facts.is_empty(),
+                // Reads stand before the batch's first fact: what they show is so.
+                Release::Read(send) => send(self.ring.pushed()),
+            }
+        }
+        self.ring.publish();
+        // In each line, what was held stands behind what was taken before it.
+        self.inbox.put_back(taken.into_iter().chain(std::mem::take(&mut self.held)).collect());
+        if fatal {
+            return Next::End;
+        }
+        self.degrade(&why);
+        Next::Work
+    }
+
+    pub(super) fn degrade(&mut self, why: &str) {
+        self.degraded = Some((why.into(), Instant::now() + PROBE_EVERY));
+        self.owes_time = true;
+    }
+}
