@@ -8,13 +8,15 @@ use countersign_core::{
     call::{self, End, Executor},
     digest::Digest,
     engine::{Event, Meta},
-    gate::{self, Resolution, Scope},
-    id::{CallId, EntryId, GateId, Lsn, RunId, SessionId},
+    gate::{self, Resolution, Scope, Step},
+    id::{CallId, EntryId, GateId, Lsn, PrincipalId, RunId, SessionId},
     message::StopReason,
     run,
     session::{self, Queue, Then},
     tool::Repeat,
 };
+
+use super::rules;
 
 /// Where a call stands in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,10 @@ struct GateSeen {
     call: Option<CallId>,
     scopes: Vec<Scope>,
     resolution: Option<Resolution>,
+    /// Who has to allow, the step that it is at, and who has.
+    steps: Vec<Step>,
+    step: usize,
+    votes: Vec<Option<String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -364,8 +370,9 @@ impl Audit {
 
     fn gate(&mut self, event: &gate::Event) -> Result<(), String> {
         let id = event.gate();
-        if let gate::Event::Opened { call, scopes, .. } = event {
-            let seen = GateSeen { call: *call, scopes: scopes.clone(), resolution: None };
+        if let gate::Event::Opened { call, scopes, steps, .. } = event {
+            let (scopes, steps) = (scopes.clone(), steps.clone());
+            let seen = GateSeen { call: *call, scopes, resolution: None, steps, step: 0, votes: Vec::new() };
             ensure(self.gates.insert(id, seen).is_none(), "a gate is opened twice")?;
             if let Some(call) = call {
                 self.calls.get_mut(call).ok_or("a gate of a call that nobody wanted")?.gates.push(id);
@@ -381,9 +388,22 @@ impl Audit {
             return ensure(gate.resolution.is_some(), "a card says how a gate ended that waits");
         }
         ensure(gate.resolution.is_none(), "a gate that is resolved takes another turn")?;
-        if let gate::Event::Resolved { resolution, .. } = event {
+        match event {
+            gate::Event::Voted { person, .. } => gate.voted(person.clone())?,
+            gate::Event::Asked { step, .. } => {
+                let step = usize::try_from(*step).unwrap_or(usize::MAX);
+                ensure(step < gate.steps.len() && step >= gate.step, "a gate asks in a step that it has not")?;
+                if step > gate.step {
+                    gate.votes.clear();
+                }
+                gate.step = step;
+            }
+            _ => {}
+        }
+        if let gate::Event::Resolved { resolution, by, .. } = event {
             if let Resolution::Allowed { scope } = resolution {
                 ensure(gate.scopes.contains(scope), "a gate is allowed further than it offered")?;
+                gate.is_allowed(by.as_ref())?;
             }
             let is_over = gate
                 .call
@@ -393,6 +413,30 @@ impl Audit {
             gate.resolution = Some(resolution.clone());
         }
         Ok(())
+    }
+}
+
+impl GateSeen {
+    fn voted(&mut self, person: Option<String>) -> Result<(), String> {
+        ensure(!self.votes.contains(&person), "a person, or somebody who may be one, votes twice")?;
+        ensure(person.is_some() || self.votes.is_empty(), "nobody's identity is a further vote")?;
+        let from = self.steps.get(self.step).and_then(|step| step.from.as_ref());
+        let is_among = from.is_none_or(|from| person.as_ref().is_some_and(|person| from.contains(person)));
+        self.votes.push(person);
+        ensure(is_among, "somebody votes who is not asked")
+    }
+
+    /// Enough of those who have to allow have.
+    fn is_allowed(&self, by: Option<&PrincipalId>) -> Result<(), String> {
+        let Some(step) = self.steps.get(self.step) else { return Ok(()) };
+        if step.approvals > 1 {
+            let enough = u32::try_from(self.votes.len()).is_ok_and(|votes| votes >= step.approvals);
+            return ensure(enough, "a gate is allowed with fewer votes than its rule asks for");
+        }
+        let person = by.and_then(|by| rules::people().of(by).map(str::to_owned));
+        let from = step.from.as_ref();
+        let is_among = from.is_none_or(|from| person.is_some_and(|person| from.contains(&person)));
+        ensure(is_among, "a gate is allowed by somebody whom its rule does not name")
     }
 }
 

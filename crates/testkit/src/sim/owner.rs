@@ -102,7 +102,7 @@ pub(super) struct Owner {
 impl Owner {
     pub(super) fn new(seed: u64, fault: Option<Fault>, telling: Telling) -> Self {
         let mut dice = Dice::new(seed);
-        let rules = rules::numbered(dice.below(4));
+        let rules = rules::numbered(dice.below(rules::SETS));
         let resumes: &[Resume] = dice.pick(&[&[Resume::Go][..], &[Resume::Wait], &[Resume::Go, Resume::Wait]]);
         let bound = dice.pick(&[1, 2, 4, 8, 30, 1024]);
         Self {
@@ -151,7 +151,7 @@ impl Owner {
         self.coming = None;
         self.owes_time = false;
         if self.dice.chance(20) {
-            self.rules = rules::numbered(self.dice.below(4));
+            self.rules = rules::numbered(self.dice.below(rules::SETS));
         }
         let snapshot = self.snapshot.clone().filter(|_| self.dice.chance(50));
         self.engine = self.book.replay_behind(snapshot.as_ref(), self.rules.clone())?.with_bound(self.bound);

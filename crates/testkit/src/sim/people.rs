@@ -76,7 +76,7 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
             to(session::Command::Move { leaf })
         }
         91 => file(dice, engine, id),
-        92..94 => Command::UseRules(Box::new(rules::numbered(dice.below(4)))),
+        92..94 => Command::UseRules(Box::new(rules::numbered(dice.below(rules::SETS)))),
         94..96 => stray(dice, engine, audit),
         96..98 => revoke(dice, engine),
         _ => open(dice.pick(&SESSIONS)),
@@ -174,13 +174,19 @@ fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
     let answer = match dice.below(10) {
         0..3 => Answer::Allow(Scope::Once),
         3 => Answer::Allow(Scope::Session),
+        4 if dice.chance(50) => Answer::Grant(gate::Grant {
+            scope: dice.pick(&[Scope::Session, Scope::Always]),
+            pattern: Some(dice.pick(&["bash(ls*)", "write(*)"]).to_owned()),
+            lasts: dice.chance(50).then_some(std::time::Duration::from_secs(300)),
+        }),
         4 => Answer::Allow(Scope::Always),
         5 | 6 => Answer::Deny { reason: dice.chance(50).then(|| "not now".to_owned()) },
         7 => Answer::Decline,
         8 => Answer::Say(dice.pick(&[&[][..], &[""], &["left", "right"]]).iter().map(ToString::to_string).collect()),
         _ => Answer::Say(vec!["left".to_owned()]),
     };
-    let by = PrincipalId::new(dice.pick(&["person:ana", "person:bo"]));
+    let by =
+        PrincipalId::new(dice.pick(&["person:ana", "person:bo", "person:ana", "chat:ana", "person:cleo", "somebody"]));
     let key = dice.chance(40).then(|| dice.pick(&["k1", "k2"]).to_owned());
     Command::Gate(gate::Command::Answer { gate, answer, by, key })
 }

@@ -20,7 +20,8 @@ impl Owner {
         let gate = self.engine.state().gate(*id).or_else(|| self.shadow.state().gate(*id));
         let Some(gate) = gate else { return Some(Err(AnswerRefusal::Unknown(*id))) };
         let gate::Phase::Resolved { resolution, by, key: first, .. } = gate.phase() else { return None };
-        if key.is_some() && key == first {
+        let is_a_votes = key.is_some() && gate.votes().iter().any(|vote| vote.key == *key);
+        if key.is_some() && key == first || is_a_votes {
             return Some(Ok(resolution.clone()));
         }
         Some(Err(AnswerRefusal::AlreadyResolved { gate: *id, resolution: resolution.clone(), by: by.clone() }))
