@@ -73,7 +73,9 @@ fn state_is_answered_and_abort_bash_works_while_a_command_runs() {
     let data = host.answer(&due)["data"].clone();
     assert_eq!((&data["cancelled"], data.get("exitCode"), &data["output"]), (&json!(true), None, &json!("early\n")));
     wait_dead(&pid);
-    assert_eq!(host.answer(&behind)["data"]["output"], "behind\n");
+    let data = host.answer(&behind)["data"].clone();
+    assert_eq!((&data["cancelled"], &data["output"]), (&json!(true), &json!("")), "what waits is ended too");
+    assert_eq!(run(&mut host, "echo later")["output"], "later\n");
 }
 
 #[test]

@@ -38,6 +38,20 @@ pub(super) const fn is_fast(command: &Command) -> bool {
 
 pub(super) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
     let name = command.name();
+/// Whether a command is done while a person's command, or a compaction, still works. A plain prompt waits for a compaction: it would be refused as one
+/// that comes during a run.
+pub(super) const fn goes_beside(command: &Command, is_compacting: bool) -> bool {
+    match command {
+        Command::Bash { .. }
+        | Command::Compact { .. }
+        | Command::NewSession { .. }
+        | Command::SwitchSession { .. }
+        | Command::Branch { .. } => false,
+        Command::Prompt { streaming_behavior: None, .. } => !is_compacting,
+        _ => true,
+    }
+}
+
     match command {
         Command::Prompt { message, images, streaming_behavior } => {
             prompting::prompt(door, id, message, images, streaming_behavior).await;
@@ -149,7 +163,18 @@ async fn abort_retry(door: &mut Door, id: Option<Id>) {
 async fn abort_bash(door: &mut Door, id: Option<Id>) {
     let Some(seat) = door.seat() else { return };
     let command = EngineCommand::Call(call::Command::Abort { session: seat.id.clone() });
-    door.ask(command, move |door, replied| acknowledge(door, id, "abort_bash", replied)).await;
+    let waiting = std::mem::take(&mut door.waiting);
+    let (ended, waiting): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|(_, command)| matches!(command, Command::Bash { .. }));
+    door.waiting = waiting.into();
+    door.ask(command, move |door, replied| {
+        acknowledge(door, id, "abort_bash", replied);
+        for (id, _) in ended {
+            let result = bash_result(&BashExecution { cancelled: true, ..BashExecution::default() });
+            door.write(&Response::success(id, "bash", &result));
+        }
+    })
+    .await;
 }
 
 async fn bash(door: &mut Door, id: Option<Id>, command: String) {
@@ -190,6 +215,7 @@ pub(super) fn bash_result(bash: &BashExecution) -> BashResult {
     BashResult {
         exit_code: bash.exit_code,
         cancelled: bash.cancelled,
+/// Ends the command that works, and those that wait behind it: they come to the same, without having begun.
         output: bash.output.clone(),
         truncated: bash.truncated,
         total_lines: count("totalLines", lines),

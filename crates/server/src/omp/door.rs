@@ -158,9 +158,7 @@ impl Door {
                 commands::switch(&mut self).await;
                 continue;
             }
-            if self.is_free()
-                && let Some((id, command)) = self.waiting.pop_front()
-            {
+            if let Some((id, command)) = self.next_command() {
                 commands::handle(&mut self, id, command).await;
                 continue;
             }
@@ -220,9 +218,23 @@ impl Door {
         self.pending.is_empty() && self.early.is_none()
     }
 
-    /// Whether the next command may be taken out of the line.
-    fn is_free(&self) -> bool {
-        matches!(self.lane, Lane::Free) && self.waiters.is_empty() && !self.outbox.is_overfull()
+    /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
+    /// the lane, and they pass nothing but commands of the person that wait for it.
+    fn next_command(&mut self) -> Option<(Option<Id>, omp::Command)> {
+        if !self.waiters.is_empty() || self.outbox.is_overfull() {
+            return None;
+        }
+        let at = match self.lane {
+            Lane::Free => 0,
+            Lane::Compaction(_) | Lane::Command(..) => {
+                let is_compacting = matches!(self.lane, Lane::Compaction(_));
+                let mut waiting = self.waiting.iter().map(|(_, command)| command).enumerate();
+                let (at, command) = waiting.find(|(_, command)| !matches!(command, omp::Command::Bash { .. }))?;
+                commands::goes_beside(command, is_compacting).then_some(at)?
+            }
+            Lane::Session(_) | Lane::Short => return None,
+        };
+        self.waiting.remove(at)
     }
 
     /// Does `then` once what it waits for has ended: at once, if that is so.
