@@ -10,7 +10,7 @@ use countersign_core::{
 use countersign_protocol::{
     Wire, encode,
     lines::Line,
-    omp::{self, Event, Id, Incoming, Response, state::BashResult},
+    omp::{self, Event, Id, Incoming, Response, state::BashResult, ui::NotifyType},
 };
 use countersign_runtime::{Refused, Reply};
 use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
@@ -19,6 +19,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use super::{
     commands,
     dialogs::Dialogs,
+    keeper::Keeper,
     outbox::Outbox,
     seat::{Seat, Shelf},
     teller::Teller,
@@ -82,11 +83,21 @@ pub(super) struct Door {
     /// The grants that are being written to their file.
     pub(super) grant_writes: JoinSet<()>,
     pub(super) is_closing: bool,
+    /// Whether the host was told that the log takes nothing.
+    pub(super) is_log_stuck: bool,
     /// The level that was asked for last, before a model's limits.
     pub(super) wanted_level: Option<String>,
     pub(super) modes: [String; 3],
     pub(super) scoped: Vec<crate::agent_dir::Choice>,
     pub(super) last_command: Option<BashResult>,
+}
+
+/// What the one who writes the session's file has to tell next.
+async fn notice(keeper: &mut Option<Keeper>) -> String {
+    match keeper {
+        Some(keeper) => keeper.notice().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Door {
@@ -104,6 +115,7 @@ impl Door {
             dialogs: Dialogs::default(),
             grant_writes: JoinSet::new(),
             is_closing: false,
+            is_log_stuck: false,
             wanted_level: None,
             modes: ["one-at-a-time".to_owned(), "one-at-a-time".to_owned(), "immediate".to_owned()],
             scoped: Vec::new(),
@@ -170,6 +182,9 @@ impl Door {
                 then(&mut self);
                 continue;
             }
+            let is_silent = (self.teller.is_running() || self.teller.is_compacting())
+                && self.pending.is_empty()
+                && self.early.is_none();
             let is_settling = self.teller.is_settling() && self.pending.is_empty() && self.early.is_none();
             // A host that does not read stops what can wait, never the end.
             tokio::select! {
@@ -193,6 +208,7 @@ impl Door {
                         break;
                     }
                 },
+                notice = notice(&mut seat.keeper) => self.notify(notice, NotifyType::Warning),
                 line = input.recv(), if !self.outbox.is_overfull() => match line {
                     Some(line) => self.line(&line).await,
                     None => break,
@@ -202,6 +218,7 @@ impl Door {
                         break;
                     }
                 }
+                () = tokio::time::sleep(LOOK), if is_silent => self.look_at_log().await,
                 () = tokio::time::sleep(QUIET), if is_settling => {
                     if let Some(settled) = self.teller.settled() {
                         self.write(&settled);

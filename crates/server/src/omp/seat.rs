@@ -63,6 +63,11 @@ pub(crate) enum SeatError {
     Write(#[from] session_file::WriteError),
     #[error("{}", with_causes(.0))]
     Log(store::OpenError),
+    #[error(
+        "{}; the session file {} is whole: without the damaged file the session opens again, less what was decided in it",
+        with_causes(.error), .file.display()
+    )]
+    Damaged { error: store::OpenError, file: PathBuf },
     #[error("{0}")]
     Owner(String),
     #[error(transparent)]
@@ -171,7 +176,13 @@ impl Seat {
         let listed = todos(&opened.file.entries);
         let told = Todos::new(todo::Storage::Session, listed.get());
         let workshop = Arc::new(shelf.workshop(listed));
-        let handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
+        let log = shelf.log(&id).map_err(|error| match error {
+            SeatError::Log(error @ store::OpenError::Corrupt { .. }) => {
+                SeatError::Damaged { error, file: opened.path.clone() }
+            }
+            other => other,
+        })?;
+        let handle = Handle::open(log, shelf.options(&workshop)).await?;
         if is_copy(&handle, &id, &opened).await {
             // The same session at another place: a conversation of its own, without the decisions.
             handle.close().await;
