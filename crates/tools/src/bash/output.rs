@@ -193,6 +193,11 @@ impl Shown {
         counted(&self.text) - usize::from(self.gap_after.is_some())
     }
 
+    /// How many bytes of the output are shown.
+    fn size(&self) -> usize {
+        self.text.len() - self.gap_after.map_or(0, |_| GAP.len())
+    }
+
     /// Says what is not shown, if anything.
     pub(crate) fn note(&self) -> Option<String> {
         if !self.truncated {
@@ -206,7 +211,7 @@ impl Shown {
         let mut note = format!(
             "[Showing the {what} of {} lines ({} of {})",
             self.all,
-            text::size(self.text.len() as u64),
+            text::size(self.size() as u64),
             text::size(self.total_bytes)
         );
         if let Some(path) = &self.artifact {
@@ -230,7 +235,7 @@ impl Shown {
             "totalLines": self.all,
             "totalBytes": self.total_bytes,
             "outputLines": shown,
-            "outputBytes": self.text.len(),
+            "outputBytes": self.size(),
         });
         // Two ends are no range.
         if self.gap_after.is_none() {
@@ -323,7 +328,7 @@ mod tests {
         for (window, end, want) in [
             (Window { head: Some(3), tail: None }, "\n", Some("first 3 of 10 lines (6 B of 21 B)")),
             (Window { head: None, tail: Some(2) }, "", Some("last 2 of 10 lines (4 B of 20 B)")),
-            (Window { head: Some(1), tail: Some(2) }, "\n", Some("first 1 and the last 2 of 10 lines (13 B of 21 B)")),
+            (Window { head: Some(1), tail: Some(2) }, "\n", Some("first 1 and the last 2 of 10 lines (7 B of 21 B)")),
             (Window { head: Some(10), tail: None }, "\n", None),
         ] {
             let shown = collected(window, &[ten.as_bytes(), end.as_bytes()]).await;
