@@ -1,6 +1,6 @@
 //! Summarises what a compaction cuts off.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::Command,
@@ -20,6 +20,8 @@ use crate::deliver::Contents;
 
 /// The most that a summary may say, in tokens.
 const LONGEST: u64 = 8192;
+/// The most that is waited before another attempt, whatever a provider asks for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30 * 60);
 
 /// Everything that a summary takes.
 pub(super) struct CompactWork {
@@ -129,7 +131,7 @@ impl CompactWork {
             }
             let delay = self.retry.base.saturating_mul(2_u32.saturating_pow(attempt));
             attempt += 1;
-            tokio::time::sleep(delay.max(failure.retry_after.unwrap_or_default())).await;
+            tokio::time::sleep(delay.max(failure.retry_after.unwrap_or_default()).min(LONGEST_WAIT)).await;
         }
     }
 }
