@@ -13,6 +13,7 @@ mod gathering;
 mod grants;
 mod keeper;
 mod models;
+mod notices;
 mod outbox;
 mod paths;
 mod rules;

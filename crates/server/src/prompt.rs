@@ -12,6 +12,7 @@ use crate::agent_dir::AgentDir;
 pub mod compaction;
 pub mod context;
 pub mod files;
+pub mod slash;
 
 pub use files::{Disk, Files};
 

@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     arguments,
@@ -80,8 +81,8 @@ impl Default for Bash {
                     "command": {"type": "string", "description": "Shell command to run"},
                     "timeout": {"type": "integer", "minimum": 1, "maximum": 3600, "description": "Seconds (300 if nothing is said, unless the person set something else)"},
                     "cwd": {"type": "string", "description": "Folder for this command alone (default: where the shell is)"},
-                    "head": {"type": "integer", "minimum": 1, "description": "Show the first N lines of the output only"},
-                    "tail": {"type": "integer", "minimum": 1, "description": "Show the last N lines of the output only"},
+                    "head": {"type": "integer", "minimum": 1, "description": "Show the first N lines of the output only; with tail, both ends"},
+                    "tail": {"type": "integer", "minimum": 1, "description": "Show the last N lines of the output only; with head, both ends"},
                     "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Variables for this command alone"},
                     "pty": {"type": "boolean", "description": "Ignored: commands have no terminal"},
                 }}),
@@ -165,7 +166,9 @@ pub struct BashOutcome {
 /// [`Failure::NotBegun`] if no shell could be started, [`Failure::InDoubt`] if it broke off.
 pub async fn execute(command: &str, cx: &Context) -> Result<BashOutcome, Failure> {
     let job = Job { command: command.to_owned(), ..Job::default() };
-    let done = follow(job, cx.bash_timeout, Window::default(), cx).await?;
+    // What stops runs does not stop a person.
+    let cx = Context { halt: CancellationToken::new(), ..cx.clone() };
+    let done = follow(job, cx.bash_timeout, Window::default(), &cx).await?;
     let Shown { text, truncated, total_lines, total_bytes, artifact, .. } = done.shown;
     Ok(BashOutcome {
         exit_code: match done.end {
@@ -230,7 +233,7 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
     let mut collector = Collector::new(window, cx.artifacts.clone());
     let mut running = tokio::select! {
         biased;
-        () = cx.cancel.cancelled() => {
+        () = cx.stopped() => {
             return Ok(Done { end: End::Cancelled, shown: collector.finish().await, notes: Vec::new() });
         }
         running = cx.shells.run(job, &cx.cwd, &cx.environment) => running?,
@@ -245,7 +248,7 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
         let due = last_update.map_or_else(Instant::now, |last| last + PACE);
         tokio::select! {
             biased;
-            () = cx.cancel.cancelled(), if stopped.is_none() => {
+            () = cx.stopped(), if stopped.is_none() => {
                 stopped = Some(End::Cancelled);
                 running.stop().await;
             }

@@ -37,6 +37,14 @@ const IMAGE: u64 = 20 << 20;
 /// How much of a file decides what it is.
 const SAMPLE: u64 = 8 << 10;
 
+/// The media type of an image that models see, by its first bytes.
+pub fn image_type(sample: &[u8]) -> Option<&'static str> {
+    match kind::of(sample) {
+        Kind::Image(mime) => Some(mime),
+        Kind::Text | Kind::Binary(_) => None,
+    }
+}
+
 /// The tool `read`.
 pub struct Read {
     spec: Spec,

@@ -86,6 +86,8 @@ pub struct Context {
     pub bash_timeout: Duration,
     /// Stops the call.
     pub cancel: CancellationToken,
+    /// Stops the commands of a run as well, for whoever made the surroundings.
+    pub halt: CancellationToken,
     /// Where partial results go.
     pub updates: Updates,
     /// The form of `edit`, which decides how `read` marks lines.
@@ -108,10 +110,21 @@ impl Context {
             artifacts: None,
             bash_timeout: crate::bash::TIMEOUT,
             cancel: CancellationToken::new(),
+            halt: CancellationToken::new(),
             updates: Updates::default(),
             edit_mode: EditMode::default(),
             line_numbers: false,
             pinned: None,
+        }
+    }
+}
+
+impl Context {
+    /// Waits until the call is to stop.
+    pub async fn stopped(&self) {
+        tokio::select! {
+            () = self.cancel.cancelled() => {}
+            () = self.halt.cancelled() => {}
         }
     }
 }

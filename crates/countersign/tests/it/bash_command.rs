@@ -73,7 +73,9 @@ fn state_is_answered_and_abort_bash_works_while_a_command_runs() {
     let data = host.answer(&due)["data"].clone();
     assert_eq!((&data["cancelled"], data.get("exitCode"), &data["output"]), (&json!(true), None, &json!("early\n")));
     wait_dead(&pid);
-    assert_eq!(host.answer(&behind)["data"]["output"], "behind\n");
+    let data = host.answer(&behind)["data"].clone();
+    assert_eq!((&data["cancelled"], &data["output"]), (&json!(true), &json!("")), "what waits is ended too");
+    assert_eq!(run(&mut host, "echo later")["output"], "later\n");
 }
 
 #[test]
@@ -101,4 +103,18 @@ fn no_pager_no_editor_and_no_key_reaches_a_command() {
     let mut host = Host::spawn(command);
     let output = run(&mut host, "echo $PAGER $EDITOR $CI $OWN; env")["output"].as_str().unwrap().to_owned();
     assert!(output.starts_with("cat true 1 kept\n") && !output.contains("sk-hidden"), "{output}");
+}
+
+#[test]
+fn a_cut_output_names_the_file_that_has_it_whole_to_the_host_and_to_the_model() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let long = run(&mut host, "seq 1 20000");
+    let whole: String = (1..=20_000).map(|line| format!("{line}\n")).collect();
+    let path = long["artifactId"].as_str().unwrap();
+    assert_eq!(std::fs::read_to_string(path).unwrap(), whole);
+    host.turn("next");
+    let asked = place.provider.last().text();
+    assert!(asked.contains("The output was cut") && asked.contains(path), "{}", &asked[asked.len() - 400..]);
+    std::fs::remove_file(path).unwrap();
 }

@@ -221,3 +221,30 @@ fn an_end_that_was_lost_is_written_again() {
         again.close_cleanly();
     }
 }
+
+#[test]
+fn a_name_and_a_model_that_related_programs_write_in_their_own_way_are_read() {
+    let place = Place::new();
+    let model = json!({ "type": "model_change", "id": "00000003", "parentId": "00000002", "timestamp": AT,
+        "provider": "fake", "modelId": "fake-2" });
+    let info = |id: &str, parent: &str, name: &str| json!({ "type": "session_info", "id": id, "parentId": parent, "timestamp": AT, "name": name });
+    let lines = [
+        header(3),
+        message("00000001", None, user("one")),
+        message("00000002", Some("00000001"), says("r1")),
+        model,
+        info("00000004", "00000003", "first name"),
+        info("00000005", "00000004", "their name"),
+    ];
+    let path = write(&place, &lines, "");
+    let mut host = Host::start(&place, &["--session", &path]);
+    let state = host.state();
+    assert_eq!((&state["sessionName"], &state["model"]["id"]), (&json!("their name"), &json!("fake-2")));
+    host.turn("two");
+    host.done(json!({ "type": "set_session_name", "name": "ours" }));
+    assert_eq!(host.close().code, Some(0));
+    let mut again = Host::start(&place, &["--session", &path]);
+    let state = again.state();
+    assert_eq!((&state["sessionName"], &state["model"]["id"]), (&json!("ours"), &json!("fake-2")));
+    assert_eq!(again.said(), ["one", "r1", "two", "ok"]);
+}

@@ -45,6 +45,7 @@ fn whatever_is_not_clearly_allowed_does_not_run() {
         json!({ "value": "Deny" }),
         json!({ "value": "other" }),
         json!({ "confirmed": false }),
+        json!({ "confirmed": true }),
         json!({ "cancelled": true }),
     ] {
         let place = Place::asking();

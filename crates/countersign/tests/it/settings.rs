@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     place::Place,
-    provider::{Reply, bash, say},
+    provider::{Reply, bash, call, say},
 };
 
 #[test]
@@ -38,4 +38,31 @@ fn images_are_kept_from_the_model_where_the_settings_say_so() {
             host.close_cleanly();
         }
     }
+}
+
+#[test]
+fn read_shows_the_anchors_that_the_form_of_edit_wants() {
+    let place = Place::with_config("edit: { mode: hashline }\n");
+    place.put("a.txt", "one\ntwo\n");
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![call("k", "read", &json!({ "path": "a.txt" }))])]);
+    host.turn("go");
+    let shown = place.provider.last().result("k").unwrap();
+    let anchor = shown.lines().nth(1).and_then(|line| line.strip_suffix(":two")).unwrap().to_owned();
+    assert!(anchor.starts_with("2#"), "{shown}");
+    let edits = json!([{ "loc": { "range": { "pos": anchor, "end": anchor } }, "content": ["2"] }]);
+    place.provider.script([Reply::new(vec![call("e", "edit", &json!({ "path": "a.txt", "edits": edits }))])]);
+    host.turn("change it");
+    assert_eq!(place.get("a.txt").as_deref(), Some("one\n2\n"));
+}
+
+#[test]
+fn a_name_is_one_line_and_a_page_may_lie_in_the_home_folder() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    host.done(json!({ "type": "set_session_name", "name": " a\nb\u{1b}[31m " }));
+    assert_eq!(host.state()["sessionName"], "a\\u{a}b\\u{1b}[31m");
+    host.done(json!({ "type": "export_html", "outputPath": "~/x.html" }));
+    assert!(place.home.join("x.html").is_file() && !place.work.join("~").exists());
 }

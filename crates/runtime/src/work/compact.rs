@@ -1,14 +1,14 @@
 //! Summarises what a compaction cuts off.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::Command,
     id::{EntryId, Lsn, SessionId},
     message::{Message, Summary},
-    session::{Command as SessionCommand, Compacted, ModelRef, Piece, Session},
+    session::{Command as SessionCommand, Compacted, ModelRef, Piece, Retry, Session},
 };
-use countersign_models::{self as models, Event, Level, Part, Request};
+use countersign_models::{self as models, Event, Failure, FailureKind, Level, Part, Request, Stop};
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +20,8 @@ use crate::deliver::Contents;
 
 /// The most that a summary may say, in tokens.
 const LONGEST: u64 = 8192;
+/// The most that is waited before another attempt, whatever a provider asks for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30 * 60);
 
 /// Everything that a summary takes.
 pub(super) struct CompactWork {
@@ -31,6 +33,7 @@ pub(super) struct CompactWork {
     turn: Vec<Outline>,
     instructions: Lsn,
     tokens_before: u64,
+    retry: Retry,
 }
 
 impl CompactWork {
@@ -64,6 +67,7 @@ impl CompactWork {
             turn,
             instructions: compaction.instructions,
             tokens_before: compaction.tokens_before,
+            retry: session.settings().retry,
         })
     }
 
@@ -91,17 +95,14 @@ impl CompactWork {
         });
         let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
         let history = match &summaries.history {
-            Some(request) => ask(&chosen, &summaries.system, request, host).await?,
+            Some(request) => self.ask(&chosen, &summaries.system, request, host).await?,
             None => previous.map(|previous| previous.summary).unwrap_or_default(),
         };
         let turn = match &summaries.turn {
-            Some(request) => Some(ask(&chosen, &summaries.system, request, host).await?),
+            Some(request) => Some(self.ask(&chosen, &summaries.system, request, host).await?),
             None => None,
         };
         let summary = host.join_summary(&history, turn.as_deref(), &summaries.details);
-        if summary.trim().is_empty() {
-            return Err("the model gave no summary".to_owned());
-        }
         let mut message = Summary {
             short_summary: summary
                 .lines()
@@ -115,13 +116,31 @@ impl CompactWork {
         message.extra.insert("details".to_owned(), summaries.details);
         Ok(Compacted::Done(said(&Message::CompactionSummary(message))))
     }
+
+    /// Asks for one text, again where that may help. What stands for a part of the conversation says something, and is whole.
+    async fn ask(&self, chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> Result<String, String> {
+        let mut attempt = 0;
+        loop {
+            let failure = match once(chosen, system, request, host).await {
+                Ok(text) if text.is_empty() => return Err("the model gave no summary".to_owned()),
+                Ok(text) => return Ok(text),
+                Err(failure) => failure,
+            };
+            if !self.retry.enabled || !failure.kind.is_retryable() || attempt >= self.retry.max {
+                return Err(failure.message);
+            }
+            let delay = self.retry.base.saturating_mul(2_u32.saturating_pow(attempt));
+            attempt += 1;
+            tokio::time::sleep(delay.max(failure.retry_after.unwrap_or_default()).min(LONGEST_WAIT)).await;
+        }
+    }
 }
 
 fn short(line: &str) -> String {
     line.chars().take(200).collect()
 }
 
-async fn ask(chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> Result<String, String> {
+async fn once(chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> Result<String, Failure> {
     let level = chosen.entry.reasoning.then_some(Level::Low);
     let mut stream = chosen.model.stream(Request {
         entry: Arc::clone(&chosen.entry),
@@ -136,8 +155,14 @@ async fn ask(chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> R
     });
     let mut text = String::new();
     while let Some(event) = stream.next().await {
-        match event.map_err(|failure| failure.message)? {
+        match event? {
             Event::PartEnd { part: Part::Text { text: part, .. }, .. } => text.push_str(&part),
+            Event::Stop(Stop::Length) => {
+                return Err(Failure::new(
+                    FailureKind::Refused,
+                    "the summary was cut off at the most that an answer may have",
+                ));
+            }
             Event::Stop(_) => return Ok(text.trim().to_owned()),
             Event::Start { .. }
             | Event::PartStart { .. }
@@ -146,5 +171,5 @@ async fn ask(chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> R
             | Event::Usage(_) => {}
         }
     }
-    Err("stream ended before its end (terminated)".to_owned())
+    Err(Failure::new(FailureKind::Broken, "stream ended before its end (terminated)"))
 }

@@ -75,7 +75,10 @@ fn message_to_model(message: &Message) -> Option<models::Message> {
         Message::BranchSummary(summary) => {
             Some(user(format!("Summary of another branch of this conversation:\n\n{}", summary.summary)))
         }
-        Message::FileMention(mention) => Some(user(mention_text(mention))),
+        Message::FileMention(mention) => {
+            let images = mention.files.iter().filter_map(mentioned_image);
+            Some(models::Message::User(std::iter::once(Part::text(mention_text(mention))).chain(images).collect()))
+        }
         Message::Custom(custom) => Some(models::Message::User(parts(&custom.content))),
     }
 }
@@ -122,12 +125,28 @@ fn parts(blocks: &[Block]) -> Vec<Part> {
 fn bash_text(bash: &BashExecution) -> String {
     let output = if bash.output.trim().is_empty() { "(no output)" } else { bash.output.as_str() };
     let mut text = format!("Ran `{}`\n```\n{output}\n```", bash.command);
+    if let Some(note) = cut_note(bash) {
+        text.push_str(&format!("\n\n{note}"));
+    }
     if bash.cancelled {
         text.push_str("\n\n(command cancelled)");
     } else if let Some(code) = bash.exit_code.filter(|code| *code != 0) {
         text.push_str(&format!("\n\nCommand exited with code {code}"));
     }
     text
+}
+
+/// Says of an output that is not whole what is shown, and where the rest is.
+fn cut_note(bash: &BashExecution) -> Option<String> {
+    let cut = bash.meta.as_ref().and_then(|meta| meta.get("truncation")).filter(|_| bash.truncated);
+    let count = |key: &str| cut.and_then(|cut| cut.get(key)).and_then(serde_json::Value::as_u64);
+    let whole = cut.and_then(|cut| cut.get("artifact")).and_then(serde_json::Value::as_str);
+    let shown = match (count("outputBytes"), count("totalBytes")) {
+        (Some(shown), Some(all)) => format!("the last {shown} of {all} bytes"),
+        _ => "the end of it".to_owned(),
+    };
+    let place = whole.map(|path| format!(". Full output: {path}")).unwrap_or_default();
+    bash.truncated.then(|| format!("[The output was cut: this is {shown}{place}]"))
 }
 
 fn mention_text(mention: &FileMention) -> String {
@@ -137,6 +156,13 @@ fn mention_text(mention: &FileMention) -> String {
         text.push_str(&format!("<file path=\"{}\">\n{}\n</file>\n", part("path"), part("content")));
     }
     text
+}
+
+/// The image that a mentioned file is.
+fn mentioned_image(file: &serde_json::Value) -> Option<Part> {
+    let image = file.get("image")?;
+    let text = |key: &str| image.get(key)?.as_str().map(str::to_owned);
+    Some(Part::Image { mime_type: text("mimeType")?, data: text("data")? })
 }
 
 /// A message as content.

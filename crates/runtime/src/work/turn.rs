@@ -396,7 +396,7 @@ fn want(call: &Part, registry: &Registry) -> Option<Wanted> {
                 arguments = valid;
                 None
             }
-            Err(problem) => Some(format!("Invalid arguments for tool {name}: {problem}")),
+            Err(problem) => Some(problem.to_string()),
         }),
     };
     Some(Wanted {

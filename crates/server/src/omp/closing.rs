@@ -15,6 +15,7 @@ impl Door {
     /// Answers what can still be answered, then ends the session. A host that does not read any more does not keep it open.
     pub(super) async fn end(&mut self) {
         self.is_closing = true;
+        self.teller.close();
         let mut is_heard = matches!(timeout(FAREWELL, self.outbox.flush()).await, Ok(Ok(())));
         if is_heard {
             let _ = timeout(FAREWELL, self.due()).await;

@@ -5,6 +5,8 @@ mod prompting;
 mod sessions;
 mod settings;
 
+use std::sync::{Arc, OnceLock};
+
 use countersign_core::{
     call,
     engine::{Command as EngineCommand, Refusal, Reply},
@@ -15,7 +17,7 @@ use countersign_protocol::omp::{Command, Id, Response, state::BashResult};
 use countersign_runtime::Refused;
 use serde_json::{Map, Value};
 
-use super::door::{Door, Lane, Then, Until};
+use super::door::{Door, Lane, Until};
 
 pub(super) use sessions::{Switch, switch};
 pub(super) use settings::meaning;
@@ -34,6 +36,20 @@ pub(super) const fn is_fast(command: &Command) -> bool {
             | Command::AbortBash
             | Command::AbortRetry
     )
+}
+
+/// Whether a command is done while a person's command, or a compaction, still works. A plain prompt waits for a compaction: it would be refused as one
+/// that comes during a run.
+pub(super) const fn goes_beside(command: &Command, is_compacting: bool) -> bool {
+    match command {
+        Command::Bash { .. }
+        | Command::Compact { .. }
+        | Command::NewSession { .. }
+        | Command::SwitchSession { .. }
+        | Command::Branch { .. } => false,
+        Command::Prompt { streaming_behavior: None, .. } => !is_compacting,
+        _ => true,
+    }
 }
 
 pub(super) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
@@ -112,25 +128,67 @@ pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, r
 
 /// Stops the run and what summarises its context; answered when both have ended.
 async fn abort(door: &mut Door, id: Option<Id>) {
+    stop_all(
+        door,
+        Box::new(move |door, stopped| match stopped {
+            Ok(()) => door.write(&Response::ack(id, "abort")),
+            Err(refused) => door.write(&Response::failure(id, "abort", problem(&refused))),
+        }),
+    )
+    .await;
+}
+
+/// What is done once something was stopped, or could not be: then its end is not recorded.
+pub(super) type Stopped = Box<dyn FnOnce(&mut Door, Result<(), Refused>) + Send>;
+
+/// Stops the run of the session and what summarises its context, and then does `then`.
+pub(super) async fn stop_all(door: &mut Door, then: Stopped) {
+    let not_stopped = Arc::new(OnceLock::new());
     if door.teller.is_compacting()
         && let Some(seat) = door.seat()
     {
         let session = seat.id.clone();
         let command = countersign_core::session::Command::AbortCompaction;
+        let not_stopped = Arc::clone(&not_stopped);
         // One that is over already is as good as stopped.
-        door.ask(EngineCommand::Session(session, command), |_, _| {}).await;
+        door.ask(EngineCommand::Session(session, command), move |door, replied| {
+            if let Err(refused) = replied {
+                halt(door);
+                let _ = not_stopped.set(refused);
+            }
+        })
+        .await;
     }
-    let acknowledge: Then = Box::new(move |door| door.write(&Response::ack(id, "abort")));
-    stop_run(door, Box::new(move |door| door.after(Until::CompactionEnded, acknowledge))).await;
+    stop_run(
+        door,
+        Box::new(move |door, stopped| match stopped.and_then(|()| not_stopped.get().cloned().map_or(Ok(()), Err)) {
+            Ok(()) => door.after(Until::CompactionEnded, Box::new(move |door| then(door, Ok(())))),
+            refused => then(door, refused),
+        }),
+    )
+    .await;
+}
+
+/// Stops what works for the session where that cannot be recorded.
+fn halt(door: &Door) {
+    if let Some(seat) = door.seat().filter(|_| door.teller.is_running() || door.teller.is_compacting()) {
+        seat.workshop.halt();
+    }
 }
 
 /// Stops the run of the session, and then does `then`: at once, if there is none.
-pub(super) async fn stop_run(door: &mut Door, then: Then) {
-    let Some(seat) = door.seat() else { return then(door) };
+///
+/// A log that takes nothing has no end of the run: then what works for it is stopped all the same.
+pub(super) async fn stop_run(door: &mut Door, then: Stopped) {
+    let Some(seat) = door.seat() else { return then(door, Err(Refused::Closed)) };
     let command = EngineCommand::Run(run::Command::Abort { session: seat.id.clone() });
     door.ask(command, move |door, replied| match replied {
-        Ok(Reply::Stopping(_)) => door.after(Until::RunEnded, then),
-        _ => then(door),
+        Ok(Reply::Stopping(_)) => door.after(Until::RunEnded, Box::new(move |door| then(door, Ok(())))),
+        Ok(_) => then(door, Ok(())),
+        Err(refused) => {
+            halt(door);
+            then(door, Err(refused));
+        }
     })
     .await;
 }
@@ -146,10 +204,22 @@ async fn abort_retry(door: &mut Door, id: Option<Id>) {
     door.ask(command, move |door, replied| acknowledge(door, id, "abort_retry", replied)).await;
 }
 
+/// Ends the command that works, and those that wait behind it: they come to the same, without having begun.
 async fn abort_bash(door: &mut Door, id: Option<Id>) {
     let Some(seat) = door.seat() else { return };
     let command = EngineCommand::Call(call::Command::Abort { session: seat.id.clone() });
-    door.ask(command, move |door, replied| acknowledge(door, id, "abort_bash", replied)).await;
+    let waiting = std::mem::take(&mut door.waiting);
+    let (ended, waiting): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|(_, command)| matches!(command, Command::Bash { .. }));
+    door.waiting = waiting.into();
+    door.ask(command, move |door, replied| {
+        acknowledge(door, id, "abort_bash", replied);
+        for (id, _) in ended {
+            let result = bash_result(&BashExecution { cancelled: true, ..BashExecution::default() });
+            door.write(&Response::success(id, "bash", &result));
+        }
+    })
+    .await;
 }
 
 async fn bash(door: &mut Door, id: Option<Id>, command: String) {
@@ -196,6 +266,6 @@ pub(super) fn bash_result(bash: &BashExecution) -> BashResult {
         total_bytes: count("totalBytes", bytes),
         output_lines: count("outputLines", lines),
         output_bytes: count("outputBytes", bytes),
-        artifact_id: None,
+        artifact_id: cut.and_then(|cut| cut.get("artifact")).and_then(Value::as_str).map(str::to_owned),
     }
 }

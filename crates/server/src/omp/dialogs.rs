@@ -46,10 +46,8 @@ pub(crate) struct Shown {
 impl Dialogs {
     /// Opens a dialog in place of one that the gate has. `None` if the system has no randomness: the gate then waits for its deadline.
     pub(crate) fn open(&mut self, shown: Shown) -> Option<String> {
-        let mut seed = [0; 16];
-        getrandom::fill(&mut seed).ok()?;
+        let id = fresh_id()?;
         self.forget(shown.gate);
-        let id = hex::encode(seed);
         self.open.insert(id.clone(), shown);
         Some(id)
     }
@@ -74,6 +72,13 @@ impl Dialogs {
     }
 }
 
+/// An id that nobody can guess; `None` if the system has no randomness.
+pub(crate) fn fresh_id() -> Option<String> {
+    let mut seed = [0; 16];
+    getrandom::fill(&mut seed).ok()?;
+    Some(hex::encode(seed))
+}
+
 /// What a gate that waits is shown with: a question follows `draft`, an approval is as it was asked.
 pub(crate) fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, now: Millis) -> Option<UiMethod> {
     let timeout = gate.deadline().map(|deadline| u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX));
@@ -83,11 +88,16 @@ pub(crate) fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, n
     let labels: Vec<&str> = gate.scopes().iter().map(|scope| label(*scope)).chain([DENY]).collect();
     let card = GateCard::new(&Asked::approval(content, cwd, &labels)?);
     let message = card.text();
-    Some(if gate.scopes() == [Scope::Once] {
+    Some(if is_confirm(gate.scopes()) {
         UiMethod::Confirm { title: card.title, message, timeout }
     } else {
         UiMethod::Select { title: format!("{}\n\n{message}", card.title), options: card.choices, timeout }
     })
+}
+
+/// Whether an approval that offers so much is a plain yes or no.
+fn is_confirm(offered: &[Scope]) -> bool {
+    offered == [Scope::Once]
 }
 
 const fn label(scope: Scope) -> &'static str {
@@ -98,20 +108,21 @@ const fn label(scope: Scope) -> &'static str {
     }
 }
 
-/// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered, is denied.
+/// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered and in the words of the dialog's
+/// method, is denied.
 pub(crate) fn answer(answer: &UiAnswer, content: &Content, draft: &Draft, offered: &[Scope]) -> Step {
     if let Some(question) = Question::of(content) {
         return question.step(draft, answer);
     }
     Step::Answer(match answer {
-        UiAnswer::Confirmed(true) => allowed(Scope::Once, offered),
-        UiAnswer::Value(value) => match value.as_str() {
+        UiAnswer::Confirmed(true) if is_confirm(offered) => Answer::Allow(Scope::Once),
+        UiAnswer::Value(value) if !is_confirm(offered) => match value.as_str() {
             ONCE => allowed(Scope::Once, offered),
             SESSION => allowed(Scope::Session, offered),
             ALWAYS => allowed(Scope::Always, offered),
             _ => Answer::Deny { reason: None },
         },
-        UiAnswer::Confirmed(false) | UiAnswer::Cancelled { .. } => Answer::Deny { reason: None },
+        UiAnswer::Confirmed(_) | UiAnswer::Value(_) | UiAnswer::Cancelled { .. } => Answer::Deny { reason: None },
     })
 }
 
@@ -126,7 +137,7 @@ mod tests {
     use super::{ALWAYS, Answer, Content, Dialogs, Draft, GateId, ONCE, Scope, Shown, Step, UiAnswer, answer};
 
     #[test]
-    fn a_scope_that_was_not_offered_is_a_denial() {
+    fn what_was_not_offered_or_is_no_answer_of_the_method_is_a_denial() {
         let deny = Answer::Deny { reason: None };
         let content = Content::Approval {
             tool: "bash".into(),
@@ -136,11 +147,15 @@ mod tests {
             why: "rule".to_owned(),
         };
         for (case, said, offered, want) in [
-            ("once", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once][..], Answer::Allow(Scope::Once)),
-            ("always", UiAnswer::Value(ALWAYS.to_owned()), &[Scope::Once], deny.clone()),
+            ("yes", UiAnswer::Confirmed(true), &[Scope::Once][..], Answer::Allow(Scope::Once)),
+            ("no", UiAnswer::Confirmed(false), &[Scope::Once], deny.clone()),
+            ("once", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once, Scope::Session], Answer::Allow(Scope::Once)),
+            ("always", UiAnswer::Value(ALWAYS.to_owned()), &[Scope::Once, Scope::Session], deny.clone()),
             ("offered", UiAnswer::Value(ALWAYS.to_owned()), &[Scope::Always], Answer::Allow(Scope::Always)),
-            ("yes", UiAnswer::Confirmed(true), &[], deny.clone()),
-            ("words", UiAnswer::Value("sure".to_owned()), &[Scope::Once], deny),
+            ("nothing is offered", UiAnswer::Confirmed(true), &[], deny.clone()),
+            ("words", UiAnswer::Value("sure".to_owned()), &[Scope::Once, Scope::Session], deny.clone()),
+            ("a yes to a choice", UiAnswer::Confirmed(true), &[Scope::Once, Scope::Session], deny.clone()),
+            ("a choice to a yes or no", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once], deny),
         ] {
             assert_eq!(answer(&said, &content, &Draft::default(), offered), Step::Answer(want), "{case}");
         }

@@ -10,7 +10,7 @@ use countersign_core::{
 use countersign_protocol::{
     Wire, encode,
     lines::Line,
-    omp::{self, Event, Id, Incoming, Response, state::BashResult},
+    omp::{self, Event, Id, Incoming, Response, state::BashResult, ui::NotifyType},
 };
 use countersign_runtime::{Refused, Reply};
 use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
@@ -19,6 +19,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use super::{
     commands,
     dialogs::Dialogs,
+    keeper::Keeper,
     outbox::Outbox,
     seat::{Seat, Shelf},
     teller::Teller,
@@ -82,11 +83,21 @@ pub(super) struct Door {
     /// The grants that are being written to their file.
     pub(super) grant_writes: JoinSet<()>,
     pub(super) is_closing: bool,
+    /// Whether the host was told that the log takes nothing.
+    pub(super) is_log_stuck: bool,
     /// The level that was asked for last, before a model's limits.
     pub(super) wanted_level: Option<String>,
     pub(super) modes: [String; 3],
     pub(super) scoped: Vec<crate::agent_dir::Choice>,
     pub(super) last_command: Option<BashResult>,
+}
+
+/// What the one who writes the session's file has to tell next.
+async fn notice(keeper: &mut Option<Keeper>) -> String {
+    match keeper {
+        Some(keeper) => keeper.notice().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Door {
@@ -104,6 +115,7 @@ impl Door {
             dialogs: Dialogs::default(),
             grant_writes: JoinSet::new(),
             is_closing: false,
+            is_log_stuck: false,
             wanted_level: None,
             modes: ["one-at-a-time".to_owned(), "one-at-a-time".to_owned(), "immediate".to_owned()],
             scoped: Vec::new(),
@@ -158,9 +170,7 @@ impl Door {
                 commands::switch(&mut self).await;
                 continue;
             }
-            if self.is_free()
-                && let Some((id, command)) = self.waiting.pop_front()
-            {
+            if let Some((id, command)) = self.next_command() {
                 commands::handle(&mut self, id, command).await;
                 continue;
             }
@@ -172,6 +182,9 @@ impl Door {
                 then(&mut self);
                 continue;
             }
+            let is_silent = (self.teller.is_running() || self.teller.is_compacting())
+                && self.pending.is_empty()
+                && self.early.is_none();
             let is_settling = self.teller.is_settling() && self.pending.is_empty() && self.early.is_none();
             // A host that does not read stops what can wait, never the end.
             tokio::select! {
@@ -195,6 +208,7 @@ impl Door {
                         break;
                     }
                 },
+                notice = notice(&mut seat.keeper) => self.notify(notice, NotifyType::Warning),
                 line = input.recv(), if !self.outbox.is_overfull() => match line {
                     Some(line) => self.line(&line).await,
                     None => break,
@@ -204,6 +218,7 @@ impl Door {
                         break;
                     }
                 }
+                () = tokio::time::sleep(LOOK), if is_silent => self.look_at_log().await,
                 () = tokio::time::sleep(QUIET), if is_settling => {
                     if let Some(settled) = self.teller.settled() {
                         self.write(&settled);
@@ -220,9 +235,23 @@ impl Door {
         self.pending.is_empty() && self.early.is_none()
     }
 
-    /// Whether the next command may be taken out of the line.
-    fn is_free(&self) -> bool {
-        matches!(self.lane, Lane::Free) && self.waiters.is_empty() && !self.outbox.is_overfull()
+    /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
+    /// the lane, and they pass nothing but commands of the person that wait for it.
+    fn next_command(&mut self) -> Option<(Option<Id>, omp::Command)> {
+        if !self.waiters.is_empty() || self.outbox.is_overfull() {
+            return None;
+        }
+        let at = match self.lane {
+            Lane::Free => 0,
+            Lane::Compaction(_) | Lane::Command(..) => {
+                let is_compacting = matches!(self.lane, Lane::Compaction(_));
+                let mut waiting = self.waiting.iter().map(|(_, command)| command).enumerate();
+                let (at, command) = waiting.find(|(_, command)| !matches!(command, omp::Command::Bash { .. }))?;
+                commands::goes_beside(command, is_compacting).then_some(at)?
+            }
+            Lane::Session(_) | Lane::Short => return None,
+        };
+        self.waiting.remove(at)
     }
 
     /// Does `then` once what it waits for has ended: at once, if that is so.

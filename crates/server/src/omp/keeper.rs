@@ -8,6 +8,7 @@ use countersign_core::{
     session::{self, Entry},
 };
 use countersign_runtime::{Contents, Released, Source, Subscriber};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tracing::error;
 
 use super::entries;
@@ -17,6 +18,7 @@ use crate::session_file::{Mark, WriteError, Writer};
 pub(crate) struct Keeper {
     path: PathBuf,
     task: tokio::task::JoinHandle<()>,
+    notices: UnboundedReceiver<String>,
 }
 
 struct Work {
@@ -27,6 +29,11 @@ struct Work {
     source: Source,
     is_dirty: bool,
     marked: Option<Mark>,
+    notices: UnboundedSender<String>,
+    /// Whether it was told that the file cannot be written.
+    is_stuck: bool,
+    /// Whether the file is somebody else's now.
+    is_lost: bool,
 }
 
 impl Keeper {
@@ -39,13 +46,35 @@ impl Keeper {
         source: Source,
     ) -> Self {
         let path = writer.path().to_owned();
-        let work = Work { session, writer, subscriber, contents, source, is_dirty: true, marked: None };
-        Self { path, task: tokio::spawn(work.follow()) }
+        let (sender, notices) = mpsc::unbounded_channel();
+        let work = Work {
+            session,
+            writer,
+            subscriber,
+            contents,
+            source,
+            is_dirty: true,
+            marked: None,
+            notices: sender,
+            is_stuck: false,
+            is_lost: false,
+        };
+        Self { path, task: tokio::spawn(work.follow()), notices }
     }
 
     /// Where the file is, whether or not it is there yet.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What people should know of the file, as it comes.
+    ///
+    /// *Cancellation*: nothing is lost.
+    pub(crate) async fn notice(&mut self) -> String {
+        match self.notices.recv().await {
+            Some(notice) => notice,
+            None => std::future::pending().await,
+        }
     }
 
     /// Waits for the end of the log that it follows.
@@ -94,18 +123,18 @@ impl Work {
                     pruned: None,
                 };
                 let line = content.and_then(|content| entries::to_file(&entry, &content));
-                if let Some(line) = line {
+                if let Some(line) = line.filter(|_| !self.is_lost) {
                     if let Err(failed) = self.writer.push(&line) {
-                        error!(error = %failed, "an entry was not added to the session file");
+                        self.failed(failed);
                     }
                     self.is_dirty = true;
                 }
             }
-            Event::Session(session::Event::Named { name }) => {
+            Event::Session(session::Event::Named { name }) if !self.is_lost => {
                 self.write().await;
                 match self.writer.set_title(Some(name.clone())) {
                     Ok(marks) => self.marked = marks.last().copied(),
-                    Err(failed) => error!(error = %failed, "the session file was not renamed"),
+                    Err(failed) => self.failed(failed),
                 }
                 self.tell().await;
             }
@@ -118,19 +147,46 @@ impl Work {
     }
 
     async fn write(&mut self) {
-        if !std::mem::take(&mut self.is_dirty) {
+        if self.is_lost || !std::mem::take(&mut self.is_dirty) {
             return;
         }
         match self.writer.flush() {
-            Ok(marks) => self.marked = marks.last().copied().or(self.marked),
-            Err(WriteError::Changed(path)) => {
-                error!(path = %path.display(), "somebody else wrote to the session file; it is left alone from now on");
+            Ok(marks) => {
+                self.marked = marks.last().copied().or(self.marked);
+                if std::mem::take(&mut self.is_stuck) {
+                    self.say(format!("{}: the session file is written again", self.writer.path().display()));
+                }
             }
-            Err(failed) => {
+            Err(failed) => self.failed(failed),
+        }
+    }
+
+    /// What could not be written is tried again, unless the file is somebody else's now.
+    fn failed(&mut self, failed: WriteError) {
+        match failed {
+            WriteError::Changed(path) | WriteError::Exists(path) => {
+                if !std::mem::replace(&mut self.is_lost, true) {
+                    error!(path = %path.display(), "somebody else wrote to the session file or removed it; it is left alone from now on");
+                    self.say(format!(
+                        "{}: another program changed or removed the session file. It is not written any more; what is said from now on is in the log of \
+                         this session alone",
+                        path.display()
+                    ));
+                }
+            }
+            WriteError::Io { .. } => {
                 error!(error = %failed, "the session file could not be written");
                 self.is_dirty = true;
+                if !std::mem::replace(&mut self.is_stuck, true) {
+                    self.say(format!("the session file could not be written: {failed}"));
+                }
             }
         }
+    }
+
+    /// Tells people something, who may have gone.
+    fn say(&self, notice: String) {
+        let _ = self.notices.send(notice);
     }
 
     /// Records what the file is now, so that the next process can tell what others changed.

@@ -60,16 +60,37 @@ pub(crate) fn reference(entry: &Entry) -> ModelRef {
 /// The level that a model gets for `wanted`: within its limits, none where it cannot think or the word is no level.
 pub(crate) fn level(entry: &Entry, wanted: Option<&str>) -> Option<Level> {
     let level = wanted.and_then(Level::parse).filter(|_| entry.reasoning)?;
-    Some(match entry.thinking {
-        Some(thinking) if level != Level::Off => level.min(thinking.max_level).max(thinking.min_level),
-        Some(_) | None => level,
-    })
+    let (least, most) = limits(entry);
+    Some(if level == Level::Off { level } else { level.min(most).max(least) })
 }
 
 /// The levels that a model goes through, off first.
 pub(crate) fn levels(entry: &Entry) -> Vec<Level> {
     let all = [Level::Minimal, Level::Low, Level::Medium, Level::High, Level::Xhigh];
-    let (least, most) =
-        entry.thinking.map_or((Level::Minimal, Level::High), |thinking| (thinking.min_level, thinking.max_level));
+    let (least, most) = limits(entry);
     std::iter::once(Level::Off).chain(all.into_iter().filter(|level| (least..=most).contains(level))).collect()
+}
+
+/// The least and the most that a model thinks, where it does.
+fn limits(entry: &Entry) -> (Level, Level) {
+    entry.thinking.map_or((Level::Minimal, Level::High), |thinking| (thinking.min_level, thinking.max_level))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_runtime::models::{Entry, Level, Thinking, ThinkingMode, demo};
+
+    use super::{level, levels};
+
+    #[test]
+    fn a_level_that_is_set_is_one_of_those_that_are_gone_through() {
+        let thinking = |min_level, max_level| Some(Thinking { mode: ThinkingMode::Effort, min_level, max_level });
+        for limits in [None, thinking(Level::Low, Level::Medium), thinking(Level::Minimal, Level::Xhigh)] {
+            let entry = Entry { reasoning: true, thinking: limits, ..demo::entry() };
+            let levels = levels(&entry);
+            for word in ["off", "minimal", "low", "medium", "high", "xhigh"] {
+                assert!(levels.contains(&level(&entry, Some(word)).unwrap()), "{word} with {limits:?}");
+            }
+        }
+    }
 }

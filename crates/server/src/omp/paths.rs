@@ -16,11 +16,20 @@ pub(super) fn both(path: PathBuf) -> impl Iterator<Item = PathBuf> {
     std::iter::once(path).chain(real)
 }
 
+/// `given` with the home folder in place of a `~` that begins it.
+pub(super) fn expanded(given: &str, home: &Path) -> PathBuf {
+    let below = match given.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(rest.trim_start_matches('/')),
+        Some(_) | None => None,
+    };
+    below.map_or_else(|| PathBuf::from(given), |rest| home.join(rest))
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink, path::Path};
 
-    use super::{both, resolved};
+    use super::{both, expanded, resolved};
 
     #[test]
     fn a_path_is_resolved_as_far_as_it_exists() {
@@ -38,5 +47,15 @@ mod tests {
         }
         assert_eq!(both(root.join("link")).collect::<Vec<_>>(), [root.join("link"), root.join("real")]);
         assert_eq!(both(Path::new("/").to_owned()).count(), 1);
+    }
+
+    #[test]
+    fn a_tilde_that_begins_a_path_is_the_home_folder() {
+        let home = Path::new("/home/a");
+        for (given, want) in
+            [("~", "/home/a/"), ("~/x.html", "/home/a/x.html"), ("~b/x", "~b/x"), ("a/~", "a/~"), ("/x", "/x")]
+        {
+            assert_eq!(expanded(given, home), Path::new(want), "{given}");
+        }
     }
 }

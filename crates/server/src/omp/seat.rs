@@ -11,7 +11,7 @@ use countersign_core::{
     id::{EntryId, SessionId},
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
-use countersign_protocol::omp::session_file::{Entry as FileEntry, Form, Header};
+use countersign_protocol::omp::session_file::{Body, Entry as FileEntry, Form, Header};
 use countersign_runtime::{
     Handle, Lane, OpenError as OwnerError, Options, Source, Subscriber,
     store::{self, AnyLog, MemoryLog, SqliteLog},
@@ -63,6 +63,11 @@ pub(crate) enum SeatError {
     Write(#[from] session_file::WriteError),
     #[error("{}", with_causes(.0))]
     Log(store::OpenError),
+    #[error(
+        "{}; the session file {} is whole: without the damaged file the session opens again, less what was decided in it",
+        with_causes(.error), .file.display()
+    )]
+    Damaged { error: store::OpenError, file: PathBuf },
     #[error("{0}")]
     Owner(String),
     #[error(transparent)]
@@ -171,7 +176,13 @@ impl Seat {
         let listed = todos(&opened.file.entries);
         let told = Todos::new(todo::Storage::Session, listed.get());
         let workshop = Arc::new(shelf.workshop(listed));
-        let handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
+        let log = shelf.log(&id).map_err(|error| match error {
+            SeatError::Log(error @ store::OpenError::Corrupt { .. }) => {
+                SeatError::Damaged { error, file: opened.path.clone() }
+            }
+            other => other,
+        })?;
+        let handle = Handle::open(log, shelf.options(&workshop)).await?;
         if is_copy(&handle, &id, &opened).await {
             // The same session at another place: a conversation of its own, without the decisions.
             handle.close().await;
@@ -224,7 +235,10 @@ impl Seat {
             Origin::File(opened) => follow_file(&handle, &requests, &id, opened, &blobs).await?,
             Origin::Log(_) => known.unwrap_or_default(),
         };
-        let title = header.title.clone();
+        let title = header.title.clone().or_else(|| match &file {
+            Origin::File(opened) => named(&opened.file.entries),
+            Origin::Log(_) => None,
+        });
         let mut writer = match &file {
             Origin::Log(path) => Writer::new(path.clone(), header, blobs),
             Origin::File(opened) => match opened.file.form {
@@ -358,6 +372,15 @@ async fn follow(handle: &Handle, id: &SessionId, writer: Writer) -> Result<Keepe
     let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
     let source = handle.source(Lane::Request);
     Ok(Keeper::start(id.clone(), writer, subscriber, handle.contents().clone(), source))
+}
+
+/// The name that entries give a session; related programs write one there instead of into the header.
+fn named(entries: &[FileEntry]) -> Option<String> {
+    let last = entries.iter().rev().find_map(|entry| match &entry.body {
+        Body::SessionInfo(info) => Some(info.name.clone()),
+        _ => None,
+    });
+    last.flatten().filter(|name| !name.trim().is_empty())
 }
 
 /// The model's list of tasks as the last result of the file has it.

@@ -269,6 +269,7 @@ fn common(
         append_system_prompt: flags.append_system_prompt.clone(),
         clock: kit.clock,
         bash_timeout: settings.ours.bash_timeout,
+        edit_mode: mode,
         block_images: settings.block_images,
         folder,
     }

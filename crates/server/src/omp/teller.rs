@@ -2,6 +2,7 @@
 //!
 //! It does no input or output and decides nothing.
 
+mod folding;
 mod resumed;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use countersign_core::{
     call::{self, Executor},
     engine::{Event as Happened, Recorded},
     id::CallId,
-    message::{Assistant, Block, Message, StopReason, ToolCall},
+    message::{Assistant, Message, StopReason},
     run::{self, End},
     session::{self, Kind, Reason, Then},
     time::Millis,
@@ -18,17 +19,18 @@ use countersign_core::{
 use countersign_protocol::{
     Json,
     omp::{
-        Change, Event,
+        Event,
         event::{CompactionAction, CompactionReason, Todo},
-        message::{ToolCall as WireCall, ToolOutput},
+        message::ToolOutput,
         state::CompactionResult,
     },
 };
-use countersign_runtime::{Live, LiveKind, Part};
+use countersign_runtime::{Live, LiveKind};
 use serde_json::{Value, json};
 
 pub(crate) use resumed::Left;
 
+use self::folding::change;
 use super::entries;
 use crate::session_file::convert;
 
@@ -51,6 +53,10 @@ pub(crate) struct Teller {
     is_waiting: bool,
     /// Whether a run that ends is not told of any more.
     is_detached: bool,
+    /// Whether the session is being closed: what begins then need not go on.
+    is_closing: bool,
+    /// Whether a turn has begun that was not told of yet.
+    owes_turn: bool,
     /// Whether something has ended and nobody was told that all is quiet.
     owes_settled: bool,
     added: Vec<Json>,
@@ -92,6 +98,11 @@ impl Teller {
         self.is_detached = self.is_running;
     }
 
+    /// Tells of the run again, which was not stopped after all.
+    pub(crate) fn attach(&mut self) {
+        self.is_detached = false;
+    }
+
     /// Says once that nothing will happen any more by itself, if that is so.
     pub(crate) fn settled(&mut self) -> Option<Event> {
         (self.is_settling()).then(|| {
@@ -105,6 +116,19 @@ impl Teller {
         self.owes_settled && !self.is_running && !self.is_compacting
     }
 
+    /// Tells from here on of no turn in which nothing happens any more.
+    pub(crate) fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// Tells of the turn that the frames from `mark` on belong to, if that is still due.
+    fn owed_turn(&mut self, mark: usize, frames: &mut Vec<Event>) {
+        if self.owes_turn && frames.len() > mark {
+            self.owes_turn = false;
+            frames.insert(mark, Event::TurnStart);
+        }
+    }
+
     /// What a committed fact looks like. `content` is that of the fact, or what its entry points to.
     pub(crate) fn fact(
         &mut self,
@@ -112,12 +136,15 @@ impl Teller {
         content: Option<&str>,
         frames: &mut Vec<Event>,
     ) -> Option<Ended> {
-        match &recorded.fact.event {
+        let mark = frames.len();
+        let ended = match &recorded.fact.event {
             Happened::Session(event) => self.session(event, recorded, content, frames),
             Happened::Run(event) => self.run(event, frames),
             Happened::Call(event) => self.call(event, content, frames),
             Happened::Booted | Happened::Gate(_) | Happened::Policy(_) => None,
-        }
+        };
+        self.owed_turn(mark, frames);
+        ended
     }
 
     fn session(
@@ -253,7 +280,11 @@ impl Teller {
             run::Event::TurnOpened { .. } => {
                 self.turn_message = None;
                 self.turn_results.clear();
-                frames.push(Event::TurnStart);
+                if self.is_closing {
+                    self.owes_turn = true;
+                } else {
+                    frames.push(Event::TurnStart);
+                }
             }
             run::Event::TurnClosed { .. } => {
                 if let Some(message) = self.turn_message.take() {
@@ -273,6 +304,7 @@ impl Teller {
                 });
             }
             run::Event::Ended { end, attempts, .. } => {
+                self.owes_turn = false;
                 self.end(*end, *attempts, frames);
                 ended = Some(Ended::Run);
             }
@@ -381,6 +413,7 @@ impl Teller {
         if !self.is_running || self.is_detached {
             return;
         }
+        let mark = frames.len();
         match &live.kind {
             LiveKind::MessageStarted { api, provider, model, .. } => {
                 let partial = Assistant {
@@ -410,6 +443,7 @@ impl Teller {
                 }
             }
         }
+        self.owed_turn(mark, frames);
     }
 
     /// Tells of a reminder of open tasks.
@@ -430,61 +464,4 @@ fn shown(content: &call::Content) -> Shown {
 
 fn wire_of(assistant: &Assistant, at: Millis) -> Json {
     Json::of(&convert::to_wire(&Message::Assistant(assistant.clone()), at))
-}
-
-/// Folds a frame of the stream into the message, and says what changed. Sealed thinking is not told of.
-fn change(partial: &mut Assistant, kind: &LiveKind) -> Option<Change> {
-    match kind {
-        LiveKind::PartStarted { index, part } => {
-            let content_index = *index;
-            let (block, change) = match part {
-                Part::Text => (Block::text(""), Some(Change::TextStart { content_index })),
-                Part::Thinking => (Block::Thinking(Default::default()), Some(Change::ThinkingStart { content_index })),
-                Part::Redacted => (Block::RedactedThinking { data: String::new() }, None),
-                Part::ToolCall { id, name } => {
-                    let call = ToolCall { id: id.to_string(), name: name.to_string(), ..ToolCall::default() };
-                    (Block::ToolCall(call), Some(Change::ToolcallStart { content_index }))
-                }
-            };
-            partial.content.truncate(*index);
-            partial.content.push(block);
-            change
-        }
-        LiveKind::Delta { index, text } => {
-            let (content_index, delta) = (*index, text.to_string());
-            match partial.content.get_mut(*index)? {
-                Block::Text(block) => {
-                    block.text.push_str(text);
-                    Some(Change::TextDelta { content_index, delta })
-                }
-                Block::Thinking(block) => {
-                    block.thinking.push_str(text);
-                    Some(Change::ThinkingDelta { content_index, delta })
-                }
-                Block::ToolCall(_) => Some(Change::ToolcallDelta { content_index, delta }),
-                Block::RedactedThinking { .. } | Block::Image(_) => None,
-            }
-        }
-        LiveKind::PartEnded { index, block } => {
-            let content_index = *index;
-            *partial.content.get_mut(*index)? = (**block).clone();
-            match &**block {
-                Block::Text(block) => Some(Change::TextEnd { content_index, content: block.text.clone() }),
-                Block::Thinking(block) => Some(Change::ThinkingEnd { content_index, content: block.thinking.clone() }),
-                Block::ToolCall(call) => Some(Change::ToolcallEnd {
-                    content_index,
-                    tool_call: WireCall {
-                        id: call.id.clone(),
-                        name: call.name.clone(),
-                        arguments: Value::Object(call.arguments.clone()).into(),
-                        thought_signature: call.thought_signature.clone(),
-                        intent: call.intent.clone(),
-                        extra: Default::default(),
-                    },
-                }),
-                Block::RedactedThinking { .. } | Block::Image(_) => None,
-            }
-        }
-        LiveKind::MessageStarted { .. } | LiveKind::CallProgress { .. } => None,
-    }
 }

@@ -48,7 +48,12 @@ impl Door {
             self.write(event);
         }
         match ended {
-            Some(Ended::Run) | None => {}
+            Some(Ended::Run) => {
+                if let Some(seat) = &self.seat {
+                    seat.workshop.release();
+                }
+            }
+            None => {}
             Some(Ended::Compaction(outcome)) => self.compacted(outcome),
             Some(Ended::Command(call, _)) => self.command_ended(call),
         }

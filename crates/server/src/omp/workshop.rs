@@ -10,11 +10,13 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Chosen, Clock, Host, Summaries,
-    models::{Api, Entry, Modality, Model, demo},
-    tools::{self, Context, Environment, Registry, Roots, Shells, Todos},
+    models::{Api, Entry, Event, Failure, FailureKind, Modality, Model, Request, demo},
+    tools::{self, Context, EditMode, Environment, Registry, Roots, Shells, Todos},
 };
+use futures_util::{StreamExt as _, future, stream, stream::BoxStream};
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_dir::{AgentDir, Roster, keys::Credential},
@@ -34,6 +36,8 @@ pub(crate) struct Common {
     pub(crate) append_system_prompt: Option<String>,
     pub(crate) clock: Clock,
     pub(crate) bash_timeout: Duration,
+    /// The form of `edit`, by which `read` marks lines.
+    pub(crate) edit_mode: EditMode,
     /// Whether images stay here, whatever a model takes.
     pub(crate) block_images: bool,
 }
@@ -44,16 +48,31 @@ pub(crate) struct Workshop {
     shells: Shells,
     todos: Todos,
     artifacts: Option<PathBuf>,
+    /// Stops what works, and what is begun from then on, where the log cannot be told to.
+    brake: Mutex<CancellationToken>,
 }
 
 impl Workshop {
     pub(crate) fn new(common: Arc<Common>, todos: Todos, artifacts: Option<PathBuf>) -> Self {
         let shells = Shells::new(common.launcher.clone());
-        Self { common, shells, todos, artifacts }
+        Self { common, shells, todos, artifacts, brake: Mutex::default() }
     }
 
     pub(crate) fn todos(&self) -> &Todos {
         &self.todos
+    }
+
+    /// Stops the requests and commands of a run, now and until [`Workshop::release`].
+    pub(crate) fn halt(&self) {
+        self.brake.lock().cancel();
+    }
+
+    /// Lets runs work again.
+    pub(crate) fn release(&self) {
+        let mut brake = self.brake.lock();
+        if brake.is_cancelled() {
+            *brake = CancellationToken::new();
+        }
     }
 
     /// Ends the session's shell, with everything that it started.
@@ -72,6 +91,24 @@ impl Common {
     }
 }
 
+/// A model whose answers end when the brake is pulled.
+struct Braked {
+    inner: Arc<dyn Model>,
+    brake: CancellationToken,
+}
+
+impl Model for Braked {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+        let brake = self.brake.clone();
+        let answer = self.inner.stream(request).take_until(brake.clone().cancelled_owned());
+        // A failure that is not repeated ends the run, whenever it can be recorded.
+        let ending = stream::once(async move {
+            brake.is_cancelled().then(|| Err(Failure::new(FailureKind::Refused, "Request was aborted")))
+        });
+        answer.chain(ending.filter_map(future::ready)).boxed()
+    }
+}
+
 impl Host for Workshop {
     fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
         let mut entry = self
@@ -82,15 +119,16 @@ impl Host for Workshop {
             // What takes no images is sent a word in their place.
             entry.input.retain(|taken| *taken != Modality::Image);
         }
+        let braked = |inner| Arc::new(Braked { inner, brake: self.brake.lock().clone() });
         if entry.api == Api::Demo {
-            return Ok(Chosen { entry: Arc::new(entry), key: None, model: Arc::new(demo::Demo) });
+            return Ok(Chosen { entry: Arc::new(entry), key: None, model: braked(Arc::new(demo::Demo)) });
         }
         let key = match self.common.roster.lock().credential(&model.provider) {
             Some(Credential::Key(key)) => Some(key),
             Some(Credential::Keyless) => None,
             None => return Err(format!("No API key found for {}", model.provider)),
         };
-        Ok(Chosen { entry: Arc::new(entry), key, model: Arc::clone(&self.common.models) })
+        Ok(Chosen { entry: Arc::new(entry), key, model: braked(Arc::clone(&self.common.models)) })
     }
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
@@ -124,6 +162,8 @@ impl Host for Workshop {
         context.todos = self.todos.clone();
         context.artifacts.clone_from(&self.artifacts);
         context.bash_timeout = self.common.bash_timeout;
+        context.edit_mode = self.common.edit_mode;
+        context.halt = self.brake.lock().clone();
         context
     }
 

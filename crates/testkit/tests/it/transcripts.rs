@@ -84,6 +84,7 @@ transcripts! {
     compaction_at_the_threshold
     compaction_before_a_prompt
     end_of_input
+    end_of_input_in_a_call
     exclusive_tools
     follow_up_all
     follow_up_one_at_a_time
@@ -118,14 +119,18 @@ transcripts! {
     retry_then_success
     settings
     shared_tools
+    slash_commands
     stats
     steer_all
     steer_at_a_gate
+    steer_beside_a_command
     steer_in_a_call
     steer_that_waits
     steer_while_idle
     steer_while_streaming
     steering_before_follow_ups
+    summary_that_is_empty
+    summary_that_is_retried
     switch_session_while_running
     thinking
     todo_reminder

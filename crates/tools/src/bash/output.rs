@@ -21,7 +21,7 @@ const HELD: usize = 4 * SHOWN_BYTES;
 /// The most that the file of one output takes.
 const KEPT: u64 = 64 << 20;
 
-/// Which lines of an output are asked for; the first of them, then the last of those.
+/// Which lines of an output are asked for: the first of them, the last, or both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) head: Option<usize>,
@@ -35,9 +35,16 @@ pub(crate) struct Collector {
     file: Option<(File, PathBuf)>,
     /// The end, or with `head` the beginning.
     held: Vec<u8>,
+    /// The end, where both ends are asked for.
+    ending: Vec<u8>,
     bytes: u64,
     line_ends: usize,
+    /// Whether a line has begun that has no end yet.
+    is_in_line: bool,
 }
+
+/// What stands between the two ends of an output.
+const GAP: &str = "[…]\n";
 
 /// What there is to show of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,18 +55,38 @@ pub(crate) struct Shown {
     pub(crate) total_lines: usize,
     pub(crate) total_bytes: u64,
     pub(crate) artifact: Option<PathBuf>,
+    /// Lines as people count them: a line end at the very end begins no other.
+    all: usize,
+    /// How many lines stand before the gap, if both ends are shown and something is between them.
+    gap_after: Option<usize>,
     window: Window,
 }
 
 impl Collector {
     pub(crate) fn new(window: Window, folder: Option<PathBuf>) -> Self {
-        Self { window, folder, file: None, held: Vec::new(), bytes: 0, line_ends: 0 }
+        Self {
+            window,
+            folder,
+            file: None,
+            held: Vec::new(),
+            ending: Vec::new(),
+            bytes: 0,
+            line_ends: 0,
+            is_in_line: false,
+        }
     }
 
     pub(crate) async fn push(&mut self, chunk: &[u8]) {
         let before = self.bytes;
         self.bytes += chunk.len() as u64;
         self.line_ends += chunk.iter().filter(|byte| **byte == b'\n').count();
+        self.is_in_line = chunk.last().map_or(self.is_in_line, |byte| *byte != b'\n');
+        if self.window.head.is_some() && self.window.tail.is_some() {
+            self.ending.extend_from_slice(chunk);
+            if self.ending.len() > HELD {
+                self.ending.drain(..self.ending.len() - SHOWN_BYTES);
+            }
+        }
         if self.window.head.is_some() {
             let room = (2 * SHOWN_BYTES).saturating_sub(self.held.len());
             self.held.extend_from_slice(&chunk[..chunk.len().min(room)]);
@@ -122,33 +149,69 @@ impl Collector {
 
     fn shown(&self, held: &[u8]) -> Shown {
         let total_lines = if self.bytes == 0 { 0 } else { self.line_ends + 1 };
+        let all = self.line_ends + usize::from(self.is_in_line);
+        let mut gap_after = None;
         let text = match self.window {
             Window { head: None, tail } => last_lines(&end(held), tail).to_owned(),
-            Window { head: Some(head), tail } => {
-                let all = String::from_utf8_lossy(held);
-                let first = first_lines(&all, head);
-                last_lines(text::start_of(first, SHOWN_BYTES), tail).to_owned()
+            Window { head: Some(head), tail: None } => {
+                text::start_of(first_lines(&String::from_utf8_lossy(held), head), SHOWN_BYTES).to_owned()
+            }
+            Window { head: Some(head), tail: Some(tail) } => {
+                let (text, first) = self.ends(held, all, head, tail);
+                gap_after = first;
+                text
             }
         };
         // Text is never shorter than the bytes that it stands for.
-        let truncated = text::lines(&text) < total_lines || self.bytes > text.len() as u64;
+        let truncated = gap_after.is_some() || counted(&text) < all || self.bytes > text.len() as u64;
         let artifact = self.file.as_ref().map(|(_, path)| path.clone());
-        Shown { text, truncated, total_lines, total_bytes: self.bytes, artifact, window: self.window }
+        Shown { text, truncated, total_lines, total_bytes: self.bytes, artifact, all, gap_after, window: self.window }
+    }
+
+    /// The first and the last lines, with the number of the first; all of them, if nothing is between the two.
+    fn ends(&self, held: &[u8], all: usize, head: usize, tail: usize) -> (String, Option<usize>) {
+        let beginning = String::from_utf8_lossy(held);
+        if all <= head.saturating_add(tail) && self.bytes <= SHOWN_BYTES as u64 {
+            return (beginning.into_owned(), None);
+        }
+        let ending = end(&self.ending);
+        let first = text::start_of(first_lines(&beginning, head), SHOWN_BYTES / 2);
+        let last = text::end_of(last_lines(&ending, Some(tail)), SHOWN_BYTES / 2);
+        let line_end = if first.ends_with('\n') { "" } else { "\n" };
+        (format!("{first}{line_end}{GAP}{last}"), Some(counted(first)))
     }
 }
 
+/// The lines of a text as people count them.
+fn counted(text: &str) -> usize {
+    text.lines().count()
+}
+
 impl Shown {
+    /// How many lines of the output are shown.
+    fn lines(&self) -> usize {
+        counted(&self.text) - usize::from(self.gap_after.is_some())
+    }
+
+    /// How many bytes of the output are shown.
+    fn size(&self) -> usize {
+        self.text.len() - self.gap_after.map_or(0, |_| GAP.len())
+    }
+
     /// Says what is not shown, if anything.
     pub(crate) fn note(&self) -> Option<String> {
         if !self.truncated {
             return None;
         }
-        let shown = text::lines(&self.text);
-        let what = if self.window.head.is_none() { "last" } else { "first" };
+        let what = match self.gap_after {
+            Some(first) => format!("first {first} and the last {}", self.lines().saturating_sub(first)),
+            None if self.window.head.is_none() => format!("last {}", self.lines()),
+            None => format!("first {}", self.lines()),
+        };
         let mut note = format!(
-            "[Showing the {what} {shown} of {} lines ({} of {})",
-            self.total_lines,
-            text::size(self.text.len() as u64),
+            "[Showing the {what} of {} lines ({} of {})",
+            self.all,
+            text::size(self.size() as u64),
             text::size(self.total_bytes)
         );
         if let Some(path) = &self.artifact {
@@ -164,24 +227,21 @@ impl Shown {
         if !self.truncated {
             return json!({});
         }
-        let shown = text::lines(&self.text);
-        let (direction, start) = match self.window {
-            Window { head: None, .. } => ("tail", self.total_lines.saturating_sub(shown) + 1),
-            Window { head: Some(head), tail: Some(_) } => {
-                ("head", head.min(self.total_lines).saturating_sub(shown) + 1)
-            }
-            Window { head: Some(_), tail: None } => ("head", 1),
-        };
+        let shown = self.lines();
         let asked = self.window != Window::default() && self.total_bytes <= SHOWN_BYTES as u64;
         let mut truncation = json!({
-            "direction": direction,
+            "direction": if self.window.head.is_none() { "tail" } else { "head" },
             "truncatedBy": if asked { "lines" } else { "bytes" },
-            "totalLines": self.total_lines,
+            "totalLines": self.all,
             "totalBytes": self.total_bytes,
             "outputLines": shown,
-            "outputBytes": self.text.len(),
-            "shownRange": {"start": start, "end": (start + shown).saturating_sub(1)},
+            "outputBytes": self.size(),
         });
+        // Two ends are no range.
+        if self.gap_after.is_none() {
+            let start = if self.window.head.is_none() { self.all.saturating_sub(shown) + 1 } else { 1 };
+            truncation["shownRange"] = json!({"start": start, "end": (start + shown).saturating_sub(1)});
+        }
         if let Some(path) = &self.artifact {
             truncation["artifactId"] = path.file_name().map(|name| name.to_string_lossy().into_owned()).into();
         }
@@ -246,18 +306,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_window_shows_the_first_lines_and_then_the_last_of_them() {
+    async fn a_window_shows_the_first_lines_the_last_or_both_ends() {
         let of = |head, tail| Window { head, tail };
         for (window, want) in [
             (of(None, None), "1\n2\n3\n4\n"),
             (of(Some(2), None), "1\n2\n"),
             (of(None, Some(2)), "3\n4\n"),
-            (of(Some(3), Some(1)), "3\n"),
+            (of(Some(1), Some(2)), "1\n[…]\n3\n4\n"),
+            (of(Some(2), Some(2)), "1\n2\n3\n4\n"),
             (of(Some(9), Some(9)), "1\n2\n3\n4\n"),
         ] {
             let shown = collected(window, &[b"1\n2", b"\n3\n4\n"]).await;
             assert_eq!((shown.text.as_str(), shown.total_lines, shown.total_bytes), (want, 5, 8), "{window:?}");
-            assert_eq!(shown.truncated, want.len() < 8, "{window:?}");
+            assert_eq!(shown.truncated, want != "1\n2\n3\n4\n", "{window:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_shown_is_counted_as_people_count_lines() {
+        let ten = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10";
+        for (window, end, want) in [
+            (Window { head: Some(3), tail: None }, "\n", Some("first 3 of 10 lines (6 B of 21 B)")),
+            (Window { head: None, tail: Some(2) }, "", Some("last 2 of 10 lines (4 B of 20 B)")),
+            (Window { head: Some(1), tail: Some(2) }, "\n", Some("first 1 and the last 2 of 10 lines (7 B of 21 B)")),
+            (Window { head: Some(10), tail: None }, "\n", None),
+        ] {
+            let shown = collected(window, &[ten.as_bytes(), end.as_bytes()]).await;
+            assert_eq!(shown.note(), want.map(|want| format!("[Showing the {want}]")), "{window:?}");
         }
     }
 

@@ -116,8 +116,8 @@ async fn options_hold_for_one_command() {
             format!("{}\nkept it's $x\n", case.cx.cwd.join("sub").display()),
         ),
         (json!({"command": "pwd; echo $A $B ${C-unset}"}), format!("{}\nkept outer unset\n", case.cx.cwd.display())),
-        (json!({"command": "seq 5", "head": 2}), "1\n2\n\n[Showing the first 3 of 6 lines (4 B of 10 B)]".to_owned()),
-        (json!({"command": "seq 5", "tail": 1}), "5\n\n[Showing the last 2 of 6 lines (2 B of 10 B)]".to_owned()),
+        (json!({"command": "seq 5", "head": 2}), "1\n2\n\n[Showing the first 2 of 5 lines (4 B of 10 B)]".to_owned()),
+        (json!({"command": "seq 5", "tail": 1}), "5\n\n[Showing the last 1 of 5 lines (2 B of 10 B)]".to_owned()),
         (
             json!({"command": "echo", "pty": true}),
             "(no output)\n\n[pty was ignored: the command had no terminal]".to_owned(),
@@ -257,7 +257,7 @@ async fn of_a_huge_output_the_end_is_shown_and_the_whole_is_kept() {
     assert!(text(&got).contains("Full output: "));
     let details = got.unwrap().details.unwrap();
     assert_eq!(details["meta"]["truncation"]["direction"], "tail");
-    assert_eq!(details["meta"]["truncation"]["shownRange"]["end"], 100_001);
+    assert_eq!(details["meta"]["truncation"]["shownRange"]["end"], 100_000);
 }
 
 #[tokio::test]

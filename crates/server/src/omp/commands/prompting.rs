@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::{
     engine::{Command as EngineCommand, Reply},
     message::{self, Block, FileMention, Image, Message},
@@ -14,17 +15,29 @@ use countersign_core::{
 use countersign_protocol::omp::{Event, Id, Response, command::StreamingBehavior, message::ImageContent};
 use countersign_runtime::{
     Refused,
-    tools::{Todos, disk, roots::Boundary, todo},
+    models::Modality,
+    tools::{Todos, disk, read, roots::Boundary, todo},
 };
 use serde_json::{Value, json};
 
-use super::{acknowledge, not_sent, problem, stop_run};
-use crate::omp::{door::Door, workshop::Common};
+use super::{acknowledge, not_sent, problem, settings::current, stop_all};
+use crate::{
+    omp::door::Door,
+    prompt::{self, slash},
+    view::{Lines, escape},
+};
 
 /// How much of a file that is mentioned is shown, in bytes.
 const MENTIONED: usize = 50 * 1024;
 /// How much is shown of all files that one text mentions, in bytes.
 const MENTIONED_IN_ALL: usize = 1 << 20;
+/// How large an image may be that is mentioned, and all that one text mentions, in bytes.
+const MENTIONED_IMAGES: usize = IMAGE;
+
+/// How much of a file shows what it is.
+const SAMPLE: u64 = 512;
+/// An image counts as so many tokens, whatever its bytes.
+const IMAGE_TOKENS: u64 = 1200;
 
 /// How much text one message may have, in bytes.
 const TEXT: usize = 16 << 20;
@@ -52,12 +65,17 @@ pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: Stri
     if let Err(problem) = check(&text, &images) {
         return door.write(&Response::failure(id, "abort_and_prompt", problem));
     }
+    let text = meant(text, door).await;
     let said = said(&text, &images);
-    let with = mentions(&text, &door.shelf.common, &door.shelf.cwd).await;
-    stop_run(
+    let with = mentions(&text, door).await;
+    stop_all(
         door,
-        Box::new(move |door| {
+        Box::new(move |door, stopped| {
+            if let Err(refused) = stopped {
+                return door.write(&Response::failure(id, "abort_and_prompt", problem(&refused)));
+            }
             let Some(seat) = door.seat() else { return };
+            seat.workshop.release();
             let command = Command::Prompt { said, with, when_busy: WhenBusy::Refuse };
             let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), command)) else {
                 return door.write(&Response::failure(id, "abort_and_prompt", not_sent(door)));
@@ -86,9 +104,13 @@ async fn submit(
     if let Err(problem) = check(&text, &images) {
         return door.write(&Response::failure(id, name, problem));
     }
+    let text = meant(text, door).await;
     let finished = finished_tasks(door);
-    let with = mentions(&text, &door.shelf.common, &door.shelf.cwd).await;
+    let with = mentions(&text, door).await;
     let Some(seat) = door.seat() else { return };
+    if !door.teller.is_running() {
+        seat.workshop.release();
+    }
     let command = Command::Prompt { said: said(&text, &images), with, when_busy };
     let command = EngineCommand::Session(seat.id.clone(), command);
     door.ask(command, move |door, replied| match replied {
@@ -118,21 +140,40 @@ fn finished_tasks(door: &Door) -> Option<(Todos, Vec<todo::Phase>)> {
 }
 
 pub(super) async fn steer(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
-    queue(door, id, "steer", Queue::Steering, &text, &images).await;
+    queue(door, id, "steer", Queue::Steering, text, &images).await;
 }
 
 pub(super) async fn follow_up(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
-    queue(door, id, "follow_up", Queue::FollowUp, &text, &images).await;
+    queue(door, id, "follow_up", Queue::FollowUp, text, &images).await;
 }
 
-async fn queue(door: &mut Door, id: Option<Id>, name: &'static str, queue: Queue, text: &str, images: &[ImageContent]) {
-    if let Err(problem) = check(text, images) {
+async fn queue(
+    door: &mut Door,
+    id: Option<Id>,
+    name: &'static str,
+    queue: Queue,
+    text: String,
+    images: &[ImageContent],
+) {
+    if let Err(problem) = check(&text, images) {
         return door.write(&Response::failure(id, name, problem));
     }
+    let text = meant(text, door).await;
     let Some(seat) = door.seat() else { return };
-    let command = Command::Queue { queue, said: said(text, images) };
+    let command = Command::Queue { queue, said: said(&text, images) };
     let command = EngineCommand::Session(seat.id.clone(), command);
     door.ask(command, move |door, replied| acknowledge(door, id, name, replied)).await;
+}
+
+/// What a text stands for: a file's content, if it names one as `/name`.
+async fn meant(text: String, door: &Door) -> String {
+    if !text.starts_with('/') {
+        return text;
+    }
+    let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
+    let said = text.clone();
+    let expanded = tokio::task::spawn_blocking(move || slash::expand(&said, &common.folder, &cwd, &prompt::Disk));
+    expanded.await.ok().flatten().unwrap_or(text)
 }
 
 /// Whether a message is small enough to be kept, shown and sent again with every turn.
@@ -145,8 +186,38 @@ fn check(text: &str, images: &[ImageContent]) -> Result<(), String> {
     }
     match images.iter().map(|image| decoded(&image.data)).enumerate().find(|(_, size)| *size > IMAGE) {
         Some((index, size)) => Err(format!("Image too large: images[{index}] has {size} bytes (limit {IMAGE})")),
-        None => Ok(()),
+        None => images.iter().enumerate().try_for_each(|(index, image)| {
+            is_image(image).map_err(|problem| format!("Invalid image: images[{index}].{problem}"))
+        }),
     }
+}
+
+/// Whether an image can be one, as far as that shows without a look into it.
+fn is_image(image: &ImageContent) -> Result<(), String> {
+    if image.data.is_empty() {
+        return Err("data is empty".to_owned());
+    }
+    if image.data.starts_with("data:") {
+        return Err("data is a data URL; only the base64 behind its comma belongs there".to_owned());
+    }
+    // As providers take it: padded or not, without line ends.
+    let base64 = image.data.trim_end_matches('=');
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    if base64.is_empty()
+        || base64.len() % 4 == 1
+        || image.data.len() - base64.len() > 2
+        || !base64.bytes().all(is_letter)
+    {
+        return Err("data is not base64".to_owned());
+    }
+    let is_type = |rest: &str| {
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+    };
+    if !image.mime_type.strip_prefix("image/").is_some_and(is_type) {
+        let given = escape(&image.mime_type, Lines::One);
+        return Err(format!("mimeType is \"{given}\", which is no type of image"));
+    }
+    Ok(())
 }
 
 /// How many bytes base64 stands for.
@@ -159,30 +230,40 @@ fn said(text: &str, images: &[ImageContent]) -> Said {
     let images =
         images.iter().map(|image| Block::Image(Image { data: image.data.clone(), mime_type: image.mime_type.clone() }));
     let content: Vec<Block> = std::iter::once(Block::text(text)).chain(images).collect();
-    let tokens = message::estimate_tokens(text.len()) + 1200 * (content.len() as u64 - 1);
+    let tokens = message::estimate_tokens(text.len()) + IMAGE_TOKENS * (content.len() as u64 - 1);
     let message = Message::User(message::Said { content, ..message::Said::default() });
     Said { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
 }
 
-/// The files that a text mentions as `@path`, with what they hold.
-async fn mentions(text: &str, common: &Arc<Common>, cwd: &Path) -> Vec<(Kind, Said)> {
+/// The files that a text mentions as `@path`, with what they hold; images too, if the model sees them.
+async fn mentions(text: &str, door: &Door) -> Vec<(Kind, Said)> {
     let names: Vec<String> = mentioned(text).map(str::to_owned).collect();
     if names.is_empty() {
         return Vec::new();
     }
-    let (common, cwd) = (Arc::clone(common), cwd.to_owned());
+    let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
+    let sees = !common.block_images && current(door).await.is_some_and(|entry| entry.input.contains(&Modality::Image));
     let read = move || {
-        let (boundary, mut left) = (common.roots.boundary(), MENTIONED_IN_ALL);
+        let boundary = common.roots.boundary();
+        let mut left = Left { text: MENTIONED_IN_ALL, images: if sees { MENTIONED_IMAGES } else { 0 } };
         names.iter().filter_map(|name| file(name, &boundary, &cwd, &mut left)).collect::<Vec<_>>()
     };
     let files = tokio::task::spawn_blocking(read).await.unwrap_or_default();
     if files.is_empty() {
         return Vec::new();
     }
+    let images: u64 = files.iter().map(|file| u64::from(file.get("image").is_some())).sum();
+    let bare: usize = files.iter().map(|file| file["content"].as_str().map_or(0, str::len)).sum();
     let message = Message::FileMention(FileMention { files, ..FileMention::default() });
     let content = serde_json::to_string(&message).unwrap_or_default();
-    let tokens = message::estimate_tokens(content.len());
+    let tokens = message::estimate_tokens(bare) + IMAGE_TOKENS * images;
     vec![(Kind::Custom, Said { content: content.into(), tokens })]
+}
+
+/// How many bytes of files that are mentioned may still be shown.
+struct Left {
+    text: usize,
+    images: usize,
 }
 
 fn mentioned(text: &str) -> impl Iterator<Item = &str> {
@@ -191,18 +272,33 @@ fn mentioned(text: &str) -> impl Iterator<Item = &str> {
     names.filter(|name| !name.is_empty())
 }
 
-/// A file that is mentioned. What tools may not read is not read for a mention either. `left` is how many bytes may
-/// still be shown.
-fn file(name: &str, boundary: &Boundary, cwd: &Path, left: &mut usize) -> Option<Value> {
+/// A file that is mentioned. What tools may not read is not read for a mention either.
+fn file(name: &str, boundary: &Boundary, cwd: &Path, left: &mut Left) -> Option<Value> {
     let place = boundary.resolve(cwd, Path::new(name)).ok()?;
-    let file = disk::open(&place).ok()?;
+    let mut file = disk::open(&place).ok()?;
     let found = file.metadata().ok()?;
     if !found.is_file() {
         return None;
     }
-    let shown = shown(name, file, found.len(), MENTIONED.min(*left)).ok()?;
-    *left -= shown["content"].as_str().map_or(0, str::len);
+    let mut sample = Vec::new();
+    file.by_ref().take(SAMPLE).read_to_end(&mut sample).ok()?;
+    let whole = io::Cursor::new(sample.clone()).chain(file);
+    if let Some(mime_type) = read::image_type(&sample).filter(|_| found.len() <= left.images as u64) {
+        let shown = image(name, mime_type, whole, left.images).ok()?;
+        left.images -= usize::try_from(found.len()).unwrap_or(left.images).min(left.images);
+        return Some(shown);
+    }
+    let shown = shown(name, whole, found.len(), MENTIONED.min(left.text)).ok()?;
+    left.text -= shown["content"].as_str().map_or(0, str::len);
     Some(shown)
+}
+
+/// An image as it is shown.
+fn image(name: &str, mime_type: &str, file: impl Read, most: usize) -> io::Result<Value> {
+    let mut bytes = Vec::new();
+    file.take(most as u64).read_to_end(&mut bytes)?;
+    let image = json!({ "type": "image", "data": STANDARD.encode(&bytes), "mimeType": mime_type });
+    Ok(json!({ "path": name, "content": "", "byteSize": bytes.len(), "image": image }))
 }
 
 /// A file as it is shown if it has at most `most` bytes. One that is made on the fly says that it has none.
@@ -232,7 +328,7 @@ mod tests {
     use countersign_runtime::tools::Roots;
     use serde_json::{Value, json};
 
-    use super::{IMAGE, IMAGES, MENTIONED, TEXT, check, decoded, file, mentioned, shown};
+    use super::{IMAGE, IMAGES, Left, MENTIONED, TEXT, check, decoded, file, mentioned, shown};
 
     #[test]
     fn base64_is_counted_as_the_bytes_it_stands_for() {
@@ -258,6 +354,36 @@ mod tests {
             assert_eq!(check("", &images), want.map_err(str::to_owned));
         }
         assert_eq!(check(&"x".repeat(TEXT), &[]), Ok(()));
+    }
+
+    #[test]
+    fn what_is_no_image_is_refused_and_named() {
+        let image = |data: &str, mime_type: &str| ImageContent {
+            data: data.to_owned(),
+            mime_type: mime_type.to_owned(),
+            extra: Extra::default(),
+        };
+        for (data, mime_type, want) in [
+            ("YQ==", "image/png", Ok(())),
+            ("YWI", "image/svg+xml", Ok(())),
+            ("", "image/png", Err("data is empty")),
+            ("%%%", "image/png", Err("data is not base64")),
+            ("====", "image/png", Err("data is not base64")),
+            ("YQ==YQ==", "image/png", Err("data is not base64")),
+            ("YWJjY", "image/png", Err("data is not base64")),
+            (
+                "data:image/png;base64,YQ==",
+                "image/png",
+                Err("data is a data URL; only the base64 behind its comma belongs there"),
+            ),
+            ("YQ==", "text/plain", Err("mimeType is \"text/plain\", which is no type of image")),
+            ("YQ==", "", Err("mimeType is \"\", which is no type of image")),
+            ("YQ==", "image/", Err("mimeType is \"image/\", which is no type of image")),
+        ] {
+            let good = image("YQ==", "image/png");
+            let want = want.map_err(|problem| format!("Invalid image: images[1].{problem}"));
+            assert_eq!(check("", &[good, image(data, mime_type)]), want, "{data} {mime_type}");
+        }
     }
 
     #[test]
@@ -290,12 +416,20 @@ mod tests {
             ("own", MENTIONED, None),
             ("absent", MENTIONED, None),
         ] {
-            let mut left = most;
+            let mut left = Left { text: most, images: 0 };
             let got = file(name, &boundary, folder.path(), &mut left);
             let content = got.as_ref().and_then(|got| got["content"].as_str()).map_or(0, str::len);
-            assert_eq!((got, most - left), (want, content), "{name}");
+            assert_eq!((got, most - left.text), (want, content), "{name}");
         }
-        assert_eq!(file("a", &boundary, Path::new("/"), &mut 9), None);
+        let png = b"\x89PNG\r\n\x1a\n";
+        fs::write(at("p.png"), png).unwrap();
+        let picture = json!({ "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" });
+        let seen = json!({ "path": "p.png", "content": "", "byteSize": 8, "image": picture });
+        for (images, want) in [(8, &seen), (7, &left_out("p.png", 8, "binary"))] {
+            let mut left = Left { text: MENTIONED, images };
+            assert_eq!(file("p.png", &boundary, folder.path(), &mut left).as_ref(), Some(want), "{images}");
+        }
+        assert_eq!(file("a", &boundary, Path::new("/"), &mut Left { text: 9, images: 0 }), None);
     }
 
     #[test]

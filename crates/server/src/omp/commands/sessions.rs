@@ -24,7 +24,7 @@ use crate::{
         seat::{Beginning, Seat, SeatError, first_entries},
         start,
     },
-    view::export,
+    view::{Lines, escape, export},
 };
 
 /// Another session, open already, that is to take the place of the one before.
@@ -49,8 +49,14 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
     door.lane = Lane::Short;
     stop_run(
         door,
-        Box::new(move |door| {
+        Box::new(move |door, stopped| {
+            if let Err(refused) = stopped {
+                door.lane = Lane::Free;
+                door.teller.attach();
+                return door.write(&broke_off(id, problem(&refused)));
+            }
             let Some(seat) = door.seat() else { return };
+            seat.workshop.release();
             let compact = Command::Compact { instructions: instructions.map(Into::into) };
             let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), compact)) else {
                 door.lane = Lane::Free;
@@ -89,7 +95,11 @@ async fn reload(door: &mut Door, id: Option<Id>) {
     door.teller.detach();
     stop_run(
         door,
-        Box::new(move |door| {
+        Box::new(move |door, stopped| {
+            if let Err(refused) = stopped {
+                door.teller.attach();
+                return door.write(&Response::failure(id, "switch_session", problem(&refused)));
+            }
             if let Some(seat) = door.seat() {
                 // What it comes to is of no interest: an empty queue stays empty.
                 drop(seat.requests.try_send(EngineCommand::Session(seat.id.clone(), Command::Clear)));
@@ -101,7 +111,7 @@ async fn reload(door: &mut Door, id: Option<Id>) {
 }
 
 pub(super) async fn switch_session(door: &mut Door, id: Option<Id>, path: String) {
-    let path = door.shelf.cwd.join(path);
+    let path = door.shelf.cwd.join(paths::expanded(&path, door.shelf.common.folder.home()));
     if door.seat().and_then(Seat::path).is_some_and(|own| same(own, &path)) {
         return reload(door, id).await;
     }
@@ -146,7 +156,8 @@ async fn leave_silently(door: &mut Door, id: Option<Id>, command: &'static str, 
 async fn leave(door: &mut Door, switch: Switch) {
     let switch = Box::new(switch);
     door.lane = Lane::Short;
-    stop_run(door, Box::new(move |door| door.lane = Lane::Session(switch))).await;
+    // What the log could not be told of is stopped when the session is closed.
+    stop_run(door, Box::new(move |door, _| door.lane = Lane::Session(switch))).await;
 }
 
 /// Puts the other session in the place of the old one.
@@ -273,6 +284,8 @@ async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, Option<S
 
 pub(super) async fn set_name(door: &mut Door, id: Option<Id>, name: String) {
     let Some(seat) = door.seat() else { return };
+    // A name is one line, and shown in terminals.
+    let name = escape(name.trim(), Lines::One).into_owned();
     let command = EngineCommand::Session(seat.id.clone(), Command::Name { name });
     door.ask(command, move |door, replied| acknowledge(door, id, "set_session_name", replied)).await;
 }
@@ -284,7 +297,7 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
     let stem = seat.path().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
     let shown = path.unwrap_or_else(|| format!("omp-session-{}.html", stem.unwrap_or_else(|| session.to_string())));
     let target = Target {
-        given: shown.clone(),
+        given: paths::expanded(&shown, door.shelf.common.folder.home()).display().to_string(),
         cwd: door.shelf.cwd.clone(),
         roots: door.shelf.common.roots.clone(),
         own: seat.path().map(Path::to_owned),

@@ -89,10 +89,8 @@ impl<'a> Question<'a> {
     pub(super) fn step(&self, draft: &Draft, answer: &UiAnswer) -> Step {
         let value = match answer {
             UiAnswer::Value(value) => value,
-            UiAnswer::Confirmed(yes) => {
-                return Step::Answer(Answer::Say(vec![if *yes { "yes" } else { "no" }.to_owned()]));
-            }
-            UiAnswer::Cancelled { .. } => return Step::Answer(Answer::Decline),
+            // No question is a yes or no: such an answer has no value.
+            UiAnswer::Confirmed(_) | UiAnswer::Cancelled { .. } => return Step::Answer(Answer::Decline),
         };
         let is_from_list = !draft.is_in_words && !self.choices.is_empty();
         match is_from_list.then(|| self.line(draft, value)).flatten() {
@@ -186,6 +184,7 @@ mod tests {
             });
             let answer = match *value {
                 "cancel" => UiAnswer::Cancelled { timed_out: false },
+                "confirm" => UiAnswer::Confirmed(true),
                 value => UiAnswer::Value(value.to_owned()),
             };
             match question.step(&draft, &answer) {
@@ -209,6 +208,7 @@ mod tests {
             (&["Other (type your own)", " ", "red"], vec![list, "Enter your response:", list, "= red"]),
             (&["green"], vec![list, "= green"]),
             (&["cancel"], vec![list, "= Decline"]),
+            (&["confirm"], vec![list, "= Decline"]),
         ] {
             assert_eq!(told(&content, values), want, "{values:?}");
         }

@@ -1,0 +1,63 @@
+//! What people are told of the files of a session.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::{
+    host::{Host, soon},
+    place::{Place, lines_with},
+};
+
+#[test]
+fn a_session_file_that_somebody_else_changed_or_removed_is_told_of_once() {
+    for is_removed in [false, true] {
+        let place = Place::new();
+        let mut host = place.start(&[]);
+        host.turn("one");
+        let file = host.file();
+        lines_with(&file, "\"ok\"");
+        if is_removed {
+            fs::remove_file(&file).unwrap();
+        } else {
+            fs::write(&file, "somebody else's\n").unwrap();
+        }
+        let from = host.mark();
+        host.turn("two");
+        let notice = host.wait(from, "a notice", |frame| frame["method"] == "notify");
+        assert_eq!(notice["notifyType"], "warning");
+        let message = notice["message"].as_str().unwrap();
+        assert!(message.contains(file.to_str().unwrap()) && message.contains("not written any more"), "{message}");
+        let from = host.mark();
+        host.turn("three");
+        host.done(json!({ "type": "set_session_name", "name": "x" }));
+        let again = host.since(from).into_iter().find(|frame| frame["method"] == "notify");
+        assert_eq!(again, None, "it is told once");
+        assert_eq!(fs::read_to_string(&file).ok().as_deref(), (!is_removed).then_some("somebody else's\n"));
+    }
+}
+
+#[test]
+fn a_damaged_log_is_named_with_the_session_file_that_is_whole() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let file = host.file();
+    lines_with(&file, "\"ok\"");
+    host.close_cleanly();
+    let logs = || fs::read_dir(place.agent.join("countersign")).unwrap().map(|entry| entry.unwrap().path());
+    let log = soon("the log", || logs().find(|path| path.extension().is_some_and(|end| end == "db")));
+    for path in logs() {
+        fs::remove_file(path).unwrap();
+    }
+    fs::write(&log, "this is no database, and long enough to be looked at as one, whatever is in it".repeat(99))
+        .unwrap();
+    let end = Host::spawn(Host::command_of(&place, &["--continue"])).wait_end();
+    assert_eq!(end.code, Some(1));
+    for part in [log.to_str().unwrap(), file.to_str().unwrap(), "is whole", "opens again"] {
+        assert!(end.stderr.contains(part), "{part}: {}", end.stderr);
+    }
+    fs::remove_file(&log).unwrap();
+    let mut again = place.resume();
+    assert_eq!(again.said(), ["one", "ok"]);
+}

@@ -1,0 +1,71 @@
+//! A disk that takes nothing any more while a run works.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use serde_json::json;
+
+use crate::{
+    host::{Host, wait_dead},
+    place::Place,
+    provider::{Reply, bash},
+};
+
+/// A host whose agent directory is on a small disk of its own. `None` where the system lets nobody make one.
+fn start(place: &Place) -> Option<Host> {
+    let may = Command::new("unshare").args(["-rm", "true"]).stderr(Stdio::null()).status();
+    if !may.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let plain = Host::command_of(place, &["--model", "fake/fake-1"]);
+    let disk = disk(place);
+    std::fs::create_dir(&disk).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c"]).current_dir(&place.work).env_clear();
+    command.arg("mount -t tmpfs -o size=1m none \"$0\" && cp -r \"$1\"/. \"$0\" && shift && exec \"$@\"");
+    command.args([&disk, &place.agent]).arg(plain.get_program()).args(plain.get_args());
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("PI_CODING_AGENT_DIR", disk);
+    let host = Host::spawn(command);
+    host.event(0, "ready");
+    Some(host)
+}
+
+fn disk(place: &Place) -> PathBuf {
+    place.home.join("disk")
+}
+
+/// Runs something where the disk of the host is.
+fn there(host: &Host, script: &str, place: &Place) {
+    let mut command = Command::new("nsenter");
+    command.args(["-U", "-m", "--preserve-credentials", "-t", &host.id().to_string(), "sh", "-c", script]);
+    command.arg(disk(place)).stderr(Stdio::null());
+    command.status().unwrap();
+}
+
+#[test]
+fn a_run_that_cannot_be_recorded_is_told_of_and_stopped_all_the_same() {
+    for command in ["abort", "abort_and_prompt"] {
+        let place = Place::new();
+        let Some(mut host) = start(&place) else { return };
+        host.turn("one");
+        place.provider.script([Reply::new(vec![bash("k", "sh -c 'echo $$ > pid; exec sleep 300'")])]);
+        let from = host.prompt("go");
+        let pid = place.wait_for("pid");
+        there(&host, "dd if=/dev/zero of=\"$0/full\" bs=1k", &place);
+        let error = host.refused(json!({ "type": command, "message": "on" }));
+        assert!(error.contains("not recorded"), "{error}");
+        let notice = host.wait(from, "a notice", |frame| frame["method"] == "notify");
+        assert_eq!((&notice["type"], &notice["notifyType"]), (&json!("extension_ui_request"), &json!("error")));
+        assert!(notice["message"].as_str().unwrap().contains("not recorded"), "{notice}");
+        wait_dead(&pid);
+        there(&host, "rm \"$0/full\"", &place);
+        host.settled(from);
+        assert_eq!((place.provider.count(), &host.state()["isStreaming"]), (2, &json!(false)));
+        host.turn("next");
+        assert_eq!(place.provider.count(), 3);
+        assert!(place.provider.last().is_paired());
+    }
+}

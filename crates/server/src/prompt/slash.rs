@@ -1,0 +1,223 @@
+//! `/name arguments`: a file of that name stands for what is said.
+//!
+//! It must not know doors. A text that names no file is left as it is. Source: docs/protocol/omp.md, Slash commands.
+
+use std::path::{Path, PathBuf};
+
+use super::files::Files;
+use crate::agent_dir::AgentDir;
+
+/// The longest file that stands for a text, in bytes.
+const LIMIT: usize = 200_000;
+
+/// What `text` stands for; `None` if it is no command of a file.
+///
+/// Commands come before templates, the project's before the user's.
+pub fn expand(text: &str, folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Option<String> {
+    let (name, rest) = command(text)?;
+    let project = cwd.join(folder.project_folder());
+    let found = ["commands", "prompts"].iter().find_map(|kind| {
+        [project.as_path(), folder.root()].iter().find_map(|place| read(&place.join(kind), name, files))
+    })?;
+    Some(fill(body(&found), rest))
+}
+
+/// The name and the arguments, as they stand there. A name that could lead out of its folder is none.
+fn command(text: &str) -> Option<(&str, &str)> {
+    let said = text.strip_prefix('/')?;
+    let (name, rest) = said.split_once(char::is_whitespace).unwrap_or((said, ""));
+    let is_name = !name.is_empty()
+        && !name.starts_with('.')
+        && name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':'));
+    is_name.then_some((name, rest.trim()))
+}
+
+fn read(folder: &Path, name: &str, files: &dyn Files) -> Option<String> {
+    let path: PathBuf = folder.join(format!("{name}.md"));
+    let found = files.read(&path, LIMIT)?;
+    if found.cut {
+        tracing::warn!(path = %path.display(), "a file that stands for a command is longer than {LIMIT} bytes and is not used");
+        return None;
+    }
+    Some(found.text)
+}
+
+/// A file without the facts that it begins with, between two lines of `---`.
+fn body(text: &str) -> &str {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let facts = || {
+        let rest = text.strip_prefix("---")?.trim_start_matches([' ', '\t', '\r']).strip_prefix('\n')?;
+        let mut at = 0;
+        for line in rest.split_inclusive('\n') {
+            at += line.len();
+            if line.trim_end() == "---" {
+                return Some(&rest[at..]);
+            }
+        }
+        None
+    };
+    facts().unwrap_or(text).trim()
+}
+
+/// Puts the arguments where the text wants them; behind it, if it wants none. What was put in is not looked at again.
+fn fill(body: &str, rest: &str) -> String {
+    let arguments = words(rest);
+    let mut filled = String::with_capacity(body.len() + rest.len());
+    let (mut left, mut is_used) = (body, false);
+    while let Some(at) = left.find('$') {
+        filled.push_str(&left[..at]);
+        left = &left[at..];
+        match wanted(left) {
+            Some((place, length)) => {
+                is_used = true;
+                filled.push_str(&place.of(&arguments));
+                left = &left[length..];
+            }
+            None => {
+                filled.push('$');
+                left = &left[1..];
+            }
+        }
+    }
+    filled.push_str(left);
+    if !is_used && !rest.is_empty() {
+        filled.push_str("\n\n");
+        filled.push_str(rest);
+    }
+    filled
+}
+
+/// Which arguments stand somewhere, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    One(usize),
+    From(usize, Option<usize>),
+}
+
+impl Wanted {
+    fn of(self, arguments: &[String]) -> String {
+        match self {
+            Self::One(number) => number.checked_sub(1).and_then(|at| arguments.get(at)).cloned().unwrap_or_default(),
+            Self::From(first, count) => {
+                let wanted = arguments.iter().skip(first.saturating_sub(1)).take(count.unwrap_or(usize::MAX));
+                wanted.map(String::as_str).collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+}
+
+/// What begins `text` with a dollar sign, and how long it is: `$1`, `$@`, `$ARGUMENTS`, `${@:2}`, `${@:2:1}`.
+fn wanted(text: &str) -> Option<(Wanted, usize)> {
+    let rest = text.strip_prefix('$')?;
+    for all in ["@", "ARGUMENTS"] {
+        if rest.starts_with(all) {
+            return Some((Wanted::From(1, None), 1 + all.len()));
+        }
+    }
+    if let Some(slice) = rest.strip_prefix("{@:") {
+        let (inner, _) = slice.split_once('}')?;
+        let (first, count) = match inner.split_once(':') {
+            Some((first, count)) => (first, Some(count.parse().ok()?)),
+            None => (inner, None),
+        };
+        return Some((Wanted::From(first.parse().ok()?, count), "${@:}".len() + inner.len()));
+    }
+    let digits = rest.len() - rest.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    Some((Wanted::One(rest[..digits].parse().ok()?), 1 + digits))
+}
+
+/// Arguments are apart where there is white space outside of quotation marks.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut has_begun, mut quote) = (String::new(), false, None);
+    for letter in text.chars() {
+        match quote {
+            Some(mark) if letter == mark => quote = None,
+            Some(_) => word.push(letter),
+            None if matches!(letter, '"' | '\'') => (has_begun, quote) = (true, Some(letter)),
+            None if letter.is_whitespace() => {
+                if std::mem::take(&mut has_begun) {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            None => {
+                has_begun = true;
+                word.push(letter);
+            }
+        }
+    }
+    if has_begun {
+        words.push(word);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        path::{Path, PathBuf},
+    };
+
+    use super::{body, expand, fill};
+    use crate::agent_dir::{AgentDir, Environment, Product};
+
+    #[test]
+    fn a_file_stands_for_its_name_commands_first_and_the_projects_before_the_users() {
+        let environment = [("HOME", "/home/a")].into_iter().collect::<Environment>();
+        let folder = AgentDir::resolve(Product::Omp, &environment, Path::new("/project"), |_| false).unwrap();
+        let files: BTreeMap<PathBuf, String> = [
+            ("/home/a/.omp/agent/prompts/pt.md", "Template $1"),
+            ("/home/a/.omp/agent/prompts/both.md", "the user's template"),
+            ("/home/a/.omp/agent/commands/both.md", "the user's command"),
+            ("/home/a/.omp/agent/commands/hey.md", "the user's"),
+            ("/project/.omp/commands/hey.md", "---\ndescription: says hey\n---\nHey $ARGUMENTS!\n"),
+            ("/project/.omp/prompts/both.md", "the project's template"),
+            ("/project/.omp/secret.md", "secret"),
+        ]
+        .map(|(path, text)| (PathBuf::from(path), text.to_owned()))
+        .into();
+        for (text, want) in [
+            ("/pt now", Some("Template now")),
+            ("/both", Some("the user's command")),
+            ("/hey you there", Some("Hey you there!")),
+            ("/hey", Some("Hey !")),
+            ("/unknown x", None),
+            ("/../secret", None),
+            ("/", None),
+            ("hey", None),
+            (" /hey", None),
+        ] {
+            assert_eq!(expand(text, &folder, Path::new("/project"), &files).as_deref(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn arguments_stand_where_the_text_wants_them_or_behind_it() {
+        for (text, arguments, want) in [
+            ("a $1 b $2 c $3", "x 'y z'", "a x b y z c "),
+            ("$@|${@:2}|${@:2:1}", "1 2 3", "1 2 3|2 3|2"),
+            ("$ARGUMENTS", "\"a b\"  c", "a b c"),
+            ("$1 and $2", "$2 $1", "$2 and $1"),
+            ("costs $ 5, ${HOME} $x", "", "costs $ 5, ${HOME} $x"),
+            ("do it", "fast, please", "do it\n\nfast, please"),
+            ("do it", "", "do it"),
+            ("$10", "a b c d e f g h i j", "j"),
+        ] {
+            assert_eq!(fill(text, arguments), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn facts_at_the_beginning_of_a_file_are_not_said() {
+        for (text, want) in [
+            ("---\na: b\n---\n\ntext\n", "text"),
+            ("---\r\na: b\r\n---\r\ntext", "text"),
+            ("--- no facts\ntext", "--- no facts\ntext"),
+            ("---\nnever ends", "---\nnever ends"),
+            ("text\n---\nmore", "text\n---\nmore"),
+        ] {
+            assert_eq!(body(text), want);
+        }
+    }
+}
