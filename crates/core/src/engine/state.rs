@@ -234,6 +234,9 @@ impl State {
             }
         }
         run.apply(event);
+        if let run::Event::Asked { .. } = event {
+            run.asked_at = meta.at;
+        }
         if let run::Phase::Backoff { until } = run.phase() {
             self.backoffs.insert((*until, id));
         }

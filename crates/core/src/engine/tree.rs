@@ -6,6 +6,7 @@ use super::{Context, event::Event, event::Fact};
 use crate::{
     id::{EntryId, Lsn},
     session::{self, Kind, Queue, Queued, Said, Session, Take},
+    time::Millis,
 };
 
 /// How many messages are taken out of a queue together, so that a batch can hold them.
@@ -47,8 +48,14 @@ impl<'a> Branch<'a> {
 
     /// Puts an entry with content of its own.
     pub(crate) fn say(&mut self, kind: Kind, said: Said, context: &mut Context) -> EntryId {
+        self.say_at(kind, said, None, context)
+    }
+
+    /// Puts an entry with content of its own, which was begun before it is recorded.
+    pub(crate) fn say_at(&mut self, kind: Kind, said: Said, made_at: Option<Millis>, context: &mut Context) -> EntryId {
         let id = self.fresh(context);
-        self.entry(id.clone(), kind, said.tokens, None, Some(said.content));
+        let entry = New { id: id.clone(), kind, tokens: said.tokens, made_at, content_at: None };
+        self.entry(entry, Some(said.content));
         id
     }
 
@@ -62,10 +69,11 @@ impl<'a> Branch<'a> {
         }
     }
 
-    fn entry(&mut self, id: EntryId, kind: Kind, tokens: u64, content_at: Option<Lsn>, content: Option<Arc<str>>) {
+    fn entry(&mut self, new: New, content: Option<Arc<str>>) {
+        let New { id, kind, tokens, made_at, content_at } = new;
         let parent = self.leaf.replace(id.clone());
         self.made += 1;
-        let event = session::Event::Entry { id, parent, kind, tokens, made_at: None, content_at };
+        let event = session::Event::Entry { id, parent, kind, tokens, made_at, content_at };
         self.push_with(Event::Session(event), content);
     }
 
@@ -82,8 +90,18 @@ impl<'a> Branch<'a> {
         for queued in queued {
             self.push(Event::Session(session::Event::Dequeued { queue }));
             let id = self.fresh(context);
-            self.entry(id, queued.kind, queued.tokens, Some(queued.content), None);
+            let (kind, tokens, content_at) = (queued.kind, queued.tokens, Some(queued.content));
+            self.entry(New { id, kind, tokens, made_at: None, content_at }, None);
         }
         any
     }
+}
+
+/// An entry that has no place in the tree yet.
+struct New {
+    id: EntryId,
+    kind: Kind,
+    tokens: u64,
+    made_at: Option<Millis>,
+    content_at: Option<Lsn>,
 }

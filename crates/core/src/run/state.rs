@@ -67,6 +67,9 @@ pub struct Run {
     pub(crate) last: Option<(EntryId, StopReason, Option<Failure>)>,
     /// Whether the last turn had calls.
     pub(crate) called: bool,
+    /// When the model was last asked: the time of its message.
+    #[serde(default)]
+    pub(crate) asked_at: Millis,
     /// Denials by persons in a row.
     pub(crate) denials: u32,
     /// How many of them are whose, as far as that is known.
@@ -91,6 +94,7 @@ impl Run {
             calls: Vec::new(),
             last: None,
             called: false,
+            asked_at: Millis(0),
             denials: 0,
             denied_by: BTreeMap::new(),
             interrupt,
@@ -100,6 +104,11 @@ impl Run {
     /// Its id.
     pub fn id(&self) -> RunId {
         self.id
+    }
+
+    /// When the model was last asked.
+    pub fn asked_at(&self) -> Millis {
+        self.asked_at
     }
 
     /// The session that it works in.

@@ -61,6 +61,8 @@ pub(crate) struct Teller {
     owes_settled: bool,
     added: Vec<Json>,
     partial: Option<(Assistant, Millis)>,
+    /// When the model was last asked: the time of its message, from its beginning to its record.
+    asked_at: Option<Millis>,
     turn_message: Option<Json>,
     turn_results: Vec<Json>,
     calls: BTreeMap<CallId, Shown>,
@@ -139,7 +141,12 @@ impl Teller {
         let mark = frames.len();
         let ended = match &recorded.fact.event {
             Happened::Session(event) => self.session(event, recorded, content, frames),
-            Happened::Run(event) => self.run(event, frames),
+            Happened::Run(event) => {
+                if let run::Event::Asked { .. } = event {
+                    self.asked_at = Some(recorded.meta.at);
+                }
+                self.run(event, frames)
+            }
             Happened::Call(event) => self.call(event, content, frames),
             Happened::Booted | Happened::Gate(_) | Happened::Policy(_) => None,
         };
@@ -422,8 +429,9 @@ impl Teller {
                     model: model.to_string(),
                     ..Assistant::default()
                 };
-                frames.push(Event::MessageStart { message: wire_of(&partial, now) });
-                self.partial = Some((partial, now));
+                let at = self.asked_at.unwrap_or(now);
+                frames.push(Event::MessageStart { message: wire_of(&partial, at) });
+                self.partial = Some((partial, at));
             }
             LiveKind::CallProgress { call, content, details } => {
                 let Some(shown) = self.calls.get(call).filter(|shown| shown.is_started) else { return };

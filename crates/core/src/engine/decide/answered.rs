@@ -25,7 +25,9 @@ pub(super) fn answered(view: View<'_>, id: RunId, epoch: u32, answer: Answer, co
     };
     let mut branch = Branch::new(session);
     let kind = Kind::Assistant { stop: answer.stop, total_tokens: answer.total_tokens };
-    let entry = branch.say(kind, answer.said, context);
+    // Of one message there is one time: that at which it was begun.
+    let made_at = run.map(crate::run::Run::asked_at);
+    let entry = branch.say_at(kind, answer.said, made_at, context);
     branch.push(Event::Run(Happened::Answered {
         run: id,
         epoch,
