@@ -1,7 +1,6 @@
 //! A set of patterns that finds the first that matches without trying them all. Knows nothing of what they decide.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use patricia_tree::PatriciaMap;
 use regex::{RegexSet, RegexSetBuilder};
 
 use crate::policy::fnmatch::Pattern;
@@ -14,11 +13,10 @@ const SET_BYTES: usize = 1 << 28;
 
 /// Patterns by their literal prefix, each with the rank that its owner gave it.
 ///
-/// A look-up costs one map access for every prefix length in use, and then only patterns whose prefix is there.
+/// A look-up walks the text once, whatever prefixes there are, and then tries only patterns whose prefix is there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patterns {
-    by_prefix: BTreeMap<String, Bucket>,
-    lengths: BTreeSet<usize>,
+    by_prefix: PatriciaMap<Bucket>,
     /// The lowest rank of a bare `*`.
     everything: Option<usize>,
 }
@@ -36,15 +34,18 @@ impl Patterns {
             self.everything = Some(self.everything.map_or(rank, |known| known.min(rank)));
         }
         let prefix = pattern.prefix();
-        self.lengths.insert(prefix.len());
-        let bucket = self.by_prefix.entry(prefix).or_default();
-        bucket.set = None;
-        bucket.members.push((rank, pattern));
+        if self.by_prefix.get(&prefix).is_none() {
+            self.by_prefix.insert(&prefix, Bucket::default());
+        }
+        if let Some(bucket) = self.by_prefix.get_mut(&prefix) {
+            bucket.set = None;
+            bucket.members.push((rank, pattern));
+        }
     }
 
     /// Compiles the crowded buckets. What is too large to compile is scanned.
     pub(crate) fn compile(&mut self) {
-        for bucket in self.by_prefix.values_mut().filter(|bucket| bucket.members.len() >= CROWD) {
+        for (_, bucket) in self.by_prefix.iter_mut().filter(|(_, bucket)| bucket.members.len() >= CROWD) {
             let sources = bucket.members.iter().map(|(_, pattern)| pattern.to_regex());
             bucket.set = RegexSetBuilder::new(sources).size_limit(SET_BYTES).dfa_size_limit(SET_BYTES).build().ok();
         }
@@ -67,11 +68,7 @@ impl Patterns {
 
     /// The ranks of all patterns that match `text`, in no order.
     pub(crate) fn matching(&self, text: &str) -> impl Iterator<Item = usize> {
-        self.lengths
-            .iter()
-            .take_while(|length| **length <= text.len())
-            .filter_map(|length| self.by_prefix.get(text.get(..*length)?))
-            .flat_map(move |bucket| bucket.matching(text))
+        self.by_prefix.common_prefixes(text.as_bytes()).flat_map(move |(_, bucket)| bucket.matching(text))
     }
 }
 
