@@ -288,7 +288,7 @@ impl State {
                     if let Some(((requester, by), asked)) =
                         session.requester.as_mut().zip(gate.and_then(Gate::resolved_by)).zip(asked)
                     {
-                        requester.breaker.denied(by.clone(), asked, meta.lsn);
+                        requester.breaker.denied(by.clone(), asked, (meta.lsn, meta.at));
                     }
                 }
                 call::Event::Received { .. } => {

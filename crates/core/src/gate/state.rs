@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     command::{Answer, AnswerRefusal},
     event::{Event, Fallback, Kind, Resolution, Scope},
-    step::{OnExpiry, Step, Vote},
+    step::{OnExpiry, People, Step, Vote},
 };
 use crate::{
     digest::Digest,
@@ -202,6 +202,25 @@ impl Gate {
         self.steps.get(usize::try_from(self.step).ok()?)
     }
 
+    /// Whether who allowed it under its own steps satisfies `steps` as well, which rules ask for now.
+    pub(crate) fn satisfies(&self, steps: &[Step]) -> bool {
+        let Some(wanted) = steps.first() else { return true };
+        let is_stricter = |own: &Step| {
+            let is_among = match (&own.from, &wanted.from) {
+                (_, None) => true,
+                (Some(own), Some(wanted)) => own.is_subset(wanted),
+                (None, Some(_)) => false,
+            };
+            own.approvals >= wanted.approvals && is_among
+        };
+        self.steps == steps || self.step().is_some_and(is_stricter)
+    }
+
+    /// Those of the votes that count: their identities still belong to whom they belonged.
+    pub fn counted(&self, people: &People) -> usize {
+        self.votes.iter().filter(|vote| vote.person.as_deref() == people.of(&vote.by)).count()
+    }
+
     /// The step that people are asked in, from 1, and how many there are.
     pub fn step_of(&self) -> (u32, usize) {
         (self.step + 1, self.steps.len().max(1))
@@ -234,7 +253,8 @@ impl Gate {
 
     /// Decides whether a surface that says that it shows the gate says something new.
     pub fn show(&self, surface: &str, reference: &str) -> Option<Event> {
-        let is_new = self.showing(surface, reference).is_none() && self.shown.len() < MOST_SHOWN;
+        let has_room = self.shown.len() < MOST_SHOWN || self.shown.iter().any(|showing| showing.round < self.round);
+        let is_new = self.showing(surface, reference).is_none() && has_room;
         let (surface, reference) = (surface.to_owned(), reference.to_owned());
         is_new.then_some(Event::Shown { gate: self.id, surface, reference })
     }
@@ -250,8 +270,8 @@ impl Gate {
         self.shown.iter().find(|showing| showing.surface == surface && showing.reference == reference)
     }
 
-    /// Decides whether an answer of `by` counts, changing nothing. `person` is whose identity that is. It gives what
-    /// happened: nothing where it was counted before.
+    /// Decides whether an answer of `by` counts, changing nothing. It gives what happened: nothing where it was counted
+    /// before.
     ///
     /// # Errors
     /// [`AnswerRefusal::AlreadyResolved`] for everyone after the first, but not for the key of the first; every other one leaves
@@ -260,7 +280,7 @@ impl Gate {
         &self,
         answer: &Answer,
         by: &PrincipalId,
-        person: Option<&str>,
+        people: &People,
         key: Option<&str>,
     ) -> Result<Vec<Event>, AnswerRefusal> {
         let is_repeated = |first: &Option<String>| key.is_some() && key == first.as_deref();
@@ -303,7 +323,7 @@ impl Gate {
             key: key.map(str::to_owned),
         };
         match (resolution, self.step()) {
-            (Resolution::Allowed { scope }, Some(step)) => self.vote(step, scope, by, person, key, resolved),
+            (Resolution::Allowed { scope }, Some(step)) => self.vote(step, scope, by, people, key, resolved),
             (resolution, _) => Ok(vec![resolved(resolution)]),
         }
     }
@@ -314,10 +334,11 @@ impl Gate {
         step: &Step,
         scope: Scope,
         by: &PrincipalId,
-        person: Option<&str>,
+        people: &People,
         key: Option<&str>,
         resolved: impl Fn(Resolution) -> Event,
     ) -> Result<Vec<Event>, AnswerRefusal> {
+        let person = people.of(by);
         if step.from.as_ref().is_some_and(|from| !person.is_some_and(|person| from.contains(person))) {
             return Err(AnswerRefusal::NotAmong { gate: self.id, by: by.clone() });
         }
@@ -333,7 +354,7 @@ impl Gate {
             let (by, person, key) = (by.clone(), person.map(str::to_owned), key.map(str::to_owned));
             events.push(Event::Voted { gate: self.id, by, person, scope, key });
         }
-        let votes = u32::try_from(self.votes.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let votes = u32::try_from(self.counted(people)).unwrap_or(u32::MAX).saturating_add(1);
         if votes >= step.approvals {
             // It reaches no further than the most careful of them lets it.
             let least = self.votes.iter().map(|vote| vote.scope).chain([scope]).min().unwrap_or(scope);
@@ -395,6 +416,12 @@ impl Gate {
             Event::Shown { surface, reference, .. } => {
                 let (surface, reference) = (surface.clone(), reference.clone());
                 let (round, revision) = (self.round, self.revision);
+                // What showed an earlier round says that another follows; nobody has to hear more of it.
+                if self.shown.len() >= MOST_SHOWN
+                    && let Some(old) = self.shown.iter().position(|showing| showing.round < round)
+                {
+                    self.shown.remove(old);
+                }
                 self.shown.push(Showing { surface, reference, is_final: false, round, revision });
             }
             Event::Updated { surface, reference, .. } => {

@@ -184,6 +184,11 @@ impl Tables {
         self.rules[rank].named.clone()
     }
 
+    /// True if a rule says who has to allow.
+    pub(crate) fn demands(&self, rank: usize) -> bool {
+        !self.rules[rank].named.steps.is_empty()
+    }
+
     /// True if a rule covers arguments that its tool does not declare.
     pub(crate) fn covers_undeclared(&self, rank: usize) -> bool {
         !self.rules[rank].looks_at_arguments

@@ -1,6 +1,7 @@
 //! The one function that decides. The order of its steps is the policy.
 
 use crate::{
+    gate::Step,
     policy::{
         bound::Caller,
         compile::Compiled,
@@ -70,7 +71,10 @@ pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict 
     judge
         .denied(now)
         .map(|cause| Verdict::Deny(why(cause)))
-        .or_else(|| judge.floor().map(|reason| Verdict::Ask(why(Cause::Floor { reason }))))
+        .or_else(|| {
+            let reason = judge.floor()?;
+            Some(Verdict::Ask(why(Cause::Floor { reason, steps: judge.steps() })))
+        })
         .unwrap_or_else(|| match judge.covered(now) {
             Outcome::Allow(cause) => Verdict::Allow(why(cause)),
             Outcome::Deny(cause) => Verdict::Deny(why(cause)),
@@ -125,7 +129,35 @@ impl Judge<'_> {
         }
     }
 
+    /// Who has to allow, as far as rules alone say so. What holds a call for another reason must not make it easier.
+    fn steps(&self) -> Vec<Step> {
+        if !self.layers.compiled.tables().has_steps {
+            return Vec::new();
+        }
+        match self.ruled() {
+            Outcome::Ask(Cause::Rule(rule) | Cause::Default(rule)) => rule.steps,
+            Outcome::Ask(_) | Outcome::Allow(_) | Outcome::Deny(_) => Vec::new(),
+        }
+    }
+
     fn covered(&self, now: Millis) -> Outcome {
+        let outcome = self.ruled();
+        match &outcome {
+            Outcome::Allow(Cause::Rule(_)) => outcome,
+            // What particular people have to allow, or several, is not covered by what one of them allowed once.
+            Outcome::Ask(Cause::Rule(rule) | Cause::Default(rule)) if !rule.steps.is_empty() => outcome,
+            _ => self.granted(now).unwrap_or(outcome),
+        }
+    }
+
+    fn granted(&self, now: Millis) -> Option<Outcome> {
+        let grants = self.layers.grants;
+        let grant = grants.exact(self.subject, now).or_else(|| grants.by_pattern(self.subject, self.line, now))?;
+        Some(Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() }))
+    }
+
+    /// What rules, defaults and the posture come to, whatever was granted.
+    fn ruled(&self) -> Outcome {
         let tables = self.layers.compiled.tables();
         let tightened = self.touched(&tables.tighten);
         let (allowed, uncovered) = match self.covering(&tables.allow) {
@@ -135,30 +167,18 @@ impl Judge<'_> {
         if let Some(rank) = allowed.filter(|_| tightened.is_none()) {
             return Outcome::Allow(Cause::Rule(tables.named(rank)));
         }
-        let asked = || self.without_grants(tightened, allowed, uncovered);
-        // What particular people have to allow, or several, is not covered by what one of them allowed once.
-        if tables.has_steps {
-            let outcome = asked();
-            if matches!(&outcome, Outcome::Ask(Cause::Rule(rule) | Cause::Default(rule)) if !rule.steps.is_empty()) {
-                return outcome;
-            }
-            return self.granted(now).unwrap_or(outcome);
-        }
-        self.granted(now).unwrap_or_else(asked)
-    }
-
-    fn granted(&self, now: Millis) -> Option<Outcome> {
-        let grants = self.layers.grants;
-        let grant = grants.exact(self.subject, now).or_else(|| grants.by_pattern(self.subject, self.line, now))?;
-        Some(Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() }))
-    }
-
-    fn without_grants(&self, tightened: Option<usize>, allowed: Option<usize>, uncovered: Option<String>) -> Outcome {
-        let tables = self.layers.compiled.tables();
         if let Some(rank) = self.touched(&tables.tighten_deny).filter(|_| allowed.is_none()) {
             return Outcome::Deny(Cause::Default(tables.named(rank)));
         }
-        let asked = tightened.or_else(|| self.touched(&tables.ask));
+        let asked = match tightened {
+            // Nor who has to allow, where the owner's rules say so.
+            Some(rank) if tables.has_steps && !tables.demands(rank) => {
+                let own = self.touched(&tables.ask).filter(|_| allowed.is_none());
+                own.filter(|own| tables.demands(*own)).or(Some(rank))
+            }
+            Some(rank) => Some(rank),
+            None => self.touched(&tables.ask),
+        };
         let default = self.default();
         match (asked, default) {
             // A repository's ask must not soften a deny among the owner's defaults.

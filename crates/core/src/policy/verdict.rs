@@ -66,6 +66,9 @@ pub enum Cause {
     Floor {
         /// What it would do.
         reason: String,
+        /// Who has to allow, if a rule that would ask says so.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        steps: Vec<Step>,
     },
     /// It would write where the gateway keeps its own rules and records.
     Protected {
@@ -127,6 +130,7 @@ impl Why {
     pub fn steps(&self) -> &[Step] {
         match &self.cause {
             Cause::Rule(rule) | Cause::Default(rule) => &rule.steps,
+            Cause::Floor { steps, .. } => steps,
             _ => &[],
         }
     }
@@ -152,7 +156,7 @@ impl fmt::Display for Why {
             Cause::Constraint { by, reason: Some(reason), .. } => write!(f, "because {by} denied it: {reason}"),
             Cause::Constraint { by, reason: None, .. } => write!(f, "because {by} denied it"),
             Cause::Contract { lacks } => write!(f, "because the unattended contract does not cover {lacks}"),
-            Cause::Floor { reason } => write!(f, "because it {reason}"),
+            Cause::Floor { reason, .. } => write!(f, "because it {reason}"),
             Cause::Protected { path } => write!(f, "because it would change {path}, which belongs to the gateway"),
             Cause::Unreadable { path } => write!(f, "because the keys and rules of the gateway lie in {path}"),
             Cause::ReadsInside => f.write_str("because it only reads inside the workspace"),

@@ -17,8 +17,9 @@ pub struct Breaker {
     phase: Phase,
     /// Who denied, since one of them allowed something.
     denied_by: Vec<PrincipalId>,
-    /// Where the last of these denials was recorded.
+    /// Where the last of these denials was recorded, and when.
     last: Lsn,
+    last_at: Millis,
     /// A question that waits and whose answer nobody needs any more.
     obsolete: Option<GateId>,
 }
@@ -78,16 +79,20 @@ impl Breaker {
 
     /// Somebody denied at `at` what the agent had asked for at `asked`. Of what it asked for before it could know of the
     /// last denial no more counts: only who goes on asking is stopped.
-    pub(crate) fn denied(&mut self, by: PrincipalId, asked: Lsn, at: Lsn) {
+    pub(crate) fn denied(&mut self, by: PrincipalId, asked: Lsn, (lsn, at): (Lsn, Millis)) {
         if self.phase == Phase::Closed && asked > self.last {
+            // A denial that no longer binds is not one of a row either.
+            if self.last_at + DENIAL_LASTS <= at {
+                self.denied_by.clear();
+            }
             self.denied_by.push(by);
-            self.last = at;
+            (self.last, self.last_at) = (lsn, at);
         }
     }
 
-    /// Somebody allowed something: whose denials it were takes them back with it.
+    /// Somebody allowed something: that ends a row, and whose denials it were takes them back with it.
     pub(crate) fn allowed(&mut self, by: &PrincipalId) {
-        if self.denied_by.contains(by) {
+        if !self.is_open() || self.denied_by.contains(by) {
             self.reset();
         }
     }

@@ -7,7 +7,7 @@ use super::{Docket, evaluate, open_approval};
 use crate::{
     call::{self, Call, End, Phase},
     engine::{Branch, Context, Event, Fact},
-    policy::{Subject, Verdict},
+    policy::{Subject, Verdict, Why},
     run::{self, Abort},
     tool::Lane,
 };
@@ -27,7 +27,9 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         Verdict::Deny(why) => {
             docket.end_call(&mut branch, call, End::Denied, &format!("Denied by policy: {why}"), context);
         }
-        Verdict::Ask(why) if !is_approved(docket, call, &subject) && *call.executor() != call::Executor::Person => {
+        Verdict::Ask(why)
+            if !is_approved(docket, call, &subject, &why) && *call.executor() != call::Executor::Person =>
+        {
             open_approval(docket, &mut branch, call, &why, context);
         }
         Verdict::Allow(_) | Verdict::Ask(_) => {
@@ -38,9 +40,11 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
     Some(branch.finish())
 }
 
-/// Whether a person allowed exactly this: the shell may have gone elsewhere since, and then it is something else.
-fn is_approved(docket: Docket<'_>, call: &Call, subject: &Subject) -> bool {
-    call.approved && docket.view.state.gate_of(call.id()).is_some_and(|gate| gate.subject == subject.digest())
+/// Whether those who have to allowed exactly this: the shell may have gone elsewhere since, and then it is something else, or
+/// rules may ask others by now.
+fn is_approved(docket: Docket<'_>, call: &Call, subject: &Subject, why: &Why) -> bool {
+    let gate = docket.view.state.gate_of(call.id()).filter(|_| call.approved);
+    gate.is_some_and(|gate| gate.subject == subject.digest() && gate.satisfies(why.steps()))
 }
 
 /// The first call that may start: nothing exclusive before it is open, and for an exclusive one nothing at all.

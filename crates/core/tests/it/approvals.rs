@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_core::{
     engine::{Command, Refusal, Reply, Resume, Rules},
-    gate::{Answer, AnswerRefusal, OnExpiry, People, Phase, Resolution, Scope, Step},
+    gate::{self, Answer, AnswerRefusal, OnExpiry, People, Phase, Resolution, Scope, Step},
     id::{GateId, PrincipalId},
     policy::{Layer, Posture, Source, compile},
 };
@@ -195,6 +195,49 @@ fn others_that_are_asked_begin_anew_and_the_same_go_on() {
     stage.decide(gate, ALLOW, "chat:ben", None);
     at(&mut stage, gate, 60);
     assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "allowed");
+}
+
+#[test]
+fn rules_that_came_while_it_waited_ask_those_whom_they_name() {
+    let ben = [step(1, &["ben"], 0, OnExpiry::Deny)];
+    for (case, before, after, by, starts) in [
+        ("stricter", vec![], ben.to_vec(), "chat:ana", false),
+        ("stricter, by one who counts now", vec![], ben.to_vec(), "chat:ben", false),
+        ("the same", ben.to_vec(), ben.to_vec(), "chat:ben", true),
+        ("milder", ben.to_vec(), vec![], "chat:ben", true),
+        ("of a wider set", ben.to_vec(), vec![step(1, &["ana", "ben"], 0, OnExpiry::Deny)], "chat:ben", true),
+    ] {
+        let (mut stage, gate) = asked(&before);
+        stage.tell(Command::UseRules(Box::new(rules(&after)))).1.expect("they make sense");
+        assert_eq!(word(&stage.decide(gate, ALLOW, by, None)), "allowed", "{case}");
+        stage.tell(Command::Tick);
+        let waits = stage.engine.state().pending_gates().next().map(|gate| gate.step().is_some());
+        assert_eq!(waits, (!starts).then_some(true), "{case}: those who have to are asked");
+    }
+}
+
+#[test]
+fn a_vote_of_somebody_whose_account_it_no_longer_is_does_not_count() {
+    let two = [step(2, &["ana", "ben", "cleo"], 0, OnExpiry::Deny)];
+    let (mut stage, gate) = asked(&two);
+    stage.decide(gate, ALLOW, "chat:ben", None);
+    let without_ben =
+        Rules { people: People::new([("ana".to_owned(), [PrincipalId::new("chat:ana")])]), ..rules(&two) };
+    stage.tell(Command::UseRules(Box::new(without_ben))).1.expect("they make sense");
+    assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "1 of 2");
+}
+
+#[test]
+fn every_round_can_be_shown() {
+    let (mut stage, gate) = asked(&[step(1, &["ana"], 60, OnExpiry::Again(100))]);
+    for round in 0..60_u64 {
+        let (surface, reference) = ("chat".to_owned(), round.to_string());
+        stage.tell(Command::Gate(gate::Command::Shown { gate, surface, reference })).1.expect("it waits");
+        let here = stage.engine.state().gate(gate).expect("it waits");
+        assert_eq!(here.shown().last().map(|showing| u64::from(showing.round)), Some(round));
+        assert!(here.shown().len() <= 32, "what is kept is bounded");
+        at(&mut stage, gate, 60 * (round + 1));
+    }
 }
 
 #[test]

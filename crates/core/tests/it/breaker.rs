@@ -125,6 +125,29 @@ fn what_was_asked_before_the_first_denial_counts_once() {
 }
 
 #[test]
+fn a_row_ends_with_whoever_allows_something_and_with_time() {
+    for (case, between) in [("allowed", Some("ben")), ("later", None)] {
+        let mut stage = agents(asking(), 10);
+        for (wire, path) in [("1", "a"), ("2", "b"), ("4", "d"), ("5", "e")] {
+            if wire == "4" {
+                match between {
+                    Some(by) => {
+                        request(&mut stage, "3", "c");
+                        let gate = stage.gate();
+                        stage.decide(gate, Answer::Allow(Scope::Once), by, None);
+                    }
+                    None => stage.now = Millis(stage.now.0 + 16 * MINUTE),
+                }
+            }
+            request(&mut stage, wire, path);
+            let gate = stage.gate();
+            stage.decide(gate, deny(None), "ana", None);
+        }
+        assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Closed), "{case}");
+    }
+}
+
+#[test]
 fn two_denials_and_what_rules_or_time_refuse_do_not_trip_it() {
     let mut stage = agents(asking(), 10);
     for (wire, path) in [("1", "a"), ("2", "b")] {

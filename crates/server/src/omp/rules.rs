@@ -65,6 +65,21 @@ pub(crate) fn load(
     // A host may bring tools of its own.
     let registry = Registry::standard();
     let names: Vec<&str> = registry.specs().map(|spec| spec.name.as_str()).collect();
+    let people = sources.iter().flat_map(|source| {
+        let rules = source
+            .rules
+            .rules
+            .iter()
+            .chain(&source.rules.defaults)
+            .filter(|rule| rule.steps.iter().any(|step| step.from.is_some() || step.approvals > 1));
+        rules.map(|rule| {
+            let (file, line) = (&source.name, rule.line);
+            format!(
+                "{file}:{line}: who has to allow is known to a gateway alone; here nobody can, and it ends as denied"
+            )
+        })
+    });
+    let people: Vec<String> = people.collect();
     let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &names)).collect();
     let compiled = policy::compile(sources).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -79,7 +94,7 @@ pub(crate) fn load(
         door: Some("omp".to_owned()),
     };
     Ok(Loaded {
-        warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).collect(),
+        warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).chain(people).collect(),
         rules: Rules { compiled, posture: Posture::Stdio, contract: None, surroundings, people: People::default() },
     })
 }

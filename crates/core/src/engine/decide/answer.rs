@@ -24,7 +24,7 @@ pub(super) fn answer(
     if *by == settle::agent() || subject.as_ref().is_some_and(|subject| subject.principal == *by) {
         return Err(AnswerRefusal::NotAllowed { gate: id, by: by.clone() }.into());
     }
-    let events = gate.answer(answer, by, view.rules.people.of(by), key)?;
+    let events = gate.answer(answer, by, &view.rules.people, key)?;
     // A choice that is not among those offered is somebody's own words.
     if let Answer::Say(said) = answer
         && !events.is_empty()
@@ -40,7 +40,7 @@ pub(super) fn answer(
     let reply = match resolved.as_ref().or_else(|| gate.resolution()) {
         Some(resolution) => Reply::Resolved(resolution.clone()),
         None => {
-            let have = gate.votes().len() + events.len();
+            let have = gate.counted(&view.rules.people) + events.len();
             let need = gate.step().map_or(1, |step| step.approvals);
             Reply::Voted { have: u32::try_from(have).unwrap_or(u32::MAX), need }
         }
@@ -113,7 +113,9 @@ fn reason(answer: &Answer) -> Option<String> {
 fn lifted(view: View<'_>, subject: &Subject, by: &PrincipalId) -> Option<policy::Event> {
     let key = subject.constraint_key();
     let mut constraints = view.state.policy().constraints().iter();
-    let stands = constraints.any(|one| one.principal == subject.principal && one.key == key && one.by == *by);
+    let people = &view.rules.people;
+    let is_same = |other: &PrincipalId| other == by || people.of(by).is_some() && people.of(other) == people.of(by);
+    let stands = constraints.any(|one| one.principal == subject.principal && one.key == key && is_same(&one.by));
     stands.then(|| policy::Event::Lifted { principal: subject.principal.clone(), key, by: by.clone() })
 }
 

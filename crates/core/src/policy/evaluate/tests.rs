@@ -99,6 +99,33 @@ fn word(verdict: &Verdict) -> &'static str {
 }
 
 #[test]
+fn who_has_to_allow_is_asked_whatever_else_asks() {
+    let stepped = |pattern: &str| Rule {
+        steps: vec![crate::gate::Step { approvals: 2, ..crate::gate::Step::default() }],
+        ..Rule::new(pattern, Action::Ask)
+    };
+    let own = |rules: Vec<Rule>| source(Layer::Main, Rules { rules, defaults: vec![] });
+    let theirs = source(Layer::Tighten, rules(&["ask *"]));
+    let world = |sources| World { compiled: compile(sources).unwrap(), ..World::new(&[]) };
+    for (case, world, command, want) in [
+        ("plain", world(vec![own(vec![stepped("bash(*)")])]), "ls", 2),
+        ("under the floor", world(vec![own(vec![stepped("bash(*)")])]), "rm -rf /", 2),
+        ("what nobody can read", world(vec![own(vec![stepped("*")])]), "sudo rm -rf ~", 2),
+        ("a repository asks too", world(vec![own(vec![stepped("bash(*)")]), theirs.clone()]), "ls", 2),
+        (
+            "an allow goes before",
+            world(vec![own(vec![stepped("bash(*)"), Rule::new("bash(rm*)", Action::Allow)])]),
+            "rm -rf /",
+            0,
+        ),
+    ] {
+        let verdict = world.judge(&bash(command));
+        let Verdict::Ask(why) = &verdict else { panic!("{case}: {verdict}") };
+        assert_eq!(why.steps().first().map_or(0, |step| step.approvals), want, "{case}");
+    }
+}
+
+#[test]
 fn the_layers_decide_in_their_order() {
     let call = bash("rm -rf /");
     let mild = bash("ls");
