@@ -26,6 +26,8 @@ use crate::listen::Place;
 
 /// How long a client has to show who it is.
 const AUTH: Duration = Duration::from_secs(10);
+/// How long ago a client spoke that is taken for alive without being asked.
+const RECENT: Duration = Duration::from_secs(1);
 /// How long a client may take nothing of what is sent to it.
 const STUCK: Duration = Duration::from_secs(40);
 /// How long receipts are gathered, so that they share a commit: one for each would be a third for every request.
@@ -213,11 +215,16 @@ impl<'a> Connection<'a> {
         let mut closing = self.door.closing.subscribe();
         let mut alive = tokio::time::interval_at(Instant::now() + Duration::from_secs(20), Duration::from_secs(20));
         let mut heard = true;
+        let mut last_heard = Instant::now();
         loop {
             let done = tokio::select! {
                 () = closed(&mut closing) => return End::Close(close::RESTART, "restarting"),
                 knock = self.knocks.recv() => match knock {
-                    // What it sent before says nothing: a client that lost its line comes back at once.
+                    // Whoever spoke a moment ago lives, though it may be too busy to answer pings; anybody else is asked.
+                    Some(Knock::AreYouThere(answer)) if last_heard.elapsed() < RECENT => {
+                        let _ = answer.send(());
+                        Ok(())
+                    }
                     Some(Knock::AreYouThere(answer)) => {
                         self.knocking.push((self.pings + 1, answer));
                         self.ping().await
@@ -239,6 +246,7 @@ impl<'a> Connection<'a> {
                 Some((id, outcome)) = self.ends.recv() => self.ended(&id, outcome).await,
                 message = self.socket.recv() => {
                     heard = true;
+                    last_heard = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => self.frame(&text).await,
                         Some(Ok(Message::Binary(bytes))) => self.frame(&String::from_utf8_lossy(&bytes)).await,
