@@ -150,7 +150,7 @@ impl Done<'_> {
             (None, _) => {}
         }
         if self.tightened {
-            writeln!(out, "The file holds a token: nobody but its owner can read it any more.")?;
+            writeln!(out, "The file holds a token: nobody but its owner can read it any more, its group neither.")?;
         }
         let restart = match (runs, self.token.is_some()) {
             (true, true) => "A gateway runs and knows nothing of it: start it again.",

@@ -218,7 +218,7 @@ enum Gates {
     },
     /// Let it happen
     Allow {
-        /// Its id, or the end of it
+        /// Its id, or at least its last 8 characters
         id: String,
         /// How far that reaches
         #[arg(long, value_enum, default_value = "once")]
@@ -232,7 +232,7 @@ enum Gates {
     },
     /// Do not let it happen
     Deny {
-        /// Its id, or the end of it
+        /// Its id, or at least its last 8 characters
         id: String,
         /// What the agent is told
         #[arg(long)]

@@ -4,6 +4,8 @@
 
 use std::{fmt, io::IsTerminal as _};
 
+use unicode_width::UnicodeWidthChar as _;
+
 /// How a piece of text is set off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -55,23 +57,93 @@ impl Paint {
     }
 }
 
-/// `text` in at most `columns` characters; what was cut shows as an ellipsis.
+/// How many cells of a terminal a letter takes. What turns a sign into a picture makes it wider.
+fn cell(letter: char) -> usize {
+    if letter == '\u{fe0f}' { 1 } else { letter.width().unwrap_or(0) }
+}
+
+/// How many cells of a terminal `text` takes, at most.
+pub(crate) fn cells(text: &str) -> usize {
+    text.chars().map(cell).sum()
+}
+
+/// How much of `text` fits into so many columns, in bytes.
+fn fitting(text: &str, columns: usize) -> usize {
+    let mut taken = 0;
+    let beyond = text.char_indices().find(|(_, letter)| {
+        taken += cell(*letter);
+        taken > columns
+    });
+    beyond.map_or(text.len(), |(at, _)| at)
+}
+
+/// `text` in at most so many columns; what was cut shows as an ellipsis.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
-    match text.char_indices().nth(columns) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+    if cells(text) <= columns {
+        return text.to_owned();
+    }
+    let mut cut = text[..fitting(text, columns.saturating_sub(1))].to_owned();
+    if columns > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+/// The end of `text` that fits into so many columns.
+pub(crate) fn end(text: &str, columns: usize) -> &str {
+    let mut taken = 0;
+    let beyond = text.char_indices().rev().find(|(_, letter)| {
+        taken += cell(*letter);
+        taken > columns
+    });
+    beyond.map_or(text, |(at, letter)| &text[at + letter.len_utf8()..])
+}
+
+/// `line` in lines of at most so many columns. A letter that is wider than that stands alone.
+pub(crate) fn wrap(line: &str, columns: usize) -> Vec<String> {
+    let (mut lines, mut rest) = (Vec::new(), line);
+    loop {
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let (fits, behind) = rest.split_at(fitting(rest, columns).max(first));
+        lines.push(fits.to_owned());
+        if behind.is_empty() {
+            return lines;
+        }
+        rest = behind;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Paint, Tone, cut};
+    use super::{Paint, Tone, cut, end, wrap};
 
     #[test]
     fn a_text_is_cut_where_the_columns_end_and_says_so() {
-        for (text, columns, want) in [("four", 4, "four"), ("fives", 4, "fiv…"), ("größe", 4, "grö…"), ("", 0, "")]
-        {
+        for (text, columns, want) in [
+            ("four", 4, "four"),
+            ("fives", 4, "fiv…"),
+            ("größe", 4, "grö…"),
+            ("", 0, ""),
+            ("漢字", 4, "漢字"),
+            ("漢字", 3, "漢…"),
+            ("漢字漢", 4, "漢…"),
+            ("🔥🔥", 3, "🔥…"),
+        ] {
             assert_eq!(cut(text, columns), want, "{text} in {columns}");
+        }
+        assert_eq!([end("fives", 4), end("漢字", 3), end("漢", 2)], ["ives", "字", "漢"]);
+    }
+
+    #[test]
+    fn a_line_is_wrapped_where_its_cells_end() {
+        for (line, columns, want) in [
+            ("", 3, &[""][..]),
+            ("abcd", 3, &["abc", "d"]),
+            ("a漢字b", 3, &["a漢", "字b"]),
+            ("漢", 1, &["漢"]),
+            ("e\u{301}e\u{301}", 1, &["e\u{301}", "e\u{301}"]),
+        ] {
+            assert_eq!(wrap(line, columns), want, "{line} in {columns}");
         }
     }
 

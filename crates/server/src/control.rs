@@ -145,6 +145,7 @@ async fn resolve(
     answer: Answer,
     by: &PrincipalId,
 ) -> Result<Value, String> {
+    enough(id)?;
     let wanted = id.to_owned();
     let row = read(source, move |engine| find(engine, &wanted)).await?;
     // A gate that was resolved a while ago is found by its whole id only; the engine says what became of it.
@@ -158,6 +159,22 @@ async fn resolve(
         Reply::Voted { have, need } => json!({ "id": gate.to_string(), "have": have, "need": need }),
         _ => json!({ "id": gate.to_string() }),
     })
+}
+
+/// How many characters of an id name what is answered or removed; looking at it takes fewer.
+const LEAST: usize = 8;
+
+/// Whether so much of an id, with or without its kind before it, is enough to answer or remove what it names: less of
+/// it would sooner or later name what nobody meant.
+///
+/// # Errors
+/// What to say where it is not.
+pub fn enough(id: &str) -> Result<(), String> {
+    let given = ["gate_", "call_"].iter().find_map(|kind| id.strip_prefix(kind)).unwrap_or(id);
+    if given.chars().count() >= LEAST {
+        return Ok(());
+    }
+    Err(format!("{id} is too little of an id: give at least its last {LEAST} characters"))
 }
 
 /// The pending gate whose id is, or ends with, `id`.
@@ -221,4 +238,19 @@ pub fn listed(grants: &Grants) -> Value {
         })
         .collect();
     Value::Array(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::enough;
+
+    #[test]
+    fn an_answer_takes_eight_characters_of_an_id() {
+        for id in ["", "1", "1234567", "gate_", "gate_1", "gate_1234567", "call_1234567"] {
+            assert!(enough(id).is_err_and(|why| why.contains("at least its last 8")), "{id}");
+        }
+        for id in ["12345678", "gate_12345678", "call_0193f1b0000070008000000000000001"] {
+            assert_eq!(enough(id), Ok(()), "{id}");
+        }
+    }
 }

@@ -118,7 +118,12 @@ impl Node {
     fn parse_with(text: &str, options: serde_saphyr::Options) -> Result<Option<Self>, (u64, String)> {
         let node = serde_saphyr::from_str_with_options::<Option<Self>>(text, options).map_err(|error| {
             let line = error.location().map_or(0, |location| location.line());
-            (line, error.without_snippet().to_string().lines().next().unwrap_or_default().to_owned())
+            let error = error.without_snippet();
+            // A credential that begins with an exclamation mark reads as a tag.
+            if let serde_saphyr::Error::UnsupportedTag { .. } = error {
+                return (line, "a value that begins with ! is no text: put it in quotes".to_owned());
+            }
+            (line, error.to_string().lines().next().unwrap_or_default().to_owned())
         })?;
         Ok(node.filter(|node| node.kind != Kind::Null))
     }
@@ -424,6 +429,30 @@ mod tests {
         let root = Place::root(Path::new("config.yml"), Some(&node));
         let lines = root.members().unwrap().into_iter().map(|(key, place)| (key, place.line())).collect::<Vec<_>>();
         assert_eq!(lines, [("one", 1), ("3", 3)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_the_text_of_the_file() {
+        for value in [
+            "!Secret1 x",
+            "!Secret1!x y",
+            "!<Secret1> x",
+            "!!Secret1 x",
+            "!Secret1{ x",
+            "*Secret1",
+            "%Secret1",
+            "|Secret1",
+            "[Secret1",
+            "\"\\Secret1\"",
+            "'Secret1'Secret1",
+            "Secret1: Secret1",
+            "!!int Secret1",
+        ] {
+            let (line, why) = Node::parse_untagged(&format!("agent:\n  token: {value}\n")).unwrap_err();
+            assert!(line == 2 && !why.contains("Secret1"), "{value}: {why}");
+        }
+        let wrong = Node::parse_untagged("agent:\n  token: !Secret1 x\n").unwrap_err();
+        assert_eq!(wrong, (2, "a value that begins with ! is no text: put it in quotes".to_owned()));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Taking contents out of a record for good. What was decided stays, and so does the chain.
 
-use std::{collections::BTreeSet, io::Write as _, path::Path, process::ExitCode};
+use std::{collections::BTreeSet, fmt, io::Write as _, path::Path, process::ExitCode};
 
 use anyhow::bail;
 use countersign_core::{
     engine::Engine,
     id::{CallId, GateId, Lsn},
 };
+use countersign_server::control::enough;
 use countersign_store::{AnyLog, Log as _, OpenError, Options, Partition, SqliteLog, WriteError};
 use serde_json::json;
 
@@ -40,8 +41,50 @@ struct Found {
     is_there: bool,
 }
 
+/// What a person names.
+#[derive(Debug, PartialEq)]
+enum What<'a> {
+    /// One entry, by its position.
+    Entry(Lsn),
+    /// A call or gate, by its id or the end of it.
+    Named(&'a str),
+}
+
+impl<'a> What<'a> {
+    /// A position is `#57`, or a short number that is written as nobody writes the end of an id.
+    fn of(text: &'a str) -> anyhow::Result<Self> {
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit());
+        let position = match text.strip_prefix('#') {
+            Some(position) => Some(position),
+            None => {
+                Some(text).filter(|text| digits(text) && text.len() < 8 && (*text == "0" || !text.starts_with('0')))
+            }
+        };
+        match position {
+            Some(position) => match position.parse() {
+                Ok(lsn) if digits(position) => Ok(Self::Entry(Lsn(lsn))),
+                _ => bail!("{text} is no position: one is such as #57"),
+            },
+            None => match enough(text) {
+                Ok(()) => Ok(Self::Named(text)),
+                Err(why) => bail!("{why}, or the position of an entry, such as #57"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for What<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entry(lsn) => write!(f, "entry {lsn}"),
+            Self::Named(id) => f.write_str(id),
+        }
+    }
+}
+
 /// `audit redact`.
 pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyhow::Result<ExitCode> {
+    let what = What::of(what)?;
     // Says in words of its own why there is nothing to read, and makes nothing.
     drop(open(path)?);
     let (lsns, removed, report) = block_on(async {
@@ -56,7 +99,7 @@ pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyho
             }
             error => error.into(),
         })?);
-        let lsns: Vec<Lsn> = found(&log, what).await?.iter().map(|found| found.lsn).collect();
+        let lsns: Vec<Lsn> = found(&log, &what).await?.iter().map(|found| found.lsn).collect();
         let engine = inspect(&log).await?;
         let unfinished = engine.wants_admitted();
         if let Some(lsn) = lsns.iter().find(|lsn| unfinished.contains(lsn)) {
@@ -102,17 +145,23 @@ pub(crate) fn redact(path: &Path, what: &str, reach: Reach, form: Form) -> anyho
 }
 
 /// Every record of the call or gate that `what` names, or the one at that position, if it ever had a content.
-async fn found(log: &AnyLog, what: &str) -> anyhow::Result<Vec<Found>> {
-    let position = what.parse::<u64>().ok().map(Lsn);
+async fn found(log: &AnyLog, what: &What<'_>) -> anyhow::Result<Vec<Found>> {
+    let position = match what {
+        What::Entry(lsn) => Some(*lsn),
+        What::Named(_) => None,
+    };
     let head = log.head(Partition::ZERO).await?.lsn;
     if position.is_some_and(|lsn| lsn.0 == 0 || lsn > head) {
-        bail!("there is no entry {what}: the record ends at {head}");
+        bail!("there is no {what}: the record ends at {head}");
     }
     let mut narrator = Narrator::default();
     let (mut found, mut named, mut other) = (Vec::new(), BTreeSet::new(), None);
     pages(log, Lsn(0), async |stored, content| {
         let about = narrator.about(&stored, content.as_deref()).0;
-        let is_named = position.map_or_else(|| names(&about, what), |lsn| lsn == stored.lsn);
+        let is_named = match what {
+            What::Entry(lsn) => *lsn == stored.lsn,
+            What::Named(id) => names(&about, id),
+        };
         let owner = about.call.map(Owner::Call).or_else(|| about.gate.map(Owner::Gate));
         match owner {
             Some(owner) => {
@@ -130,13 +179,13 @@ async fn found(log: &AnyLog, what: &str) -> anyhow::Result<Vec<Found>> {
     })
     .await?;
     if let Some(kind) = other {
-        bail!("entry {what} is one of kind {kind}: only contents of calls and gates can be removed");
+        bail!("{what} is one of kind {kind}: only contents of calls and gates can be removed");
     }
     if named.len() > 1 {
         bail!("more than one call ends with {what}: give more of its id");
     }
     found.retain(|found| named.contains(&found.owner));
-    anyhow::ensure!(!found.is_empty(), "nothing named {what} has a content");
+    anyhow::ensure!(!found.is_empty(), "{what} names nothing that has a content");
     anyhow::ensure!(found.iter().any(|found| found.is_there), "the contents of {what} were removed before");
     Ok(found)
 }
@@ -146,4 +195,25 @@ fn unreceived(engine: &Engine) -> BTreeSet<Lsn> {
     let results = engine.state().sessions().filter_map(|session| session.requester());
     let results = results.flat_map(|requester| requester.results().values());
     results.flat_map(|result| [result.wanted, result.lsn]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::Lsn;
+
+    use super::What;
+
+    #[test]
+    fn a_number_is_a_position_only_where_it_cannot_be_the_end_of_an_id() {
+        for (text, want) in [("57", 57), ("1234567", 1_234_567), ("#57", 57), ("#12345678", 12_345_678), ("0", 0)] {
+            assert_eq!(What::of(text).unwrap(), What::Entry(Lsn(want)), "{text}");
+        }
+        for text in ["12345678", "00000057", "1a2b3c4d", "gate_12345678", "call_0193f1b000007000"] {
+            assert_eq!(What::of(text).unwrap(), What::Named(text), "{text}");
+        }
+        for text in ["", "#", "#a", "#+5", "+5", "a", "057", "1a2b3c4", "gate_1", "call_1234567"] {
+            let why = What::of(text).unwrap_err().to_string();
+            assert!(why.contains("such as #57"), "{text}: {why}");
+        }
+    }
 }

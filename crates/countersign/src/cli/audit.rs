@@ -101,7 +101,7 @@ pub(super) enum Audit {
     /// part of what was decided. Refused while a gateway runs, and for what is not over. Copies of the record, and messages in a
     /// messenger, are not reached.
     Redact {
-        /// A call or gate by its id or the end of it, or the position of one entry
+        /// A call or gate by its id or at least its last 8 characters, or the position of one entry, such as 57 or #57
         #[arg(value_name = "ID|LSN")]
         what: String,
         /// Also what its agent did not receive yet: it will not hear of it

@@ -11,10 +11,12 @@ use countersign_server::{
     view::{Lines, escape},
 };
 
-use crate::paint::{Paint, Tone, cut};
+use crate::paint::{Paint, Tone, cells, cut, end, wrap};
 
 /// How long a gate that came under the choice by itself takes no answer.
 const PAUSE: Duration = Duration::from_millis(700);
+/// What comes so soon behind an escape is one key with it, such as alt with a letter.
+const AT_ONCE: Duration = Duration::from_millis(50);
 /// The longest reason that is taken.
 const LONGEST: usize = 500;
 const KEYS: &str = "up/down choose   a allow   s for the session   A always   d deny   r deny with a reason   q leave";
@@ -27,6 +29,15 @@ pub(super) enum Next {
     End,
 }
 
+/// What is typed that is no key of the screen.
+#[derive(Debug)]
+enum Typing {
+    /// A reason.
+    Reason(String),
+    /// What is left of a reason whose gate, named here, is over: nobody gets it, and none of it is a key.
+    Void(String),
+}
+
 /// Everything on the screen.
 #[derive(Default)]
 pub(super) struct Screen {
@@ -34,14 +45,18 @@ pub(super) struct Screen {
     chosen: Option<String>,
     /// Until when it takes no answer.
     paused: Duration,
-    /// The first line of its details that is shown, and whether the last one was.
+    /// The first line of its details that is shown.
     top: usize,
+    /// How many of its lines were shown, from the first without a gap, at how many columns; and whether all were.
+    seen: usize,
+    columns: usize,
     is_read: bool,
     /// How many lines of details fit.
     room: usize,
     notice: String,
-    /// A reason that is being written.
-    reason: Option<String>,
+    typing: Option<Typing>,
+    /// What an escape ended, and when: it goes on if the escape was only the beginning of a key.
+    ended: Option<(Typing, Duration)>,
     /// Bytes of a key that has more than one.
     pending: Vec<u8>,
 }
@@ -52,10 +67,14 @@ impl Screen {
         self.rows = rows;
         let is_there = self.chosen.as_ref().is_some_and(|chosen| self.rows.iter().any(|row| row.id == *chosen));
         if !is_there {
-            if let Some(chosen) = self.chosen.take()
-                && self.reason.take().is_some()
-            {
-                self.notice = format!("{} is over; the reason was not sent", short(&chosen));
+            if let Some(chosen) = self.chosen.take() {
+                let void = |typing: &mut Typing| {
+                    if matches!(typing, Typing::Reason(_)) {
+                        *typing = Typing::Void(short(&chosen).to_owned());
+                    }
+                };
+                let ended = self.ended.as_mut().map(|(typing, _)| typing);
+                self.typing.iter_mut().chain(ended).for_each(void);
             }
             self.choose(0);
             self.paused = now + PAUSE;
@@ -69,14 +88,25 @@ impl Screen {
 
     /// Takes one byte from the keyboard.
     pub(super) fn press(&mut self, byte: u8, now: Duration) -> Next {
-        if self.reason.is_some() {
-            return self.write(byte);
+        if let Some((typing, since)) = self.ended.take()
+            && (matches!(byte, b'[' | b'O') || now.saturating_sub(since) < AT_ONCE)
+        {
+            self.typing = Some(typing);
+            self.pending = vec![0x1b, byte];
+            if is_whole(&self.pending) {
+                self.pending.clear();
+            }
+            return Next::Nothing;
+        }
+        if self.typing.is_some() {
+            return self.write(byte, now);
         }
         self.pending.push(byte);
+        if !is_whole(&self.pending) {
+            return Next::Nothing;
+        }
         let key = std::mem::take(&mut self.pending);
         match &key[..] {
-            // A sequence of an arrow or a page key that is not whole yet.
-            b"\x1b" | b"\x1b[" | b"\x1bO" | b"\x1b[5" | b"\x1b[6" => self.pending = key,
             b"q" | b"\x03" | b"\x04" | b"\x1bq" | b"\x1b\x1b" => return Next::End,
             b"\x1b[A" | b"\x1bOA" | b"k" => self.step(false),
             b"\x1b[B" | b"\x1bOB" | b"j" => self.step(true),
@@ -86,28 +116,36 @@ impl Screen {
             b"s" => return self.allow(Scope::Session, now),
             b"A" => return self.allow(Scope::Always, now),
             b"d" => return self.answer(now, |id| Request::Deny { id, reason: None }),
-            b"r" if self.may_answer(now) => self.reason = Some(String::new()),
+            b"r" if self.may_answer(now) => self.typing = Some(Typing::Reason(String::new())),
             _ => {}
         }
         Next::Nothing
     }
 
-    /// A byte of a reason.
-    fn write(&mut self, byte: u8) -> Next {
-        match byte {
-            b'\r' | b'\n' => {
-                let reason = self.reason.take().filter(|reason| !reason.trim().is_empty());
-                return match self.chosen.clone() {
-                    Some(id) => Next::Ask(Request::Deny { id, reason }),
-                    None => Next::Nothing,
-                };
-            }
-            0x1b | 0x03 => {
-                self.reason = None;
+    /// A byte of what is typed.
+    fn write(&mut self, byte: u8, now: Duration) -> Next {
+        // An arrow has no meaning here, and its letter none of its own.
+        if self.pending.first() == Some(&0x1b) {
+            self.pending.push(byte);
+            if is_whole(&self.pending) {
                 self.pending.clear();
             }
+            return Next::Nothing;
+        }
+        match byte {
+            b'\r' | b'\n' => {
+                let typed = self.leave(now);
+                return match (typed, self.chosen.clone()) {
+                    (Some(Typing::Reason(reason)), Some(id)) => {
+                        Next::Ask(Request::Deny { id, reason: Some(reason).filter(|reason| !reason.trim().is_empty()) })
+                    }
+                    _ => Next::Nothing,
+                };
+            }
+            0x1b => self.ended = self.leave(now).map(|typing| (typing, now)),
+            0x03 => drop(self.leave(now)),
             0x08 | 0x7f => {
-                if let Some(reason) = &mut self.reason {
+                if let Some(Typing::Reason(reason)) = &mut self.typing {
                     reason.pop();
                 }
             }
@@ -116,7 +154,9 @@ impl Screen {
                 // Letters of more than one byte come byte by byte.
                 match std::str::from_utf8(&self.pending) {
                     Ok(text) => {
-                        if let Some(reason) = self.reason.as_mut().filter(|reason| reason.len() < LONGEST) {
+                        if let Some(Typing::Reason(reason)) = &mut self.typing
+                            && reason.len() < LONGEST
+                        {
                             reason.extend(text.chars().filter(|letter| !letter.is_control()));
                         }
                         self.pending.clear();
@@ -129,9 +169,20 @@ impl Screen {
         Next::Nothing
     }
 
+    /// Keys are keys again.
+    fn leave(&mut self, now: Duration) -> Option<Typing> {
+        self.pending.clear();
+        let typed = self.typing.take();
+        if matches!(typed, Some(Typing::Void(_))) {
+            // What is chosen now was hardly looked at meanwhile.
+            self.paused = now + PAUSE;
+        }
+        typed
+    }
+
     fn allow(&mut self, scope: Scope, now: Duration) -> Next {
         if self.chosen.is_some() && !self.is_read {
-            self.notice = "not all of it was shown: press space until its end".to_owned();
+            self.notice = "not all of it was shown: press space until its end, in a terminal where it fits".to_owned();
             return Next::Nothing;
         }
         self.answer(now, |id| Request::Allow { id, scope, rule: None, lasts: None })
@@ -165,8 +216,7 @@ impl Screen {
 
     fn choose(&mut self, at: usize) {
         self.chosen = self.rows.get(at).map(|row| row.id.clone());
-        self.top = 0;
-        self.is_read = false;
+        (self.top, self.seen, self.is_read) = (0, 0, false);
     }
 
     /// The whole picture for a terminal of this size.
@@ -182,7 +232,7 @@ impl Screen {
             1 => "1 waits".to_owned(),
             count => format!("{count} wait"),
         };
-        text.push(paint.tone(Tone::Strong, waits));
+        text.push(paint.tone(Tone::Strong, cut(&waits, columns)));
         for (number, row) in self.rows.iter().enumerate().skip(from).take(shown) {
             let who = row.session.as_deref().unwrap_or(&row.door);
             let line = format!("{}  {}  {}", short(&row.id), one(&row.subject), one(who));
@@ -194,36 +244,57 @@ impl Screen {
         self.room = lines.saturating_sub(text.len() + 3).max(1);
         if let Some(row) = at.and_then(|at| self.rows.get(at)) {
             let details = details(row, columns);
+            if columns != self.columns {
+                (self.columns, self.seen) = (columns, 0);
+            }
             self.top = self.top.min(details.len().saturating_sub(self.room));
+            if !self.is_read {
+                // Nothing is passed over, however fast the keys come.
+                self.top = self.top.min(self.seen);
+            }
             let end = (self.top + self.room).min(details.len());
-            self.is_read |= end == details.len();
-            text.extend_from_slice(&details[self.top..end]);
+            let shown = &details[self.top..end];
+            // What does not fit into the terminal is not seen.
+            let fit = shown.iter().take(lines.saturating_sub(text.len())).take_while(|line| cells(line) <= columns);
+            self.seen = self.seen.max(self.top + fit.count());
+            self.is_read |= self.seen == details.len();
+            text.extend_from_slice(shown);
             let left = details.len() - end;
-            text.push(if left > 0 { format!("… {left} more lines: space") } else { String::new() });
+            let more = if left > 0 { format!("… {left} more lines: space") } else { String::new() };
+            text.push(cut(&more, columns));
         }
         text.resize(lines.saturating_sub(2).max(text.len()), String::new());
-        match &self.reason {
-            Some(reason) => {
-                let tail: String = {
-                    let skip = reason.chars().count().saturating_sub(columns.saturating_sub(10));
-                    reason.chars().skip(skip).collect()
-                };
-                text.push(format!("reason: {tail}_"));
-                text.push(paint.tone(Tone::Faint, "enter denies   escape does not"));
+        let (first, second) = match &self.typing {
+            Some(Typing::Reason(reason)) => {
+                let tail = end(reason, columns.saturating_sub(9));
+                (cut(&format!("reason: {tail}_"), columns), "enter denies   escape does not")
             }
-            None => {
-                text.push(paint.tone(Tone::Asking, cut(&self.notice, columns)));
-                text.push(paint.tone(Tone::Faint, cut(KEYS, columns)));
+            Some(Typing::Void(gate)) => {
+                let notice = format!("{gate} is over: the reason is void, and nothing that you type is sent");
+                (paint.tone(Tone::Asking, cut(&notice, columns)), "enter or escape: back to the keys")
             }
-        }
+            None => (paint.tone(Tone::Asking, cut(&self.notice, columns)), KEYS),
+        };
+        text.push(first);
+        text.push(paint.tone(Tone::Faint, cut(second, columns)));
         text.truncate(lines.max(1));
-        // Line by line over what stands there, so that nothing flickers.
+        // Line by line over what stands there, so that nothing flickers. A line is cleared before it is written: behind its
+        // last column that would take the last letter.
         let mut picture = String::from("\u{1b}[H");
         for (number, line) in text.iter().enumerate() {
-            let _ = write!(picture, "{}{line}\u{1b}[K", if number > 0 { "\r\n" } else { "" });
+            let clear = if number + 1 < text.len() { "K" } else { "J" };
+            let _ = write!(picture, "{}\u{1b}[{clear}{line}", if number > 0 { "\r\n" } else { "" });
         }
-        picture.push_str("\u{1b}[J");
         picture
+    }
+}
+
+/// Whether these bytes are all of a key; an arrow or a page key has several.
+fn is_whole(key: &[u8]) -> bool {
+    match key {
+        b"\x1b" | b"\x1b[" | b"\x1bO" => false,
+        [0x1b, b'[', .., last] => !(0x20..=0x3f).contains(last),
+        _ => true,
     }
 }
 
@@ -241,7 +312,7 @@ fn details(row: &Row, columns: usize) -> Vec<String> {
     let mut text = vec![one(&row.subject)];
     for (name, value) in &row.arguments {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let shown = escape(&value, Lines::Many);
+        let shown = escape(&value, Lines::Many).replace('\t', "    ");
         if shown.contains('\n') {
             text.push(format!("{}:", one(name)));
             text.extend(shown.split('\n').map(|line| format!("  | {line}")));
@@ -261,14 +332,6 @@ fn details(row: &Row, columns: usize) -> Vec<String> {
     }
     let width = columns.max(1);
     text.iter().flat_map(|line| wrap(line, width)).collect()
-}
-
-fn wrap(line: &str, width: usize) -> Vec<String> {
-    let letters: Vec<char> = line.chars().collect();
-    if letters.is_empty() {
-        return vec![String::new()];
-    }
-    letters.chunks(width).map(|chunk| chunk.iter().collect()).collect()
 }
 
 #[cfg(test)]
@@ -357,10 +420,74 @@ mod tests {
         };
         assert_eq!(keys(&mut one, "rnöx\u{7f}\r"), deny(Some("nö")));
         assert_eq!(keys(&mut one, "r  \r"), deny(None));
-        assert_eq!(keys(&mut one, "rno\u{1b}a"), allow("a"), "after escape a key is a key");
-        keys(&mut one, "rno");
-        one.show(Vec::new(), LATER);
-        assert_eq!(one.press(b'\r', LATER), Next::Nothing, "it is over");
+        keys(&mut one, "rno\u{1b}");
+        assert_eq!(one.press(b'a', LATER + PAUSE), allow("a"), "after escape a key is a key");
+    }
+
+    #[test]
+    fn a_reason_whose_gate_is_over_answers_no_other_gate() {
+        let rows = [row("a", "ls"), row("b", "pwd")];
+        for end in [b'\r', 0x1b] {
+            let mut screen = screen(&rows);
+            keys(&mut screen, "rthat");
+            screen.show(rows[1..].to_vec(), LATER);
+            assert!(screen.draw(120, 24).contains("the reason is void"));
+            let much_later = LATER + 10 * PAUSE;
+            for byte in " was a bad Ads".bytes() {
+                assert_eq!(screen.press(byte, much_later), Next::Nothing);
+                assert!(screen.draw(120, 24).contains("the reason is void"));
+            }
+            assert_eq!(screen.press(end, much_later), Next::Nothing);
+            assert!(!screen.draw(120, 24).contains("the reason is void"));
+            assert_eq!(screen.press(b'a', much_later + PAUSE / 2), Next::Nothing, "it was hardly looked at");
+            assert_eq!(screen.press(b'a', much_later + 2 * PAUSE), allow("b"));
+        }
+    }
+
+    #[test]
+    fn an_arrow_in_a_reason_is_no_answer() {
+        for arrow in ["\u{1b}[A", "\u{1b}[1;5A", "\u{1b}OA", "\u{1b}d", "\u{1b}\u{7f}"] {
+            let mut one = screen(&[row("a", "ls")]);
+            for byte in format!("rn{arrow}o").bytes() {
+                assert_eq!(one.press(byte, LATER), Next::Nothing, "{arrow:?}");
+            }
+            let Next::Ask(Request::Deny { reason, .. }) = one.press(b'\r', LATER) else { panic!("{arrow:?}") };
+            assert_eq!(reason.as_deref(), Some("no"), "{arrow:?}");
+        }
+        let mut one = screen(&[row("a", "ls")]);
+        for byte in "\u{1b}[1;5A".bytes() {
+            assert_eq!(one.press(byte, LATER), Next::Nothing, "an arrow with control");
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_has_no_room_for_is_not_allowed() {
+        let wide = "\u{6f22}".repeat(300);
+        for (columns, lines, command) in [(80, 1, "ls"), (80, 2, "ls"), (80, 3, "ls"), (1, 24, "\u{6f22}")] {
+            let mut screen = Screen::default();
+            screen.show(vec![row("a", command)], Duration::ZERO);
+            for _ in 0..40 {
+                screen.draw(columns, lines);
+                screen.press(b' ', LATER);
+            }
+            assert_eq!(screen.press(b'a', LATER), Next::Nothing, "{columns}x{lines}");
+        }
+        // Spaces that come together pass over nothing.
+        let mut screen = screen(&[row("a", &"x".repeat(5_000))]);
+        keys(&mut screen, &" ".repeat(20));
+        screen.draw(80, 24);
+        assert_eq!(screen.press(b'a', LATER), Next::Nothing);
+        // Letters of two cells take two.
+        let mut screen = Screen::default();
+        screen.show(vec![row("a", &wide)], Duration::ZERO);
+        let picture = screen.draw(40, 12);
+        for line in picture.split("\r\n").filter_map(|line| line.split_once("\u{1b}[K")) {
+            assert!(
+                line.1.chars().map(|letter| if letter.is_ascii() { 1 } else { 2 }).sum::<usize>() <= 41,
+                "{line:?}"
+            );
+        }
+        assert_eq!(screen.press(b'a', LATER), Next::Nothing, "600 cells need more than these lines");
     }
 
     #[test]
@@ -373,9 +500,7 @@ mod tests {
             let shown: Vec<&str> = picture.split("\r\n").collect();
             assert!(shown.len() <= lines, "{columns}x{lines}: {}", shown.len());
             let bare = |line: &str| line.replace("\u{1b}[H", "").replace("\u{1b}[K", "").replace("\u{1b}[J", "");
-            if columns >= 20 {
-                assert!(shown.iter().all(|line| bare(line).chars().count() <= columns.max(28)), "{columns}x{lines}");
-            }
+            assert!(shown.iter().all(|line| bare(line).chars().count() <= columns), "{columns}x{lines}");
         }
     }
 }

@@ -43,6 +43,14 @@ fn what_waits_is_shown_and_runs_once_it_is_allowed() {
     assert_eq!(&place.people(&["gates", "show", short, "--json"]).json(), row);
     assert!(place.people(&["gates", "show", short]).out.contains("turn(door, open)"));
     assert_eq!(place.service.count("/turn/door"), 0);
+    // To answer, it takes more than a letter or seven.
+    for little in [&id[id.len() - 1..], &id[id.len() - 7..]] {
+        for verb in ["allow", "deny"] {
+            let said = place.people(&["gates", verb, little]);
+            assert_eq!((said.code, said.err.contains("at least its last 8")), (Some(1), true), "{said:?}");
+        }
+        assert_eq!(place.people(&["gates", "show", little]).code, Some(0));
+    }
     let said = place.people(&["gates", "allow", short]);
     assert_eq!((said.code, said.out.contains(id)), (Some(0), true), "{said:?}");
     assert_eq!(agent.reply(&json!(1))["result"], executed(json!({ "result": { "did": "/turn/door" } })));

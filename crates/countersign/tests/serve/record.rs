@@ -130,6 +130,8 @@ fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
     gateway.stop();
     let head = audit(&place, &["verify", "--json"]).json()["head"].as_str().unwrap().to_owned();
     assert!(lies_somewhere(&place, "hidden-4711"));
+    let little = audit(&place, &["redact", &gate[gate.len() - 7..]]);
+    assert_eq!((little.code, lies_somewhere(&place, "hidden-4711")), (Some(1), true), "{little:?}");
     let said = audit(&place, &["redact", &gate[20..], "--json"]);
     assert_eq!(
         (said.code, &said.json()["removed"], &said.json()["flaw"]),

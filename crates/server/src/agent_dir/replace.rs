@@ -3,7 +3,7 @@
 //! It must not know what is in the file.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, Write as _},
     path::Path,
 };
@@ -17,14 +17,19 @@ pub enum Access {
     Shared,
 }
 
-/// Puts `bytes` in place of the file at `path`; what is there survives a power cut. A file that exists keeps its mode.
+/// Puts `bytes` in place of the file at `path`; what is there survives a power cut. A file that exists keeps its mode, its
+/// owner and its group.
 ///
 /// A symbolic link stays one: the file that it points to is replaced.
 ///
 /// # Errors
-/// Whatever the file system says, or [`io::ErrorKind::InvalidInput`] if there is something other than a regular file; what
-/// is there is then untouched and the temporary file removed.
+/// Whatever the file system says, also where the owner or the group cannot be kept, or [`io::ErrorKind::InvalidInput`] if
+/// there is something other than a regular file; what is there is then untouched and the temporary file removed.
 pub fn replace(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    replace_with(path, bytes, access, keep_owner)
+}
+
+fn replace_with(path: &Path, bytes: &[u8], access: Access, keep: Keep) -> io::Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_other = fs::metadata(&target).is_ok_and(|found| !found.is_file());
     if is_other {
@@ -36,7 +41,7 @@ pub fn replace(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
     getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}.tmp", hex::encode(salt)));
-    let written = write(&temporary, &target, bytes, access).and_then(|()| fs::rename(&temporary, &target));
+    let written = write(&temporary, &target, bytes, access, keep).and_then(|()| fs::rename(&temporary, &target));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
@@ -44,7 +49,27 @@ pub fn replace(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
     sync_folder(folder)
 }
 
-fn write(temporary: &Path, target: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+/// Gives a new file to those whom the old one belongs to.
+type Keep = fn(&File, &Metadata) -> io::Result<()>;
+
+/// Else a file that root edits would be taken away from the user whose program reads it.
+fn keep_owner(new: &File, old: &Metadata) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt as _, fchown};
+        let now = new.metadata()?;
+        if (now.uid(), now.gid()) != (old.uid(), old.gid()) {
+            fchown(new, Some(old.uid()), Some(old.gid())).map_err(|error| {
+                let (user, group) = (old.uid(), old.gid());
+                let why = format!("it belongs to user {user} and group {group}, which cannot be kept: {error}");
+                io::Error::new(error.kind(), why)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn write(temporary: &Path, target: &Path, bytes: &[u8], access: Access, keep: Keep) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -53,6 +78,8 @@ fn write(temporary: &Path, target: &Path, bytes: &[u8], access: Access) -> io::R
     }
     let mut file = options.open(temporary)?;
     if let Ok(old) = fs::metadata(target) {
+        // The mode comes second: another owner takes some of it away.
+        keep(&file, &old)?;
         file.set_permissions(old.permissions())?;
     }
     file.write_all(bytes)?;
@@ -70,11 +97,11 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::{
-        fs,
-        os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+        fs, io,
+        os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
     };
 
-    use super::{Access, replace};
+    use super::{Access, replace, replace_with};
 
     #[test]
     fn a_file_is_replaced_whole_and_keeps_its_mode() {
@@ -87,6 +114,34 @@ mod tests {
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_stays_with_its_owner_and_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.yaml");
+        fs::write(&file, "old").unwrap();
+        // Only root can give a file away; for anybody else there is nothing to keep but their own.
+        let (user, group) = match fs::metadata(&file).unwrap().uid() {
+            0 => (4711, 4712),
+            own => (own, fs::metadata(&file).unwrap().gid()),
+        };
+        chown(&file, Some(user), Some(group)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        replace(&file, b"new", Access::Private).unwrap();
+        let found = fs::metadata(&file).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (user, group, 0o640));
+    }
+
+    #[test]
+    fn a_file_whose_owner_cannot_be_kept_stays_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.yaml");
+        fs::write(&file, "old").unwrap();
+        let error = replace_with(&file, b"new", Access::Private, |_, _| Err(io::ErrorKind::PermissionDenied.into()));
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(fs::read(&file).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

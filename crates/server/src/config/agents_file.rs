@@ -156,14 +156,18 @@ pub fn change_agents(path: &Path, change: Change<'_>) -> Result<bool, AgentsErro
         Change::Remove { .. } => false,
     };
     let edited = edited(&text, change).map_err(|why| AgentsError::Form { file: path.to_owned(), why })?;
-    let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
-    let was_open = holds && mode & 0o077 != 0;
-    if was_open {
+    let before = fs::metadata(path).ok().map(|found| found.permissions());
+    let open = before.filter(|before| holds && before.mode() & 0o077 != 0);
+    if open.is_some() {
         // Before there is a secret in it.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(io)?;
     }
-    replace(path, edited.as_bytes(), Access::Private).map_err(io)?;
-    Ok(was_open)
+    let replaced = replace(path, edited.as_bytes(), Access::Private);
+    if let (Err(_), Some(before)) = (&replaced, &open) {
+        fs::set_permissions(path, before.clone()).map_err(io)?;
+    }
+    replaced.map_err(io)?;
+    Ok(open.is_some())
 }
 
 fn is_name(id: &str) -> bool {

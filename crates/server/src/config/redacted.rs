@@ -105,7 +105,7 @@ fn service(service: &Service) -> Value {
     json!({
         "url": without_user(&service.url),
         "auth": auth,
-        "health": {"method": health.method, "path": health.path, "expect_status": health.expect_status},
+        "health": {"method": health.method, "path": without_user(&health.path), "expect_status": health.expect_status},
         "tools": Value::Object(service.tools.iter().map(|one| (one.name.clone(), tool(one))).collect()),
         "errors": service.errors.iter().map(error).collect::<Value>(),
     })
@@ -123,7 +123,7 @@ fn tool(tool: &Tool) -> Value {
     json!({
         "signature": tool.signature,
         "args": Value::Object(tool.args.iter().map(argument).collect()),
-        "request": {"method": request.method, "path": request.path, "body_exclude": request.body_exclude},
+        "request": {"method": request.method, "path": without_user(&request.path), "body_exclude": request.body_exclude},
         "response": {"wrap": tool.wrap},
         "idempotent": tool.idempotent,
         "undeclared_args": match tool.undeclared_args {

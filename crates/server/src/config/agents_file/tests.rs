@@ -119,3 +119,15 @@ fn an_agent_that_is_there_or_not_there_and_a_name_that_is_none_are_refused() {
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), "agents: [ { id: a, token: x } ]\n");
 }
+
+#[test]
+fn a_file_that_cannot_be_replaced_keeps_its_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    // A name as long as names get leaves none for the new file.
+    let path = folder.path().join("c".repeat(255));
+    fs::write(&path, "a: 1\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(change_agents(&path, Change::Add { id: "new", token: "secret" }).is_err());
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a: 1\n");
+}

@@ -353,6 +353,7 @@ services:
   b: { url: 'http://h?key=secret-7', auth: { type: header, header_name: X-Key, token: secret-8 } }
   c: { url: 'http://h', auth: { type: query, query_param: key, token: secret-9 } }
   d: { url: 'http://h', auth: { type: basic, username: ana, password: secret-10 } }
+  e: { url: 'http://h', auth: { type: none }, health: { path: '/up?key=secret-16' } }
 clients: { token: secret-11 }
 web: { password: secret-12 }
 providers: { p: { api_key: secret-13, headers: { X-A: secret-14 }, base_url: 'http://secret-15@h' } }
@@ -364,6 +365,7 @@ providers: { p: { api_key: secret-13, headers: { X-A: secret-14 }, base_url: 'ht
     assert!(!format!("{config:?}").contains("secret-2"), "tokens do not print");
     assert_eq!(shown["services"]["b"]["auth"], json!({"type": "header", "header_name": "X-Key", "token": "***"}));
     assert_eq!(shown["services"]["a"]["url"], "http://***@h/x");
+    assert_eq!(shown["services"]["e"]["health"]["path"], "/up?***");
     assert_eq!(shown["agents"], json!([{"id": "default", "token": "***"}]));
 }
 
