@@ -151,10 +151,7 @@ fn unmet(source: &Source, household: &Household) -> Vec<String> {
             Side::Door => vec![DOOR],
             Side::Target => services.clone(),
         };
-        let ids = there.iter().map(|id| format!("agent:{id}")).collect::<Vec<_>>();
-        let is_met = there.iter().any(|text| policy::matches(pattern, text))
-            || side == Side::Principal && ids.iter().any(|text| policy::matches(pattern, text));
-        if is_met || there.is_empty() {
+        if there.is_empty() || there.iter().any(|id| side.matches(pattern, id)) {
             return None;
         }
         let (file, line, there) = (&source.name, rule.line, there.join(", "));
@@ -227,7 +224,7 @@ mod tests {
     fn a_rule_that_is_bound_to_what_is_not_there_draws_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("permissions.yaml");
-        let text = "rules:\n- { pattern: '*', principal: 'kitchen*', door: agent-*, target: homeassistant, action: ask }\n- { pattern: '*', principal: 'agent:kitchen-pi', action: ask }\n- { pattern: '*', principal: garage, action: deny }\n- { pattern: '*', door: gate, target: house, action: deny }\n";
+        let text = "rules:\n- { pattern: '*', principal: 'kitchen*', door: agent-*, target: homeassistant, action: ask }\n- { pattern: '*', principal: 'agent:kitchen-pi', action: ask }\n- { pattern: '*', principal: 'agent*', action: deny }\n- { pattern: '*', door: gate, target: house, action: deny }\n";
         std::fs::write(&path, text).unwrap();
         let configuration = folder.path().join("config.yaml");
         std::fs::write(&configuration, "agents: [ { id: kitchen-pi, token: \"${TOKEN}\" } ]\nservices: { homeassistant: { url: \"${URL}\", token: \"${TOKEN}\" } }\n").unwrap();
@@ -239,7 +236,7 @@ mod tests {
         assert_eq!(
             warnings(&known.into()),
             [
-                "4: there is no principal \"garage\" here, only kitchen-pi; this rule matches nothing",
+                "4: there is no principal \"agent*\" here, only kitchen-pi; this rule matches nothing",
                 "5: there is no door \"gate\" here, only agent-gate; this rule matches nothing",
                 "5: there is no target \"house\" here, only homeassistant; this rule matches nothing",
             ]
