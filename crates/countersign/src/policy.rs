@@ -13,7 +13,7 @@ use countersign_core::policy::{Action, Cause, Named, Near};
 use countersign_server::{
     config,
     gateway::{
-        rules::{self, Household, Loaded, Nobody, RulesError},
+        rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
         trial::{self, Explained, Failed, Tried},
     },
     view::{Lines, escape},
@@ -142,6 +142,10 @@ fn problems(error: &RulesError) -> Vec<Value> {
         RulesError::Nobody(nobodies) => {
             let told = |nobody: &Nobody| json!({ "file": nobody.file, "line": nobody.line, "key": "from", "message": nobody.to_string() });
             nobodies.iter().map(told).collect()
+        }
+        RulesError::TooFew(steps) => {
+            let told = |few: &TooFew| json!({ "file": few.file, "line": few.line, "key": "approvals", "message": few.to_string() });
+            steps.iter().map(told).collect()
         }
         RulesError::Cases(failed) => {
             let told = |failed: &Failed| {
