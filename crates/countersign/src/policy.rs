@@ -9,11 +9,14 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use countersign_core::policy::{Action, Cause, Named, Near};
+use countersign_core::{
+    gate::{OnExpiry, Step},
+    policy::{Action, Cause, Named, Near},
+};
 use countersign_server::{
     config,
     gateway::{
-        rules::{self, Household, Loaded, Nobody, RulesError},
+        rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
         trial::{self, Explained, Failed, Tried},
     },
     view::{Lines, escape},
@@ -143,6 +146,10 @@ fn problems(error: &RulesError) -> Vec<Value> {
             let told = |nobody: &Nobody| json!({ "file": nobody.file, "line": nobody.line, "key": "from", "message": nobody.to_string() });
             nobodies.iter().map(told).collect()
         }
+        RulesError::TooFew(steps) => {
+            let told = |few: &TooFew| json!({ "file": few.file, "line": few.line, "key": "approvals", "message": few.to_string() });
+            steps.iter().map(told).collect()
+        }
         RulesError::Cases(failed) => {
             let told = |failed: &Failed| {
                 let case = &failed.0.case;
@@ -220,6 +227,9 @@ fn shown(out: &mut impl std::io::Write, explained: &Explained, files: &Files) ->
     if let Some(description) = rule(explained).and_then(|(rule, _)| rule.description.as_deref()) {
         writeln!(out, "          {}", paint.tone(Tone::Faint, one(description)))?;
     }
+    for told in who_allows(explained) {
+        writeln!(out, "  {:<7} {}", told.key, one(&told.text))?;
+    }
     writeln!(out, "  agent   {}", one(agent_of(subject.principal.as_str())))?;
     writeln!(out, "  door    {}", one(subject.door.as_deref().unwrap_or("-")))?;
     writeln!(out, "  target  {}", one(subject.target.as_deref().unwrap_or("- (no service has this tool)")))?;
@@ -273,6 +283,43 @@ fn rule(explained: &Explained) -> Option<(&Named, bool)> {
     }
 }
 
+/// Who has to allow what is asked about: the steps of the rule, or any one person.
+fn steps(explained: &Explained) -> Vec<Step> {
+    if trial::action(&explained.verdict) != Action::Ask {
+        return Vec::new();
+    }
+    let steps = rule(explained).map(|(rule, _)| rule.steps.clone()).unwrap_or_default();
+    if steps.is_empty() { vec![Step::default()] } else { steps }
+}
+
+/// One line for people about who has to allow.
+struct Told {
+    key: &'static str,
+    text: String,
+}
+
+/// Who has to allow, a line each, and what follows when they do not.
+fn who_allows(explained: &Explained) -> Vec<Told> {
+    let told = |(at, step): (usize, &Step)| {
+        let of = match &step.from {
+            Some(from) => from.iter().cloned().collect::<Vec<_>>().join(", "),
+            None => "whoever may answer".to_owned(),
+        };
+        let within = step.within.map_or_else(|| "approval_timeout".to_owned(), |time| format!("{} s", time.as_secs()));
+        let behind = match step.on_expiry {
+            OnExpiry::Deny => ", else it is denied".to_owned(),
+            OnExpiry::Again(times) => format!(
+                ", else they are asked again ({})",
+                if times == 1 { "once".to_owned() } else { format!("{times} times") }
+            ),
+            OnExpiry::Next => String::new(),
+        };
+        let text = format!("{} of {of} within {within}{behind}", step.approvals);
+        Told { key: if at == 0 { "allowed" } else { "else" }, text }
+    };
+    steps(explained).iter().enumerate().map(told).collect()
+}
+
 /// All of an explanation, for programs.
 fn whole(explained: &Explained) -> Value {
     let Explained { subject, verdict, near } = explained;
@@ -292,8 +339,20 @@ fn whole(explained: &Explained) -> Value {
             told
         })
         .collect();
+    let step = |step: &Step| {
+        let (expiry, times) = match step.on_expiry {
+            OnExpiry::Deny => ("deny", None),
+            OnExpiry::Again(times) => ("again", Some(times)),
+            OnExpiry::Next => ("next", None),
+        };
+        json!({
+            "approvals": step.approvals, "from": step.from, "within": step.within.map(|time| time.as_secs()),
+            "on_expiry": expiry, "times": times,
+        })
+    };
     json!({
         "verdict": trial::action(verdict),
+        "steps": steps(explained).iter().map(step).collect::<Vec<_>>(),
         "why": verdict.why().to_string(),
         "rule": rule(explained).map(|(rule, is_default)| named(rule, is_default)),
         "signature": subject.signature,

@@ -1,5 +1,6 @@
 //! A gateway as `serve` runs it: one record, one port, every door that is configured.
 
+mod approvers;
 pub mod checkup;
 mod house;
 pub mod rules;

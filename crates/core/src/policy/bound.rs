@@ -5,7 +5,15 @@ use std::{
     fmt,
 };
 
-use crate::policy::{fnmatch::Pattern, patterns::Patterns, rules::Rule, subject::Subject};
+use crate::policy::{
+    fnmatch::{Pattern, matches},
+    patterns::Patterns,
+    rules::Rule,
+    subject::Subject,
+};
+
+/// What stands before the id of an agent and tells it from people.
+const AGENT: &str = "agent:";
 
 /// What of a call rules can be bound to. What a call does not have, no bound rule matches.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +55,20 @@ impl Side {
             Self::Target => rule.target.as_deref(),
         }
     }
+
+    /// True if `pattern` matches what is called `id` on this side.
+    pub fn matches(self, pattern: &str, id: &str) -> bool {
+        if is_whole(self, pattern) {
+            return matches(pattern, &format!("{AGENT}{id}"));
+        }
+        matches(pattern, id)
+    }
+}
+
+/// True if `pattern` is about the whole name of a principal, which begins with what it is. Only a pattern that says so is:
+/// `a*` is about the agents whose ids begin so, not about every agent.
+fn is_whole(side: Side, pattern: &str) -> bool {
+    side == Side::Principal && pattern.starts_with(AGENT)
 }
 
 impl fmt::Display for Side {
@@ -65,28 +87,24 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// The texts that a pattern for `side` may match. An agent has two: its id, and that behind the word that tells agents
-    /// from people.
-    fn texts(self, side: Side) -> impl Iterator<Item = &'a str> {
-        let (first, second) = match side {
-            Side::Principal => (Some(self.principal), self.principal.strip_prefix("agent:")),
-            Side::Door => (self.door, None),
-            Side::Target => (self.target, None),
-        };
-        first.into_iter().chain(second)
+    /// The text for people, which patterns match: of an agent its id.
+    pub(crate) fn shown(self, side: Side) -> Option<&'a str> {
+        match side {
+            Side::Principal => Some(self.principal.strip_prefix(AGENT).unwrap_or(self.principal)),
+            Side::Door => self.door,
+            Side::Target => self.target,
+        }
     }
 
-    /// The text for people.
-    pub(crate) fn shown(self, side: Side) -> Option<&'a str> {
-        self.texts(side).last()
+    /// The text that `pattern` must match on `side`.
+    fn text(self, side: Side, pattern: &str) -> Option<&'a str> {
+        if is_whole(side, pattern) { Some(self.principal) } else { self.shown(side) }
     }
 
     /// True if `rule` is not bound to anything else on this side.
     pub(crate) fn meets(self, rule: &Rule, side: Side) -> bool {
-        side.of(rule).is_none_or(|pattern| {
-            let pattern = Pattern::new(pattern);
-            self.texts(side).any(|text| pattern.matches(text))
-        })
+        side.of(rule)
+            .is_none_or(|pattern| self.text(side, pattern).is_some_and(|text| Pattern::new(pattern).matches(text)))
     }
 }
 
@@ -104,6 +122,8 @@ pub(crate) struct Bound<T> {
 struct Names {
     numbers: BTreeMap<String, usize>,
     patterns: Patterns,
+    /// Those about whole names.
+    whole: Patterns,
 }
 
 impl<T> Default for Bound<T> {
@@ -117,7 +137,7 @@ impl<T: Default> Bound<T> {
     pub(crate) fn entry(&mut self, rule: &Rule) -> &mut T {
         let mut key = [None; 3];
         for ((names, side), number) in self.sides.iter_mut().zip(Side::ALL).zip(&mut key) {
-            *number = side.of(rule).map(|pattern| names.number(pattern));
+            *number = side.of(rule).map(|pattern| names.number(pattern, side));
         }
         self.groups.entry(key).or_default()
     }
@@ -131,7 +151,7 @@ impl<T> Bound<T> {
 
     /// Compiles what is crowded.
     pub(crate) fn compile(&mut self) {
-        self.sides.iter_mut().for_each(|names| names.patterns.compile());
+        self.sides.iter_mut().flat_map(|names| [&mut names.patterns, &mut names.whole]).for_each(Patterns::compile);
     }
 
     /// The values whose bounds `caller` meets.
@@ -160,19 +180,68 @@ impl<T> Bound<T> {
 }
 
 impl Names {
-    fn number(&mut self, pattern: &str) -> usize {
+    fn number(&mut self, pattern: &str, side: Side) -> usize {
         if let Some(number) = self.numbers.get(pattern) {
             return *number;
         }
         let number = self.numbers.len();
         self.numbers.insert(pattern.to_owned(), number);
-        self.patterns.insert(number, Pattern::new(pattern));
+        let patterns = if is_whole(side, pattern) { &mut self.whole } else { &mut self.patterns };
+        patterns.insert(number, Pattern::new(pattern));
         number
     }
 
-    /// Unbound, and every pattern that a text of `caller` matches.
+    /// Unbound, and every pattern that `caller` matches.
     fn met_by(&self, caller: Caller<'_>, side: Side) -> BTreeSet<Option<usize>> {
-        let named = (!self.numbers.is_empty()).then(|| caller.texts(side)).into_iter().flatten();
-        std::iter::once(None).chain(named.flat_map(|text| self.patterns.matching(text)).map(Some)).collect()
+        let shown = caller.shown(side).into_iter().flat_map(|text| self.patterns.matching(text));
+        let whole = self.whole.matching(caller.principal);
+        std::iter::once(None).chain(shown.chain(whole).map(Some)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Bound, Caller, Side};
+    use crate::{
+        id::PrincipalId,
+        policy::{Rule, testing::subject},
+    };
+
+    #[test]
+    fn a_pattern_covers_an_agent_by_its_id_unless_it_begins_with_the_word() {
+        for (pattern, principal, is_met) in [
+            ("a*", "agent:kitchen", false),
+            ("*g*", "agent:kitchen", false),
+            ("[!k]*", "agent:kitchen", false),
+            ("?????:*", "agent:kitchen", false),
+            ("agent*", "agent:kitchen", false),
+            ("[a]gent:*", "agent:kitchen", false),
+            ("k*", "agent:kitchen", true),
+            ("kitchen", "agent:kitchen", true),
+            ("*", "agent:kitchen", true),
+            ("agent:*", "agent:kitchen", true),
+            ("agent:k*", "agent:kitchen", true),
+            ("agent:g*", "agent:kitchen", false),
+            ("agent*", "agent:agent-1", true),
+            ("agent:x", "agent:agent:x", false),
+            ("agent:*", "console", false),
+            ("con*", "console", true),
+        ] {
+            let rule: Rule =
+                serde_json::from_value(json!({"pattern": "*", "principal": pattern, "action": "allow"})).unwrap();
+            let mut call = subject("t", json!({}));
+            call.principal = PrincipalId::new(principal);
+            let caller = Caller::of(&call, None);
+            let mut bound = Bound::<u8>::default();
+            bound.entry(&rule);
+            bound.compile();
+            assert_eq!(caller.meets(&rule, Side::Principal), is_met, "{pattern} {principal}");
+            assert_eq!(!bound.met_by(caller).is_empty(), is_met, "{pattern} {principal}, looked up");
+            if let Some(id) = principal.strip_prefix("agent:") {
+                assert_eq!(Side::Principal.matches(pattern, id), is_met, "{pattern} {principal}, by id");
+            }
+        }
     }
 }

@@ -63,7 +63,7 @@ impl Demand {
 
     /// True if `arguments` are as demanded.
     pub(crate) fn holds(&self, arguments: &Map<String, Value>, quantity: Quantity) -> bool {
-        quantity.of(&values(arguments, &self.path), |value| self.test.holds(*value, quantity))
+        quantity.of(&values(arguments, &self.path, quantity), |value| self.test.holds(*value, quantity))
     }
 
     pub(crate) fn path(&self) -> &[String] {
@@ -82,50 +82,78 @@ impl Demand {
 }
 
 fn literals(value: &Value) -> impl Iterator<Item = Pattern> {
-    text_of(value).into_iter().chain(value.as_f64().map(|float| float.to_string())).map(|text| Pattern::literal(&text))
+    forms(value).into_iter().map(|text| Pattern::literal(&text))
 }
 
-fn text_of(value: &Value) -> Option<String> {
-    Some(value.as_str().map_or_else(|| canonical(value), str::to_owned))
+/// The texts under which a service may take two values for the same: as it is written, and of whatever reads as a number
+/// that number. True and false read as 1 and 0.
+fn forms(value: &Value) -> Vec<String> {
+    let written = value.as_str().map_or_else(|| canonical(value), str::to_owned);
+    let flag = match written.trim() {
+        word if word.eq_ignore_ascii_case("true") => Some(1.0),
+        word if word.eq_ignore_ascii_case("false") => Some(0.0),
+        _ => None,
+    };
+    let number = flag.or_else(|| plain_number(&written));
+    // Nothing is taken from zero to have it without a sign.
+    std::iter::once(written).chain(number.map(|number| (number + 0.0).to_string())).collect()
 }
 
-/// The texts that patterns of demands see at `path`: of every value, of the items of lists, and of numbers however written.
+/// The number that a text is beyond doubt: as JSON has them. Other notations are read by some services and not by others.
+fn plain_number(text: &str) -> Option<f64> {
+    serde_json::from_str::<Number>(text).ok()?.as_f64()
+}
+
+/// The texts that patterns of demands see at `path`: of every value and of the items of lists, in each of their forms.
 pub(crate) fn texts(arguments: &Map<String, Value>, path: &[String]) -> Vec<String> {
     fn add(value: &Value, texts: &mut Vec<String>) {
-        texts.extend(text_of(value));
-        texts.extend(value.as_f64().map(|float| float.to_string()));
+        texts.extend(forms(value));
         if let Value::Array(items) = value {
             items.iter().for_each(|item| add(item, texts));
         }
     }
     let mut texts = Vec::new();
-    values(arguments, path).into_iter().flatten().for_each(|value| add(value, &mut texts));
+    values(arguments, path, Quantity::Any).into_iter().flatten().for_each(|value| add(value, &mut texts));
     texts
 }
 
-/// What stands at `path`, `None` for each place at which it ends before. Never empty.
-pub(crate) fn values<'a>(members: &'a Map<String, Value>, path: &[String]) -> Vec<Option<&'a Value>> {
+/// What stands at `path`, `None` for each place at which it ends before. Never empty. Where all values count, a name that is
+/// asked of a list is also absent: who reads a list there may not be who reads its items.
+pub(crate) fn values<'a>(
+    members: &'a Map<String, Value>,
+    path: &[String],
+    quantity: Quantity,
+) -> Vec<Option<&'a Value>> {
     let mut found = Vec::new();
     for names in 1..=path.len() {
         if let Some(member) = members.get(&path[..names].join(".")) {
-            found.extend(reached(member, &path[names..]));
+            found.extend(reached(member, &path[names..], quantity));
         }
     }
     if path.first().is_some_and(|first| first == "*") {
-        found.extend(members.values().flat_map(|member| reached(member, &path[1..])));
+        found.extend(members.values().flat_map(|member| reached(member, &path[1..], quantity)));
     }
     if found.is_empty() { vec![None] } else { found }
 }
 
-fn reached<'a>(value: &'a Value, path: &[String]) -> Vec<Option<&'a Value>> {
+fn reached<'a>(value: &'a Value, path: &[String], quantity: Quantity) -> Vec<Option<&'a Value>> {
     let Some(first) = path.first() else { return vec![Some(value)] };
     let mut found = Vec::new();
     match value {
-        Value::Object(members) => found = values(members, path),
-        Value::Array(items) if first == "*" => found.extend(items.iter().flat_map(|item| reached(item, &path[1..]))),
+        Value::Object(members) => found = values(members, path, quantity),
+        Value::Array(items) if first == "*" => {
+            found.extend(items.iter().flat_map(|item| reached(item, &path[1..], quantity)));
+        }
         Value::Array(items) => {
-            let item = first.parse::<usize>().ok().and_then(|at| items.get(at));
-            found.extend(item.into_iter().flat_map(|item| reached(item, &path[1..])));
+            let at = first.parse::<usize>().ok();
+            let item = at.and_then(|at| items.get(at));
+            found.extend(item.into_iter().flat_map(|item| reached(item, &path[1..], quantity)));
+            if item.is_none() && quantity == Quantity::All {
+                found.push(None);
+            }
+            // A number that counts items is seldom a name in them; where it is one, both readings count.
+            let named = items.iter().flat_map(|item| reached(item, path, quantity));
+            found.extend(named.filter(|value| at.is_none() || value.is_some()));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
@@ -159,8 +187,8 @@ impl Test {
             (Self::In(wanted), Some(value)) => {
                 wanted.iter().any(|one| is(one, value, quantity)) || self.holds_in_items(value, quantity)
             }
-            (Self::Max(most), Some(value)) => number(value, quantity).is_some_and(|number| number <= *most),
-            (Self::Min(least), Some(value)) => number(value, quantity).is_some_and(|number| number >= *least),
+            (Self::Max(most), Some(value)) => is_number(value, quantity, |number| number <= *most),
+            (Self::Min(least), Some(value)) => is_number(value, quantity, |number| number >= *least),
         }
     }
 
@@ -169,20 +197,27 @@ impl Test {
     }
 }
 
-/// Whether `value` is `wanted`. Where a slip would let something through that is to be stopped, 5 is 5.0 as well.
+/// Whether `value` is `wanted`. Where a slip would let something through that is to be stopped, whatever a service may take
+/// for the same is: 5 is 5.0 and "5", false is "false" and 0.
 fn is(wanted: &Value, value: &Value, quantity: Quantity) -> bool {
-    canonical(wanted) == canonical(value)
-        || (quantity == Quantity::Any
-            && matches!((wanted, value), (Value::Number(wanted), Value::Number(value)) if wanted.as_f64() == value.as_f64()))
+    match quantity {
+        Quantity::Any => {
+            let forms = forms(value);
+            self::forms(wanted).iter().any(|wanted| forms.contains(wanted))
+        }
+        Quantity::All => canonical(wanted) == canonical(value),
+    }
 }
 
-/// The number that `value` is. To stop something, a text that a service would read as a number counts as one.
-fn number(value: &Value, quantity: Quantity) -> Option<f64> {
+/// Whether `value` is a number as demanded. To stop something, a text that is plainly a number counts as that number, and one
+/// that is not as any number that is to be stopped: nobody knows what a service makes of it.
+fn is_number(value: &Value, quantity: Quantity, is_as_demanded: impl Fn(f64) -> bool) -> bool {
     match (value, quantity) {
-        (Value::Number(number), _) => Number::as_f64(number),
-        (Value::String(text), Quantity::Any) => text.trim().parse().ok(),
-        (Value::String(_), Quantity::All) => None,
-        (Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_), _) => None,
+        (Value::Number(number), _) => number.as_f64().is_some_and(is_as_demanded),
+        (Value::Bool(flag), Quantity::Any) => is_as_demanded(f64::from(u8::from(*flag))),
+        (Value::String(text), Quantity::Any) => plain_number(text).is_none_or(is_as_demanded),
+        (Value::Bool(_) | Value::String(_), Quantity::All) => false,
+        (Value::Null | Value::Array(_) | Value::Object(_), _) => false,
     }
 }
 
@@ -235,6 +270,48 @@ mod tests {
     }
 
     #[test]
+    fn a_name_on_a_list_is_looked_for_in_its_items() {
+        let gift = json!([{"kind": "gift"}]);
+        let mixed = json!([{"kind": "book"}, {"kind": "gift"}]);
+        for (order, path, matcher, any, all) in [
+            (&gift, "order.kind", json!("gift"), true, false),
+            (&gift, "order.kind", json!({"not": "gift"}), false, false),
+            (&gift, "order.kind", json!({"not": "book"}), true, true),
+            (&gift, "order.kind", json!({"present": false}), false, false),
+            (&gift, "order.0.kind", json!("gift"), true, true),
+            (&mixed, "order.kind", json!("gift"), true, false),
+            (&mixed, "order.kind", json!({"not": "gift"}), true, false),
+            (&mixed, "order.kind", json!({"in": ["gift"]}), true, false),
+            (&json!([[{"kind": "gift"}]]), "order.kind", json!("gift"), true, false),
+            (&json!([{"total": 1}]), "order.kind", json!({"not": "gift"}), true, true),
+            (&json!([{"0": "gift"}]), "order.0", json!("gift"), true, false),
+            (&json!([{"7": "gift"}]), "order.7", json!("gift"), true, false),
+            (&json!([]), "order.kind", json!({"present": true}), false, false),
+        ] {
+            let demand = demand(path, matcher.clone());
+            let arguments = map(json!({ "order": order }));
+            let got = (demand.holds(&arguments, Quantity::Any), demand.holds(&arguments, Quantity::All));
+            assert_eq!(got, (any, all), "{arguments:?} {path} {matcher}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_not_plainly_a_number_is_stopped_by_any_bound() {
+        for value in ["９００", "1_000", "0x3e8", "900 EUR", "NaN", "inf", "+900", "0900", "1e999", "900,00", ""] {
+            let arguments = map(json!({ "v": value }));
+            for matcher in [json!({"min": 500}), json!({"max": 0}), json!({"not": {"max": 500}})] {
+                assert!(demand("v", matcher.clone()).holds(&arguments, Quantity::Any), "{value:?} {matcher}");
+            }
+            for matcher in [json!({"max": 5000}), json!({"not": {"min": 500}})] {
+                assert!(!demand("v", matcher.clone()).holds(&arguments, Quantity::All), "{value:?} {matcher}");
+            }
+        }
+        for value in ["499", " 4.99e2 ", "-900"] {
+            assert!(!demand("v", json!({"min": 500})).holds(&map(json!({ "v": value })), Quantity::Any), "{value:?}");
+        }
+    }
+
+    #[test]
     fn of_a_list_one_item_stops_and_all_must_be_allowed() {
         for (value, matcher, any, all) in [
             (json!(["light.a", "lock.b"]), json!("lock.*"), true, false),
@@ -263,6 +340,17 @@ mod tests {
             (json!("9e2"), json!({"min": 500})),
             (json!(5.0), json!(5)),
             (json!(5.0), json!({"in": [4, 5]})),
+            (json!("5"), json!(5)),
+            (json!("5.0"), json!({"in": [4, 5]})),
+            (json!(5), json!({"is": "5"})),
+            (json!("false"), json!(false)),
+            (json!("False"), json!(false)),
+            (json!(0), json!(false)),
+            (json!(1), json!(true)),
+            (json!(-0.0), json!(0)),
+            (json!("-0"), json!(0)),
+            (json!("null"), json!({"is": null})),
+            (json!(true), json!({"min": 1})),
         ] {
             let demand = demand("v", matcher.clone());
             let arguments = map(json!({ "v": value }));

@@ -196,12 +196,12 @@ impl Asked<'_> {
         }
         let Some(Args::Each(each)) = &rule.args else { return Some(misses) };
         for (path, matcher) in each {
-            let demand = Demand::new(path, matcher);
-            if demand.holds(&self.subject.arguments, table::quantity(rule.action)) {
+            let (demand, quantity) = (Demand::new(path, matcher), table::quantity(rule.action));
+            if demand.holds(&self.subject.arguments, quantity) {
                 continue;
             }
-            let got: Vec<String> =
-                values(&self.subject.arguments, demand.path()).into_iter().flatten().map(canonical).collect();
+            let found = values(&self.subject.arguments, demand.path(), quantity);
+            let got: Vec<String> = found.into_iter().flatten().map(canonical).collect();
             misses.push(Miss::Argument {
                 path: path.clone(),
                 wanted: matcher.to_string(),

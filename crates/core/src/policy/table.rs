@@ -170,10 +170,79 @@ impl Lookup<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::Table;
+    use super::{Table, demands, quantity};
     use crate::policy::{Rule, bound::Caller, testing::subject};
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop::sample::select(vec![
+            json!(0),
+            json!(-0.0),
+            json!(0.0),
+            json!(1),
+            json!(1.0),
+            json!(5e0),
+            json!(9_007_199_254_740_993_u64),
+            json!("0"),
+            json!("-0"),
+            json!("1.0"),
+            json!(" 5 "),
+            json!("1e0"),
+            json!("x"),
+            json!("False"),
+            json!("null"),
+            json!(true),
+            json!(false),
+            json!(null),
+        ]);
+        leaf.prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::btree_map("[ab0]", inner, 0..3).prop_map(|map| json!(map)),
+            ]
+        })
+    }
+
+    fn matchers() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            prop::sample::select(vec![
+                json!("*"),
+                json!("0"),
+                json!("-0*"),
+                json!("?"),
+                json!("x"),
+                json!(0),
+                json!(1.0)
+            ]),
+            prop::sample::select(vec![json!(true), json!(-0.0), json!({"min": 0}), json!({"present": true})]),
+            values().prop_map(|value| json!({ "is": value })),
+            prop::collection::vec(values(), 0..3).prop_map(|values| json!({ "in": values })),
+            values().prop_map(|value| json!({ "not": { "is": value } })),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_look_up_finds_a_rule_exactly_where_its_demands_hold(
+            value in values(),
+            path in prop::sample::select(vec!["v", "v.a", "v.*", "v.0", "v.a.b", "v.*.a"]),
+            matcher in matchers(),
+            action in prop::sample::select(vec!["allow", "deny", "ask"]),
+        ) {
+            let rule = json!({"tool": "t", "args": { path: matcher }, "action": action});
+            let read: Rule = serde_json::from_value(rule.clone()).unwrap();
+            let call = crate::policy::Subject {
+                arguments: json!({ "v": value }).as_object().unwrap().clone(),
+                ..subject("t", json!({}))
+            };
+            let holds = demands(&read).iter().all(|demand| demand.holds(&call.arguments, quantity(read.action)));
+            let table = table(std::iter::once(rule));
+            let found = table.of(Caller::of(&call, None)).first_structured("t", &call.arguments, |_| true);
+            prop_assert_eq!(found.is_some(), holds);
+        }
+    }
 
     fn table(rules: impl Iterator<Item = Value>) -> Table {
         let mut table = Table::default();

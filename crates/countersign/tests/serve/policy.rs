@@ -130,6 +130,36 @@ fn an_explanation_for_programs_has_all_of_it() {
 }
 
 #[test]
+fn an_explanation_says_who_has_to_allow() {
+    let rules = "rules:
+- pattern: 'turn(*)'
+  action: ask
+  approvals: 2
+  from: [ana, ben]
+  escalate: [ { after: 600, to: cleo } ]
+  on_expiry: again
+";
+    let place = place(rules);
+    let accounts = "web: { password: \"${NOT_SET_HERE}\" }\npeople: [ { id: ana, local: [\"${ANA}\"] }, { id: ben }, { id: cleo } ]";
+    place.write("config.yaml", &place.config(accounts));
+    let said = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let lines = "  allowed 2 of ana, ben within 600 s\n  else    1 of cleo within approval_timeout, else they are asked again (once)\n";
+    assert!(said.out.contains(lines), "{said:?}");
+    let told = policy(&place, &["explain", "turn", "thing=lamp", "way=open", "--json"]).json();
+    let want = json!([
+        { "approvals": 2, "from": ["ana", "ben"], "within": 600, "on_expiry": "next", "times": null },
+        { "approvals": 1, "from": ["cleo"], "within": null, "on_expiry": "again", "times": 1 },
+    ]);
+    assert_eq!(told["steps"], want);
+    let said = policy(&place, &["explain", "look", "thing=lamp"]);
+    assert!(
+        said.out.contains("  allowed 1 of whoever may answer within approval_timeout, else it is denied\n"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn what_is_refused_before_policy_is_explained_as_such() {
     let place = place(GOOD);
     let said = policy(&place, &["explain", "look"]);

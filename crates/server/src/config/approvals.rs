@@ -29,7 +29,11 @@ pub(super) fn steps(place: &At<'_>, sets: &Sets) -> Vec<Step> {
     if KEYS.iter().all(|key| place.at(key).is_absent()) {
         return Vec::new();
     }
-    let mut steps = vec![Step { approvals: approvals(place), from: names(&place.at("from"), sets), ..Step::default() }];
+    let mut steps = vec![Step {
+        approvals: approvals(place).unwrap_or(1),
+        from: names(&place.at("from"), sets),
+        ..Step::default()
+    }];
     for next in place.at("escalate").items() {
         if !next.mapping(ESCALATION) {
             continue;
@@ -44,7 +48,14 @@ pub(super) fn steps(place: &At<'_>, sets: &Sets) -> Vec<Step> {
             last.within = span(&next.at("after"));
             last.on_expiry = OnExpiry::Next;
         }
-        steps.push(Step { approvals: approvals(&next), from: names(&next.at("to"), sets), ..Step::default() });
+        let from = names(&next.at("to"), sets);
+        // Who is asked later is not asked for less, as far as there are so many.
+        let inherited = || {
+            let most = from.as_ref().map_or(u32::MAX, |names| u32::try_from(names.len()).unwrap_or(u32::MAX).max(1));
+            steps.last().map_or(1, |before| before.approvals).min(most)
+        };
+        let approvals = approvals(&next).unwrap_or_else(inherited);
+        steps.push(Step { approvals, from, ..Step::default() });
     }
     if let Some(last) = steps.last_mut() {
         last.within = span(&place.at("within"));
@@ -53,12 +64,8 @@ pub(super) fn steps(place: &At<'_>, sets: &Sets) -> Vec<Step> {
     steps
 }
 
-fn approvals(place: &At<'_>) -> u32 {
-    let place = place.at("approvals");
-    if place.is_absent() {
-        return 1;
-    }
-    place.integer_in(1, MOST).and_then(|count| u32::try_from(count).ok()).unwrap_or(1)
+fn approvals(place: &At<'_>) -> Option<u32> {
+    place.at("approvals").integer_in(1, MOST).and_then(|count| u32::try_from(count).ok())
 }
 
 fn span(place: &At<'_>) -> Option<Duration> {

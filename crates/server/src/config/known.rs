@@ -10,7 +10,7 @@ use super::{
     at::{At, Notes},
     cases::DEFAULT_AGENT,
     load,
-    problem::{Errors, Fault},
+    problem::{Errors, Fault, Problem},
     services::{self, Service},
     settings::Person,
     value,
@@ -27,8 +27,11 @@ pub struct Known {
     pub agents: Vec<String>,
     /// The services with their tools.
     pub services: Vec<Service>,
-    /// The people; none where there is no configuration.
+    /// The people; none where there is no configuration, or where it does not say who they are without a variable that is
+    /// not set.
     pub people: Option<Vec<Person>>,
+    /// Whose answers Telegram takes; none where this, or whose identities are whose, depends on such a variable.
+    pub telegram_users: Option<Vec<i64>>,
 }
 
 /// Reads what rules are about from the configuration at `path`.
@@ -43,8 +46,9 @@ pub fn known(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Resul
     let value = value::read(&text, &notes, Some(&or_unset));
     let root = At::root(&notes, value.as_ref());
     let services = services::read(&root.at("services"));
-    let people = Some(load::people(&root.at("people")));
-    let problems = notes.problems.take();
+    let mut problems = notes.problems.take();
+    let (people, telegram_users, mut faults) = people(&text, path, environment);
+    problems.append(&mut faults);
     if !problems.is_empty() {
         return Err(Errors(problems));
     }
@@ -52,5 +56,71 @@ pub fn known(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Resul
     let first = (!root.at("agent").is_absent()).then(|| DEFAULT_AGENT.to_owned());
     let others = root.at("agents").list().unwrap_or_default();
     let ids = others.iter().filter_map(|place| place.at("id").text());
-    Ok(Known { agents: first.into_iter().chain(ids).collect(), services, people })
+    Ok(Known { agents: first.into_iter().chain(ids).collect(), services, people, telegram_users })
+}
+
+/// The people, whose answers Telegram takes, and what is wrong with either but for variables that are not set.
+///
+/// An identity is a number, for which nothing can stand.
+fn people(
+    text: &str,
+    path: &Path,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> (Option<Vec<Person>>, Option<Vec<i64>>, Vec<Problem>) {
+    let notes = Notes::of(path);
+    let value = value::read(text, &notes, Some(environment));
+    // What is wrong with the rest is told where that is read.
+    notes.problems.borrow_mut().retain(|problem| matches!(problem.fault, Fault::Variable(_)));
+    let root = At::root(&notes, value.as_ref());
+    let place = root.at("people");
+    let people = load::people(&place);
+    let users = root.at("messenger").at("telegram").at("allowed_users");
+    let faults = notes.problems.take();
+    // What is wrong with them is for `serve` to say.
+    let telegram_users = users.list().unwrap_or_default().iter().filter_map(At::integer).collect();
+    let is_there = |one: At<'_>| !one.is_unset() && !one.at("id").is_unset();
+    let is_named = !place.is_unset() && place.list().unwrap_or_default().into_iter().all(is_there);
+    let (unset, faults): (Vec<Problem>, Vec<Problem>) =
+        faults.into_iter().partition(|problem| matches!(problem.fault, Fault::Variable(_)));
+    let is_set =
+        |part: &str| unset.iter().all(|problem| !problem.key.starts_with(part) && !part.starts_with(&problem.key));
+    let are_known = is_set("people") && is_set("messenger.telegram.allowed_users");
+    (Some(people).filter(|_| is_named), Some(telegram_users).filter(|_| are_known), faults)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::known;
+
+    #[test]
+    fn an_identity_from_a_variable_that_is_not_set_is_no_fault_of_the_rules() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.yaml");
+        let text = |people: &str| {
+            format!(
+                "messenger: {{ type: telegram, telegram: {{ token: t, chat_id: 1, allowed_users: [111] }} }}\npeople: {people}\n"
+            )
+        };
+        let unset = |_: &str| None;
+        for (people, names, is_known) in [
+            ("[ { id: ana, telegram: [\"${ANA}\"] }, { id: ben, telegram: [\"${BEN}\"] } ]", Some(2), false),
+            ("[ { id: ana, local: [\"${ANA}\"] } ]", Some(1), false),
+            ("[ { id: \"${ANA}\", telegram: [1] } ]", None, false),
+            ("[ \"${ANA}\" ]", None, false),
+            ("${PEOPLE}", None, false),
+            ("[ { id: ana, telegram: [1] } ]", Some(1), true),
+        ] {
+            std::fs::write(&path, text(people)).unwrap();
+            let known = known(&path, &unset).unwrap();
+            assert_eq!(known.people.map(|people| people.len()), names, "{people}");
+            assert_eq!(known.telegram_users, is_known.then(|| vec![111]), "{people}");
+        }
+        for people in ["[ { id: ana, telegram: [ana] } ]", "[ { id: ana, telegran: [1] } ]", "[ { id: a }, { id: a } ]"]
+        {
+            std::fs::write(&path, text(people)).unwrap();
+            let told = known(&path, &unset).unwrap_err().to_string();
+            assert!(told.contains("config.yaml:2: people["), "{told}");
+            assert_eq!(told.lines().count(), 1, "{told}");
+        }
+    }
 }

@@ -1,14 +1,15 @@
 //! The rules of a gateway: one file, what it is about, and what stands where it says nothing.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use countersign_core::{
     engine::Rules,
     policy::{self, CompileError, Layer, Posture, Rule, Side, Source, Surroundings},
 };
 
+pub use super::approvers::{Nobody, TooFew};
 use super::{
-    house,
+    approvers, house,
     trial::{self, Failed},
 };
 use crate::{
@@ -25,30 +26,27 @@ pub struct Household {
     agents: Vec<String>,
     /// None where they are not known.
     people: Option<Vec<Person>>,
-}
-
-/// Somebody whom a rule names and nobody knows.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: there is no person \"{name}\" in `people`, nor a set of that name")]
-pub struct Nobody {
-    /// The file.
-    pub file: String,
-    /// The rule's line.
-    pub line: u32,
-    /// The name.
-    pub name: String,
+    /// Whose answers Telegram takes; none where this is not known.
+    telegram_users: Option<Vec<i64>>,
 }
 
 impl Household {
     pub(super) fn of(config: &Config, tools: &Arc<Tools>) -> Self {
         let agents = config.agents.iter().map(|agent| agent.id.clone()).collect();
-        Self { tools: Arc::clone(tools), agents, people: Some(config.people.clone()) }
+        let telegram_users = config.telegram.iter().flat_map(|telegram| &telegram.allowed_users).copied().collect();
+        Self {
+            tools: Arc::clone(tools),
+            agents,
+            people: Some(config.people.clone()),
+            telegram_users: Some(telegram_users),
+        }
     }
 }
 
 impl From<Known> for Household {
     fn from(known: Known) -> Self {
-        Self { tools: Arc::new(house::tools(&known.services)), agents: known.agents, people: known.people }
+        let Known { agents, services, people, telegram_users } = known;
+        Self { tools: Arc::new(house::tools(&services)), agents, people, telegram_users }
     }
 }
 
@@ -64,6 +62,9 @@ pub enum RulesError {
     /// Rules name people of whom nothing is known.
     #[error("{}", lines(.0))]
     Nobody(Vec<Nobody>),
+    /// Rules ask for more people than can answer.
+    #[error("{}", lines(.0))]
+    TooFew(Vec<TooFew>),
     /// Something else comes of cases than their author expects.
     #[error("{}", lines(.0))]
     Cases(Vec<Failed>),
@@ -108,13 +109,20 @@ pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
             (Source { name: path.display().to_string(), layer: Layer::Main, rules }, Vec::new())
         }
     };
-    let nobodies = nobodies(&source, household);
-    if !nobodies.is_empty() {
-        return Err(RulesError::Nobody(nobodies));
+    if let Some(people) = &household.people {
+        let nobodies = approvers::nobodies(&source, people);
+        if !nobodies.is_empty() {
+            return Err(RulesError::Nobody(nobodies));
+        }
+        let too_few = approvers::too_few(&source, people, household.telegram_users.as_deref());
+        if !too_few.is_empty() {
+            return Err(RulesError::TooFew(too_few));
+        }
     }
     let names: Vec<&str> = household.tools.keys().map(String::as_str).collect();
     let mut told = strangers(&source, &names);
     told.append(&mut unmet(&source, household));
+    told.append(&mut approvers::outranked(&source));
     let count = source.rules.rules.len() + source.rules.defaults.len();
     let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
     let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
@@ -126,17 +134,6 @@ pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
         people: house::people(household.people.as_deref().unwrap_or_default()),
     };
     Ok(Loaded { rules, cases, count, warnings })
-}
-
-/// Everybody among those who have to allow whom the configuration does not know.
-fn nobodies(source: &Source, household: &Household) -> Vec<Nobody> {
-    let Some(people) = &household.people else { return Vec::new() };
-    let rules = source.rules.rules.iter().chain(&source.rules.defaults);
-    let named = rules.flat_map(|rule| {
-        let names: BTreeSet<&String> = rule.steps.iter().flat_map(|step| step.from.iter().flatten()).collect();
-        names.into_iter().map(move |name| Nobody { file: source.name.clone(), line: rule.line, name: name.clone() })
-    });
-    named.filter(|nobody| !people.iter().any(|person| person.id == nobody.name)).collect()
 }
 
 /// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
@@ -151,10 +148,7 @@ fn unmet(source: &Source, household: &Household) -> Vec<String> {
             Side::Door => vec![DOOR],
             Side::Target => services.clone(),
         };
-        let ids = there.iter().map(|id| format!("agent:{id}")).collect::<Vec<_>>();
-        let is_met = there.iter().any(|text| policy::matches(pattern, text))
-            || side == Side::Principal && ids.iter().any(|text| policy::matches(pattern, text));
-        if is_met || there.is_empty() {
+        if there.is_empty() || there.iter().any(|id| side.matches(pattern, id)) {
             return None;
         }
         let (file, line, there) = (&source.name, rule.line, there.join(", "));
@@ -172,7 +166,7 @@ mod tests {
     use crate::config::{self, Person};
 
     fn unknown() -> Household {
-        Household { tools: BTreeMap::new().into(), agents: Vec::new(), people: None }
+        Household { tools: BTreeMap::new().into(), agents: Vec::new(), people: None, telegram_users: None }
     }
 
     #[test]
@@ -215,6 +209,33 @@ mod tests {
     }
 
     #[test]
+    fn rules_that_nobody_could_satisfy_are_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, configuration) = (folder.path().join("permissions.yaml"), folder.path().join("config.yaml"));
+        std::fs::write(&configuration, "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [1] } }\npeople: [ { id: ana, telegram: [1] }, { id: x, telegram: [2] } ]\n").unwrap();
+        let household: Household = config::known(&configuration, &|_| None).unwrap().into();
+        for (who, told) in [
+            ("approvals: 2", None),
+            (
+                "approvals: 3",
+                Some("permissions.yaml:2: step 1 of those who have to allow needs 3 and only 2 can answer"),
+            ),
+            ("from: [ana, x]", None),
+            ("from: [ana, x], approvals: 2", Some("needs 2 and only 1 can answer")),
+            (
+                "from: ana, escalate: [ { after: 5, to: x } ]",
+                Some("step 2 of those who have to allow needs 1 and only 0"),
+            ),
+        ] {
+            std::fs::write(&path, format!("rules:\n- {{ pattern: 'pay(*)', action: ask, {who} }}\n")).unwrap();
+            let refused = load(&path, &household).err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(!refused.is_empty(), told.is_some(), "{who}: {refused}");
+            assert!(refused.contains(told.unwrap_or_default()), "{who}: {refused}");
+            assert!(load(&path, &unknown()).is_ok(), "{who}");
+        }
+    }
+
+    #[test]
     fn a_case_is_asked_by_the_agent_that_it_names() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("permissions.yaml");
@@ -227,7 +248,7 @@ mod tests {
     fn a_rule_that_is_bound_to_what_is_not_there_draws_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("permissions.yaml");
-        let text = "rules:\n- { pattern: '*', principal: 'kitchen*', door: agent-*, target: homeassistant, action: ask }\n- { pattern: '*', principal: 'agent:kitchen-pi', action: ask }\n- { pattern: '*', principal: garage, action: deny }\n- { pattern: '*', door: gate, target: house, action: deny }\n";
+        let text = "rules:\n- { pattern: '*', principal: 'kitchen*', door: agent-*, target: homeassistant, action: ask }\n- { pattern: '*', principal: 'agent:kitchen-pi', action: ask }\n- { pattern: '*', principal: 'agent*', action: deny }\n- { pattern: '*', door: gate, target: house, action: deny }\n";
         std::fs::write(&path, text).unwrap();
         let configuration = folder.path().join("config.yaml");
         std::fs::write(&configuration, "agents: [ { id: kitchen-pi, token: \"${TOKEN}\" } ]\nservices: { homeassistant: { url: \"${URL}\", token: \"${TOKEN}\" } }\n").unwrap();
@@ -239,7 +260,7 @@ mod tests {
         assert_eq!(
             warnings(&known.into()),
             [
-                "4: there is no principal \"garage\" here, only kitchen-pi; this rule matches nothing",
+                "4: there is no principal \"agent*\" here, only kitchen-pi; this rule matches nothing",
                 "5: there is no door \"gate\" here, only agent-gate; this rule matches nothing",
                 "5: there is no target \"house\" here, only homeassistant; this rule matches nothing",
             ]

@@ -246,6 +246,18 @@ fn a_rule_says_who_has_to_allow_in_which_steps() {
 }
 
 #[test]
+fn who_is_asked_later_is_asked_for_as_many_as_before() {
+    let scene = Scene::new("");
+    scene.write(
+        "permissions.yaml",
+        "sets: { owners: [ana, ben] }\nrules:\n- pattern: a\n  action: ask\n  approvals: 3\n  escalate:\n  - { after: 1, to: [ana, ben, cleo, dora] }\n  - { after: 1, to: owners }\n  - { after: 1, to: [ana, ben, cleo] }\n  - { after: 1, to: owners, approvals: 1 }\n  - { after: 1, to: owners }\n",
+    );
+    let rules = read(&scene).unwrap().unwrap().source.rules.rules;
+    let got: Vec<u32> = rules[0].steps.iter().map(|step| step.approvals).collect();
+    assert_eq!(got, [3, 3, 2, 2, 1, 1]);
+}
+
+#[test]
 fn both_lists_may_be_absent_and_the_file_too() {
     for text in ["", "# nothing", "defaults:\nrules: ~\n", "tests: []"] {
         let scene = Scene::new("");

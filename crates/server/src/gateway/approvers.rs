@@ -1,0 +1,202 @@
+//! Who rules say has to allow, held against the people that the configuration knows.
+//!
+//! It must not know how people answer, only that somebody could.
+
+use std::collections::BTreeSet;
+
+use countersign_core::{
+    gate::Step,
+    policy::{self, Action, Rule, Side, Source},
+};
+
+use crate::config::Person;
+
+/// Somebody whom a rule names and nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: there is no person \"{name}\" in `people`, nor a set of that name")]
+pub struct Nobody {
+    /// The file.
+    pub file: String,
+    /// The rule's line.
+    pub line: u32,
+    /// The name.
+    pub name: String,
+}
+
+/// A step that asks for more people than can answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{file}:{line}: step {step} of those who have to allow needs {needed} and only {there} can answer: in `people` an account \
+     under `local`, or one under `telegram` that is among `allowed_users`, counts"
+)]
+pub struct TooFew {
+    /// The file.
+    pub file: String,
+    /// The rule's line.
+    pub line: u32,
+    /// Which step, counted from 1.
+    pub step: usize,
+    /// How many have to allow.
+    pub needed: u32,
+    /// How many could.
+    pub there: usize,
+}
+
+/// Everybody among those who have to allow who is not one of `people`.
+pub(super) fn nobodies(source: &Source, people: &[Person]) -> Vec<Nobody> {
+    let named = rules(source).flat_map(|rule| {
+        let names: BTreeSet<&String> = rule.steps.iter().flat_map(|step| step.from.iter().flatten()).collect();
+        names.into_iter().map(move |name| Nobody { file: source.name.clone(), line: rule.line, name: name.clone() })
+    });
+    named.filter(|nobody| !people.iter().any(|person| person.id == nobody.name)).collect()
+}
+
+/// Every step that nobody could satisfy. `telegram_users` are those whose answers Telegram takes; where they are not known,
+/// everybody counts as somebody who can answer.
+pub(super) fn too_few(source: &Source, people: &[Person], telegram_users: Option<&[i64]>) -> Vec<TooFew> {
+    let can_answer = |person: &&Person| {
+        telegram_users.is_none_or(|users| {
+            !person.local.is_empty() || person.telegram.iter().any(|account| users.contains(account))
+        })
+    };
+    let able: BTreeSet<&str> = people.iter().filter(can_answer).map(|person| person.id.as_str()).collect();
+    let there = |step: &Step| match &step.from {
+        Some(from) => from.iter().filter(|name| able.contains(name.as_str())).count(),
+        // An account that belongs to nobody may be the first to allow.
+        None => able.len() + 1,
+    };
+    let steps = rules(source).flat_map(|rule| rule.steps.iter().enumerate().map(move |(at, step)| (rule, at, step)));
+    let told = steps.map(|(rule, at, step)| TooFew {
+        file: source.name.clone(),
+        line: rule.line,
+        step: at + 1,
+        needed: step.approvals,
+        there: there(step),
+    });
+    told.filter(|few| usize::try_from(few.needed).is_ok_and(|needed| needed > few.there)).collect()
+}
+
+/// Says of every rule that names who has to allow that another one, which names nobody, goes before it where both match.
+pub(super) fn outranked(source: &Source) -> Vec<String> {
+    let first = |rule: &Rule| rule.steps.first().filter(|_| rule.action == Action::Ask).cloned();
+    let asking: Vec<(&Rule, Step)> = source.rules.rules.iter().filter_map(|rule| Some((rule, first(rule)?))).collect();
+    let mut told = Vec::new();
+    for (rule, step) in asking.iter().filter(|(_, step)| step.from.is_some()) {
+        let before = asking
+            .iter()
+            .find(|(other, before)| before.from.is_none() && before.approvals > step.approvals && overlap(rule, other));
+        if let Some((other, before)) = before {
+            let (file, line, by, count) = (&source.name, rule.line, other.line, before.approvals);
+            told.push(format!(
+                "{file}:{line}: where the rule of line {by} matches too, it goes before this one, because it asks for {count} \
+                 people; whom this one names under `from` does not count there"
+            ));
+        }
+    }
+    told
+}
+
+fn rules(source: &Source) -> impl Iterator<Item = &Rule> {
+    source.rules.rules.iter().chain(&source.rules.defaults)
+}
+
+/// True if both rules may match one call.
+fn overlap(one: &Rule, other: &Rule) -> bool {
+    let tool = |rule: &Rule| {
+        let pattern = rule.pattern.as_deref().map(|pattern| pattern.split_once('(').map_or(pattern, |(tool, _)| tool));
+        pattern.or(rule.tool.as_deref()).unwrap_or_default().to_owned()
+    };
+    let is_about_one = match (&one.pattern, &other.pattern) {
+        (Some(one), Some(other)) => may_meet(one, other),
+        (None, _) | (_, None) => may_meet(&tool(one), &tool(other)),
+    };
+    let bounds = |side: &Side| match (side.of(one), side.of(other)) {
+        (Some(one), Some(other)) => may_meet(one, other),
+        (None, _) | (_, None) => true,
+    };
+    is_about_one && Side::ALL.iter().all(bounds)
+}
+
+/// True if a text may match both patterns: what stands before their first wildcards does not keep them apart.
+fn may_meet(one: &str, other: &str) -> bool {
+    let literal = |pattern: &str| pattern.find(['*', '?', '[']).map_or(pattern.len(), |at| at);
+    let (first, second) = (literal(one), literal(other));
+    match (first == one.len(), second == other.len()) {
+        (true, _) => policy::matches(other, one),
+        (_, true) => policy::matches(one, other),
+        (false, false) => one[..first].starts_with(&other[..second]) || other[..second].starts_with(&one[..first]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::policy::{Layer, Rules, Source};
+    use serde_json::{Value, json};
+
+    use super::{outranked, too_few};
+    use crate::config::Person;
+
+    fn source(rules: Value) -> Source {
+        let rules: Rules = serde_json::from_value(json!({ "rules": rules })).unwrap();
+        Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }
+    }
+
+    fn person(id: &str, telegram: &[i64], local: &[u32]) -> Person {
+        Person { id: id.to_owned(), telegram: telegram.to_vec(), console: Vec::new(), local: local.to_vec() }
+    }
+
+    #[test]
+    fn a_step_that_nobody_could_satisfy_is_told_of() {
+        let people = [person("ana", &[111], &[]), person("ben", &[222], &[]), person("cleo", &[], &[0])];
+        let nameless = person("x", &[], &[]);
+        let one = [people[0].clone()];
+        let with_x = [people[0].clone(), nameless];
+        let any = |approvals: u32| json!({ "approvals": approvals });
+        let from = |approvals: u32, names: &[&str]| json!({ "approvals": approvals, "from": names });
+        for (steps, people, users, want) in [
+            (vec![any(3)], &one[..], Some(&[111][..]), vec![(1, 3, 2)]),
+            (vec![any(3)], &one[..], None, vec![(1, 3, 2)]),
+            (vec![any(2)], &one[..], Some(&[111][..]), vec![]),
+            (vec![any(2)], &one[..], Some(&[][..]), vec![(1, 2, 1)]),
+            (vec![any(1)], &[][..], Some(&[][..]), vec![]),
+            (vec![any(2)], &[][..], Some(&[][..]), vec![(1, 2, 1)]),
+            (vec![from(2, &["ana", "x"])], &with_x[..], Some(&[111][..]), vec![(1, 2, 1)]),
+            (vec![from(1, &["x"])], &with_x[..], Some(&[111][..]), vec![(1, 1, 0)]),
+            (vec![from(2, &["ana", "x"])], &with_x[..], None, vec![]),
+            (vec![from(1, &["ben"])], &people[..], Some(&[111][..]), vec![(1, 1, 0)]),
+            (vec![from(2, &["ana", "cleo"])], &people[..], Some(&[111][..]), vec![]),
+            (vec![any(1), from(1, &["ben"])], &people[..], Some(&[111][..]), vec![(2, 1, 0)]),
+        ] {
+            let rules = source(json!([{ "pattern": "pay(*)", "action": "ask", "steps": steps }]));
+            let got = too_few(&rules, people, users);
+            let got: Vec<(usize, u32, usize)> = got.iter().map(|few| (few.step, few.needed, few.there)).collect();
+            assert_eq!(got, want, "{steps:?} {users:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_names_nobody_and_goes_before_one_that_does_draws_a_warning() {
+        let named = json!([{ "approvals": 1, "from": ["ana"] }]);
+        let ask = |pattern: &str, steps: Value| json!({ "pattern": pattern, "action": "ask", "steps": steps });
+        let many = |pattern: &str| ask(pattern, json!([{ "approvals": 2 }]));
+        for (one, other, is_told) in [
+            (ask("pay(*)", named.clone()), many("pay(*)"), true),
+            (ask("pay(acme*)", named.clone()), many("pay(*)"), true),
+            (ask("pay(acme)", named.clone()), many("*"), true),
+            (ask("pay(acme)", named.clone()), many("pay(b*)"), false),
+            (ask("pay(*)", named.clone()), many("turn(*)"), false),
+            (ask("pay(*)", named.clone()), ask("pay(*)", json!([{ "approvals": 1 }])), false),
+            (ask("pay(*)", named.clone()), ask("pay(*)", json!([{ "approvals": 2, "from": ["ana", "ben"] }])), false),
+            (ask("pay(*)", named.clone()), json!({"pattern": "pay(*)", "action": "ask"}), false),
+            (json!({"tool": "pay", "action": "ask", "steps": named}), many("pay(*)"), true),
+            (
+                json!({"pattern": "pay(*)", "principal": "a", "action": "ask", "steps": named}),
+                json!({"pattern": "pay(*)", "principal": "b", "action": "ask", "steps": [{ "approvals": 2 }]}),
+                false,
+            ),
+        ] {
+            let told = outranked(&source(json!([one, other])));
+            assert_eq!(!told.is_empty(), is_told, "{one} {other} {told:?}");
+        }
+    }
+}
