@@ -222,7 +222,7 @@ fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
             writeln!(out, "{} {}", paint.tone(Tone::Asking, "waits"), line(row, paint))?;
         }
         for row in before.iter().filter(|row| !now.contains(row)) {
-            writeln!(out, "{} {}", paint.tone(Tone::Good, "done "), line(row, paint))?;
+            writeln!(out, "{} {}", paint.tone(Tone::Good, "over "), line(row, paint))?;
         }
         before = now;
     }
@@ -267,13 +267,14 @@ fn print_grants(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
     let paint = Paint::stdout();
     for row in rows {
         let text = |name: &str| escape(row[name].as_str().unwrap_or("-"), Lines::One);
+        let until = row["until"].as_str().map_or_else(String::new, |until| format!(" until {until}"));
         let open = if row["door"] == json!("open") { ", through a door without a credential" } else { "" };
         writeln!(
             out,
             "{}  {}  {}",
             text("id"),
             paint.tone(Tone::Strong, text("covers")),
-            paint.tone(Tone::Faint, format!("{} for {}, by {}{open}", text("scope"), text("to"), text("by"))),
+            paint.tone(Tone::Faint, format!("{}{until} for {}, by {}{open}", text("scope"), text("to"), text("by"))),
         )?;
     }
     Ok(ExitCode::SUCCESS)

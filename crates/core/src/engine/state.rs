@@ -185,7 +185,12 @@ impl State {
     pub(crate) fn apply(&mut self, event: &Event, meta: &Meta) {
         self.head = meta.lsn;
         self.at = meta.at;
-        if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) {
+        // What surfaces say of a gate is recorded whether or not its session is at hand, so nothing of a session may
+        // depend on it.
+        let is_of_surfaces = matches!(event, Event::Gate(gate::Event::Shown { .. } | gate::Event::Updated { .. }));
+        if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id))
+            && !is_of_surfaces
+        {
             session.last_at = meta.at;
         }
         match event {
