@@ -414,7 +414,7 @@ impl Owner {
                 Refused::TooLarge
             }
             Ok(decided) => {
-                self.coming = rules.or_else(|| self.coming.take());
+                self.coming = rules.filter(|_| decided.is_ok()).or_else(|| self.coming.take());
                 return Ok(decided);
             }
             Err(_) => {
