@@ -108,6 +108,7 @@ fn a_grant_covers_what_was_shown_until_it_is_revoked() {
         let grants = place.people(&["grants", "list", "--json"]).json();
         assert_eq!(grants.as_array().unwrap().len(), 1, "{scope}: {grants}");
         assert_eq!((&grants[0]["scope"], &grants[0]["to"]), (&json!(scope), &json!("agent:default")), "{grants}");
+        assert_eq!(grants[0]["door"], "authenticated", "the system says who asks: {grants}");
         // The same again needs nobody; anything else, and anybody else, does.
         assert_eq!(agent.call(2, "turn", door())["status"], "executed", "{scope}");
         agent.request(3, "turn", json!({ "thing": "door", "way": "shut" }));

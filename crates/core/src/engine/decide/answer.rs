@@ -6,7 +6,7 @@ use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View},
     gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Resolution, Scope},
     id::{GateId, PrincipalId},
-    policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Subject},
+    policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Posture, Subject},
     settle,
 };
 
@@ -59,7 +59,7 @@ pub(super) fn answer(
                         .into_iter()
                         .map(|event| Fact::plain(Event::Policy(event), session.clone())),
                 );
-                granted(gate, &subject, answer, *scope, by, context)?
+                granted(view, gate, &subject, answer, *scope, by, context)?
             }
             Resolution::Denied => Some(policy::Event::Constrained(Constraint {
                 principal: subject.principal.clone(),
@@ -120,6 +120,7 @@ fn lifted(view: View<'_>, subject: &Subject, by: &PrincipalId) -> Option<policy:
 }
 
 fn granted(
+    view: View<'_>,
     gate: &Gate,
     subject: &Subject,
     answer: &Answer,
@@ -162,6 +163,10 @@ fn granted(
         covers: proposal.covers,
         label,
         until: lasts.map(|lasts| context.now + lasts),
-        door: Door::Open,
+        // At a stdio door nobody shows who it is; a gateway asks users that it knows.
+        door: match view.rules.posture {
+            Posture::Stdio => Door::Open,
+            Posture::Gateway => Door::Authenticated,
+        },
     })))
 }
