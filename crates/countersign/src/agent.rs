@@ -79,9 +79,9 @@ async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
     let answer = tokio::time::timeout(asker.timeout, line.ask(&asked))
         .await
         .map_err(|_| failed(TIMED_OUT, format!("no answer within {} seconds", asker.timeout.as_secs())))?;
-    // A gateway that proves receipt by a ping is answered before the line closes.
-    let answer = answer?;
+    // A gateway that proves receipt by a ping is answered before the line closes, whatever it said.
     line.leave().await;
+    let answer = answer?;
     Ok(match method {
         "tool_request" => answer.get("data").cloned().unwrap_or(Value::Null),
         "list_tools" => answer.get("tools").cloned().unwrap_or(answer),

@@ -118,6 +118,15 @@ fn tools_and_missed_results_are_printed_as_json() {
 }
 
 #[test]
+fn an_error_that_was_printed_is_not_listed_as_missed() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    assert_eq!(asking(&place, &gateway, &["request", "turn", "thing=lock"]).code, Some(1));
+    let said = asking(&place, &gateway, &["pending"]);
+    assert_eq!((said.code, said.json()), (Some(0), json!([])), "{said:?}");
+}
+
+#[test]
 fn under_the_name_agentpass_it_serves_and_asks() {
     let place = Place::new();
     let name = place.folder.join("agentpass");
