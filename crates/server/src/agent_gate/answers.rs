@@ -55,13 +55,12 @@ impl Answers {
         while let Some(released) = subscriber.next().await {
             let Released::Fact(recorded) = released else { continue };
             if let Event::Call(call::Event::Ended { call, end, entry: None }) = &recorded.fact.event {
-                let content = recorded.fact.content.as_deref().unwrap_or_default().to_owned();
-                self.ended(*call, *end, content);
+                self.ended(*call, *end, recorded.fact.content.clone().unwrap_or_default());
             }
         }
     }
 
-    fn ended(&self, call: CallId, end: call::End, content: String) {
+    fn ended(&self, call: CallId, end: call::End, content: Arc<str>) {
         let mut inner = self.0.lock();
         let outcome = Outcome { call, gate: None, end, content };
         for (id, connection) in inner.waiting.remove(&call).unwrap_or_default() {
@@ -132,7 +131,7 @@ mod tests {
     fn an_end_reaches_everybody_who_waits_before_it_or_soon_after() {
         let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
         assert!(answers.wait(call(1), "1".into(), &tx));
-        answers.ended(call(1), DONE, "[]".to_owned());
+        answers.ended(call(1), DONE, "[]".into());
         // The same request under its key once more, from a frame that was behind.
         assert!(answers.wait(call(1), "2".into(), &tx));
         let told: Vec<String> = std::iter::from_fn(|| rx.try_recv().ok()).map(|(id, _)| id.to_string()).collect();
@@ -143,11 +142,11 @@ mod tests {
     #[test]
     fn an_end_that_was_let_go_of_is_claimed_by_whoever_finds_it_elsewhere() {
         let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
-        answers.ended(call(1), DONE, "x".repeat(KEPT_BYTES));
-        answers.ended(call(2), DONE, "[]".to_owned());
+        answers.ended(call(1), DONE, "x".repeat(KEPT_BYTES).into());
+        answers.ended(call(2), DONE, "[]".into());
         assert!(!answers.wait(call(1), "1".into(), &tx), "it has to be looked for");
         assert!(answers.claim(call(1), &tx) && !answers.claim(call(1), &tx));
-        answers.ended(call(1), DONE, "[]".to_owned());
+        answers.ended(call(1), DONE, "[]".into());
         assert!(rx.try_recv().is_err(), "it was claimed");
     }
 
@@ -156,7 +155,7 @@ mod tests {
         let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
         answers.wait(call(1), "1".into(), &tx);
         answers.gone(&tx);
-        answers.ended(call(1), DONE, "[]".to_owned());
+        answers.ended(call(1), DONE, "[]".into());
         assert!(rx.try_recv().is_err());
     }
 }

@@ -332,7 +332,7 @@ impl<'a> Connection<'a> {
             Ok(engine::Reply::Requested { call, over: Some((end, lsn)) }) => {
                 let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
                 let content = content.as_deref().unwrap_or_default().to_owned();
-                self.ended(&id, Outcome { call, gate: None, end, content }).await
+                self.ended(&id, Outcome { call, gate: None, end, content: content.into() }).await
             }
             Ok(_) => {
                 self.open -= 1;
@@ -365,7 +365,7 @@ impl<'a> Connection<'a> {
         }
         let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
         let content = content.as_deref().unwrap_or_default().to_owned();
-        self.ended(&id, Outcome { call, gate: None, end, content }).await
+        self.ended(&id, Outcome { call, gate: None, end, content: content.into() }).await
     }
 
     /// The gate that decided a request, whichever process it was opened in.

@@ -1,5 +1,7 @@
 //! How the end of a request is told: as the reply to it, and as a row of pending results.
 
+use std::sync::Arc;
+
 use countersign_core::{
     call::End,
     id::{CallId, GateId},
@@ -15,7 +17,7 @@ pub(super) struct Outcome {
     pub(super) gate: Option<GateId>,
     pub(super) end: End,
     /// What the service gave as JSON text, or why it was not done.
-    pub(super) content: String,
+    pub(super) content: Arc<str>,
 }
 
 impl Outcome {
@@ -36,7 +38,7 @@ impl Outcome {
 
     fn fault(&self) -> Option<Fault> {
         let told = |code, message: &str| {
-            let data = (message != self.content).then(|| json!({ "reason": self.content }));
+            let data = (message != &*self.content).then(|| json!({ "reason": &*self.content }));
             Some(Fault { code, message: message.to_owned(), data })
         };
         match self.end {
@@ -49,7 +51,7 @@ impl Outcome {
             End::Skipped | End::Cancelled => told(code::FAILED, "Not run"),
             End::Unknown => {
                 let data = self.gate.map(|gate| json!({ "gate_id": gate.to_string() }));
-                Some(Fault { code: code::FAILED, message: self.content.clone(), data })
+                Some(Fault { code: code::FAILED, message: self.content.to_string(), data })
             }
         }
     }
@@ -65,7 +67,7 @@ impl Outcome {
             End::Denied => json!({ "status": "denied", "data": "Denied by policy" }),
             End::Unknown => json!({ "status": "error", "data": "Outcome unknown" }),
             End::Done { error: true } | End::Failed | End::Limited | End::Skipped | End::Cancelled => {
-                json!({ "status": "error", "data": self.content })
+                json!({ "status": "error", "data": &*self.content })
             }
         }
     }
@@ -79,7 +81,7 @@ mod tests {
 
     fn outcome(end: End, content: &str) -> Outcome {
         let call = CallId::parse("00000000000000000000000000000001").unwrap();
-        Outcome { call, gate: None, end, content: content.to_owned() }
+        Outcome { call, gate: None, end, content: content.into() }
     }
 
     #[test]

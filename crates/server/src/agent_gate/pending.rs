@@ -66,12 +66,8 @@ pub(super) async fn missed(
         let Some(wanted) = wanted.as_deref().and_then(|text| serde_json::from_str::<Content>(text).ok()) else {
             continue;
         };
-        let outcome = Outcome {
-            call,
-            gate: result.asked.gate,
-            end: result.end,
-            content: ended.as_deref().unwrap_or_default().to_owned(),
-        };
+        let outcome =
+            Outcome { call, gate: result.asked.gate, end: result.end, content: ended.clone().unwrap_or_default() };
         let means_it = result.asked.generation == generation;
         let request_id = if means_it {
             text_of(&result.asked.wire)
