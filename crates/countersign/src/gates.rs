@@ -50,16 +50,16 @@ pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<Ex
         (Gates::List, Some(mut local)) => print(&rows(local.ask(&Request::Gates)?)?, form),
         (Gates::List, None) => print(&control::pending(&recorded(&place.log)?), form),
         (Gates::Show { id }, Some(mut local)) => {
-            show(&serde_json::from_value(local.ask(&Request::Gate { id })?)?, form)
+            show(place, &serde_json::from_value(local.ask(&Request::Gate { id })?)?, form)
         }
         (Gates::Show { id }, None) => {
-            show(&control::find(&recorded(&place.log)?, &id).map_err(anyhow::Error::msg)?, form)
+            show(place, &control::find(&recorded(&place.log)?, &id).map_err(anyhow::Error::msg)?, form)
         }
         (Gates::Allow { id, scope, rule, lasts }, Some(mut local)) => {
             let lasts = lasts.map(|lasts| lasts.as_secs());
             let value = local.ask(&Request::Allow { id, scope, rule, lasts })?;
             match (value.get("have"), value.get("need")) {
-                (Some(have), Some(need)) => told(value.clone(), &format!("counted, {have} of {need} allow it"), form),
+                (Some(have), Some(need)) => told(value.clone(), &format!("{have} of {need} allow it"), form),
                 _ => told(value, "allowed", form),
             }
         }
@@ -92,6 +92,9 @@ fn is_interactive() -> bool {
 }
 
 fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
+    if Local::is_closed_to_us(folder) {
+        bail!("the gateway of {} does not let this user in: name it under `local` in `people`", folder.display());
+    }
     bail!(
         "no gateway runs with the data directory {}: start `countersign serve`, or name it with --config or --data",
         folder.display()
@@ -155,7 +158,7 @@ fn line(row: &Row, paint: Paint) -> String {
     )
 }
 
-fn show(row: &Row, form: Form) -> anyhow::Result<ExitCode> {
+fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(row)?)?;
@@ -183,7 +186,7 @@ fn show(row: &Row, form: Form) -> anyhow::Result<ExitCode> {
         writeln!(out, "  {}: {}", one(name), one(&text_of(value)))?;
     }
     let id = &row.id[row.id.len().saturating_sub(8)..];
-    writeln!(out, "\nAllow it with `countersign gates allow {id}`.")?;
+    writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", place.folder.display())?;
     for rule in &row.proposals {
         writeln!(out, "Whatever matches \"{}\", from now on: add `--scope always --rule '{}'`.", one(rule), one(rule))?;
     }
@@ -221,7 +224,8 @@ fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
         for row in now.iter().filter(|row| !before.contains(row)) {
             writeln!(out, "{} {}", paint.tone(Tone::Asking, "waits"), line(row, paint))?;
         }
-        for row in before.iter().filter(|row| !now.contains(row)) {
+        // A vote or a later deadline changes a row, and it waits all the same.
+        for row in before.iter().filter(|row| now.iter().all(|other| other.id != row.id)) {
             writeln!(out, "{} {}", paint.tone(Tone::Good, "over "), line(row, paint))?;
         }
         before = now;
@@ -230,31 +234,28 @@ fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
 }
 
 fn print_denials(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
-    if form == Form::Json {
-        writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let rows = value.as_array().map(Vec::as_slice).unwrap_or_default();
-    if rows.is_empty() {
-        writeln!(out, "No denial binds.")?;
-    }
-    let paint = Paint::stdout();
-    for row in rows {
-        let text = |name: &str| escape(row[name].as_str().unwrap_or("-"), Lines::One);
+    print_rows(value, form, "No denial binds.", "tool", |text, row| {
         let said = row["reason"].as_str().map_or_else(String::new, |said| format!(": {}", escape(said, Lines::One)));
-        writeln!(
-            out,
-            "{}  {}  {}",
-            text("id"),
-            paint.tone(Tone::Strong, text("tool")),
-            paint.tone(Tone::Faint, format!("for {}, until {}, by {}{said}", text("to"), text("until"), text("by"))),
-        )?;
-    }
-    Ok(ExitCode::SUCCESS)
+        format!("for {}, until {}, by {}{said}", text("to"), text("until"), text("by"))
+    })
 }
 
 fn print_grants(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
+    print_rows(value, form, "Nothing is granted.", "covers", |text, row| {
+        let until = row["until"].as_str().map_or_else(String::new, |until| format!(" until {until}"));
+        let open = if row["door"] == json!("open") { ", through a door without a credential" } else { "" };
+        format!("{}{until} for {}, by {}{open}", text("scope"), text("to"), text("by"))
+    })
+}
+
+/// Prints rows: the id, what the row is about, and the rest in the words of `rest`, which gets the row's texts by name.
+fn print_rows(
+    value: &Value,
+    form: Form,
+    nothing: &str,
+    about: &str,
+    rest: impl Fn(&dyn Fn(&str) -> String, &Value) -> String,
+) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
@@ -262,20 +263,13 @@ fn print_grants(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
     }
     let rows = value.as_array().map(Vec::as_slice).unwrap_or_default();
     if rows.is_empty() {
-        writeln!(out, "Nothing is granted.")?;
+        writeln!(out, "{nothing}")?;
     }
     let paint = Paint::stdout();
     for row in rows {
-        let text = |name: &str| escape(row[name].as_str().unwrap_or("-"), Lines::One);
-        let until = row["until"].as_str().map_or_else(String::new, |until| format!(" until {until}"));
-        let open = if row["door"] == json!("open") { ", through a door without a credential" } else { "" };
-        writeln!(
-            out,
-            "{}  {}  {}",
-            text("id"),
-            paint.tone(Tone::Strong, text("covers")),
-            paint.tone(Tone::Faint, format!("{}{until} for {}, by {}{open}", text("scope"), text("to"), text("by"))),
-        )?;
+        let text = |name: &str| escape(row[name].as_str().unwrap_or("-"), Lines::One).into_owned();
+        let (id, about) = (text("id"), paint.tone(Tone::Strong, text(about)));
+        writeln!(out, "{id}  {about}  {}", paint.tone(Tone::Faint, rest(&text, row)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -19,6 +19,12 @@ impl Local {
         UnixStream::connect(folder.join(FILE)).ok().map(|stream| Self(BufReader::new(stream)))
     }
 
+    /// Whether a gateway's socket is there, and not for this user.
+    pub(crate) fn is_closed_to_us(folder: &Path) -> bool {
+        let refused = UnixStream::connect(folder.join(FILE)).err();
+        refused.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    }
+
     /// Asks for something and waits for the answer.
     pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Value> {
         self.send(request)?;

@@ -92,7 +92,7 @@ fn said(answers: &mut Local, request: &Request) -> String {
     let done = if matches!(request, Request::Deny { .. }) { "denied" } else { "allowed" };
     match told {
         Ok(value) => match (value.get("have").and_then(Value::as_u64), value.get("need").and_then(Value::as_u64)) {
-            (Some(have), Some(need)) => format!("counted: {have} of {need} allow it"),
+            (Some(have), Some(need)) => format!("{have} of {need} allow it"),
             _ => done.to_owned(),
         },
         Err(error) => format!("{error:#}"),

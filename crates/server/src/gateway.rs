@@ -79,12 +79,12 @@ pub enum ServeError {
     #[error("the record can no longer be worked with")]
     Lost,
     /// A file or a port.
-    #[error("{what}: {source}")]
+    #[error("{what}: {problem}")]
     Io {
         /// Which.
         what: String,
-        /// What the system says.
-        source: std::io::Error,
+        /// What the system says. It stands in the message already, and is no further cause.
+        problem: std::io::Error,
     },
 }
 
@@ -128,7 +128,8 @@ pub async fn serve(
     };
     let handle = Handle::open(log.into(), options).await?;
     let door = Door::open(handle.clone(), clock.clone(), settings).await?;
-    let control = Control::open(&config.storage.folder, handle.clone())
+    let users = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
+    let control = Control::open(&config.storage.folder, handle.clone(), users)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let telegram = match &config.telegram {
         Some(telegram) => {
@@ -274,6 +275,6 @@ fn host_of(url: &str) -> Option<&str> {
     Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host))
 }
 
-fn io(what: &str, source: std::io::Error) -> ServeError {
-    ServeError::Io { what: what.to_owned(), source }
+fn io(what: &str, problem: std::io::Error) -> ServeError {
+    ServeError::Io { what: what.to_owned(), problem }
 }

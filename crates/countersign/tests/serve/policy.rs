@@ -85,6 +85,15 @@ fn rules_that_do_not_do_what_they_look_like_draw_warnings() {
 }
 
 #[test]
+fn what_is_wrong_is_told_once() {
+    let place = place("rules:\n  - { pattern: '*', action: alow }\n");
+    for arguments in [["policy", "test"].as_slice(), &["policy", "explain", "turn"]] {
+        let said = place.run(arguments);
+        assert_eq!((said.code, said.err.matches("'alow'").count()), (Some(1), 1), "{arguments:?}: {said:?}");
+    }
+}
+
+#[test]
 fn an_explanation_names_the_rule_and_those_that_nearly_decided() {
     let place = place(GOOD);
     let said = policy(&place, &["explain", "turn", "thing=lamp", "way=open"]);

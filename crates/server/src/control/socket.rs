@@ -30,12 +30,12 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the socket in `folder`. A lock beside it says that no other gateway has it: the one of the log is taken with
-    /// the first record only.
+    /// Opens the socket in `folder`, for the gateway's own user, root, and the `others` of this machine, by number. A lock
+    /// beside it says that no other gateway has it: the one of the log is taken with the first record only.
     ///
     /// # Errors
     /// What the system says, or that another gateway has the folder.
-    pub fn open(folder: &Path, handle: Handle) -> std::io::Result<Self> {
+    pub fn open(folder: &Path, handle: Handle, others: Vec<u32>) -> std::io::Result<Self> {
         let path = folder.join(FILE);
         let owned = own(&path.with_extension("sock.lock"))?;
         match std::fs::remove_file(&path) {
@@ -44,13 +44,15 @@ impl Control {
             Err(error) => return Err(error),
         }
         let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        // Who may come in is looked at for each who comes; the mode only keeps the rest from asking at all.
+        let mode = if others.is_empty() { 0o600 } else { 0o666 };
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
         let own = own_user();
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 // The folder may be open to more people than the socket's own mode says.
                 let Ok(peer) = stream.peer_cred() else { continue };
-                if peer.uid() != own && peer.uid() != 0 {
+                if !may_enter(peer.uid(), own, &others) {
                     continue;
                 }
                 let by = principal(peer.uid());
@@ -70,6 +72,11 @@ impl Drop for Control {
         self.serving.abort();
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Whether a user of this machine may list and answer what waits.
+fn may_enter(user: u32, own: u32, others: &[u32]) -> bool {
+    user == own || user == 0 || others.contains(&user)
 }
 
 /// The principal of a user of this machine.
@@ -132,5 +139,19 @@ async fn watch(writing: &mut OwnedWriteHalf, handle: &Handle, by: &PrincipalId) 
         }
         // What came in the same moment is in one answer.
         while let Some(_more) = subscriber.try_next() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_enter;
+
+    #[test]
+    fn only_the_gateways_user_root_and_people_with_an_account_here_come_in() {
+        for (user, others, want) in
+            [(1000, &[][..], true), (0, &[], true), (1001, &[], false), (1001, &[1001], true), (1002, &[1001], false)]
+        {
+            assert_eq!(may_enter(user, 1000, others), want, "{user} beside {others:?}");
+        }
     }
 }

@@ -54,7 +54,7 @@ impl From<Known> for Household {
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
     /// The file cannot be read, or is not what a file of rules is.
-    #[error("{0}")]
+    #[error(transparent)]
     Form(#[from] Errors),
     /// Its rules cannot be compiled.
     #[error("{}", lines(.0))]
