@@ -209,7 +209,7 @@ pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect
     let paths = content.arguments.get("path").and_then(serde_json::Value::as_str);
     Subject {
         principal,
-        door: None,
+        door: session.door().map(str::to_owned),
         target: None,
         session: session.id().clone(),
         tool: content.tool.to_string(),

@@ -175,6 +175,7 @@ async fn play(
         cwd: place.project.display().to_string(),
         name: Some("demo".to_owned()),
         parent: None,
+        door: None,
         settings: Box::new(settings),
     };
     handle.source(Lane::Request).ask(Command::Session(session.clone(), open)).await?;

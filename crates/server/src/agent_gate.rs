@@ -144,6 +144,7 @@ impl Door {
                 cwd: String::new(),
                 name: Some(agent.id.clone()),
                 parent: None,
+                door: Some(DOOR.to_owned()),
                 settings: Box::new(set.clone()),
             };
             match requests.ask(Command::Session(session.clone(), open)).await {

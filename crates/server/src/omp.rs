@@ -25,5 +25,8 @@ mod telling;
 mod unwritten;
 mod workshop;
 
+/// What records and rules call this door.
+pub(crate) const DOOR: &str = "omp";
+
 pub use door::{Input, Output};
 pub use start::{Program, StartError, Surroundings, start, start_in};

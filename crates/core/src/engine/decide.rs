@@ -22,7 +22,7 @@ use crate::{
     id::{PrincipalId, SessionId},
     policy::{self, Grant, GrantId},
     run,
-    session::{Command as SessionCommand, Session},
+    session::{Command as SessionCommand, Event as SessionEvent, Session},
 };
 
 pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refusal> {
@@ -84,8 +84,8 @@ fn decide_session(
     command: SessionCommand,
     context: &mut Context,
 ) -> Result<Decision, Refusal> {
-    if let SessionCommand::Open { cwd, name, parent, settings } = command {
-        return session::open(view, id, cwd, name, parent, settings);
+    if let SessionCommand::Open { cwd, name, parent, door, settings } = command {
+        return session::open(view, id, SessionEvent::Opened { cwd, name, parent, door }, settings);
     }
     let session = find(view, &id)?;
     match command {

@@ -205,8 +205,7 @@ impl State {
 
     fn apply_session(&mut self, event: &session::Event, meta: &Meta) {
         let Some(id) = &meta.session else { return };
-        if let session::Event::Opened { cwd, name, parent } = event {
-            let session = Session::open(id.clone(), cwd.clone(), name.clone(), parent.clone(), meta.at);
+        if let Some(session) = Session::open(id, event, meta.at) {
             self.sessions.entry(id.clone()).or_insert(session);
         } else if let Some(session) = self.sessions.get_mut(id) {
             session.apply(event, meta.lsn, meta.at, self.boot);

@@ -90,6 +90,8 @@ pub enum Command {
         name: Option<String>,
         /// The session that it came from.
         parent: Option<String>,
+        /// The door that it is opened through, by which rules may tell it.
+        door: Option<String>,
         /// What is set from the start.
         settings: Box<Settings>,
     },

@@ -107,6 +107,9 @@ pub enum Event {
         name: Option<String>,
         /// The session that it came from, in the words of whoever opened it.
         parent: Option<String>,
+        /// The door that it was opened through; absent in what earlier versions wrote.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        door: Option<String>,
     },
     /// A setting changed.
     Set(Setting),

@@ -131,6 +131,8 @@ pub struct Session {
     pub(crate) cwd: String,
     pub(crate) name: Option<String>,
     pub(crate) parent: Option<String>,
+    #[serde(default)]
+    pub(crate) door: Option<String>,
     pub(crate) settings: Settings,
     pub(crate) entries: Vec<Entry>,
     /// Where each entry stands. Made again from the entries when a session is read back.
@@ -169,13 +171,15 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn open(id: SessionId, cwd: String, name: Option<String>, parent: Option<String>, at: Millis) -> Self {
-        Self {
-            id,
+    pub(crate) fn open(id: &SessionId, event: &Event, at: Millis) -> Option<Self> {
+        let Event::Opened { cwd, name, parent, door } = event else { return None };
+        Some(Self {
+            id: id.clone(),
             opened_at: at,
-            cwd,
-            name,
-            parent,
+            cwd: cwd.clone(),
+            name: name.clone(),
+            parent: parent.clone(),
+            door: door.clone(),
             settings: Settings::default(),
             entries: Vec::new(),
             by_id: BTreeMap::new(),
@@ -198,7 +202,7 @@ impl Session {
             requester: None,
             gates: 0,
             last_at: at,
-        }
+        })
     }
 
     /// Its id.
@@ -229,6 +233,11 @@ impl Session {
     /// The session that it came from.
     pub fn parent(&self) -> Option<&str> {
         self.parent.as_deref()
+    }
+
+    /// The door that it was opened through, where that is known.
+    pub fn door(&self) -> Option<&str> {
+        self.door.as_deref()
     }
 
     /// What is set.

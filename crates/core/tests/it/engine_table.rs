@@ -76,7 +76,13 @@ fn other() -> SessionId {
 /// Opens another session, in which a run thinks.
 fn with_another(mut stage: Stage) -> Stage {
     let settings = Settings { ..stage.here().settings().clone() };
-    let open = session::Command::Open { cwd: "/w".to_owned(), name: None, parent: None, settings: Box::new(settings) };
+    let open = session::Command::Open {
+        cwd: "/w".to_owned(),
+        name: None,
+        parent: None,
+        door: None,
+        settings: Box::new(settings),
+    };
     stage.tell(Command::Session(other(), open));
     let prompt = session::Command::Prompt { said: text(1), with: Vec::new(), when_busy: WhenBusy::Refuse };
     stage.tell(Command::Session(other(), prompt));

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) fn agents(rules: countersign_core::engine::Rules, max_pending: u32) -> Stage {
     let mut stage = Stage::new(rules);
     let settings = Box::new(Settings { max_pending, ..Settings::default() });
-    let open = session::Command::Open { cwd: String::new(), name: None, parent: None, settings };
+    let open = session::Command::Open { cwd: String::new(), name: None, parent: None, door: None, settings };
     stage.tell(Command::Session(SessionId::new("agent:pi"), open)).1.expect("it is new");
     stage
 }

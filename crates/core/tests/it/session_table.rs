@@ -30,7 +30,8 @@ fn entry(id: &str) -> Imported {
 
 #[test]
 fn a_session_is_opened_once() {
-    let open = || Command::Open { cwd: "/x".to_owned(), name: None, parent: None, settings: Box::default() };
+    let open =
+        || Command::Open { cwd: "/x".to_owned(), name: None, parent: None, door: None, settings: Box::default() };
     let rows = [("none", "Done: session opened, session set"), (ANY, "refused: session s exists")];
     in_every_state("open", tell(open), &rows);
 }
@@ -59,7 +60,7 @@ fn what_a_prompt_mentions_stands_right_behind_it() {
 fn a_prompt_needs_a_model() {
     let mut stage = Stage::bare(open());
     let settings = Box::default();
-    stage.session(Command::Open { cwd: "/w".to_owned(), name: None, parent: None, settings });
+    stage.session(Command::Open { cwd: "/w".to_owned(), name: None, parent: None, door: None, settings });
     for when_busy in [WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp] {
         assert_eq!(stage.prompt(when_busy).cell(), "refused: no model is selected in s", "{when_busy:?}");
     }

@@ -127,8 +127,13 @@ impl Stage {
             },
             ..Settings::default()
         };
-        let open =
-            session::Command::Open { cwd: "/w".to_owned(), name: None, parent: None, settings: Box::new(settings) };
+        let open = session::Command::Open {
+            cwd: "/w".to_owned(),
+            name: None,
+            parent: None,
+            door: None,
+            settings: Box::new(settings),
+        };
         stage.tell(Command::Session(session(), open));
         stage
     }

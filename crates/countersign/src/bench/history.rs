@@ -71,8 +71,13 @@ impl Author {
         };
         let mut settings = Settings { model: Some(model), ..Settings::default() };
         settings.thresholds.auto = false;
-        let open =
-            session::Command::Open { cwd: "/work".to_owned(), name: None, parent: None, settings: Box::new(settings) };
+        let open = session::Command::Open {
+            cwd: "/work".to_owned(),
+            name: None,
+            parent: None,
+            door: None,
+            settings: Box::new(settings),
+        };
         self.tell(Command::Session(id.clone(), open))?;
         Ok(())
     }

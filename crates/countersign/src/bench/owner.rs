@@ -57,6 +57,7 @@ async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
         cwd: folder.display().to_string(),
         name: None,
         parent: None,
+        door: None,
         settings: Box::new(Settings::default()),
     };
     requests.ask(Command::Session(session.clone(), open)).await?;

@@ -317,7 +317,7 @@ mod tests {
         };
         let import = session::Command::Import { entries: (0..40).map(entry).collect(), leaf: None };
         let settings = Box::new(Settings::default());
-        let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, settings };
+        let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, door: None, settings };
         let mut engine = Engine::new(rules);
         let mut context = Context { now: Millis(1), fresh: Fresh::new([1; 16]) };
         let commands = [open, import].map(|command| Command::Session(SessionId::new("s"), command));

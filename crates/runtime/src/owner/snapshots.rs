@@ -138,7 +138,7 @@ mod tests {
         let mut facts = Vec::new();
         for (session, now) in [("rests", Millis(1)), ("works", Millis(3_600_000))] {
             let settings = Box::new(Settings::default());
-            let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, settings };
+            let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, door: None, settings };
             let mut context = Context { now, fresh: Fresh::new([1; 16]) };
             facts.extend(engine.handle(Command::Session(SessionId::new(session), open), &mut context).unwrap().0);
         }

@@ -44,7 +44,8 @@ async fn a_session_that_rests_is_only_in_the_log_until_somebody_asks() {
     });
     assert_eq!(read.await.unwrap().0, Some((Some("b".to_owned()), 2)));
     // A name that is taken is taken, at hand or not.
-    let again = session::Command::Open { cwd: "/".into(), name: None, parent: None, settings: Box::default() };
+    let again =
+        session::Command::Open { cwd: "/".into(), name: None, parent: None, door: None, settings: Box::default() };
     eventually(&owner, gone).await;
     assert!(matches!(requests.ask(to_session(again)).await, Err(Refused::Refusal(_))));
     owner.close().await;

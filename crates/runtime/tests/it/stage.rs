@@ -104,7 +104,7 @@ pub(crate) async fn begin(owner: &Handle, cwd: &Path) -> Source {
     let settings = Box::new(Settings { model: Some(model), ..Settings::default() });
     let requests = owner.source(Lane::Request);
     let cwd = cwd.display().to_string();
-    let opened = session::Command::Open { cwd, name: None, parent: None, settings };
+    let opened = session::Command::Open { cwd, name: None, parent: None, door: None, settings };
     requests.ask(to_session(opened)).await.unwrap();
     requests
 }

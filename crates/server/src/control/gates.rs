@@ -104,7 +104,10 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
         Content::Question { question, .. } => (question.clone(), question.clone(), Map::new(), String::new()),
     };
     let session = gate.session().map(ToString::to_string);
+    let of_session = gate.session().and_then(|id| engine.state().session(id)).and_then(|session| session.door());
     let is_agents = session.as_deref().is_some_and(|session| session.starts_with("agent:"));
+    // Records of earlier versions do not name the door.
+    let door = of_session.unwrap_or(if is_agents { crate::agent_gate::DOOR } else { crate::omp::DOOR }).to_owned();
     Some(Row {
         id: gate.id().to_string(),
         kind: match gate.kind() {
@@ -115,7 +118,7 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
             Kind::Budget => "budget",
         }
         .to_owned(),
-        door: if is_agents { crate::agent_gate::DOOR } else { "omp" }.to_owned(),
+        door,
         session,
         title,
         subject,

@@ -91,7 +91,7 @@ pub(crate) fn load(
         temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
         protected: protected(folder, cwd, named, sessions).iter().map(|path| text(path)).collect(),
         unreadable: paths::both(folder.root().to_owned()).map(|path| text(&path)).collect(),
-        door: Some("omp".to_owned()),
+        door: Some(super::DOOR.to_owned()),
     };
     Ok(Loaded {
         warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).chain(people).collect(),

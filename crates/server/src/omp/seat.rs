@@ -20,6 +20,7 @@ use countersign_runtime::{
 };
 
 use super::{
+    DOOR,
     adopting::adopt,
     entries,
     gathering::{begin_with, follow_file},
@@ -122,6 +123,7 @@ impl Seat {
             cwd: shelf.cwd.display().to_string(),
             name: None,
             parent: parent.clone(),
+            door: Some(DOOR.to_owned()),
             settings: Box::new(beginning.settings),
         };
         requests.ask(Command::Session(id.clone(), open)).await?;
@@ -221,6 +223,7 @@ impl Seat {
                 cwd,
                 name: header.title.clone(),
                 parent: header.parent_session.clone(),
+                door: Some(DOOR.to_owned()),
                 settings: Box::default(),
             };
             requests.ask(Command::Session(id.clone(), open)).await?;

@@ -32,8 +32,13 @@ pub(super) fn open(id: &str) -> Command {
         todo_reminders: 1,
         ..Settings::default()
     };
-    let command =
-        session::Command::Open { cwd: "/work".to_owned(), name: None, parent: None, settings: Box::new(settings) };
+    let command = session::Command::Open {
+        cwd: "/work".to_owned(),
+        name: None,
+        parent: None,
+        door: None,
+        settings: Box::new(settings),
+    };
     Command::Session(SessionId::new(id), command)
 }
 

@@ -26,17 +26,14 @@ const WITHDRAWN: &str = "Not run: the session file no longer holds the message t
 pub(super) fn open(
     view: View<'_>,
     id: SessionId,
-    cwd: String,
-    name: Option<String>,
-    parent: Option<String>,
+    opened: Happened,
     settings: Box<Settings>,
 ) -> Result<Decision, Refusal> {
     if view.state.session(&id).is_some() {
         return Err(Refusal::SessionExists(id));
     }
-    let opened = Event::Session(Happened::Opened { cwd, name, parent });
-    let set = Event::Session(Happened::Set(Setting::All(settings)));
-    Ok(Decision { facts: [opened, set].map(|event| Fact::plain(event, Some(id.clone()))).into(), reply: Reply::Done })
+    let facts = [opened, Happened::Set(Setting::All(settings))].map(Event::Session);
+    Ok(Decision { facts: facts.map(|event| Fact::plain(event, Some(id.clone()))).into(), reply: Reply::Done })
 }
 
 pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<EntryId>) -> Result<Decision, Refusal> {

@@ -162,6 +162,7 @@ impl Stage {
             cwd: "/".to_owned(),
             name: None,
             parent: None,
+            door: None,
             settings: Box::new(Set { max_pending: 100, ..Set::default() }),
         };
         source.ask(Command::Session(session(), command)).await.unwrap();
