@@ -23,6 +23,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
     more_descriptors();
+    let program = std::env::current_exe()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let (tell, reload) = mpsc::channel(1);
@@ -32,7 +33,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
             // Somebody who does not want to know need not.
             let _ = writeln!(out, "countersign ready on {address}").and_then(|()| out.flush());
         };
-        gateway::serve(loaded.config, |text| tracing::warn!("{text}"), ready, reload, ended()).await
+        gateway::serve(loaded.config, &program, |text| tracing::warn!("{text}"), ready, reload, ended()).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     outcome?;

@@ -6,7 +6,7 @@
 
 mod answers;
 mod connection;
-mod limits;
+
 mod outcome;
 mod pending;
 mod requests;
@@ -32,7 +32,7 @@ use crate::{config::Undeclared, listen::Place};
 use answers::Answers;
 pub(crate) use requests::subject;
 
-use limits::{FailedAuth, Window};
+use crate::limits::{FailedAuth, Window};
 use roster::Roster;
 
 /// What rules call this door.

@@ -34,5 +34,6 @@ pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};
 pub use settings::{
     Agent, BindError, Config, Flags, Gateway, Limits, ModelName, OnShutdown, Person, Provider, Storage, Telegram, Tls,
+    Web,
 };
 pub use tools::{Request, Tool, Undeclared};

@@ -29,10 +29,14 @@ use serde_json::json;
 
 use crate::{
     agent_gate::Door,
+    chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
     control::Control,
     listen::{self, Doors, Hosts, Port, TlsError},
     messenger::telegram::{self, BadAddress, Telegram},
+    sessions::SessionIndex,
+    site::Site,
+    web::{self, Auth},
 };
 
 use house::House;
@@ -88,19 +92,21 @@ pub enum ServeError {
     },
 }
 
-/// Runs a gateway until `stop`. `ready` gets its address once it takes connections; `reload` gives a value whenever the
+/// Runs a gateway until `stop`. `program` is started again for commands of runs; `ready` gets its address once it takes connections; `reload` gives a value whenever the
 /// rules are to be read again; `notice` is for people.
 ///
 /// # Errors
 /// [`ServeError`]. Nothing is lost by any of them.
 pub async fn serve(
     config: Config,
+    program: &Path,
     notice: impl Fn(&str) + Send + Sync + 'static,
     ready: impl FnOnce(&str),
     mut reload: tokio::sync::mpsc::Receiver<()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     config.binding()?;
+    let config = Arc::new(config);
     let settings = house::agents(&config);
     let household = Household::of(&config, &settings.tools);
     let loaded = rules::load(&config.permissions, &household)?;
@@ -114,15 +120,22 @@ pub async fn serve(
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     // Space for the end of what was begun when the disk is full.
     let ballast = Some(config.storage.log.with_extension("ballast"));
-    let log = SqliteLog::open(&config.storage.log, store::Options { ballast, ..store::Options::default() })
-        .map_err(|source| ServeError::Log { path: config.storage.log.clone(), source })?;
+    let log = SqliteLog::open(
+        &config.storage.log,
+        store::Options { ballast, views: vec![Arc::new(SessionIndex)], ..store::Options::default() },
+    )
+    .map_err(|source| ServeError::Log { path: config.storage.log.clone(), source })?;
     let clock = Clock::system();
+    std::fs::create_dir_all(&config.agents_dir)
+        .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
+    let models = Arc::new(Models::of(&config));
+    let rooms = Arc::new(Workrooms::new(program, &config.agents_dir, clock.clone()));
     let options = Options {
         rules: loaded.rules,
         resume: Resume::Go,
         clock: clock.clone(),
         dice: system_dice(),
-        host: Arc::new(House::new(Arc::clone(&services), &config)),
+        host: Arc::new(House::new(Arc::clone(&services), &config, Arc::clone(&models), Arc::clone(&rooms))),
         merge: Duration::from_millis(50),
         idle: Some(IDLE),
     };
@@ -138,8 +151,29 @@ pub async fn serve(
         None => None,
     };
     let names = config.gateway.public_url.iter().filter_map(|url| host_of(url)).map(str::to_owned);
+    let auth = Auth::open(
+        &config.storage.folder,
+        config.web.clone(),
+        clock.clone(),
+        authorities(&config),
+        port.scheme() == "https",
+        None,
+    );
+    let auth = Arc::new(auth.map_err(|problem| io(&config.storage.folder.display().to_string(), problem))?);
+    let folder = std::fs::canonicalize(&config.agents_dir)
+        .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
+    let timeouts = (config.approval_timeout, config.clarify_timeout);
+    let site = Arc::new(Site {
+        chats: Chats::new(handle.clone(), models, folder, timeouts),
+        handle: handle.clone(),
+        auth,
+        started_at: clock.now(),
+        clock: clock.clone(),
+        config: Arc::clone(&config),
+    });
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
+        pages: web::login_routes(&site.auth),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         health: health(
             handle.clone(),
@@ -192,6 +226,7 @@ pub async fn serve(
     // At once: calls of services get most of the time that there is, and connections hear of those that end in it.
     let farewell = tokio::time::timeout(FAREWELL, async { while serving.join_next().await.is_some() {} });
     let (_, ()) = tokio::join!(farewell, handle.close());
+    rooms.close().await;
     handle.close_log().await;
     outcome
 }
@@ -267,6 +302,12 @@ fn address(host: &str, port: u16) -> Result<SocketAddr, ServeError> {
 fn shown(host: &str, bound: SocketAddr) -> String {
     let is_bare = host.contains(':') && !host.starts_with('[');
     if is_bare { format!("[{host}]:{}", bound.port()) } else { format!("{host}:{}", bound.port()) }
+}
+
+/// What pages of ours may stand under beside the address that they were asked at.
+fn authorities(config: &Config) -> Vec<String> {
+    let public = config.gateway.public_url.iter().filter_map(|url| Some(url.split_once("://")?.1.split('/').next()?));
+    public.map(str::to_owned).chain(config.gateway.allowed_hosts.iter().cloned()).collect()
 }
 
 /// The host of a URL, without its port.

@@ -4,15 +4,21 @@
 
 pub mod agent_dir;
 pub mod agent_gate;
+mod chats;
 pub mod config;
 pub mod control;
 pub mod gateway;
+mod limits;
 pub mod listen;
 pub mod messenger;
 pub mod omp;
+mod paths;
 pub mod prompt;
 pub mod session_file;
+mod sessions;
+mod site;
 mod slips;
 mod strangers;
 pub mod view;
+mod web;
 pub mod yaml;

@@ -10,8 +10,9 @@ use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
-    extract::{Extension, State, WebSocketUpgrade, ws::rejection::WebSocketUpgradeRejection},
-    http::StatusCode,
+    extract::{FromRequest as _, Request, State, WebSocketUpgrade},
+    http::{StatusCode, header},
+    middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse as _, Response},
     routing::get,
 };
@@ -21,10 +22,10 @@ use tokio::net::{TcpListener, TcpSocket};
 
 pub(crate) use crowd::Place;
 pub use guard::Hosts;
-use taking::Guest;
+pub(crate) use taking::Guest;
 pub use tls::{TlsError, load as load_tls};
 
-use crate::agent_gate;
+use crate::{agent_gate, web::dress};
 
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;
@@ -37,6 +38,8 @@ const BUFFER: usize = 4096;
 pub struct Doors {
     /// Agents.
     pub agent_gate: Arc<agent_gate::Door>,
+    /// Everything that is no WebSocket: pages, phones, programs.
+    pub pages: Router,
     /// Which names the gateway answers to.
     pub hosts: Hosts,
     /// Whether the record answers and messengers and services do: whether that is well, and all of it as JSON text.
@@ -84,17 +87,20 @@ impl Port {
     /// Serves nothing but the answer whether the gateway is well.
     pub async fn serve_health(self, doors: Arc<Doors>, end: impl Future<Output = ()> + Send) {
         let router = Router::new().route("/healthz", get(health));
-        let router = router.layer(axum::middleware::from_fn_with_state((Arc::clone(&doors), false), guard::check));
+        let router = router.layer(from_fn_with_state((Arc::clone(&doors), false), guard::check));
         taking::take(self.listener, self.tls, HEALTH_MOST, router.with_state(doors), end).await;
     }
 }
 
 fn router(doors: Arc<Doors>, is_tls: bool) -> Router {
+    let pages = doors.pages.clone();
     Router::new()
         .route("/healthz", get(health))
-        .fallback_service(Router::new().fallback(get(upgrade)).with_state(Arc::clone(&doors)))
-        .layer(axum::middleware::from_fn_with_state((Arc::clone(&doors), is_tls), guard::check))
-        .with_state(doors)
+        .with_state(Arc::clone(&doors))
+        .merge(pages)
+        .layer(from_fn(dress))
+        .layer(from_fn_with_state(Arc::clone(&doors), websockets))
+        .layer(from_fn_with_state((doors, is_tls), guard::check))
 }
 
 async fn health(State(doors): State<Arc<Doors>>) -> Response {
@@ -103,13 +109,18 @@ async fn health(State(doors): State<Arc<Doors>>) -> Response {
     (status, [("content-type", "application/json")], told).into_response()
 }
 
-async fn upgrade(
-    State(doors): State<Arc<Doors>>,
-    Extension(guest): Extension<Guest>,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Response {
-    let Ok(upgrade) = upgrade else {
-        return (StatusCode::NOT_FOUND, "There is nothing here. Agents connect with a WebSocket.\n").into_response();
+/// Whatever path it names, a WebSocket is an agent's; the rest is for others.
+async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Next) -> Response {
+    let wants = request.headers().get(header::UPGRADE).and_then(|wanted| wanted.to_str().ok());
+    if !wants.is_some_and(|wanted| wanted.eq_ignore_ascii_case("websocket")) {
+        return next.run(request).await;
+    }
+    let Some(guest) = request.extensions().get::<Guest>().cloned() else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let upgrade = match WebSocketUpgrade::from_request(request, &()).await {
+        Ok(upgrade) => upgrade,
+        Err(refused) => return refused.into_response(),
     };
     if !doors.agent_gate.is_open() {
         return (StatusCode::FORBIDDEN, "No agent is configured: this door is closed.\n").into_response();

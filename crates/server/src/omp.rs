@@ -15,7 +15,6 @@ mod keeper;
 mod models;
 mod notices;
 mod outbox;
-mod paths;
 mod rules;
 mod seat;
 mod showing;

@@ -85,6 +85,11 @@ impl AgentDir {
         Ok(Self { root, home, project_folder, content })
     }
 
+    /// The directory at `root`, for a gateway, which has no home and no project settings of a product.
+    pub(crate) fn at(root: PathBuf) -> Self {
+        Self { home: root.clone(), content: root.clone(), project_folder: ".countersign".to_owned(), root }
+    }
+
     /// The directory itself.
     pub fn root(&self) -> &Path {
         &self.root

@@ -13,7 +13,7 @@ use super::{
     exposed, location,
     problem::{Errors, Fault},
     providers, services,
-    settings::{Agent, Config, Flags, Gateway, Limits, OnShutdown, Person, Storage, Telegram, Tls},
+    settings::{Agent, Config, Flags, Gateway, Limits, OnShutdown, Person, Storage, Telegram, Tls, Web},
     value,
 };
 use crate::agent_dir::LARGEST;
@@ -132,7 +132,7 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
         on_shutdown: on_shutdown(&root.at("on_shutdown")),
         limits: limits(&root.at("rate_limit")),
         clients: secret("clients", "token", &["token"]),
-        web: secret("web", "password", &["password"]),
+        web: web(&root.at("web")),
         model: providers::model(&root.at("model")),
         providers: providers::read(&root.at("providers")),
         people: people(&root.at("people")),
@@ -144,6 +144,27 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
 
 fn port(place: &At<'_>, least: i64) -> Option<u16> {
     place.integer_in(least, i64::from(u16::MAX)).and_then(|port| u16::try_from(port).ok())
+}
+
+fn web(place: &At<'_>) -> Web {
+    if !place.mapping(&["password", "users"]) {
+        return Web::default();
+    }
+    let password = if place.at("users").is_absent() {
+        place.at("password").needed_secret()
+    } else {
+        place.at("password").secret()
+    };
+    let mut web = Web { password, users: Vec::new() };
+    for (login, place) in place.at("users").members().unwrap_or_default() {
+        let Some(password) = place.needed_secret() else { continue };
+        let is_taken = |other: &SecretString| other.expose_secret() == password.expose_secret();
+        if web.password.iter().chain(web.users.iter().map(|(_, other)| other)).any(is_taken) {
+            place.refused("somebody else has this password, and it tells who logs in");
+        }
+        web.users.push((login.to_owned(), password));
+    }
+    web
 }
 
 fn gateway(place: &At<'_>, flags: &Flags) -> Gateway {

@@ -54,8 +54,16 @@ impl Config {
         if self.clients.is_some() {
             put("clients", json!({"token": HIDDEN}));
         }
-        if self.web.is_some() {
-            put("web", json!({"password": HIDDEN}));
+        if self.web.is_guarded() {
+            let mut web = Map::new();
+            if self.web.password.is_some() {
+                web.insert("password".to_owned(), json!(HIDDEN));
+            }
+            if !self.web.users.is_empty() {
+                let users = self.web.users.iter().map(|(login, _)| (login.clone(), json!(HIDDEN))).collect();
+                web.insert("users".to_owned(), Value::Object(users));
+            }
+            put("web", Value::Object(web));
         }
         if let Some(model) = &self.model {
             put("model", json!({"provider": model.provider, "id": model.id}));

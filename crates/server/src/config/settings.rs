@@ -53,8 +53,8 @@ pub struct Config {
     pub limits: Limits,
     /// `clients.token`.
     pub clients: Option<SecretString>,
-    /// `web.password`.
-    pub web: Option<SecretString>,
+    /// `web`.
+    pub web: Web,
     /// `model`.
     pub model: Option<ModelName>,
     /// `providers` by name.
@@ -95,6 +95,22 @@ pub struct Tls {
     pub cert: PathBuf,
     /// The private key, PEM.
     pub key: PathBuf,
+}
+
+/// What people show at the console and the doors over HTTP. Where nothing is asked for they are open on loopback only.
+#[derive(Clone, Debug, Default)]
+pub struct Web {
+    /// `web.password`: shared, so it belongs to no person.
+    pub password: Option<SecretString>,
+    /// `web.users`: the login that `people` may name, and its own password. No two have the same.
+    pub users: Vec<(String, SecretString)>,
+}
+
+impl Web {
+    /// Whether anybody has to show anything.
+    pub fn is_guarded(&self) -> bool {
+        self.password.is_some() || !self.users.is_empty()
+    }
 }
 
 /// An agent and what it authenticates with.
@@ -216,7 +232,7 @@ impl Config {
         if self.gateway.is_loopback() {
             return Ok(());
         }
-        if self.agents.is_empty() && self.clients.is_none() && self.web.is_none() {
+        if self.agents.is_empty() && self.clients.is_none() && !self.web.is_guarded() {
             return Err(BindError::Open);
         }
         if self.gateway.tls.is_none() && !self.gateway.insecure {

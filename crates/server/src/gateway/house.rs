@@ -13,52 +13,54 @@ use countersign_core::{
 use countersign_runtime::{
     Chosen, Host, Served, Summaries,
     services::{self, Outcome, Services, ToolCall},
-    tools::{self, Context, Environment, Registry, Roots, Shells},
+    tools::{Context, Registry},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_gate,
+    chats::{Models, Workrooms},
     config::{self, Auth, Config, Tool},
     control,
     messenger::telegram,
+    prompt::compaction,
 };
 
 /// The tools of services by name, each with its service.
 type Calls = BTreeMap<String, (String, ToolCall)>;
 
-/// Services and their tools. A gateway's own runs have no models or tools yet.
+/// Services and their tools, and what the gateway's own runs work with.
 pub(super) struct House {
     services: Arc<Services>,
     calls: Calls,
-    registry: Arc<Registry>,
+    models: Arc<Models>,
+    rooms: Arc<Workrooms>,
 }
 
 impl House {
-    pub(super) fn new(services: Arc<Services>, config: &Config) -> Self {
+    pub(super) fn new(services: Arc<Services>, config: &Config, models: Arc<Models>, rooms: Arc<Workrooms>) -> Self {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
         let calls = tools.map(|(service, tool)| (tool.name.clone(), (service.name.clone(), call_of(tool))));
-        Self { calls: calls.collect(), services, registry: Arc::new(Registry::standard()) }
+        Self { calls: calls.collect(), services, models, rooms }
     }
 }
 
 impl Host for House {
     fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
-        Err(format!("this gateway has no model {}/{}", model.provider, model.id))
+        self.models.choose(model)
     }
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
-        Arc::clone(&self.registry)
+        Arc::clone(self.rooms.registry())
     }
 
-    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
-        String::new()
+    fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&Spec]) -> String {
+        self.rooms.system_prompt(cwd, tools)
     }
 
-    fn context(&self, _: &SessionId, cwd: &str) -> Context {
-        let launcher = tools::exec::Launcher::new(std::path::Path::new("/nonexistent"));
-        Context::new(cwd.into(), Roots::whole([]), Environment::clean([]), Shells::new(launcher))
+    fn context(&self, session: &SessionId, cwd: &str) -> Context {
+        self.rooms.context(session, cwd)
     }
 
     fn serve<'a>(&'a self, content: &'a Content, cancel: CancellationToken) -> BoxFuture<'a, Served> {
@@ -77,12 +79,18 @@ impl Host for House {
         .boxed()
     }
 
-    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
-        Summaries { system: String::new(), history: None, turn: None, details: serde_json::Value::Null }
+    fn summaries(
+        &self,
+        history: &[Message],
+        turn: &[Message],
+        previous: Option<&Summary>,
+        instructions: Option<&str>,
+    ) -> Summaries {
+        compaction::summaries(history, turn, previous, instructions)
     }
 
-    fn join_summary(&self, history: &str, _: Option<&str>, _: &serde_json::Value) -> String {
-        history.to_owned()
+    fn join_summary(&self, history: &str, turn: Option<&str>, details: &serde_json::Value) -> String {
+        compaction::join_summary(history, turn, details)
     }
 }
 

@@ -1,6 +1,9 @@
 //! The rules of a gateway: one file, what it is about, and what stands where it says nothing.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use countersign_core::{
     engine::Rules,
@@ -15,8 +18,10 @@ use super::{
 use crate::{
     agent_gate::{DOOR, Tools},
     config::{self, Case, Config, Errors, Known, Person},
+    paths,
     strangers::strangers,
 };
+use countersign_runtime::tools::Registry;
 
 /// What rules are about: the agents and the tools of a gateway.
 #[derive(Clone)]
@@ -28,6 +33,7 @@ pub struct Household {
     people: Option<Vec<Person>>,
     /// Whose answers Telegram takes; none where this is not known.
     telegram_users: Option<Vec<i64>>,
+    surroundings: Surroundings,
 }
 
 impl Household {
@@ -39,6 +45,7 @@ impl Household {
             agents,
             people: Some(config.people.clone()),
             telegram_users: Some(telegram_users),
+            surroundings: surroundings(config),
         }
     }
 }
@@ -46,7 +53,8 @@ impl Household {
 impl From<Known> for Household {
     fn from(known: Known) -> Self {
         let Known { agents, services, people, telegram_users } = known;
-        Self { tools: Arc::new(house::tools(&services)), agents, people, telegram_users }
+        let tools = Arc::new(house::tools(&services));
+        Self { tools, agents, people, telegram_users, surroundings: Surroundings::default() }
     }
 }
 
@@ -119,7 +127,10 @@ pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
             return Err(RulesError::TooFew(too_few));
         }
     }
-    let names: Vec<&str> = household.tools.keys().map(String::as_str).collect();
+    // Runs of the gateway have tools of their own beside those of services.
+    let registry = Registry::standard();
+    let own = registry.specs().map(|spec| spec.name.as_str());
+    let names: Vec<&str> = household.tools.keys().map(String::as_str).chain(own).collect();
     let mut told = strangers(&source, &names);
     told.append(&mut unmet(&source, household));
     told.append(&mut approvers::outranked(&source));
@@ -130,10 +141,41 @@ pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
         compiled,
         posture: Posture::Gateway,
         contract: None,
-        surroundings: Surroundings::default(),
+        surroundings: household.surroundings.clone(),
         people: house::people(household.people.as_deref().unwrap_or_default()),
     };
     Ok(Loaded { rules, cases, count, warnings })
+}
+
+/// Where the gateway's own files lie: what no run may write, and what none may read.
+fn surroundings(config: &Config) -> Surroundings {
+    let folder = &config.storage.folder;
+    let whole = [folder.clone()];
+    let own = own_files(&config.storage.log);
+    // The workspaces may lie in the data directory.
+    let data: &[PathBuf] = if config.agents_dir.starts_with(folder) { &own } else { &whole };
+    let rules = [config.permissions.clone()].into_iter().chain(config.file.clone());
+    let keys = config.gateway.tls.iter().map(|tls| tls.key.clone());
+    let texts = |paths: &mut dyn Iterator<Item = PathBuf>| {
+        let whole = paths.map(|path| std::path::absolute(&path).unwrap_or(path));
+        whole.flat_map(paths::both).map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    Surroundings {
+        home: std::env::var("HOME").ok(),
+        temporary: vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()],
+        protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone())),
+        unreadable: texts(&mut data.iter().cloned().chain(config.file.clone()).chain(keys)),
+        door: None,
+    }
+}
+
+/// What the gateway keeps in its data directory.
+fn own_files(log: &Path) -> Vec<PathBuf> {
+    let folder = log.parent().unwrap_or(Path::new(""));
+    let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let beside = ["", "-wal", "-shm", "-journal", ".lock"].map(|end| folder.join(format!("{name}{end}")));
+    let own = ["countersign.sock", "countersign.sock.lock", "web.key", "web.key.new", "web.revoked", "tokens.json"];
+    beside.into_iter().chain([log.with_extension("ballast")]).chain(own.map(|name| folder.join(name))).collect()
 }
 
 /// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
@@ -162,11 +204,17 @@ fn unmet(source: &Source, household: &Household) -> Vec<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Household, Known, load};
+    use super::{Household, Known, Surroundings, load};
     use crate::config::{self, Person};
 
     fn unknown() -> Household {
-        Household { tools: BTreeMap::new().into(), agents: Vec::new(), people: None, telegram_users: None }
+        Household {
+            tools: BTreeMap::new().into(),
+            agents: Vec::new(),
+            people: None,
+            telegram_users: None,
+            surroundings: Surroundings::default(),
+        }
     }
 
     #[test]

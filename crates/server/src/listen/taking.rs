@@ -33,9 +33,9 @@ const RECOVERY: Duration = Duration::from_millis(50);
 
 /// Who sent a request: from where, and the place of its connection.
 #[derive(Clone)]
-pub(super) struct Guest {
-    pub(super) from: SocketAddr,
-    pub(super) place: Arc<Place>,
+pub(crate) struct Guest {
+    pub(crate) from: SocketAddr,
+    pub(crate) place: Arc<Place>,
 }
 
 /// Serves `router` to everybody who connects, until `end`, and then until all have left. A request carries its

@@ -9,7 +9,7 @@ use countersign_core::{
 };
 use countersign_runtime::tools::Registry;
 
-use super::paths;
+use crate::paths;
 use crate::{
     agent_dir::AgentDir,
     config::{self, Errors},

@@ -24,7 +24,7 @@ use super::{
     commands,
     door::{Door, Input, Output},
     flags::Flags,
-    models, paths, rules,
+    models, rules,
     seat::{Beginning, Seat, SeatError, Shelf, first_entries, read_file},
     unwritten,
     workshop::Common,
@@ -35,6 +35,7 @@ use crate::{
         keys::variables,
         roster::{ChooseError, Wish},
     },
+    paths,
     session_file::{Opened, find, name},
 };
 

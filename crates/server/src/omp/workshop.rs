@@ -174,28 +174,10 @@ impl Host for Workshop {
         previous: Option<&Summary>,
         instructions: Option<&str>,
     ) -> Summaries {
-        let mut files = compaction::FileLists::default();
-        if let Some(details) = previous.and_then(|previous| previous.extra.get("details")) {
-            files.add_details(details);
-        }
-        files.add(history);
-        files.add(turn);
-        let input = compaction::Input {
-            messages: history,
-            previous: previous.map(|previous| previous.summary.as_str()),
-            instructions,
-        };
-        Summaries {
-            system: compaction::SYSTEM.to_owned(),
-            history: (!history.is_empty()).then(|| compaction::request(input)),
-            turn: (!turn.is_empty()).then(|| compaction::turn_request(turn)),
-            details: files.details(),
-        }
+        compaction::summaries(history, turn, previous, instructions)
     }
 
     fn join_summary(&self, history: &str, turn: Option<&str>, details: &Value) -> String {
-        let mut files = compaction::FileLists::default();
-        files.add_details(details);
-        compaction::join(history, turn, &files)
+        compaction::join_summary(history, turn, details)
     }
 }

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use countersign_core::message::{Block, Message, ToolCall, text_of};
+use countersign_core::message::{Block, Message, Summary, ToolCall, text_of};
+use countersign_runtime::Summaries;
 use serde_json::{Value, json};
 
 /// The longest part of a tool result or of a command's output that the summariser sees, in characters.
@@ -257,6 +258,35 @@ fn sealed(text: &str) -> String {
     ["conversation", "previous-summary", "summary"]
         .iter()
         .fold(text.to_owned(), |text, tag| text.replace(&format!("</{tag}>"), &format!("<\\/{tag}>")))
+}
+
+/// The requests for a summary of `history` and of the first part of a turn, `turn`.
+pub(crate) fn summaries(
+    history: &[Message],
+    turn: &[Message],
+    previous: Option<&Summary>,
+    instructions: Option<&str>,
+) -> Summaries {
+    let mut files = FileLists::default();
+    if let Some(details) = previous.and_then(|previous| previous.extra.get("details")) {
+        files.add_details(details);
+    }
+    files.add(history);
+    files.add(turn);
+    let input = Input { messages: history, previous: previous.map(|previous| previous.summary.as_str()), instructions };
+    Summaries {
+        system: SYSTEM.to_owned(),
+        history: (!history.is_empty()).then(|| request(input)),
+        turn: (!turn.is_empty()).then(|| turn_request(turn)),
+        details: files.details(),
+    }
+}
+
+/// A summary put together from what the model wrote for [`summaries`].
+pub(crate) fn join_summary(history: &str, turn: Option<&str>, details: &Value) -> String {
+    let mut files = FileLists::default();
+    files.add_details(details);
+    join(history, turn, &files)
 }
 
 #[cfg(test)]

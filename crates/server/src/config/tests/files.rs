@@ -157,7 +157,7 @@ people: [ { id: ana, telegram: [111], console: [ana] } ]
     assert_eq!(config.agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>(), ["default", "kitchen-pi"]);
     assert_eq!((config.on_shutdown, config.clarify_timeout), (OnShutdown::Deny, Duration::from_secs(5)));
     assert_eq!(config.clients.unwrap().expose_secret(), "c");
-    assert_eq!(config.web.unwrap().expose_secret(), "w");
+    assert_eq!(config.web.password.unwrap().expose_secret(), "w");
     let local = &config.providers["local"];
     assert_eq!(local.models[0].base_url, "http://127.0.0.1:11434/v1");
     assert_eq!((local.models[0].context_window, local.models[0].max_tokens), (128_000, 8192));

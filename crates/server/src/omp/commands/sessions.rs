@@ -20,10 +20,10 @@ use crate::{
     agent_dir::replace::{Access, replace},
     omp::{
         door::{Door, Lane, Then},
-        paths,
         seat::{Beginning, Seat, SeatError, first_entries},
         start,
     },
+    paths,
     view::{Lines, escape, export},
 };
 

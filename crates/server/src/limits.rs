@@ -14,18 +14,18 @@ const ADDRESSES: usize = 65_536;
 
 /// At most so many in any 60 seconds.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     most: usize,
     at: VecDeque<Millis>,
 }
 
 impl Window {
-    pub(super) fn new(most: u32) -> Self {
+    pub(crate) fn new(most: u32) -> Self {
         Self { most: usize::try_from(most).unwrap_or(usize::MAX), at: VecDeque::new() }
     }
 
     /// Counts one, if there is room.
-    pub(super) fn take(&mut self, now: Millis) -> bool {
+    pub(crate) fn take(&mut self, now: Millis) -> bool {
         self.forget(now);
         let has_room = self.at.len() < self.most;
         if has_room {
@@ -48,23 +48,23 @@ impl Window {
 
 /// Failed authentications by address.
 #[derive(Debug)]
-pub(super) struct FailedAuth {
+pub(crate) struct FailedAuth {
     most: u32,
     by_address: BTreeMap<IpAddr, Window>,
 }
 
 impl FailedAuth {
-    pub(super) fn new(most: u32) -> Self {
+    pub(crate) fn new(most: u32) -> Self {
         Self { most, by_address: BTreeMap::new() }
     }
 
     /// Whether an address has failed too often to be heard.
-    pub(super) fn is_limited(&mut self, from: IpAddr, now: Millis) -> bool {
+    pub(crate) fn is_limited(&mut self, from: IpAddr, now: Millis) -> bool {
         self.by_address.get_mut(&from).is_some_and(|window| window.is_full(now))
     }
 
     /// Counts a failure.
-    pub(super) fn failed(&mut self, from: IpAddr, now: Millis) {
+    pub(crate) fn failed(&mut self, from: IpAddr, now: Millis) {
         if self.by_address.len() >= ADDRESSES {
             self.by_address.retain(|_, window| {
                 window.forget(now);

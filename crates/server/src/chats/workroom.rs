@@ -1,0 +1,106 @@
+//! Where the gateway's own runs work: each session's shell and list of tasks, confined to its workspace.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::{id::SessionId, tool::Spec};
+use countersign_runtime::{
+    Clock,
+    tools::{Context, Environment, Registry, Roots, Shells, Todos, exec::Launcher},
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{agent_dir::AgentDir, prompt};
+
+/// How long a shell that nobody uses is kept.
+const IDLE: Duration = Duration::from_secs(1800);
+
+struct Room {
+    shells: Shells,
+    todos: Todos,
+    used: Instant,
+}
+
+/// The rooms of all sessions.
+pub(crate) struct Workrooms {
+    launcher: Launcher,
+    environment: Environment,
+    registry: Arc<Registry>,
+    instructions: AgentDir,
+    clock: Clock,
+    rooms: Mutex<BTreeMap<SessionId, Room>>,
+}
+
+impl Workrooms {
+    /// With the program's own binary for commands, and instructions of people from `folder`.
+    pub(crate) fn new(program: &Path, folder: &Path, clock: Clock) -> Self {
+        Self {
+            launcher: Launcher::new(program),
+            environment: Environment::clean([]),
+            registry: Arc::new(Registry::standard()),
+            instructions: AgentDir::at(folder.to_owned()),
+            clock,
+            rooms: Mutex::default(),
+        }
+    }
+
+    /// The tools that runs have.
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// What a model is told first.
+    pub(crate) fn system_prompt(&self, cwd: &str, tools: &[&Spec]) -> String {
+        let tools: Vec<Spec> = tools.iter().map(|spec| (*spec).clone()).collect();
+        let facts = prompt::Facts {
+            folder: &self.instructions,
+            cwd: cwd.as_ref(),
+            now: self.clock.now(),
+            tools: &tools,
+            replace: None,
+            append: None,
+        };
+        let prompt = prompt::build(&facts, &prompt::Disk);
+        prompt.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
+        prompt.text
+    }
+
+    /// Where the tools of a session work. A workspace that is gone confines them to nothing.
+    pub(crate) fn context(&self, session: &SessionId, cwd: &str) -> Context {
+        let (shells, todos) = self.room(session);
+        let roots = Roots::new(Path::new(cwd), []).unwrap_or_else(|error| {
+            tracing::error!(%error, cwd, "a workspace cannot be used");
+            Roots::whole([PathBuf::from("/")])
+        });
+        let mut context = Context::new(cwd.into(), roots, self.environment.clone(), shells);
+        context.todos = todos;
+        context
+    }
+
+    fn room(&self, session: &SessionId) -> (Shells, Todos) {
+        let now = Instant::now();
+        let mut rooms = self.rooms.lock();
+        // Dropping a shell ends whatever it left in the background.
+        rooms.retain(|id, room| id == session || now.duration_since(room.used) < IDLE);
+        let room = rooms.entry(session.clone()).or_insert_with(|| Room {
+            shells: Shells::new(self.launcher.clone()),
+            todos: Todos::default(),
+            used: now,
+        });
+        room.used = now;
+        (room.shells.clone(), room.todos.clone())
+    }
+
+    /// Ends every shell, with everything that it started.
+    pub(crate) async fn close(&self) {
+        let rooms = std::mem::take(&mut *self.rooms.lock());
+        for room in rooms.into_values() {
+            room.shells.close().await;
+        }
+    }
+}

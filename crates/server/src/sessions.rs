@@ -1,0 +1,161 @@
+//! The list of sessions: one row each, folded within the append, so that it needs no replay and is never behind.
+//!
+//! Sessions of agents are not in it: there are few, they are always at hand, and their records are many.
+
+use countersign_core::{
+    engine::Event,
+    id::SessionId,
+    session::{self, Setting},
+    time::Millis,
+};
+use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
+use serde::{Deserialize, Serialize};
+
+/// How many rows are read at once.
+const PAGE: usize = 1000;
+/// The view's name.
+const NAME: &str = "sessions";
+
+/// What the list says of one session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// Its id.
+    #[serde(skip)]
+    pub(crate) id: String,
+    /// The door that it was opened through.
+    pub(crate) door: Option<String>,
+    /// Its name for people.
+    pub(crate) name: Option<String>,
+    /// The folder that it works in.
+    pub(crate) cwd: String,
+    /// The model, as provider and id.
+    pub(crate) model: Option<(String, String)>,
+    /// When it was opened, in milliseconds.
+    pub(crate) opened_at: u64,
+    /// When somebody last said something in it.
+    pub(crate) last_at: u64,
+    /// How many messages it holds.
+    pub(crate) messages: u64,
+    /// How many calls were wanted in it.
+    pub(crate) calls: u64,
+    /// Tokens that providers counted.
+    pub(crate) tokens: u64,
+}
+
+/// The view.
+#[derive(Debug)]
+pub(crate) struct SessionIndex;
+
+impl View for SessionIndex {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn reads_contents(&self) -> bool {
+        false
+    }
+
+    fn fold(&self, record: &Stored, _: Option<&str>, rows: &mut dyn Rows) {
+        let Some(session) = record.session.as_ref().filter(|session| !is_agents(session)) else { return };
+        let Some(said) = Said::of(record) else { return };
+        let key = session.as_str();
+        let known = rows.get(key).and_then(|bytes| serde_json::from_slice::<Row>(&bytes).ok());
+        let mut row = known.unwrap_or_else(|| Row { opened_at: record.at.0, ..Row::default() });
+        row.tell(said, record.at);
+        if let Ok(bytes) = serde_json::to_vec(&row) {
+            rows.put(key, &bytes);
+        }
+    }
+}
+
+/// What a record means to the list.
+enum Said {
+    Opened { door: Option<String>, name: Option<String>, cwd: String },
+    Named(String),
+    Model(String, String),
+    Moved(String),
+    Message { tokens: u64 },
+    Called,
+}
+
+impl Said {
+    fn of(record: &Stored) -> Option<Self> {
+        // Most records are of other kinds, and need not be read.
+        let begins = |names: &[&str]| names.iter().any(|name| record.facts.starts_with(&format!("{{\"{name}\"")));
+        let tells = match &*record.kind {
+            "session" => begins(&["opened", "named", "set", "relocated", "entry"]),
+            "call" => begins(&["wanted"]),
+            _ => false,
+        };
+        if !tells {
+            return None;
+        }
+        let event = Event::decode(&record.kind, record.version, &record.facts).ok()?;
+        match event {
+            Event::Session(session::Event::Opened { door, name, cwd, .. }) => Some(Self::Opened { door, name, cwd }),
+            Event::Session(session::Event::Named { name }) => Some(Self::Named(name)),
+            Event::Session(session::Event::Set(Setting::Model(model))) => Some(Self::Model(model.provider, model.id)),
+            Event::Session(session::Event::Set(Setting::All(all))) => {
+                all.model.map(|model| Self::Model(model.provider, model.id))
+            }
+            Event::Session(session::Event::Relocated { cwd }) => Some(Self::Moved(cwd)),
+            Event::Session(session::Event::Entry { kind, .. }) => match kind {
+                session::Kind::User => Some(Self::Message { tokens: 0 }),
+                session::Kind::Assistant { total_tokens, .. } => Some(Self::Message { tokens: total_tokens }),
+                _ => None,
+            },
+            Event::Call(_) => Some(Self::Called),
+            _ => None,
+        }
+    }
+}
+
+impl Row {
+    fn tell(&mut self, said: Said, at: Millis) {
+        match said {
+            Said::Opened { door, name, cwd } => {
+                (self.door, self.name, self.cwd) = (door, name, cwd);
+                self.last_at = at.0;
+            }
+            Said::Named(name) => self.name = Some(name),
+            Said::Model(provider, id) => self.model = Some((provider, id)),
+            Said::Moved(cwd) => self.cwd = cwd,
+            Said::Message { tokens } => {
+                self.messages += 1;
+                self.tokens += tokens;
+                self.last_at = at.0;
+            }
+            Said::Called => self.calls += 1,
+        }
+    }
+}
+
+/// Whether a session is an agent's.
+pub(crate) fn is_agents(session: &SessionId) -> bool {
+    session.as_str().starts_with("agent:")
+}
+
+/// Every session of `log` but those of agents, the newest first.
+///
+/// # Errors
+/// What the log says.
+pub(crate) async fn list(log: &AnyLog) -> Result<Vec<Row>, ReadError> {
+    let (mut rows, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let page = log.view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
+        let is_last = page.len() < PAGE;
+        after = page.last().map(|(id, _)| id.clone());
+        let read =
+            |(id, bytes): (String, bytes::Bytes)| serde_json::from_slice(&bytes).ok().map(|row: Row| Row { id, ..row });
+        rows.extend(page.into_iter().filter_map(read));
+        if is_last {
+            break;
+        }
+    }
+    rows.sort_by(|one, other| (other.last_at, &other.id).cmp(&(one.last_at, &one.id)));
+    Ok(rows)
+}

@@ -1,0 +1,20 @@
+//! What pages, phones and programs share over HTTP: who may call what, who they are, and how replies and streams look.
+//!
+//! It must not know what any door says.
+
+pub(crate) mod access;
+pub(crate) mod auth;
+mod body;
+pub(crate) mod cookie;
+mod guard;
+mod login;
+pub(crate) mod reply;
+mod routes;
+pub(crate) mod sse;
+
+pub(crate) use access::{Scope, Who};
+pub(crate) use auth::{Auth, Caller, Via};
+pub(crate) use body::{Body, Refused as BadBody};
+pub(crate) use login::routes as login_routes;
+pub(crate) use reply::{Problem, dress};
+pub(crate) use routes::Routes;

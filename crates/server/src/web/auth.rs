@@ -1,0 +1,295 @@
+//! Who people are at the console and the doors over HTTP: passwords, the cookie behind them, and how often one may be wrong.
+//!
+//! A cookie says by itself who has it and since when, sealed with a key that lies in the data directory. What is kept is
+//! only which were given back before their time.
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    net::IpAddr,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use axum::http::HeaderMap;
+use countersign_core::{id::PrincipalId, time::Millis};
+use countersign_runtime::Clock;
+use parking_lot::Mutex;
+use ring::hmac;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{access::Scope, cookie};
+use crate::{config::Web, limits::FailedAuth};
+
+/// The name of the cookie.
+pub(crate) const COOKIE: &str = "hermes_session";
+/// How long one is good.
+pub(crate) const LASTS: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How many wrong passwords one address may give in a minute.
+const MOST_WRONG: u32 = 5;
+/// What the record calls whoever has the shared password.
+const SHARED: &str = "web";
+/// What the record calls whoever comes where nothing is asked for.
+const OPEN: &str = "web:open";
+
+/// How somebody showed who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// Nothing is asked for.
+    Open,
+    /// A cookie; the token of forms that it is bound to.
+    Cookie {
+        /// What a page has to send back.
+        csrf: String,
+    },
+    /// A program's token.
+    Token {
+        /// What it may do.
+        scopes: Vec<Scope>,
+    },
+}
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// In the record.
+    pub(crate) principal: PrincipalId,
+    /// For people.
+    pub(crate) name: String,
+    /// How they showed it.
+    pub(crate) via: Via,
+}
+
+impl Caller {
+    /// What a page of this caller has to send with whatever changes something; empty where nothing is asked for.
+    pub(crate) fn csrf(&self) -> &str {
+        match &self.via {
+            Via::Cookie { csrf } => csrf,
+            Via::Open | Via::Token { .. } => "",
+        }
+    }
+}
+
+/// Why somebody did not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotLoggedIn {
+    /// Nobody has this password.
+    Wrong,
+    /// Too many from this address were wrong; even the right one is not heard for a while.
+    TooOften,
+}
+
+/// Knows programs by their tokens.
+pub(crate) trait Tokens: Send + Sync {
+    /// The name and scopes of the token with this text.
+    fn find(&self, token: &str) -> Option<(String, Vec<Scope>)>;
+}
+
+/// Who may come in, and who has.
+pub(crate) struct Auth {
+    key: hmac::Key,
+    web: Web,
+    clock: Clock,
+    wrong: Mutex<FailedAuth>,
+    revoked: Mutex<BTreeMap<String, Millis>>,
+    file: PathBuf,
+    tokens: Option<Box<dyn Tokens>>,
+    /// Names under which pages of ours may be served beside that of the request: behind a proxy.
+    names: Vec<String>,
+    is_tls: bool,
+}
+
+impl Auth {
+    /// With its key and what was given back, from `folder`. `names` are authorities of `public_url` and the like.
+    ///
+    /// # Errors
+    /// What the system says of the files.
+    pub(crate) fn open(
+        folder: &Path,
+        web: Web,
+        clock: Clock,
+        names: Vec<String>,
+        is_tls: bool,
+        tokens: Option<Box<dyn Tokens>>,
+    ) -> std::io::Result<Self> {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &key(&folder.join("web.key"))?);
+        let file = folder.join("web.revoked");
+        let revoked = read_revoked(&file, clock.now())?;
+        let wrong = Mutex::new(FailedAuth::new(MOST_WRONG));
+        Ok(Self { key, web, clock, wrong, revoked: Mutex::new(revoked), file, tokens, names, is_tls })
+    }
+
+    /// Whether anybody has to show anything.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.web.is_guarded()
+    }
+
+    /// Whether the port speaks TLS.
+    pub(crate) const fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// Who sent a request, if that is known.
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
+        let bearer = headers.get("authorization").and_then(|value| value.to_str().ok());
+        if let Some(token) = bearer.and_then(|value| value.strip_prefix("Bearer ")) {
+            // A token that is wrong is no reason to be somebody else.
+            let (name, scopes) = self.tokens.as_ref()?.find(token.trim())?;
+            let principal = PrincipalId::new(format!("token:{name}"));
+            return Some(Caller { principal, name, via: Via::Token { scopes } });
+        }
+        if !self.is_guarded() {
+            return Some(Caller { principal: PrincipalId::new(OPEN), name: "you".to_owned(), via: Via::Open });
+        }
+        self.of_cookie(cookie::value(headers, COOKIE)?)
+    }
+
+    fn of_cookie(&self, cookie: &str) -> Option<Caller> {
+        let (token, seal) = cookie.split_once('.')?;
+        let bytes: [u8; 32] = hex::decode(token).ok()?.try_into().ok()?;
+        let login = self.logins().find(|login| who(login.as_deref()) == bytes[24..])?;
+        let sealed = [&bytes[..], &self.fingerprint(login.as_deref())?].concat();
+        hmac::verify(&self.key, &sealed, &hex::decode(seal).ok()?).ok()?;
+        let issued = Millis(u64::from_be_bytes(bytes[16..24].try_into().ok()?));
+        let is_good = issued <= self.clock.now() + Duration::from_secs(60) && self.clock.now() < issued + LASTS;
+        if !is_good || self.revoked.lock().contains_key(token) {
+            return None;
+        }
+        let csrf = hex::encode(hmac::sign(&self.key, format!("form {token}").as_bytes()));
+        let principal = principal(login.as_deref());
+        Some(Caller { principal, name: login.unwrap_or_else(|| "you".to_owned()), via: Via::Cookie { csrf } })
+    }
+
+    /// The text of a new cookie for whoever has `password`.
+    ///
+    /// # Errors
+    /// [`NotLoggedIn`].
+    pub(crate) fn log_in(&self, from: IpAddr, password: &str) -> Result<String, NotLoggedIn> {
+        let now = self.clock.now();
+        let mut wrong = self.wrong.lock();
+        if wrong.is_limited(from, now) {
+            return Err(NotLoggedIn::TooOften);
+        }
+        let given = self.digest(password);
+        let mut found = None;
+        // All are looked at, so that the time taken tells nothing.
+        for login in self.logins() {
+            let known = self.password(login.as_deref()).map(|known| self.digest(known.expose_secret()));
+            if known.is_some_and(|known| bool::from(subtle::ConstantTimeEq::ct_eq(&known[..], &given[..]))) {
+                found = Some(login);
+            }
+        }
+        let Some(login) = found else {
+            wrong.failed(from, now);
+            return Err(NotLoggedIn::Wrong);
+        };
+        drop(wrong);
+        Ok(self.cookie_for(login.as_deref(), now))
+    }
+
+    fn cookie_for(&self, login: Option<&str>, now: Millis) -> String {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes[..16]).expect("the operating system has randomness");
+        bytes[16..24].copy_from_slice(&now.0.to_be_bytes());
+        bytes[24..].copy_from_slice(&who(login));
+        let sealed = [&bytes[..], &self.fingerprint(login).unwrap_or_default()].concat();
+        format!("{}.{}", hex::encode(bytes), hex::encode(hmac::sign(&self.key, &sealed)))
+    }
+
+    /// Takes the cookie of a request back. It is good for nobody any more.
+    ///
+    /// # Errors
+    /// It could not be noted; it stays good until it is out of date.
+    pub(crate) fn log_out(&self, headers: &HeaderMap) -> std::io::Result<()> {
+        let Some((token, _)) = cookie::value(headers, COOKIE).and_then(|cookie| cookie.split_once('.')) else {
+            return Ok(());
+        };
+        let until = self.clock.now() + LASTS;
+        self.revoked.lock().insert(token.to_owned(), until);
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&self.file)?;
+        file.write_all(format!("{token} {}\n", until.0).as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Whether a page with this origin or address is ours, when it was asked for under `host`.
+    pub(crate) fn is_ours(&self, origin: &str, host: Option<&str>) -> bool {
+        let Some((scheme, rest)) = origin.split_once("://") else { return false };
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest).to_lowercase();
+        let usual = if scheme == "https" { ":443" } else { ":80" };
+        let plain =
+            |name: &str| name.to_lowercase().strip_suffix(usual).map_or_else(|| name.to_lowercase(), str::to_owned);
+        let authority = plain(&authority);
+        host.is_some_and(|host| plain(host) == authority) || self.names.iter().any(|name| plain(name) == authority)
+    }
+
+    /// Everybody with a password: logins, and nobody in particular for the shared one.
+    fn logins(&self) -> impl Iterator<Item = Option<String>> + '_ {
+        let shared = self.web.password.iter().map(|_| None);
+        shared.chain(self.web.users.iter().map(|(login, _)| Some(login.clone())))
+    }
+
+    fn password(&self, login: Option<&str>) -> Option<&SecretString> {
+        match login {
+            None => self.web.password.as_ref(),
+            Some(login) => self.web.users.iter().find(|(known, _)| known == login).map(|(_, password)| password),
+        }
+    }
+
+    fn digest(&self, password: &str) -> Vec<u8> {
+        hmac::sign(&self.key, format!("password {password}").as_bytes()).as_ref().to_vec()
+    }
+
+    /// Part of what seals a cookie: with another password it is good no longer.
+    fn fingerprint(&self, login: Option<&str>) -> Option<Vec<u8>> {
+        self.password(login).map(|password| self.digest(password.expose_secret()))
+    }
+}
+
+/// What the record calls somebody who logged in.
+fn principal(login: Option<&str>) -> PrincipalId {
+    PrincipalId::new(login.map_or_else(|| SHARED.to_owned(), |login| format!("console:{login}")))
+}
+
+/// What stands for a login in a cookie.
+fn who(login: Option<&str>) -> [u8; 8] {
+    let text = login.map_or_else(String::new, |login| format!("login {login}"));
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    let mut short = [0; 8];
+    short.copy_from_slice(&digest.as_ref()[..8]);
+    short
+}
+
+/// The key at `path`, made if it is not there.
+fn key(path: &Path) -> std::io::Result<Vec<u8>> {
+    if let Ok(text) = std::fs::read_to_string(path)
+        && let Some(key) = hex::decode(text.trim()).ok().filter(|key| key.len() == 32)
+    {
+        return Ok(key);
+    }
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).expect("the operating system has randomness");
+    let fresh = path.with_extension("key.new");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(format!("{}\n", hex::encode(key)).as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)?;
+    Ok(key.to_vec())
+}
+
+/// What was given back and would still be good. The file is written anew without the rest.
+fn read_revoked(path: &Path, now: Millis) -> std::io::Result<BTreeMap<String, Millis>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error),
+    };
+    let lines = text.lines().filter_map(|line| {
+        let (token, until) = line.split_once(' ')?;
+        Some((token.to_owned(), Millis(until.parse().ok()?)))
+    });
+    Ok(lines.filter(|(_, until)| *until > now).collect())
+}
+
+#[cfg(test)]
+mod tests;

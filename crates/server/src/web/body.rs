@@ -1,0 +1,89 @@
+//! Bodies of requests: JSON objects and forms, of bounded size, in bounded time.
+
+use std::time::Duration;
+
+use axum::{
+    body::to_bytes,
+    extract::{FromRequest, Request},
+    http::{StatusCode, header},
+    response::Response,
+};
+use serde_json::{Map, Value};
+
+use super::reply::Problem;
+
+/// How long a body may be, in bytes.
+const LARGEST: usize = 4 << 20;
+/// How long it may take to come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The fields of a body: a JSON object, or a form whose values are texts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Body(pub(crate) Map<String, Value>);
+
+/// Why a body was not taken. What was asked for was not done.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    path: String,
+    problem: Problem,
+}
+
+impl axum::response::IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        self.problem.reply(&self.path)
+    }
+}
+
+impl Body {
+    /// The text under `name`, trimmed; `None` if it is absent, `null`, empty or no text.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
+    }
+
+    /// Whether `name` is true: JSON's `true`, or what a ticked box sends.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        match self.0.get(name) {
+            Some(Value::Bool(is)) => *is,
+            Some(Value::String(text)) => matches!(text.as_str(), "true" | "on" | "1"),
+            _ => false,
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
+        let path = request.uri().path().to_owned();
+        let refused = |status, text: String| Refused { path: path.clone(), problem: Problem::new(status, text) };
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let is_form = kind.starts_with("application/x-www-form-urlencoded");
+        let reading = to_bytes(request.into_body(), LARGEST);
+        let bytes = match tokio::time::timeout(PATIENCE, reading).await {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(error)) => {
+                let is_long = std::error::Error::source(&error)
+                    .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+                return Err(if is_long {
+                    refused(StatusCode::PAYLOAD_TOO_LARGE, format!("Request body is larger than {LARGEST} bytes"))
+                } else {
+                    refused(StatusCode::BAD_REQUEST, "Request body broke off".to_owned())
+                });
+            }
+            Err(_) => return Err(refused(StatusCode::REQUEST_TIMEOUT, "Request body took too long".to_owned())),
+        };
+        if is_form {
+            let pairs = serde_urlencoded::from_bytes::<Vec<(String, String)>>(&bytes)
+                .map_err(|error| refused(StatusCode::BAD_REQUEST, format!("Invalid form: {error}")))?;
+            return Ok(Self(pairs.into_iter().map(|(name, value)| (name, Value::String(value))).collect()));
+        }
+        if bytes.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(fields)) => Ok(Self(fields)),
+            Ok(_) => Err(refused(StatusCode::BAD_REQUEST, "Request body must be a JSON object".to_owned())),
+            Err(error) => Err(refused(StatusCode::BAD_REQUEST, format!("Invalid JSON: {error}"))),
+        }
+    }
+}

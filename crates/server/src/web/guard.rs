@@ -1,0 +1,121 @@
+//! What stands before a route: who may call it, and that no other site's page does.
+
+use std::sync::Arc;
+
+use axum::{
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse as _, Redirect, Response},
+};
+
+use super::{
+    access::{Effect, Who},
+    auth::{Auth, Caller, Via},
+    reply::Problem,
+};
+
+/// How long a form may be, in bytes.
+const LARGEST_FORM: usize = 1 << 20;
+
+/// The guard of one route.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) auth: Arc<Auth>,
+    pub(super) who: Who,
+    pub(super) effect: Effect,
+}
+
+/// Lets a request pass, with its [`Caller`] among its extensions, or answers it.
+pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let (mut parts, mut body) = request.into_parts();
+    let caller = guard.auth.caller(&parts.headers);
+    if guard.effect == Effect::Acts
+        && let Err(refused) = is_own(&guard, &parts)
+    {
+        return refused;
+    }
+    match (&caller, guard.who) {
+        (_, Who::Anybody) => {}
+        (None, _) => return unknown(&parts),
+        (Some(Caller { via: Via::Token { .. }, .. }), Who::Person) => {
+            return refused(&parts, "This is for people: a token is not enough");
+        }
+        (Some(Caller { via: Via::Token { scopes }, .. }), Who::Scope(wanted)) if !scopes.contains(&wanted) => {
+            let wanted = format!("{wanted:?}").to_lowercase();
+            return refused(&parts, &format!("This token does not have the scope {wanted}"));
+        }
+        (Some(_), Who::Person | Who::Scope(_)) => {}
+    }
+    if let Some(Caller { via: Via::Cookie { csrf }, .. }) = &caller
+        && guard.effect == Effect::Acts
+        && parts.method != axum::http::Method::GET
+        && guard.who != Who::Anybody
+        && is_of_a_page(&parts.headers)
+    {
+        let header = ["x-hermes-csrf-token", "x-csrf-token"].iter().find_map(|name| text(&parts.headers, name));
+        let given = match header {
+            Some(given) => given.to_owned(),
+            // A page without script can send it in its form only.
+            None if is_form(&parts.headers) => {
+                let Ok(bytes) = to_bytes(body, LARGEST_FORM).await else {
+                    return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large")
+                        .reply(parts.uri.path());
+                };
+                let found = serde_urlencoded::from_bytes::<Vec<(String, String)>>(&bytes).unwrap_or_default();
+                body = Body::from(bytes);
+                found.into_iter().find(|(name, _)| name == "csrf").map(|(_, value)| value).unwrap_or_default()
+            }
+            None => String::new(),
+        };
+        if !bool::from(subtle::ConstantTimeEq::ct_eq(given.as_bytes(), csrf.as_bytes())) {
+            return refused(&parts, "Session expired - reload the page");
+        }
+    }
+    if let Some(caller) = caller {
+        parts.extensions.insert(caller);
+    }
+    next.run(Request::from_parts(parts, body)).await
+}
+
+/// Whether no other site's page sent this.
+fn is_own(guard: &Guard, parts: &Parts) -> Result<(), Response> {
+    let host = text(&parts.headers, header::HOST.as_str());
+    let from = text(&parts.headers, "origin").or_else(|| text(&parts.headers, "referer"));
+    let is_foreign = from.is_some_and(|from| !guard.auth.is_ours(from, host));
+    if is_foreign || text(&parts.headers, "sec-fetch-site") == Some("cross-site") {
+        return Err(refused(parts, "Cross-origin mismatch - check reverse proxy headers"));
+    }
+    Ok(())
+}
+
+/// Whether a browser's page sent this: programs name neither.
+fn is_of_a_page(headers: &HeaderMap) -> bool {
+    headers.contains_key("origin") || headers.contains_key("referer")
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    text(headers, "content-type").is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
+}
+
+fn refused(parts: &Parts, why: &str) -> Response {
+    Problem::new(StatusCode::FORBIDDEN, why).reply(parts.uri.path())
+}
+
+/// Nobody knows who this is: programs are told so, people are asked.
+fn unknown(parts: &Parts) -> Response {
+    let path = parts.uri.path();
+    if path.starts_with("/api/") || text(&parts.headers, "accept").is_some_and(|kind| kind.contains("event-stream")) {
+        return Problem::new(StatusCode::UNAUTHORIZED, "Authentication required").reply(path);
+    }
+    let wanted = parts.uri.path_and_query().map_or("/", |wanted| wanted.as_str());
+    let next = percent_encoding::utf8_percent_encode(wanted, percent_encoding::NON_ALPHANUMERIC);
+    let mut redirect = Redirect::to(&format!("/login?next={next}")).into_response();
+    *redirect.status_mut() = StatusCode::FOUND;
+    redirect
+}

@@ -1,0 +1,54 @@
+//! Routes that stand in the table, each behind its guard.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    handler::Handler,
+    middleware::from_fn_with_state,
+    routing::{MethodFilter, on},
+};
+
+use super::{access, auth::Auth, guard};
+
+/// A router of which every route has a row in the [table](access::TABLE).
+pub(crate) struct Routes<S> {
+    router: Router<S>,
+    auth: Arc<Auth>,
+}
+
+impl<S: Clone + Send + Sync + 'static> Routes<S> {
+    /// No routes yet.
+    pub(crate) fn new(auth: &Arc<Auth>) -> Self {
+        Self { router: Router::new(), auth: Arc::clone(auth) }
+    }
+
+    /// Adds a route.
+    ///
+    /// # Panics
+    /// If the table has no row for it: a gateway with a route that nobody thought about does not start.
+    #[must_use]
+    pub(crate) fn at<H, T>(mut self, method: &str, path: &str, handler: H) -> Self
+    where
+        H: Handler<T, S>,
+        T: 'static,
+    {
+        let (who, effect) = access::entry(method, path).unwrap_or_else(|| panic!("{method} {path} has no row"));
+        let filter = match method {
+            "GET" => MethodFilter::GET,
+            "POST" => MethodFilter::POST,
+            "PUT" => MethodFilter::PUT,
+            "PATCH" => MethodFilter::PATCH,
+            "DELETE" => MethodFilter::DELETE,
+            other => panic!("{other} is no method of ours"),
+        };
+        let guarded = guard::Guard { auth: Arc::clone(&self.auth), who, effect };
+        self.router = self.router.route(path, on(filter, handler).layer(from_fn_with_state(guarded, guard::check)));
+        self
+    }
+
+    /// The router.
+    pub(crate) fn with_state(self, state: S) -> Router {
+        self.router.with_state(state)
+    }
+}
