@@ -38,7 +38,8 @@ pub(crate) enum Effect {
 pub(crate) type Entry = (&'static str, &'static str, Who, Effect);
 
 use Effect::{Acts, Tells};
-use Who::{Anybody, Person};
+use Scope::{Answer, Read};
+use Who::{Anybody, Person, Scope as OfScope};
 
 /// Everything.
 pub(crate) const TABLE: &[Entry] = &[
@@ -50,6 +51,18 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/api/auth/status", Anybody, Tells),
     ("POST", "/api/auth/login", Anybody, Acts),
     ("POST", "/api/auth/logout", Person, Acts),
+    // hermes: what waits for people
+    ("GET", "/api/approval/pending", OfScope(Read), Tells),
+    ("GET", "/api/approval/stream", OfScope(Read), Tells),
+    ("POST", "/api/approval/respond", OfScope(Answer), Acts),
+    ("GET", "/api/session/yolo", OfScope(Read), Tells),
+    ("POST", "/api/session/yolo", OfScope(Answer), Acts),
+    ("GET", "/api/clarify/pending", OfScope(Read), Tells),
+    ("GET", "/api/clarify/stream", OfScope(Read), Tells),
+    ("POST", "/api/clarify/respond", OfScope(Answer), Acts),
+    ("GET", "/api/session/stream", OfScope(Read), Tells),
+    ("GET", "/api/sessions/events", OfScope(Read), Tells),
+    ("GET", "/api/sessions/gateway/stream", OfScope(Read), Tells),
 ];
 
 /// The row of a method and a path.
