@@ -32,6 +32,7 @@ use crate::{
     chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
     control::Control,
+    hermes,
     listen::{self, Doors, Hosts, Port, TlsError},
     messenger::telegram::{self, BadAddress, Telegram},
     sessions::SessionIndex,
@@ -173,7 +174,7 @@ pub async fn serve(
     });
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
-        pages: web::login_routes(&site.auth),
+        pages: web::login_routes(&site.auth).merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         health: health(
             handle.clone(),

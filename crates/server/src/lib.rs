@@ -8,6 +8,7 @@ mod chats;
 pub mod config;
 pub mod control;
 pub mod gateway;
+mod hermes;
 mod limits;
 pub mod listen;
 pub mod messenger;

@@ -38,10 +38,13 @@ pub(crate) enum Effect {
 pub(crate) type Entry = (&'static str, &'static str, Who, Effect);
 
 use Effect::{Acts, Tells};
-use Who::{Anybody, Person};
+use Scope::{Chat, Read};
+use Who::{Anybody, Person, Scope as Has};
 
 /// Everything.
 pub(crate) const TABLE: &[Entry] = &[
+    // The console, or a front end that the user has.
+    ("GET", "/", Person, Tells),
     ("GET", "/login", Anybody, Tells),
     ("POST", "/login", Anybody, Acts),
     ("POST", "/logout", Anybody, Acts),
@@ -50,6 +53,33 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/api/auth/status", Anybody, Tells),
     ("POST", "/api/auth/login", Anybody, Acts),
     ("POST", "/api/auth/logout", Person, Acts),
+    ("POST", "/api/session/new", Has(Chat), Acts),
+    ("GET", "/api/sessions", Has(Read), Tells),
+    ("GET", "/api/session", Has(Read), Tells),
+    ("GET", "/api/session/status", Has(Read), Tells),
+    ("POST", "/api/session/rename", Has(Chat), Acts),
+    ("POST", "/api/chat/start", Has(Chat), Acts),
+    ("GET", "/api/chat/stream", Has(Read), Tells),
+    ("GET", "/api/chat/stream/status", Has(Read), Tells),
+    // Clients stop a turn with a GET: another site's page must not be able to.
+    ("GET", "/api/chat/cancel", Has(Chat), Acts),
+    ("POST", "/api/chat/steer", Has(Chat), Acts),
+    ("GET", "/api/models", Has(Read), Tells),
+    ("GET", "/api/settings", Has(Read), Tells),
+    ("GET", "/api/profiles", Has(Read), Tells),
+    ("GET", "/api/profile/active", Has(Read), Tells),
+    ("GET", "/api/projects", Has(Read), Tells),
+    ("GET", "/api/workspaces", Has(Read), Tells),
+    ("GET", "/api/reasoning", Has(Read), Tells),
+    ("POST", "/api/client-events/log", Person, Acts),
+    // a front end that the user has
+    ("GET", "/index.html", Person, Tells),
+    ("GET", "/session/{id}", Person, Tells),
+    ("GET", "/static/{*path}", Anybody, Tells),
+    ("GET", "/session/static/{*path}", Anybody, Tells),
+    ("GET", "/sw.js", Anybody, Tells),
+    ("GET", "/manifest.json", Anybody, Tells),
+    ("GET", "/favicon.ico", Anybody, Tells),
 ];
 
 /// The row of a method and a path.
