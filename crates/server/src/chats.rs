@@ -290,6 +290,6 @@ mod tests {
         assert_eq!(title("\n  hello there \nmore"), "hello there");
         assert_eq!(title(" \n "), "Untitled");
         let long = title(&"word ".repeat(40));
-        assert!(long.chars().count() <= 64 && long.ends_with("word…"), "{long}");
+        assert!(long.chars().count() <= 64 && long.ends_with('…'), "{long}");
     }
 }

@@ -172,10 +172,9 @@ pub async fn serve(
         clock: clock.clone(),
         config: Arc::clone(&config),
     });
-    let hermes = hermes::routes(&site).await.ok_or(ServeError::Lost)?;
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
-        pages: web::login_routes(&site.auth).merge(hermes),
+        pages: web::login_routes(&site.auth).merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         health: health(
             handle.clone(),

@@ -26,9 +26,9 @@ use bytes::Bytes;
 use countersign_core::{
     engine::{Command, Engine, Reply, Scope as At},
     gate::{self, Answer, Content, Gate},
-    id::{GateId, Lsn, PrincipalId, RunId, SessionId},
-    session::{Kind, Session},
+    id::{GateId, Lsn, PrincipalId, SessionId},
 };
+use countersign_protocol::hermes::Event;
 use countersign_runtime::{Handle, Lane, Refused};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -38,7 +38,6 @@ use self::{
     board::{Board, Change},
     queue::{Line, Queues},
 };
-pub(crate) use board::Attention;
 
 use crate::{
     site::Site,
@@ -89,11 +88,6 @@ impl Prompts {
         prompts.refresh(&waiting).await.ok()?;
         tokio::spawn(follower::follow(Arc::clone(&prompts), subscriber));
         Some(prompts)
-    }
-
-    /// What a session wants of people.
-    pub(crate) fn attention(&self, session: &SessionId) -> Option<Attention> {
-        self.boards.lock().by_session.get(session)?.attention()
     }
 
     /// How one queue of a session stands now.
@@ -255,6 +249,17 @@ impl From<Closed> for Problem {
     }
 }
 
+/// A gate that waits, as an event of the stream of its turn.
+pub(super) async fn bare(handle: &Handle, gate: GateId) -> Option<Event> {
+    let source = handle.source(Lane::Request);
+    let read = source.read(move |engine| {
+        let gate = engine.state().gate(gate).filter(|gate| gate.is_pending())?;
+        card::bare(engine, gate)
+    });
+    let (name, data) = read.await?.0?;
+    Some(Event::new(name, data))
+}
+
 /// The routes.
 pub(crate) fn routes(site: &Site, prompts: &Arc<Prompts>) -> Router {
     Routes::new(&site.auth)
@@ -283,17 +288,6 @@ fn parameter(uri: &Uri, name: &str) -> Option<String> {
     let pairs = serde_urlencoded::from_str::<Vec<(String, String)>>(uri.query()?).ok()?;
     let value = pairs.into_iter().find(|(found, _)| found == name)?.1;
     Some(value.trim().to_owned()).filter(|value| !value.is_empty())
-}
-
-/// The chat stream of a run.
-fn stream_of(run: RunId) -> String {
-    run.uuid().simple().to_string()
-}
-
-/// How many messages a session at hand holds.
-fn messages(engine: &Engine, session: &SessionId) -> usize {
-    let entries = engine.state().session(session).map(Session::entries).unwrap_or_default();
-    entries.iter().filter(|entry| matches!(entry.kind, Kind::User | Kind::Assistant { .. })).count()
 }
 
 /// The session that an address names.

@@ -38,11 +38,13 @@ pub(crate) enum Effect {
 pub(crate) type Entry = (&'static str, &'static str, Who, Effect);
 
 use Effect::{Acts, Tells};
-use Scope::{Answer, Read};
-use Who::{Anybody, Person, Scope as OfScope};
+use Scope::{Answer, Chat, Read};
+use Who::{Anybody, Person, Scope as Has};
 
 /// Everything.
 pub(crate) const TABLE: &[Entry] = &[
+    // The console, or a front end that the user has.
+    ("GET", "/", Person, Tells),
     ("GET", "/login", Anybody, Tells),
     ("POST", "/login", Anybody, Acts),
     ("POST", "/logout", Anybody, Acts),
@@ -51,18 +53,45 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/api/auth/status", Anybody, Tells),
     ("POST", "/api/auth/login", Anybody, Acts),
     ("POST", "/api/auth/logout", Person, Acts),
+    ("POST", "/api/session/new", Has(Chat), Acts),
+    ("GET", "/api/sessions", Has(Read), Tells),
+    ("GET", "/api/session", Has(Read), Tells),
+    ("GET", "/api/session/status", Has(Read), Tells),
+    ("POST", "/api/session/rename", Has(Chat), Acts),
+    ("POST", "/api/chat/start", Has(Chat), Acts),
+    ("GET", "/api/chat/stream", Has(Read), Tells),
+    ("GET", "/api/chat/stream/status", Has(Read), Tells),
+    // Clients stop a turn with a GET: another site's page must not be able to.
+    ("GET", "/api/chat/cancel", Has(Chat), Acts),
+    ("POST", "/api/chat/steer", Has(Chat), Acts),
+    ("GET", "/api/models", Has(Read), Tells),
+    ("GET", "/api/settings", Has(Read), Tells),
+    ("GET", "/api/profiles", Has(Read), Tells),
+    ("GET", "/api/profile/active", Has(Read), Tells),
+    ("GET", "/api/projects", Has(Read), Tells),
+    ("GET", "/api/workspaces", Has(Read), Tells),
+    ("GET", "/api/reasoning", Has(Read), Tells),
+    ("POST", "/api/client-events/log", Person, Acts),
     // hermes: what waits for people
-    ("GET", "/api/approval/pending", OfScope(Read), Tells),
-    ("GET", "/api/approval/stream", OfScope(Read), Tells),
-    ("POST", "/api/approval/respond", OfScope(Answer), Acts),
-    ("GET", "/api/session/yolo", OfScope(Read), Tells),
-    ("POST", "/api/session/yolo", OfScope(Answer), Acts),
-    ("GET", "/api/clarify/pending", OfScope(Read), Tells),
-    ("GET", "/api/clarify/stream", OfScope(Read), Tells),
-    ("POST", "/api/clarify/respond", OfScope(Answer), Acts),
-    ("GET", "/api/session/stream", OfScope(Read), Tells),
-    ("GET", "/api/sessions/events", OfScope(Read), Tells),
-    ("GET", "/api/sessions/gateway/stream", OfScope(Read), Tells),
+    ("GET", "/api/approval/pending", Has(Read), Tells),
+    ("GET", "/api/approval/stream", Has(Read), Tells),
+    ("POST", "/api/approval/respond", Has(Answer), Acts),
+    ("GET", "/api/session/yolo", Has(Read), Tells),
+    ("POST", "/api/session/yolo", Has(Answer), Acts),
+    ("GET", "/api/clarify/pending", Has(Read), Tells),
+    ("GET", "/api/clarify/stream", Has(Read), Tells),
+    ("POST", "/api/clarify/respond", Has(Answer), Acts),
+    ("GET", "/api/session/stream", Has(Read), Tells),
+    ("GET", "/api/sessions/events", Has(Read), Tells),
+    ("GET", "/api/sessions/gateway/stream", Has(Read), Tells),
+    // a front end that the user has
+    ("GET", "/index.html", Person, Tells),
+    ("GET", "/session/{id}", Person, Tells),
+    ("GET", "/static/{*path}", Anybody, Tells),
+    ("GET", "/session/static/{*path}", Anybody, Tells),
+    ("GET", "/sw.js", Anybody, Tells),
+    ("GET", "/manifest.json", Anybody, Tells),
+    ("GET", "/favicon.ico", Anybody, Tells),
 ];
 
 /// The row of a method and a path.

@@ -43,14 +43,6 @@ pub(crate) enum Change {
     Cleared,
 }
 
-/// What a session wants of people, in the list of sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Attention {
-    kind: &'static str,
-    count: usize,
-    severity: &'static str,
-}
-
 impl Board {
     /// With nothing that waits, as of `at`.
     pub(crate) fn new(at: Lsn) -> Self {
@@ -153,16 +145,6 @@ impl Board {
         let frames =
             self.required.iter().map(|(_, told)| sse::frame(None, "approval_required", &with_count(told, count)));
         frames.flatten().collect()
-    }
-
-    /// What it wants of people: approvals first.
-    pub(crate) fn attention(&self) -> Option<Attention> {
-        let count = |line: Line| self.waiting.values().filter(|of| **of == line).count();
-        match (count(Line::Approvals), count(Line::Questions)) {
-            (0, 0) => None,
-            (0, count) => Some(Attention { kind: "clarify", count, severity: "question" }),
-            (count, _) => Some(Attention { kind: "approval", count, severity: "critical" }),
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use countersign_core::{
 };
 use serde_json::{Map, Value, json};
 
+use super::super::transcript::seconds;
 use crate::{
     control::Approvals,
     view::{GateCard, Lines, escape, gate_card::Asked as Subject},
@@ -121,9 +122,9 @@ impl Asked {
                     "session_id": self.gate.session(),
                     "run_id": self.gate.run().map(|run| run.to_string()),
                     "kind": "clarify",
-                    "requested_at": seconds(self.gate.opened_at().0),
+                    "requested_at": seconds(self.gate.opened_at()),
                     "timeout_seconds": limit.map_or(0, |limit| limit.as_secs_f64().round() as u64),
-                    "expires_at": self.gate.deadline().map_or(0.0, |deadline| seconds(deadline.0)),
+                    "expires_at": self.gate.deadline().map_or(0.0, |deadline| seconds(deadline)),
                 })
             }
         }
@@ -169,10 +170,10 @@ impl Asked {
             "description": escape(description, Lines::Many),
             "choices": choices,
             "allow_permanent": scopes.contains(&Scope::Always),
-            "requested_at": seconds(self.gate.opened_at().0),
+            "requested_at": seconds(self.gate.opened_at()),
         });
         if let Some(deadline) = self.gate.deadline() {
-            told["expires_at"] = seconds(deadline.0).into();
+            told["expires_at"] = seconds(deadline).into();
         }
         if let Some(approvals) = Approvals::of(&self.gate) {
             told["description"] = format!("{} ({approvals})", told["description"].as_str().unwrap_or_default()).into();
@@ -221,9 +222,4 @@ fn command(tool: &str, arguments: &Map<String, Value>, signature: &str) -> Strin
         choices: &[],
     });
     format!("{}\n{}", card.signature, card.text()).trim_end().to_owned()
-}
-
-/// Milliseconds as the wire counts: seconds since the epoch.
-pub(crate) fn seconds(millis: u64) -> f64 {
-    millis as f64 / 1000.0
 }

@@ -17,7 +17,10 @@ use countersign_core::{
 use countersign_runtime::{Lane, Released, Source, Subscriber};
 use serde_json::{Value, json};
 
-use super::{Prompts, card};
+use super::{
+    super::{journal, transcript},
+    Prompts, card,
+};
 use crate::view::{Lines, escape};
 
 /// How many facts are looked at together.
@@ -113,8 +116,8 @@ impl Follower {
                 let mut started = json!({
                     "session_id": session,
                     "run_id": run.to_string(),
-                    "stream_id": super::stream_of(*run),
-                    "pending_started_at": card::seconds(recorded.meta.at.0),
+                    "stream_id": journal::stream_id(*run),
+                    "pending_started_at": transcript::seconds(recorded.meta.at),
                     "route": card::route(session.as_str()),
                 });
                 // A client whose own message began it knows of its stream. It would take any other for a second turn.
@@ -136,7 +139,7 @@ impl Follower {
                 let mut ended = json!({
                     "session_id": session,
                     "run_id": run.to_string(),
-                    "stream_id": super::stream_of(*run),
+                    "stream_id": journal::stream_id(*run),
                     "status": status,
                     "summary": text.as_deref().unwrap_or(otherwise),
                     "route": card::route(session.as_str()),
@@ -188,7 +191,7 @@ impl Follower {
         }
         let ended = std::mem::take(&mut self.ended);
         let count = move |engine: &Engine| -> Vec<(SessionId, usize)> {
-            ended.iter().map(|session| (session.clone(), super::messages(engine, session))).collect()
+            ended.iter().map(|session| (session.clone(), transcript::count(engine, session))).collect()
         };
         let (counts, _) = self.answers.read(count).await?;
         for (session, count) in counts {

@@ -14,7 +14,11 @@ use futures_util::stream;
 use serde_json::json;
 use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 
-use super::{Closed, Prompts, Seat, card, queue::Line};
+use super::{
+    super::{journal, transcript},
+    Closed, Prompts, Seat, card,
+    queue::Line,
+};
 use crate::web::{Problem, reply, sse};
 
 /// What keeps a stream alive on which nothing happens.
@@ -102,7 +106,7 @@ async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize
     let of = session.clone();
     let look = move |engine: &Engine| {
         let run = engine.state().session(&of).and_then(countersign_core::session::Session::run);
-        (super::messages(engine, &of), run)
+        (transcript::count(engine, &of), run)
     };
     let (here, _) = prompts.handle.source(Lane::Request).read(look).await.ok_or(Closed)?;
     let (count, run) = here;
@@ -111,7 +115,7 @@ async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize
         let started = json!({
             "session_id": session,
             "run_id": run.to_string(),
-            "stream_id": super::stream_of(run),
+            "stream_id": journal::stream_id(run),
             "input_type": "chat",
             "recovered": true,
             "route": card::route(session.as_str()),
