@@ -14,6 +14,7 @@ mod crowd;
 mod cuts;
 mod faults;
 mod gateway;
+mod hermes_prompts;
 mod many;
 mod place;
 mod places;
