@@ -54,6 +54,9 @@ pub enum ServeError {
     /// It may not listen where it was told to.
     #[error(transparent)]
     Binding(#[from] BindError),
+    /// The folder of a front end holds none.
+    #[error("{0}")]
+    FrontEnd(String),
     /// The rules cannot be used.
     #[error(transparent)]
     Rules(#[from] RulesError),
@@ -107,6 +110,8 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     config.binding()?;
+    let front_end = config.webui.as_deref().map(hermes::front_end).transpose();
+    front_end.map_err(ServeError::FrontEnd)?;
     let config = Arc::new(config);
     let settings = house::agents(&config);
     let household = Household::of(&config, &settings.tools);

@@ -12,6 +12,8 @@ mod teller;
 mod transcript;
 mod webui;
 
+pub(crate) use webui::files as front_end;
+
 use std::sync::Arc;
 
 use axum::{Router, extract::Request, http::StatusCode, response::Response};
@@ -32,7 +34,7 @@ pub(crate) async fn open(site: &Arc<Site>) -> Option<Router> {
     let door = Arc::new(Door { site: Arc::clone(site), journals });
     let mut router = chat::routes(&door).merge(sessions::routes(&door)).merge(settings::routes(&door));
     router = router.merge(prompts::routes(site, &prompts));
-    if let Some(folder) = site.webui() {
+    if let Some(folder) = site.webui().and_then(|folder| webui::files(folder).ok()) {
         router = router.merge(webui::routes(&door, folder));
     }
     Some(router.fallback(nothing))

@@ -110,7 +110,7 @@ fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
         active_stream_id: run.map(stream_id),
         pending_started_at: run.map(|_| seconds(begun.filter(|at| at.0 > 0).unwrap_or(last))),
         is_streaming: run.is_some(),
-        read_only: session.requester().is_some(),
+        read_only: sessions::is_agents(id),
         source: session.door().map(str::to_owned),
         attention: attention(engine, id),
         ..hermes::Session::default()
