@@ -8,11 +8,13 @@ use std::{sync::Barrier, thread};
 
 use serde_json::{Value, json};
 
-use self::scene::{Provider, Stream, ask, chat, get, pending, post, respond, said};
+use self::scene::{Stream, ask, chat, get, pending, post, respond};
 use crate::{
     agent::Agent,
     gateway::{Gateway, soon},
     place::{Place, RULES, TOKEN},
+    provider::{Reply, bash, say},
+    talk::Talk,
 };
 
 /// The session of the agent of most tests.
@@ -191,7 +193,12 @@ fn a_choice_for_longer_covers_what_was_shown_and_nothing_else() {
         raise(&gateway, &mut agent, 3, "door2");
         let grants = place.people(&["grants", "list", "--json"]).json();
         assert_eq!((&grants[0]["scope"], &grants[0]["by"]), (&json!(choice), &json!("web:open")), "{grants}");
-        assert!(grants[0]["covers"].as_str().unwrap().contains("exactly"), "{grants}");
+        // Nobody showed who they are, and the list says so.
+        assert_eq!(
+            (&grants[0]["covers"], &grants[0]["door"]),
+            (&json!("turn(door, open)"), &json!("open")),
+            "{grants}"
+        );
     }
 }
 
@@ -234,50 +241,60 @@ fn nobody_in_time_takes_the_card_down() {
 
 #[test]
 fn what_waits_keeps_its_names_through_a_power_cut() {
-    let provider = Provider::start();
-    let place = Place::with(&provider.config(), RULES);
-    let gateway = Gateway::start(&place);
-    let session = chat(&gateway, &[&[("bash", json!({ "command": "echo ran >> out" }))]]);
+    let talk = Talk::new();
+    let (gateway, _) = talk.start();
+    let (session, _) = chat(&talk, &gateway, [Reply::new(vec![bash("c1", "echo ran >> out")]), say("done")]);
     let asked = soon("the approval", || {
         let told = pending(&gateway, "approval", &session);
         (told["pending_count"] == 1).then_some(told)
     });
     gateway.kill();
-    let gateway = Gateway::start(&place);
+    let (gateway, _) = talk.start();
     assert_eq!(pending(&gateway, "approval", &session), asked);
     let mut stream = Stream::of(&gateway, "approval", &session);
     assert_eq!(stream.next().data, asked);
     let id = asked["pending"]["approval_id"].as_str().unwrap();
     assert_eq!(respond(&gateway, &session, "once", Some(id)).1["ok"], true);
     assert_eq!(stream.next().state(), (None, 0));
-    assert!(said(&gateway, &session).contains("finished"));
+    talk.provider.asked(1);
     // What became of an answer is known to the next process as well.
     gateway.kill();
-    let gateway = Gateway::start(&place);
+    let (gateway, _) = talk.start();
     assert_eq!(respond(&gateway, &session, "once", Some(id)).1, json!({ "ok": true, "choice": "once" }));
     assert_eq!(respond(&gateway, &session, "deny", Some(id)).1["stale_cleared"], true);
-    let out = std::fs::read_to_string(place.folder.join("agents/main/out")).unwrap();
+    let out = std::fs::read_to_string(talk.place.data().join("agents/main/out")).unwrap();
     assert_eq!(out, "ran\n");
 }
 
 #[test]
 fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
-    let provider = Provider::start();
-    let place = Place::with(&provider.config(), "defaults: [ { pattern: '*', action: ask } ]");
-    let gateway = Gateway::start(&place);
-    let destroys = ("bash", json!({ "command": "rm -rf / --one-file-system --no-preserve-root --nope" }));
-    let session = chat(&gateway, &[&[destroys]]);
+    let talk = Talk::new();
+    let (gateway, _) = talk.start();
+    let destroys = "rm -rf / --one-file-system --nope";
+    let (session, turn) = chat(&talk, &gateway, [Reply::new(vec![bash("c1", destroys)]), say("done")]);
     let mut stream = Stream::of(&gateway, "approval", &session);
-    let card = stream.until(|frame| frame.state().1 == 1).data["pending"].take();
+    let mut first = stream.next();
+    if first.state().1 == 0 {
+        first = stream.next();
+    }
+    let card = first.data["pending"].take();
     assert_eq!((&card["choices"], &card["allow_permanent"]), (&json!(["once", "deny"]), &json!(false)), "{card}");
-    assert_eq!(card["command"], "rm -rf / --one-file-system --no-preserve-root --nope");
-    assert_eq!(card["risk_level"], "high");
+    assert_eq!((&card["command"], &card["risk_level"]), (&json!(destroys), &json!("high")));
+    // On the stream of its turn it stands by itself.
+    let mut bare = turn.named("approval").data;
+    assert_eq!(bare["pending_count"].take(), 1);
+    bare.as_object_mut().unwrap().remove("pending_count");
+    assert_eq!(bare, card);
     let told = post(&gateway, "/api/session/yolo", json!({ "session_id": session })).1;
     assert_eq!(told["yolo_enabled"], true);
     assert_eq!(pending(&gateway, "approval", &session)["pending"], card, "nobody is let through at the floor");
     assert_eq!(respond(&gateway, &session, "deny", None).1["ok"], true);
-    let said = said(&gateway, &session);
-    assert!(said.contains("Denied by web:open") && said.contains("in other words"), "{said}");
+    let told = talk.provider.asked(1).result("c1").unwrap();
+    assert_eq!(
+        told,
+        "Denied by web:open. A person refused this. Do not retry it: the same action in other words stays denied."
+    );
+    turn.ended();
 }
 
 #[test]

@@ -2,15 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::scene::{Provider, Stream, chat, pending, post, said};
-use crate::{gateway::Gateway, place::Place};
+use super::scene::{Stream, chat, pending, post};
+use crate::{
+    provider::{Part, Reply, call, say},
+    talk::Talk,
+};
 
-const RULES: &str = "defaults: [ { pattern: '*', action: allow } ]";
 const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";
 
 /// The call that asks these questions.
-fn asks(questions: Value) -> (&'static str, Value) {
-    ("ask", json!({ "questions": questions }))
+fn asks(id: &str, questions: &Value) -> Part {
+    call(id, "ask", &json!({ "questions": questions }))
 }
 
 fn colour() -> Value {
@@ -35,19 +37,27 @@ fn next(stream: &mut Stream, before: Option<&str>) -> (String, Value) {
 
 #[test]
 fn a_question_is_shown_and_what_is_said_reaches_the_model() {
-    let provider = Provider::start();
-    let place = Place::with(&provider.config(), RULES);
-    let gateway = Gateway::start(&place);
-    let session = chat(&gateway, &[&[asks(json!([colour(), several(), free()]))], &[asks(json!([free()]))]]);
+    let talk = Talk::new();
+    let (gateway, _) = talk.start();
+    let script = [
+        Reply::new(vec![asks("c1", &json!([colour(), several(), free()]))]),
+        Reply::new(vec![asks("c2", &json!([free()]))]),
+        say("done"),
+    ];
+    let (session, turn) = chat(&talk, &gateway, script);
     let mut stream = Stream::of(&gateway, "clarify", &session);
     let (first, card) = next(&mut stream, None);
     let is = |name: &str| card[name].clone();
-    assert_eq!((is("question"), is("kind"), is("session_id")), (json!("Which colour?"), json!("clarify"), json!(session)));
+    assert_eq!(
+        (is("question"), is("kind"), is("session_id")),
+        (json!("Which colour?"), json!("clarify"), json!(session))
+    );
     assert_eq!((is("choices_offered"), is("recommended")), (json!(["red", "blue\\u{200b}"]), json!("blue\\u{200b}")));
     assert_eq!((is("timeout_seconds"), is("multi")), (json!(3600), json!(false)));
     let left = is("expires_at").as_f64().unwrap() - is("requested_at").as_f64().unwrap();
     assert!((left - 3600.0).abs() < 1.0, "{card}");
     assert_eq!(pending(&gateway, "clarify", &session)["pending"], card);
+    assert_eq!(turn.named("clarify").data["clarify_id"], json!(first));
     assert_eq!(pending(&gateway, "approval", &session)["pending"], Value::Null);
     let respond = |body: Value| post(&gateway, "/api/clarify/respond", body);
     let stale = (409, json!({ "ok": false, "stale": true, "error": STALE }));
@@ -55,7 +65,10 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
         (json!({ "response": "x" }), (400, json!({ "error": "session_id is required" }))),
         (json!({ "session_id": session }), (400, json!({ "error": "response is required" }))),
         (json!({ "session_id": session, "response": " \n" }), (400, json!({ "error": "response is required" }))),
-        (json!({ "session_id": session, "response": "", "answer": "x" }), (400, json!({ "error": "response is required" }))),
+        (
+            json!({ "session_id": session, "response": "", "answer": "x" }),
+            (400, json!({ "error": "response is required" })),
+        ),
         (json!({ "session_id": session, "clarify_id": "000000000000", "response": "x" }), stale.clone()),
         (json!({ "session_id": session, "clarify_id": 5, "response": "x" }), stale.clone()),
         (json!({ "session_id": "another", "clarify_id": first, "response": "x" }), stale.clone()),
@@ -79,32 +92,34 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
     assert_eq!((&last["choices_offered"], &last["question"]), (&json!([]), &json!("Why?")));
     assert_eq!(respond(json!({ "session_id": session, "response": "because" })).0, 200);
     assert_eq!(stream.next().state(), (None, 0));
-    let said = said(&gateway, &session);
-    for part in ["Which colour?\\n  blue\u{200b}", "Which of them?\\n  a, b, c", "Why?\\n  42", "Why?\\n  because"] {
-        assert!(said.contains(part), "{part:?} in {said}");
-    }
+    turn.ended();
+    let told = talk.provider.last();
+    let want = "Which colour?\n  blue\u{200b}\nWhich of them?\n  a, b, c\nWhy?\n  42";
+    assert_eq!((told.result("c1").as_deref(), told.result("c2").as_deref()), (Some(want), Some("Why?\n  because")));
 }
 
 #[test]
 fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
-    let provider = Provider::start();
-    let place = Place::with(&provider.config(), RULES);
-    let gateway = Gateway::start(&place);
-    let session = chat(&gateway, &[&[asks(json!([colour()]))]]);
-    let (id, card) = next(&mut Stream::of(&gateway, "clarify", &session), None);
-    gateway.kill();
-    place.write("config.yaml", &place.config(&format!("clarify_timeout: 1\n{}", provider.config())));
-    let gateway = Gateway::start(&place);
-    assert_eq!(pending(&gateway, "clarify", &session)["pending"], card);
-    let (status, _) = post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "clarify_id": id, "response": "red" }));
-    assert_eq!(status, 200);
-    assert!(said(&gateway, &session).contains("red"));
-    let session = chat(&gateway, &[&[asks(json!([colour()]))]]);
+    let talk = Talk::with("clarify_timeout: 2\n");
+    let (gateway, _) = talk.start();
+    let one = || [Reply::new(vec![asks("c1", &json!([colour()]))]), say("done")];
+    let (session, turn) = chat(&talk, &gateway, one());
     let mut stream = Stream::of(&gateway, "clarify", &session);
     let (id, card) = next(&mut stream, None);
-    assert_eq!(card["timeout_seconds"], 1);
+    assert_eq!(card["timeout_seconds"], 2);
     assert_eq!(stream.next().state(), (None, 0));
     let late = json!({ "session_id": session, "clarify_id": id, "response": "red" });
     assert_eq!(post(&gateway, "/api/clarify/respond", late).0, 409);
-    assert!(said(&gateway, &session).contains("nobody answered in time"));
+    turn.ended();
+    assert!(talk.provider.last().text().contains("nobody answered in time"));
+
+    let (session, _) = chat(&talk, &gateway, one());
+    let (id, _) = next(&mut Stream::of(&gateway, "clarify", &session), None);
+    gateway.kill();
+    let (gateway, _) = talk.start();
+    // Its time goes on, and it has some more, because nobody could answer meanwhile.
+    assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(id));
+    let body = json!({ "session_id": session, "clarify_id": id, "response": "red" });
+    assert_eq!(post(&gateway, "/api/clarify/respond", body).0, 200);
+    assert!(talk.provider.asked(3).text().contains("red"));
 }

@@ -1,35 +1,25 @@
-//! What a browser or a phone does, and a model that says what its message tells it to.
+//! What a browser or a phone does about what waits, and streams that are read no sooner than a test asks for it.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
-    thread,
+    net::TcpStream,
+    time::Instant,
 };
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Gateway, PATIENCE};
+use crate::{
+    gateway::{Gateway, PATIENCE},
+    http::{Events, Http},
+    provider::Reply,
+    talk::Talk,
+};
 
 /// A request of a client without cookies. The status and the JSON of the reply.
 pub(crate) fn ask(gateway: &Gateway, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-    let mut stream = connect(gateway);
-    let body = body.map(Value::to_string).unwrap_or_default();
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", gateway.address);
-    write!(stream, "{head}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (status(head), serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {text}")))
-}
-
-fn connect(gateway: &Gateway) -> TcpStream {
-    let stream = TcpStream::connect(&gateway.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
-
-fn status(head: &str) -> u16 {
-    head.split_whitespace().nth(1).unwrap().parse().unwrap()
+    let http = Http::new(&gateway.address).with("content-type", "application/json");
+    let reply = http.send(method, path, &body.map(Value::to_string).unwrap_or_default());
+    (reply.status, reply.json())
 }
 
 pub(crate) fn get(gateway: &Gateway, path: &str) -> Value {
@@ -82,7 +72,8 @@ pub(crate) struct Stream {
 impl Stream {
     /// Opens a stream; the status and text of a refusal.
     pub(crate) fn open(gateway: &Gateway, path: &str) -> Result<Self, (u16, String)> {
-        let mut stream = connect(gateway);
+        let mut stream = TcpStream::connect(&gateway.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address).unwrap();
         let mut lines = BufReader::new(stream);
         let mut head = String::new();
@@ -91,7 +82,7 @@ impl Stream {
         }
         let head = head.to_lowercase();
         if !head.contains("content-type: text/event-stream") {
-            return Err((status(&head), head));
+            return Err((head.split_whitespace().nth(1).unwrap().parse().unwrap(), head));
         }
         assert!(head.contains("cache-control: no-cache") && !head.contains("content-encoding"), "{head}");
         Ok(Self { lines, chunk: Vec::new() })
@@ -104,8 +95,11 @@ impl Stream {
     /// The next event, or `None` at the end. What only keeps the stream alive is passed over.
     pub(crate) fn read(&mut self) -> Option<Frame> {
         let (mut event, mut data) = (String::new(), None);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let line = self.line()?;
+            // A stream on which nothing happens goes on saying that it is there.
+            assert!(Instant::now() < deadline, "nothing came");
             assert!(!line.starts_with("id:") && !line.starts_with("retry:"), "{line}");
             if let Some(name) = line.strip_prefix("event: ") {
                 event = name.to_owned();
@@ -163,108 +157,12 @@ impl Stream {
     }
 }
 
-/// A model: the message holds the calls of each step as JSON behind `do:`, and when they are done it says "finished".
-pub(crate) struct Provider {
-    pub(crate) url: String,
-}
-
-impl Provider {
-    pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                thread::spawn(move || answer(stream));
-            }
-        });
-        Self { url }
-    }
-
-    /// The lines of a configuration that uses it.
-    pub(crate) fn config(&self) -> String {
-        format!(
-            "model: {{ provider: local, id: small }}\nproviders:\n  local:\n    api: openai-completions\n    base_url: \"{}\"\n    \
-             api_key: none\n    models: [ {{ id: small, context_window: 128000, max_tokens: 8192 }} ]\nagents_dir: agents\n",
-            self.url
-        )
-    }
-}
-
-/// What a message has to say for these calls, one step after the other.
-pub(crate) fn task(steps: &[&[(&str, Value)]]) -> String {
-    format!("do:{}", json!(steps))
-}
-
-fn answer(stream: TcpStream) {
-    let mut reader = BufReader::new(stream);
-    let mut length = 0;
-    let mut line = String::new();
-    while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
-        if let Some(size) = line.to_lowercase().strip_prefix("content-length:") {
-            length = size.trim().parse().unwrap();
-        }
-        line.clear();
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    let body: Value = serde_json::from_slice(&body).unwrap();
-    let messages = body["messages"].as_array().unwrap();
-    let text = |message: &Value| match &message["content"] {
-        Value::String(text) => text.clone(),
-        other => other[0]["text"].as_str().unwrap_or_default().to_owned(),
-    };
-    let at = messages.iter().rposition(|message| message["role"] == "user").unwrap();
-    let steps: Value = text(&messages[at]).strip_prefix("do:").map_or(json!([]), |task| task.parse().unwrap());
-    let step = messages[at..].iter().filter(|message| message["tool_calls"].is_array()).count();
-    let delta = match steps[step].as_array() {
-        Some(calls) => {
-            let calls = calls.iter().enumerate().map(|(index, call)| {
-                let function = json!({ "name": call[0], "arguments": call[1].to_string() });
-                json!({ "index": index, "id": format!("call_{step}_{index}"), "type": "function", "function": function })
-            });
-            json!({ "role": "assistant", "tool_calls": calls.collect::<Vec<Value>>() })
-        }
-        None => {
-            let results = messages[at..].iter().filter(|message| message["role"] == "tool").map(text);
-            let told = results.collect::<Vec<_>>().join(" | ");
-            json!({ "role": "assistant", "content": format!("finished: {told}") })
-        }
-    };
-    let end = if delta["tool_calls"].is_array() { "tool_calls" } else { "stop" };
-    let chunk = |choice: Value| {
-        let data = json!({ "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "small", "choices": [choice] });
-        format!("data: {data}\n\n")
-    };
-    let first = chunk(json!({ "index": 0, "delta": delta, "finish_reason": null }));
-    let last = chunk(json!({ "index": 0, "delta": {}, "finish_reason": end }));
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-    let _ = write!(reader.get_mut(), "{head}{first}{last}data: [DONE]\n\n");
-}
-
-/// A new session, and a turn in it.
-pub(crate) fn chat(gateway: &Gateway, steps: &[&[(&str, Value)]]) -> String {
-    let (status, made) = post(gateway, "/api/session/new", json!({}));
-    assert_eq!(status, 200, "{made}");
-    let session = made["session"]["session_id"].as_str().unwrap().to_owned();
-    say(gateway, &session, steps);
-    session
-}
-
-/// Another turn. The name of its stream.
-pub(crate) fn say(gateway: &Gateway, session: &str, steps: &[&[(&str, Value)]]) -> String {
-    let (status, told) =
-        post(gateway, "/api/chat/start", json!({ "session_id": session, "message": task(steps) }));
-    assert_eq!(status, 200, "{told}");
-    told["stream_id"].as_str().unwrap().to_owned()
-}
-
-/// What the model said last, once no turn runs.
-pub(crate) fn said(gateway: &Gateway, session: &str) -> String {
-    crate::gateway::soon("the end of the turn", || {
-        let told = get(gateway, &format!("/api/session?session_id={session}"));
-        let messages = told["session"]["messages"].as_array()?;
-        let is_over = told["session"]["active_stream_id"].is_null();
-        let last = messages.iter().rev().find(|message| message["role"] == "assistant")?;
-        is_over.then(|| last["content"].to_string())
-    })
+/// A turn in a new session, in which the model says these things, one for each time that it is asked.
+pub(crate) fn chat(talk: &Talk, gateway: &Gateway, script: impl IntoIterator<Item = Reply>) -> (String, Events) {
+    let http = Http::new(&gateway.address);
+    let session = http.session();
+    talk.provider.script(script);
+    let stream = http.say(&session, "begin");
+    let turn = http.turn(&stream);
+    (session, turn)
 }
