@@ -80,6 +80,12 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
     Some(session)
 }
 
+/// How many messages a session at hand shows.
+pub(super) fn count(engine: &Engine, id: &SessionId) -> usize {
+    let path = engine.state().session(id).map(countersign_core::session::Session::path).unwrap_or_default();
+    path.into_iter().filter(|entry| entry.shown && is_message(&entry.kind)).count()
+}
+
 fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
     let session = engine.state().session(id)?;
     let run = session.run();

@@ -38,7 +38,7 @@ pub(crate) enum Effect {
 pub(crate) type Entry = (&'static str, &'static str, Who, Effect);
 
 use Effect::{Acts, Tells};
-use Scope::{Chat, Read};
+use Scope::{Answer, Chat, Read};
 use Who::{Anybody, Person, Scope as Has};
 
 /// Everything.
@@ -72,6 +72,18 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/api/workspaces", Has(Read), Tells),
     ("GET", "/api/reasoning", Has(Read), Tells),
     ("POST", "/api/client-events/log", Person, Acts),
+    // hermes: what waits for people
+    ("GET", "/api/approval/pending", Has(Read), Tells),
+    ("GET", "/api/approval/stream", Has(Read), Tells),
+    ("POST", "/api/approval/respond", Has(Answer), Acts),
+    ("GET", "/api/session/yolo", Has(Read), Tells),
+    ("POST", "/api/session/yolo", Has(Answer), Acts),
+    ("GET", "/api/clarify/pending", Has(Read), Tells),
+    ("GET", "/api/clarify/stream", Has(Read), Tells),
+    ("POST", "/api/clarify/respond", Has(Answer), Acts),
+    ("GET", "/api/session/stream", Has(Read), Tells),
+    ("GET", "/api/sessions/events", Has(Read), Tells),
+    ("GET", "/api/sessions/gateway/stream", Has(Read), Tells),
     // a front end that the user has
     ("GET", "/index.html", Person, Tells),
     ("GET", "/session/{id}", Person, Tells),
