@@ -14,6 +14,7 @@ pub mod messenger;
 pub mod omp;
 mod paths;
 pub mod prompt;
+pub mod record;
 pub mod session_file;
 mod sessions;
 mod site;
