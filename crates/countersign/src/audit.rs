@@ -20,10 +20,10 @@ use countersign_store::{AnyLog, Content, Head, Log as _, OpenError, Partition, S
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
+pub(crate) use countersign_server::record::{Filter, Narrator, Outcome, ended, told};
 pub(crate) use csv::export as export_csv;
 pub(crate) use outcome::{Named, tone};
 pub(crate) use redact::{Reach, redact};
-pub(crate) use countersign_server::record::{Filter, Narrator, Outcome, ended, told};
 
 use crate::paint::{Paint, Tone, cut};
 

@@ -2,6 +2,7 @@
 
 mod approvers;
 pub mod checkup;
+mod explained;
 mod house;
 pub mod rules;
 pub mod trial;

@@ -33,17 +33,10 @@ impl ValueEnum for Named {
 pub(crate) const fn tone(outcome: Outcome) -> Option<Tone> {
     match outcome {
         Outcome::Allowed | Outcome::Granted | Outcome::Done => Some(Tone::Good),
-        Outcome::Denied
-        | Outcome::Expired
-        | Outcome::Error
-        | Outcome::Failed
-        | Outcome::Limited
-        | Outcome::Unknown => Some(Tone::Bad),
+        Outcome::Denied | Outcome::Expired | Outcome::Error | Outcome::Failed | Outcome::Limited | Outcome::Unknown => {
+            Some(Tone::Bad)
+        }
         Outcome::Asked => Some(Tone::Asking),
-        Outcome::Withdrawn
-        | Outcome::Answered
-        | Outcome::Declined
-        | Outcome::Skipped
-        | Outcome::Cancelled => None,
+        Outcome::Withdrawn | Outcome::Answered | Outcome::Declined | Outcome::Skipped | Outcome::Cancelled => None,
     }
 }

@@ -56,7 +56,15 @@ impl From<Which> for Filter {
     fn from(which: Which) -> Self {
         let Which { since, until, agent, session, tool, kind, outcome, about } = which;
         let session = agent.map(|agent| format!("agent:{agent}")).or(session).map(SessionId::new);
-        Self { since, until, session, tools: tool, kinds: kind, outcomes: outcome.into_iter().map(|named| named.0).collect(), about }
+        Self {
+            since,
+            until,
+            session,
+            tools: tool,
+            kinds: kind,
+            outcomes: outcome.into_iter().map(|named| named.0).collect(),
+            about,
+        }
     }
 }
 

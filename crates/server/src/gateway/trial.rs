@@ -5,11 +5,13 @@
 use std::fmt;
 
 use countersign_core::{
+    engine::Rules,
     policy::{self, Action, Constraints, Grants, Layers, Near, Subject, Verdict},
     time::Millis,
 };
 use serde_json::{Map, Value};
 
+pub use super::explained::kept_off;
 use super::rules::{Household, Loaded};
 use crate::{agent_gate, config::Case};
 
@@ -105,23 +107,43 @@ pub fn explain(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> Result<Explained, String> {
+    let told = (&Constraints::default(), &Grants::default());
+    explain_under(&loaded.rules, told, Millis(0), household, agent, tool, arguments)
+}
+
+/// The same under rules that are in force, with what people denied and granted.
+///
+/// # Errors
+/// Why it is refused before policy is asked.
+pub(crate) fn explain_under(
+    rules: &Rules,
+    (constraints, grants): (&Constraints, &Grants),
+    now: Millis,
+    household: &Household,
+    agent: &str,
+    tool: &str,
+    arguments: Map<String, Value>,
+) -> Result<Explained, String> {
     let subject = agent_gate::subject(&household.tools, agent, tool.to_owned(), arguments)?;
-    let verdict = judge(loaded, &subject);
-    let near = policy::near(&loaded.rules.compiled, &loaded.rules.surroundings, &subject, &verdict);
+    let verdict = policy::evaluate(&layers(rules, constraints, grants), &subject, now);
+    let near = policy::near(&rules.compiled, &rules.surroundings, &subject, &verdict);
     Ok(Explained { subject, verdict, near })
 }
 
 /// What rules alone make of a subject.
 fn judge(loaded: &Loaded, subject: &Subject) -> Verdict {
-    let layers = Layers {
-        compiled: &loaded.rules.compiled,
-        constraints: &Constraints::default(),
+    policy::evaluate(&layers(&loaded.rules, &Constraints::default(), &Grants::default()), subject, Millis(0))
+}
+
+fn layers<'a>(rules: &'a Rules, constraints: &'a Constraints, grants: &'a Grants) -> Layers<'a> {
+    Layers {
+        compiled: &rules.compiled,
+        constraints,
         contract: None,
-        grants: &Grants::default(),
-        posture: loaded.rules.posture,
-        surroundings: &loaded.rules.surroundings,
-    };
-    policy::evaluate(&layers, subject, Millis(0))
+        grants,
+        posture: rules.posture,
+        surroundings: &rules.surroundings,
+    }
 }
 
 #[cfg(test)]
