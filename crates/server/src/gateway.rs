@@ -37,6 +37,7 @@ use crate::{
     messenger::telegram::{self, BadAddress, Telegram},
     sessions::SessionIndex,
     site::Site,
+    tokens::Watched,
     web::{self, Auth},
 };
 
@@ -158,7 +159,7 @@ pub async fn serve(
         clock.clone(),
         authorities(&config),
         port.scheme() == "https",
-        None,
+        Some(Box::new(Watched::new(&config.storage.folder, clock.clone()))),
     );
     let auth = Arc::new(auth.map_err(|problem| io(&config.storage.folder.display().to_string(), problem))?);
     let folder = std::fs::canonicalize(&config.agents_dir)

@@ -20,6 +20,7 @@ mod sessions;
 mod site;
 mod slips;
 mod strangers;
+pub mod tokens;
 pub mod view;
 mod web;
 pub mod yaml;

@@ -3,6 +3,7 @@
 
 mod crowd;
 mod guard;
+pub(crate) mod peer;
 mod taking;
 mod tls;
 

@@ -16,7 +16,10 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::crowd::{Crowd, Place};
+use super::{
+    crowd::{Crowd, Place},
+    peer::Peer,
+};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -31,11 +34,12 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// How long nothing is taken after the system would not give a connection.
 const RECOVERY: Duration = Duration::from_millis(50);
 
-/// Who sent a request: from where, and the place of its connection.
+/// Who sent a request: from where, the place of its connection, and what sits at its other end.
 #[derive(Clone)]
 pub(crate) struct Guest {
     pub(crate) from: SocketAddr,
     pub(crate) place: Arc<Place>,
+    pub(crate) peer: Peer,
 }
 
 /// Serves `router` to everybody who connects, until `end`, and then until all have left. A request carries its
@@ -66,6 +70,8 @@ pub(super) async fn take(
         };
         // A line that cannot be told not to wait still works.
         let _ = stream.set_nodelay(true);
+        // A line that has no address any more has no request either.
+        let peer = stream.local_addr().map(|ours| Peer::new(from, ours)).unwrap_or_default();
         let Some(place) = crowd.enter() else {
             // Over TLS there would have to be a handshake first, which is what there is no room for.
             if acceptor.is_none()
@@ -80,7 +86,7 @@ pub(super) async fn take(
         };
         let (router, acceptor, closes) = (router.clone(), acceptor.clone(), closes.clone());
         tokio::spawn(async move {
-            let guest = Guest { from, place: Arc::clone(&place) };
+            let guest = Guest { from, place: Arc::clone(&place), peer };
             let served = async {
                 match acceptor {
                     None => converse(stream, router, guest, closes).await,
@@ -163,14 +169,14 @@ mod tests {
         time::Instant,
     };
 
-    use super::{Crowd, Guest, HEAD, LARGEST_HEAD, converse, refuse};
+    use super::{Crowd, Guest, HEAD, LARGEST_HEAD, Peer, converse, refuse};
 
     /// A connection that is served, the client's end of it, and what tells that the port closes.
     fn line() -> (DuplexStream, watch::Sender<bool>) {
         let (client, server) = duplex(1 << 20);
         let (closing, closes) = watch::channel(false);
         let place = Crowd::new(1).enter().unwrap();
-        let guest = Guest { from: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)), place };
+        let guest = Guest { from: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)), place, peer: Peer::default() };
         tokio::spawn(converse(server, Router::new().route("/", get(async || "here")), guest, closes));
         (client, closing)
     }

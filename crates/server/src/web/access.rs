@@ -3,7 +3,7 @@
 /// What a program's token may do. A person may do all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Scope {
+pub enum Scope {
     /// See gates, sessions, events and the record.
     Read,
     /// Answer gates and questions.
@@ -12,6 +12,22 @@ pub(crate) enum Scope {
     Chat,
     /// Change rules, grants and agents.
     Admin,
+}
+
+impl Scope {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Self); 4] =
+        [("read", Self::Read), ("answer", Self::Answer), ("chat", Self::Chat), ("admin", Self::Admin)];
+
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Answer => "answer",
+            Self::Chat => "chat",
+            Self::Admin => "admin",
+        }
+    }
 }
 
 /// Who may call a route.
