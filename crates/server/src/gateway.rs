@@ -30,6 +30,7 @@ use serde_json::json;
 
 use crate::{
     agent_gate::Door,
+    api,
     chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
     control::Control,
@@ -175,7 +176,7 @@ pub async fn serve(
     });
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
-        pages: web::login_routes(&site.auth),
+        pages: web::login_routes(&site.auth).merge(api::routes(&site, household.clone())),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         health: health(
             handle.clone(),

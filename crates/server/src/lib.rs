@@ -4,6 +4,7 @@
 
 pub mod agent_dir;
 pub mod agent_gate;
+mod api;
 mod chats;
 pub mod config;
 pub mod control;

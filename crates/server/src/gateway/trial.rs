@@ -96,6 +96,14 @@ pub struct Explained {
     pub near: Vec<Near>,
 }
 
+/// What decides, beside the request.
+pub(crate) struct InForce<'a> {
+    pub(crate) rules: &'a Rules,
+    pub(crate) constraints: &'a Constraints,
+    pub(crate) grants: &'a Grants,
+    pub(crate) now: Millis,
+}
+
 /// Explains what becomes of a request of the agent `agent`.
 ///
 /// # Errors
@@ -107,8 +115,9 @@ pub fn explain(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> Result<Explained, String> {
-    let told = (&Constraints::default(), &Grants::default());
-    explain_under(&loaded.rules, told, Millis(0), household, agent, tool, arguments)
+    let (constraints, grants) = (Constraints::default(), Grants::default());
+    let alone = InForce { rules: &loaded.rules, constraints: &constraints, grants: &grants, now: Millis(0) };
+    explain_under(&alone, household, agent, tool, arguments)
 }
 
 /// The same under rules that are in force, with what people denied and granted.
@@ -116,16 +125,14 @@ pub fn explain(
 /// # Errors
 /// Why it is refused before policy is asked.
 pub(crate) fn explain_under(
-    rules: &Rules,
-    (constraints, grants): (&Constraints, &Grants),
-    now: Millis,
+    InForce { rules, constraints, grants, now }: &InForce<'_>,
     household: &Household,
     agent: &str,
     tool: &str,
     arguments: Map<String, Value>,
 ) -> Result<Explained, String> {
     let subject = agent_gate::subject(&household.tools, agent, tool.to_owned(), arguments)?;
-    let verdict = policy::evaluate(&layers(rules, constraints, grants), &subject, now);
+    let verdict = policy::evaluate(&layers(rules, constraints, grants), &subject, *now);
     let near = policy::near(&rules.compiled, &rules.surroundings, &subject, &verdict);
     Ok(Explained { subject, verdict, near })
 }

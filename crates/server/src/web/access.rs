@@ -54,7 +54,8 @@ pub(crate) enum Effect {
 pub(crate) type Entry = (&'static str, &'static str, Who, Effect);
 
 use Effect::{Acts, Tells};
-use Who::{Anybody, Person};
+use Scope::{Answer, Chat, Read};
+use Who::{Anybody, Person, Scope as Needs};
 
 /// Everything.
 pub(crate) const TABLE: &[Entry] = &[
@@ -66,6 +67,25 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/api/auth/status", Anybody, Tells),
     ("POST", "/api/auth/login", Anybody, Acts),
     ("POST", "/api/auth/logout", Person, Acts),
+    // our own interface
+    ("GET", "/api/v1/gates", Needs(Read), Tells),
+    ("GET", "/api/v1/gates/{id}", Needs(Read), Tells),
+    ("POST", "/api/v1/gates/{id}/allow", Needs(Answer), Acts),
+    ("POST", "/api/v1/gates/{id}/deny", Needs(Answer), Acts),
+    ("POST", "/api/v1/gates/{id}/answer", Needs(Answer), Acts),
+    ("GET", "/api/v1/sessions", Needs(Read), Tells),
+    ("POST", "/api/v1/sessions", Needs(Chat), Acts),
+    ("GET", "/api/v1/sessions/{id}", Needs(Read), Tells),
+    ("POST", "/api/v1/sessions/{id}/messages", Needs(Chat), Acts),
+    ("POST", "/api/v1/sessions/{id}/steer", Needs(Chat), Acts),
+    ("POST", "/api/v1/sessions/{id}/stop", Needs(Chat), Acts),
+    ("GET", "/api/v1/events", Needs(Read), Tells),
+    ("GET", "/api/v1/audit", Needs(Read), Tells),
+    ("GET", "/api/v1/audit/head", Needs(Read), Tells),
+    ("GET", "/api/v1/audit/verify", Needs(Read), Tells),
+    ("GET", "/api/v1/audit/{lsn}", Needs(Read), Tells),
+    ("POST", "/api/v1/policy/explain", Needs(Read), Acts),
+    ("GET", "/api/v1/openapi.json", Needs(Read), Tells),
 ];
 
 /// The row of a method and a path.
