@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::session_file::time::iso;
 
+pub(crate) use gates::row_of;
 pub use gates::{Approvals, Row, pending, row};
 pub(crate) use socket::principal;
 pub use socket::{Control, FILE};

@@ -2,6 +2,7 @@
 
 mod approvers;
 pub mod checkup;
+mod explained;
 mod house;
 pub mod rules;
 pub mod trial;
@@ -29,6 +30,7 @@ use serde_json::json;
 
 use crate::{
     agent_gate::Door,
+    api,
     chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
     control::Control,
@@ -37,6 +39,7 @@ use crate::{
     messenger::telegram::{self, BadAddress, Telegram},
     sessions::SessionIndex,
     site::Site,
+    tokens::Watched,
     web::{self, Auth},
 };
 
@@ -163,7 +166,7 @@ pub async fn serve(
         clock.clone(),
         authorities(&config),
         port.scheme() == "https",
-        None,
+        Some(Box::new(Watched::new(&config.storage.folder, clock.clone()))),
     );
     let auth = Arc::new(auth.map_err(|problem| io(&config.storage.folder.display().to_string(), problem))?);
     let folder = std::fs::canonicalize(&config.agents_dir)
@@ -179,7 +182,9 @@ pub async fn serve(
     });
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
-        pages: web::login_routes(&site.auth).merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
+        pages: web::login_routes(&site.auth)
+            .merge(api::routes(&site, household.clone()))
+            .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         health: health(
             handle.clone(),

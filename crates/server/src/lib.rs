@@ -4,6 +4,7 @@
 
 pub mod agent_dir;
 pub mod agent_gate;
+mod api;
 mod chats;
 pub mod config;
 pub mod control;
@@ -15,11 +16,13 @@ pub mod messenger;
 pub mod omp;
 mod paths;
 pub mod prompt;
+pub mod record;
 pub mod session_file;
 mod sessions;
 mod site;
 mod slips;
 mod strangers;
+pub mod tokens;
 pub mod view;
 mod web;
 pub mod yaml;

@@ -4,6 +4,7 @@
 mod crowd;
 mod guard;
 mod impatient;
+pub(crate) mod peer;
 mod streams;
 mod taking;
 mod tls;

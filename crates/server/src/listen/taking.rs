@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::{
     crowd::{Crowd, Place},
     impatient::{Impatient, Patience},
+    peer::Peer,
 };
 
 /// How long a TLS handshake may take.
@@ -36,11 +37,13 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// How long nothing is taken after the system would not give a connection.
 const RECOVERY: Duration = Duration::from_millis(50);
 
-/// Who sent a request: from where, the place of its connection, and how long that may take nothing of what is sent.
+/// Who sent a request: from where, the place of its connection, what sits at its other end, and how long that may take
+/// nothing of what is sent.
 #[derive(Clone)]
 pub(crate) struct Guest {
     pub(crate) from: SocketAddr,
     pub(crate) place: Arc<Place>,
+    pub(crate) peer: Peer,
     pub(super) patience: Patience,
 }
 
@@ -72,6 +75,8 @@ pub(super) async fn take(
         };
         // A line that cannot be told not to wait still works.
         let _ = stream.set_nodelay(true);
+        // A line that has no address any more has no request either.
+        let peer = stream.local_addr().map(|ours| Peer::new(from, ours)).unwrap_or_default();
         let Some(place) = crowd.enter() else {
             // Over TLS there would have to be a handshake first, which is what there is no room for.
             if acceptor.is_none()
@@ -86,7 +91,8 @@ pub(super) async fn take(
         };
         let (router, acceptor, closes) = (router.clone(), acceptor.clone(), closes.clone());
         tokio::spawn(async move {
-            let guest = Guest { from, place: Arc::clone(&place), patience: Patience::new(DEAF) };
+            let patience = Patience::new(DEAF);
+            let guest = Guest { from, place: Arc::clone(&place), peer, patience };
             let served = async {
                 match acceptor {
                     None => converse(stream, router, guest, closes).await,
@@ -170,7 +176,7 @@ mod tests {
         time::Instant,
     };
 
-    use super::{Crowd, DEAF, Guest, HEAD, LARGEST_HEAD, Patience, converse, refuse};
+    use super::{Crowd, DEAF, Guest, HEAD, LARGEST_HEAD, Patience, Peer, converse, refuse};
 
     /// A connection that is served, the client's end of it, and what tells that the port closes.
     fn line() -> (DuplexStream, watch::Sender<bool>) {
@@ -178,7 +184,7 @@ mod tests {
         let (closing, closes) = watch::channel(false);
         let place = Crowd::new(1).enter().unwrap();
         let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let guest = Guest { from, place, patience: Patience::new(DEAF) };
+        let guest = Guest { from, place, peer: Peer::default(), patience: Patience::new(DEAF) };
         let router =
             Router::new().route("/", get(async || "here")).route("/much", get(async || "much".repeat(1 << 20)));
         tokio::spawn(converse(server, router, guest, closes));

@@ -12,9 +12,10 @@ use axum::{
 
 use super::{
     access::{Effect, Who},
-    auth::{Auth, Caller, Via},
+    auth::{Auth, Caller, NotLoggedIn, Via},
     reply::Problem,
 };
+use crate::listen::{Guest, peer};
 
 /// How long a form may be, in bytes.
 const LARGEST_FORM: usize = 1 << 20;
@@ -30,7 +31,26 @@ pub(super) struct Guard {
 /// Lets a request pass, with its [`Caller`] among its extensions, or answers it.
 pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let (mut parts, mut body) = request.into_parts();
-    let caller = guard.auth.caller(&parts.headers);
+    let guest = parts.extensions.get::<Guest>();
+    // Before anything else: neither may it try passwords.
+    if guard.effect == Effect::Acts
+        && let Some(guest) = guest
+        && !guest.peer.may_decide().await
+    {
+        return refused(&parts, peer::REFUSED);
+    }
+    let caller = match guard.auth.heard(guest.map(|guest| guest.from.ip()), &parts.headers) {
+        Ok(caller) => caller,
+        Err(_) if guard.who == Who::Anybody => None,
+        Err(NotLoggedIn::Wrong) => {
+            let why = "This token is not known here, or it is out of date";
+            return Problem::new(StatusCode::UNAUTHORIZED, why).reply(parts.uri.path());
+        }
+        Err(NotLoggedIn::TooOften) => {
+            let why = "Too many wrong tokens or passwords came from this address. Wait a minute, then try again";
+            return Problem::new(StatusCode::TOO_MANY_REQUESTS, why).reply(parts.uri.path());
+        }
+    };
     if guard.effect == Effect::Acts
         && let Err(refused) = is_own(&guard, &parts)
     {
@@ -43,8 +63,7 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
             return refused(&parts, "This is for people: a token is not enough");
         }
         (Some(Caller { via: Via::Token { scopes }, .. }), Who::Scope(wanted)) if !scopes.contains(&wanted) => {
-            let wanted = format!("{wanted:?}").to_lowercase();
-            return refused(&parts, &format!("This token does not have the scope {wanted}"));
+            return refused(&parts, &format!("This token does not have the scope {}", wanted.word()));
         }
         (Some(_), Who::Person | Who::Scope(_)) => {}
     }
