@@ -5,8 +5,6 @@
 mod csv;
 mod filter;
 mod redact;
-mod trail;
-mod words;
 
 use std::{
     collections::VecDeque,
@@ -17,16 +15,15 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use countersign_core::id::Lsn;
-use countersign_server::session_file::time::iso;
+use countersign_server::{session_file::time::iso, view::trail};
 use countersign_store::{AnyLog, Content, Head, Log as _, OpenError, Partition, SqliteLog, Stored};
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
+pub(crate) use countersign_server::view::{About, Narrator, Outcome, narrator::ended};
 pub(crate) use csv::export as export_csv;
 pub(crate) use filter::{Filter, parse_time};
 pub(crate) use redact::{Reach, redact};
-pub(crate) use trail::{About, Outcome};
-pub(crate) use words::{Narrator, ended};
 
 use crate::paint::{Paint, Tone, cut};
 
@@ -163,9 +160,21 @@ pub(crate) fn entry(stored: &Stored, text: &str, when: When, outcome: Option<Out
         Paint::Plain => format!("{head}{text}"),
         Paint::Coloured => {
             let text = cut(text, SHOWN);
-            let text = outcome.and_then(Outcome::tone).map_or_else(|| text.clone(), |tone| paint.tone(tone, &text));
+            let text = outcome.and_then(tone).map_or_else(|| text.clone(), |tone| paint.tone(tone, &text));
             format!("{}{text}", paint.tone(Tone::Faint, head))
         }
+    }
+}
+
+/// How an outcome is set off on a terminal.
+pub(crate) const fn tone(outcome: Outcome) -> Option<Tone> {
+    match outcome {
+        Outcome::Allowed | Outcome::Granted | Outcome::Done => Some(Tone::Good),
+        Outcome::Denied | Outcome::Expired | Outcome::Error | Outcome::Failed | Outcome::Limited | Outcome::Unknown => {
+            Some(Tone::Bad)
+        }
+        Outcome::Asked => Some(Tone::Asking),
+        Outcome::Withdrawn | Outcome::Answered | Outcome::Declined | Outcome::Skipped | Outcome::Cancelled => None,
     }
 }
 

@@ -3,10 +3,11 @@
 //! It must not read any.
 
 use countersign_core::{id::SessionId, time::Millis};
-use countersign_server::session_file::time::millis;
+use countersign_server::{
+    session_file::time::millis,
+    view::{About, Outcome},
+};
 use countersign_store::Stored;
-
-use super::trail::{About, Outcome};
 
 /// What a record must be; nothing means any.
 #[derive(Clone, Debug, Default, PartialEq)]

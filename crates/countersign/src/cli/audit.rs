@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{
+    Args, Subcommand, ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use countersign_core::{id::SessionId, time::Millis};
 
 use super::at::{PLACE, Where};
@@ -45,11 +48,18 @@ pub(super) struct Which {
     #[arg(long, value_name = "KIND", value_parser = ["session", "run", "call", "gate", "policy", "booted"])]
     kind: Vec<String>,
     /// That say how something was decided or how it ended
-    #[arg(long, value_name = "WORD", value_enum)]
+    #[arg(long, value_name = "WORD", value_parser = outcome())]
     outcome: Vec<Outcome>,
     /// About this call or gate, by its id or the end of it
     #[arg(long, value_name = "ID")]
     about: Option<String>,
+}
+
+/// Reads an outcome by its word.
+fn outcome() -> impl TypedValueParser<Value = Outcome> {
+    let words = Outcome::ALL.map(|known| PossibleValue::new(known.word()).help(known.meaning()));
+    PossibleValuesParser::new(words)
+        .map(|word| Outcome::ALL.into_iter().find(|known| known.word() == word).expect("only their words are possible"))
 }
 
 impl From<Which> for Filter {

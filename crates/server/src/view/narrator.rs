@@ -10,26 +10,28 @@ use countersign_core::{
     policy, run,
     session::{self, Kind, ModelRef, Setting},
 };
-use countersign_server::view::{Lines, escape};
-use countersign_store::Stored;
+use countersign_runtime::store::Stored;
 use serde::Serialize;
 
-use super::trail::{About, Trail, reason};
+use super::{
+    Lines, escape,
+    trail::{About, Trail, reason},
+};
 
 /// Tells records in their order. It remembers what calls and gates are about, since only their first record says so.
 #[derive(Debug, Default)]
-pub(crate) struct Narrator {
+pub struct Narrator {
     trail: Trail,
 }
 
 impl Narrator {
     /// What happened, in one line.
-    pub(crate) fn tell(&mut self, stored: &Stored, content: Option<&str>) -> String {
+    pub fn tell(&mut self, stored: &Stored, content: Option<&str>) -> String {
         self.about(stored, content).1
     }
 
     /// What a record is about, and what happened in one line.
-    pub(crate) fn about(&mut self, stored: &Stored, content: Option<&str>) -> (About, String) {
+    pub fn about(&mut self, stored: &Stored, content: Option<&str>) -> (About, String) {
         let (about, text) = match Event::decode(&stored.kind, stored.version, &stored.facts) {
             Ok(event) => {
                 let about = self.trail.follow(&event, content);
@@ -109,7 +111,7 @@ fn gate(event: &gate::Event, content: Option<&str>, about: &About) -> String {
 }
 
 /// How a call ended.
-pub(crate) const fn ended(end: End) -> &'static str {
+pub const fn ended(end: End) -> &'static str {
     match end {
         End::Done { error: false } => "done",
         End::Done { error: true } => "done, with an error",
@@ -124,7 +126,8 @@ pub(crate) const fn ended(end: End) -> &'static str {
     }
 }
 
-const fn resolved(resolution: &Resolution) -> &'static str {
+/// How a gate was resolved.
+pub const fn resolved(resolution: &Resolution) -> &'static str {
     match resolution {
         Resolution::Allowed { scope: Scope::Once } => "allowed once",
         Resolution::Allowed { scope: Scope::Session } => "allowed for the session",
