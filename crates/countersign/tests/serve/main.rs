@@ -8,6 +8,7 @@ mod asked;
 mod auth;
 mod checks;
 mod client;
+mod console;
 mod conversations;
 mod crash;
 mod crowd;
@@ -31,6 +32,7 @@ mod signals;
 mod straits;
 mod talk;
 mod tokens;
+mod web;
 #[path = "../it/wire.rs"]
 #[allow(dead_code, reason = "as the provider")]
 mod wire;
