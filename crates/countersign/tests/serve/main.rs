@@ -16,6 +16,7 @@ mod cuts;
 mod faults;
 mod gateway;
 mod hermes_chat;
+mod hermes_prompts;
 mod host;
 mod http;
 mod many;
