@@ -46,6 +46,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "verify" => Ok(verify::run(&Workspace::read()?, verify::Options::parse(rest)?)),
         "tidy" => tidy::run(&Workspace::read()?),
         "bench" => bench::run(&Workspace::read()?, &bench::Options::parse(rest)?),
+        bench::FAN_OUT => bench::fan_out(rest),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

@@ -102,6 +102,9 @@ enum Command {
         /// The port to listen on; 0 lets the system choose
         #[arg(long, value_name = "PORT")]
         port: Option<u16>,
+        /// Serve the hermes front end that lies in this folder at /
+        #[arg(long, value_name = "DIR")]
+        webui: Option<PathBuf>,
         /// Listen without TLS on an address that others can reach
         #[arg(long)]
         insecure: bool,
@@ -326,10 +329,10 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             let at = at.after(before);
             doctor::run(at.config.as_deref(), at.data.as_deref(), at.form())
         }
-        Command::Serve { config, permissions, data, host, port, insecure } => {
+        Command::Serve { config, permissions, data, host, port, webui, insecure } => {
             crate::stdio::log();
             let (config, data) = (config.or(before.config), data.or(before.data));
-            let flags = Flags { permissions, data, host, port, webui: None, insecure };
+            let flags = Flags { permissions, data, host, port, webui, insecure };
             serve::run(serve::Options { config, flags })
         }
         Command::Request { tool, arguments, asker } => {

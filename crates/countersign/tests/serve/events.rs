@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     gateway::Gateway,
     place::{Place, RULES},
-    web::{Event, Events, ask},
+    program::{Event, Events, ask},
 };
 
 /// How often the stream is cut, all in all.

@@ -6,7 +6,7 @@ use crate::{
     agent::Agent,
     gateway::Gateway,
     place::{Place, RULES, TOKEN},
-    web::{Answer, Program, ask},
+    program::{Answer, Program, ask},
 };
 
 const MORE: &str = "web: { password: correct-horse }\nmodel: { provider: demo, id: scripted-1 }";

@@ -8,8 +8,8 @@ use crate::{
     agent::Agent,
     gateway::{Gateway, soon},
     place::{Place, TOKEN},
+    program::ask,
     service::Manner,
-    web::ask,
 };
 
 const RULES: &str = r#"

@@ -1,148 +1,87 @@
-//! A program that uses the gateway over HTTP: plain requests, and the stream of events cut wherever the test likes.
+//! A browser without script: requests in plain HTTP, forms, and a cookie.
 
 use std::{
-    io::{self, Read as _, Write as _},
+    fmt::Write as _,
+    io::{Read as _, Write as _},
     net::TcpStream,
 };
 
-use serde_json::{Value, json};
+use crate::gateway::Gateway;
 
-use crate::gateway::{Gateway, PATIENCE};
+/// Whoever looks at pages.
+#[derive(Clone, Default)]
+pub(crate) struct Visitor {
+    pub(crate) cookie: Option<String>,
+    /// Headers beside those that every browser sends.
+    pub(crate) headers: Vec<(&'static str, String)>,
+}
 
-/// What was answered.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Page {
     pub(crate) status: u16,
     pub(crate) head: String,
-    pub(crate) body: Value,
+    pub(crate) text: String,
 }
 
-/// Asks at `address`, with more headers and a JSON body. An error is a line that broke.
-pub(crate) fn ask(
-    address: &str,
-    (method, path): (&str, &str),
-    headers: &[(&str, &str)],
-    body: Option<&Value>,
-) -> io::Result<Answer> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let text = body.map(ToString::to_string).unwrap_or_default();
-    if body.is_some() {
-        more += "content-type: application/json\r\n";
-    }
-    let length = text.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{more}");
-    stream.write_all(format!("{head}content-length: {length}\r\n\r\n{text}").as_bytes())?;
-    let mut told = String::new();
-    stream.read_to_string(&mut told)?;
-    let (head, text) = told.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
-    let status = head.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-    Ok(Answer {
-        status: status.ok_or(io::ErrorKind::InvalidData)?,
-        head: head.to_owned(),
-        body: serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
-    })
-}
-
-/// A program with a token.
-pub(crate) struct Program<'a> {
-    pub(crate) gateway: &'a Gateway,
-    pub(crate) token: String,
-}
-
-impl Program<'_> {
-    pub(crate) fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, &[], None)
+impl Page {
+    /// A header of the reply.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(": ")?;
+            found.eq_ignore_ascii_case(name).then_some(value)
+        })
     }
 
-    /// The body of a reply that is as it should be.
-    pub(crate) fn read(&self, path: &str) -> Value {
-        let answer = self.get(path);
-        assert_eq!(answer.status, 200, "{path}: {answer:?}");
-        answer.body
-    }
-
-    pub(crate) fn post(&self, path: &str, body: Value) -> Answer {
-        self.ask("POST", path, &[], Some(&body))
-    }
-
-    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
-        let bearer = format!("Bearer {}", self.token);
-        let headers = [headers, &[("authorization", bearer.as_str())]].concat();
-        ask(&self.gateway.address, (method, path), &headers, body).unwrap()
+    /// The value of the first field of this name on the page.
+    pub(crate) fn field(&self, name: &str) -> String {
+        let wanted = format!("name=\"{name}\" value=\"");
+        let (_, rest) = self.text.split_once(&wanted).unwrap_or_else(|| panic!("no field {name}: {}", self.text));
+        rest.split('"').next().unwrap().replace("&quot;", "\"").replace("&amp;", "&")
     }
 }
 
-/// One server-sent event.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Event {
-    pub(crate) id: Option<String>,
-    pub(crate) name: String,
-    pub(crate) data: Value,
-}
-
-impl Event {
-    fn parse(text: &str) -> Option<Self> {
-        let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        let data = serde_json::from_str(line("data")?).unwrap();
-        Some(Self { id: line("id").map(str::to_owned), name: line("event").unwrap().to_owned(), data })
+impl Visitor {
+    pub(crate) fn get(&self, gateway: &Gateway, path: &str) -> Page {
+        self.send(gateway, "GET", path, "")
     }
-}
 
-/// A stream of events.
-pub(crate) struct Events {
-    stream: TcpStream,
-    text: Vec<u8>,
-}
-
-impl Events {
-    /// Begins to follow. The answer to such a request ends where the line does.
-    pub(crate) fn open(address: &str, query: &str, headers: &[(&str, &str)]) -> io::Result<Self> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        write!(stream, "GET /api/v1/events{query} HTTP/1.0\r\nhost: {address}\r\n{more}\r\n")?;
-        let mut events = Self { stream, text: Vec::new() };
-        while !events.text.windows(4).any(|end| end == b"\r\n\r\n") {
-            events.read(1)?;
+    /// Sends a form as a page of the gateway's own does.
+    pub(crate) fn post(&self, gateway: &Gateway, path: &str, fields: &[(&str, &str)]) -> Page {
+        let body = form(fields);
+        let mut visitor = self.clone();
+        if visitor.headers.iter().all(|(name, _)| *name != "origin") {
+            visitor.headers.push(("origin", format!("http://{}", gateway.address)));
         }
-        let head = String::from_utf8(std::mem::take(&mut events.text)).unwrap();
-        assert!(head.starts_with("HTTP/1.0 200 ") || head.starts_with("HTTP/1.1 200 "), "{head}");
-        Ok(events)
+        visitor.headers.push(("content-type", "application/x-www-form-urlencoded".to_owned()));
+        visitor.send(gateway, "POST", path, &body)
     }
 
-    /// Reads at most so many bytes more.
-    pub(crate) fn read(&mut self, most: usize) -> io::Result<usize> {
-        let mut bytes = vec![0; most];
-        let count = self.stream.read(&mut bytes)?;
-        self.text.extend_from_slice(&bytes[..count]);
-        if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(count) }
-    }
-
-    /// The events that are whole.
-    pub(crate) fn whole(&mut self) -> Vec<Event> {
-        let mut found = Vec::new();
-        while let Some(end) = self.text.windows(2).position(|end| end == b"\n\n") {
-            let rest = self.text.split_off(end + 2);
-            let text = String::from_utf8(std::mem::replace(&mut self.text, rest)).unwrap();
-            found.extend(Event::parse(&text));
+    fn send(&self, gateway: &Gateway, method: &str, path: &str, body: &str) -> Page {
+        let mut stream = TcpStream::connect(&gateway.address).unwrap();
+        let length = body.len();
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {length}\r\n",
+            gateway.address
+        );
+        let cookie = self.cookie.iter().map(|cookie| ("cookie", cookie.clone()));
+        for (name, value) in self.headers.iter().cloned().chain(cookie) {
+            write!(head, "{name}: {value}\r\n").unwrap();
         }
-        found
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        let reply = String::from_utf8(reply).unwrap();
+        let (head, text) = reply.split_once("\r\n\r\n").unwrap();
+        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+        Page { status, head: head.to_owned(), text: text.to_owned() }
     }
+}
 
-    /// All events until one fits, that one with them.
-    pub(crate) fn until(&mut self, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
-        let mut found = Vec::new();
-        loop {
-            for event in self.whole() {
-                let is_last = fits(&event);
-                found.push(event);
-                if is_last {
-                    return found;
-                }
-            }
-            self.read(64 << 10).unwrap();
-        }
-    }
+/// The fields as a form sends them.
+fn form(fields: &[(&str, &str)]) -> String {
+    let escaped = |text: &str| text.bytes().fold(String::new(), |all, byte| format!("{all}%{byte:02x}"));
+    let pairs: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
+    pairs.join("&")
 }
