@@ -318,7 +318,7 @@ fn shown(host: &str, bound: SocketAddr) -> String {
 
 /// What pages of ours may stand under beside the address that they were asked at.
 fn authorities(config: &Config) -> Vec<String> {
-    let public = config.gateway.public_url.iter().filter_map(|url| Some(url.split_once("://")?.1.split('/').next()?));
+    let public = config.gateway.public_url.iter().filter_map(|url| url.split_once("://")?.1.split('/').next());
     public.map(str::to_owned).chain(config.gateway.allowed_hosts.iter().cloned()).collect()
 }
 
