@@ -23,6 +23,8 @@ use countersign_runtime::{Handle, Lane, Refused};
 pub(crate) use models::Models;
 pub(crate) use workroom::Workrooms;
 
+use crate::sessions::is_agents;
+
 /// The workspace of those who name none.
 pub(crate) const MAIN: &str = "main";
 /// How long a message may be, in bytes.
@@ -242,7 +244,7 @@ impl Chats {
         let id = session.clone();
         let found = move |engine: &Engine| {
             let session = engine.state().session(&id).ok_or(ChatError::Unknown)?;
-            if session.requester().is_some() {
+            if session.requester().is_some() || is_agents(session.id()) {
                 return Err(ChatError::NotOurs);
             }
             Ok(read(session))
