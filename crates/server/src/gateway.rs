@@ -33,12 +33,13 @@ use crate::{
     api,
     chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
+    console,
     control::Control,
     hermes,
     listen::{self, Doors, Hosts, Port, TlsError},
     messenger::telegram::{self, BadAddress, Telegram},
     sessions::SessionIndex,
-    site::Site,
+    site::{Reporter, Site},
     tokens::Watched,
     web::{self, Auth},
 };
@@ -179,18 +180,24 @@ pub async fn serve(
         started_at: clock.now(),
         clock: clock.clone(),
         config: Arc::clone(&config),
+        household: household.clone(),
+        services: Arc::clone(&services),
+        agents: Arc::clone(&door),
+        telegram: telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
+        address: format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound)),
     });
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
         pages: web::login_routes(&site.auth)
             .merge(api::routes(&site, household.clone()))
+            .merge(console::routes(&site))
             .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         health: health(
             handle.clone(),
             services,
             config.services.iter().map(|service| service.name.clone()).collect(),
-            telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
+            site.telegram.clone(),
         ),
     });
 
@@ -205,7 +212,7 @@ pub async fn serve(
         serving.spawn(health.serve_health(Arc::clone(&doors), until()));
     }
     let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
-    let told = format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound));
+    let told = site.address.clone();
     serving.spawn(port.serve(doors, most, until()));
     ready(&told);
 
@@ -258,20 +265,14 @@ async fn deny_what_waits(handle: &Handle) {
 
 /// Brings the rules of the file into force. A file that does not load leaves those of before.
 async fn reloaded(handle: &Handle, file: &Path, household: &Household, notice: &impl Fn(&str)) {
-    match rules::load(file, household) {
-        Ok(loaded) => {
-            loaded.warnings.iter().for_each(|warning| notice(warning));
-            match handle.source(Lane::Request).ask(Command::UseRules(Box::new(loaded.rules))).await {
-                Ok(_) => notice("the rules were read again and are in force"),
-                Err(refused) => notice(&format!("the rules were not taken, those of before stay in force: {refused}")),
-            }
+    match rules::reload(handle, file, household).await {
+        Ok(warnings) => {
+            warnings.iter().for_each(|warning| notice(warning));
+            notice("the rules were read again and are in force");
         }
-        Err(error) => notice(&format!("the rules were not taken, those of before stay in force: {error}")),
+        Err(problem) => notice(&format!("the rules were not taken, those of before stay in force: {problem}")),
     }
 }
-
-/// Tells how the messenger is doing.
-type Reporter = Arc<dyn Fn() -> telegram::Report + Send + Sync>;
 
 fn health(
     handle: Handle,
@@ -317,7 +318,7 @@ fn shown(host: &str, bound: SocketAddr) -> String {
 
 /// What pages of ours may stand under beside the address that they were asked at.
 fn authorities(config: &Config) -> Vec<String> {
-    let public = config.gateway.public_url.iter().filter_map(|url| Some(url.split_once("://")?.1.split('/').next()?));
+    let public = config.gateway.public_url.iter().filter_map(|url| url.split_once("://")?.1.split('/').next());
     public.map(str::to_owned).chain(config.gateway.allowed_hosts.iter().cloned()).collect()
 }
 

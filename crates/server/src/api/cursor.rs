@@ -55,6 +55,9 @@ impl Cursor {
     /// # Errors
     /// What the log says.
     pub(super) async fn at(log: &AnyLog, lsn: Lsn) -> Result<Self, ReadError> {
+        if lsn == Lsn(0) {
+            return Ok(Self::START);
+        }
         match record(log, lsn).await? {
             Some(stored) => Ok(Self::behind(&stored)),
             None => Ok(Self::of(log.head(Partition::ZERO).await?)),
@@ -146,6 +149,8 @@ mod tests {
         let ahead = Cursor::at(&ahead, Lsn(3)).await.unwrap();
         assert_eq!(ahead.place(&one).await.unwrap(), Err(Misplaced::Ahead));
         assert_eq!(Cursor::START.place(&one).await.unwrap(), Ok(Lsn(0)));
+        assert_eq!(Cursor::at(&one, Lsn(0)).await.unwrap(), Cursor::START);
+        assert_eq!(Cursor::at(&one, Lsn(9)).await.unwrap(), cursor, "what is not written yet is still to come");
     }
 
     #[test]

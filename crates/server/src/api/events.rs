@@ -32,7 +32,7 @@ pub(super) async fn stream(
     let params = Params::of(query.as_deref(), &["after", "live", "content"])?;
     // A browser that connects again asks as it did at first, and says beside it how far it came.
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
-    let asked = last.filter(|last| !last.is_empty()).or(params.get("after"));
+    let asked = last.filter(|last| !last.is_empty()).or_else(|| params.get("after"));
     let log = api.site.handle.log();
     let (first, after) = match asked {
         None | Some("now") => {

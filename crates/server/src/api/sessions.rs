@@ -68,7 +68,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     };
     let source = api.site.handle.source(Lane::Request);
     let read = source.read(|engine| {
-        let agents = engine.state().sessions().filter(|session| session.requester().is_some());
+        let agents = engine.state().sessions().filter(|session| sessions::is_agents(session.id()));
         let agents: Vec<Row> = agents.map(of_agent).collect();
         (busy(engine), agents, engine.state().head())
     });
@@ -82,7 +82,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     };
     let mut found = rows.iter().filter(fits);
     let page: Vec<&Row> = found.by_ref().take(limit).collect();
-    let next = found.next().and(page.last()).map(|row| format!("{}.{}", row.last_at, row.id));
+    let next = found.next().and_then(|_| page.last()).map(|row| format!("{}.{}", row.last_at, row.id));
     let told: Vec<Value> = page.iter().map(|row| listed(row, busy.get(&row.id))).collect();
     let cursor = Cursor::at(api.site.handle.log(), head).await?;
     Ok(reply::ok(&json!({ "sessions": told, "next": next, "cursor": cursor.to_string() })))

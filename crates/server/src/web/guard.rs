@@ -31,15 +31,20 @@ pub(super) struct Guard {
 /// Lets a request pass, with its [`Caller`] among its extensions, or answers it.
 pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let (mut parts, mut body) = request.into_parts();
-    let guest = parts.extensions.get::<Guest>();
-    // Before anything else: neither may it try passwords.
-    if guard.effect == Effect::Acts
-        && let Some(guest) = guest
-        && !guest.peer.may_decide().await
-    {
-        return refused(&parts, peer::REFUSED);
+    let mut from = None;
+    // Before anything else: neither may it try passwords, nor have others kept out for the tokens that it tries.
+    if guard.effect == Effect::Acts || parts.headers.contains_key(header::AUTHORIZATION) {
+        let guest = parts.extensions.get::<Guest>();
+        let is_agents = match guest {
+            Some(guest) => !guest.peer.may_decide().await,
+            None => false,
+        };
+        if is_agents && guard.effect == Effect::Acts {
+            return refused(&parts, peer::REFUSED);
+        }
+        from = guest.filter(|_| !is_agents).map(|guest| guest.from.ip());
     }
-    let caller = match guard.auth.heard(guest.map(|guest| guest.from.ip()), &parts.headers) {
+    let caller = match guard.auth.heard(from, &parts.headers) {
         Ok(caller) => caller,
         Err(_) if guard.who == Who::Anybody => None,
         Err(NotLoggedIn::Wrong) => {
@@ -52,7 +57,7 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
         }
     };
     if guard.effect == Effect::Acts
-        && let Err(refused) = is_own(&guard, &parts)
+        && let Some(refused) = is_foreign(&guard, &parts)
     {
         return refused;
     }
@@ -98,15 +103,15 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// Whether no other site's page sent this.
-fn is_own(guard: &Guard, parts: &Parts) -> Result<(), Response> {
+/// What another site's page is told that sent this.
+fn is_foreign(guard: &Guard, parts: &Parts) -> Option<Response> {
     let host = text(&parts.headers, header::HOST.as_str());
     let from = text(&parts.headers, "origin").or_else(|| text(&parts.headers, "referer"));
     let is_foreign = from.is_some_and(|from| !guard.auth.is_ours(from, host));
     if is_foreign || text(&parts.headers, "sec-fetch-site") == Some("cross-site") {
-        return Err(refused(parts, "Cross-origin mismatch - check reverse proxy headers"));
+        return Some(refused(parts, "Cross-origin mismatch - check reverse proxy headers"));
     }
-    Ok(())
+    None
 }
 
 /// Whether a browser's page sent this: programs name neither.
