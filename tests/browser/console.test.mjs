@@ -287,6 +287,7 @@ describe("sessions", () => {
     await over(inbox, id);
     await page.getByText(/That is done\. 1 results/).waitFor();
     await page.getByText("Thinking").first().waitFor();
+    await page.locator("#transcript").getByText(/That is done\. 1 results/).waitFor();
     assert.match(await page.locator("#transcript").textContent(), /Allowed once by somebody at this machine/);
 
     await page.getByLabel("Message").fill("which colour?");
@@ -339,7 +340,7 @@ describe("the record", () => {
     await page.getByLabel("Words").fill("not while nobody is home");
     await page.getByRole("button", { name: "Search" }).click();
     assert.ok(await page.locator("tbody tr").count() >= 1);
-    await page.getByRole("link", { name: /^All about/ }).first().click();
+    await page.getByRole("link", { name: /^all about it/ }).first().click();
     await page.waitForURL(/record\/(gate|call)_/);
     const text = await page.locator("main").textContent();
     for (const part of ["wanted", "waits for a person", "not while nobody is home"]) assert.ok(text.includes(part), part);

@@ -17,6 +17,7 @@ mod events;
 mod faults;
 mod gateway;
 mod hermes_chat;
+mod hermes_prompts;
 mod host;
 mod http;
 mod interface;

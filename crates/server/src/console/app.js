@@ -248,7 +248,10 @@
 
   // A page that looks at everything again, keeping what is being written.
   let fetching = null;
+  let again = false;
   const refetch = () => {
+    // What changed while it was fetched may not be in it.
+    if (fetching) again = true;
     fetching ??= (async () => {
       try {
         const answer = await fetch(location.href, { headers: { accept: "text/html" } });
@@ -260,7 +263,8 @@
           for (const id of ["transcript", "state"]) swap(find(`#${id}`), find(`#${id}`, fresh));
           const [old, now] = [find("#speak"), find("#speak", fresh)];
           if (old && now) { const text = find("textarea", old).value; if (!old.contains(document.activeElement)) { old.replaceWith(document.adoptNode(now)); find("#speak textarea").value = text; } else { swapSpeak(old, now); } }
-          tail(true);
+          stale.splice(0).forEach((one) => one.remove());
+          tail(false);
         } else if (isInbox) {
           const held = new Map(all(".card", cards).map((card) => [card.id, card]));
           const list = all("#cards .card", fresh).map((card) => { const old = held.get(card.id); held.delete(card.id); return old?.dataset.state === "waiting" && isTyping(old) ? old : document.adoptNode(card); });
@@ -275,7 +279,10 @@
         tick();
         count();
         chosen();
-      } finally { fetching = null; }
+      } finally {
+        fetching = null;
+        if (again) { again = false; setTimeout(refetch, 100); }
+      }
     })();
     return fetching;
   };
@@ -311,9 +318,11 @@
   // A session as it comes.
   const live = find("#live");
   const parts = new Map();
+  /** What was shown as it came and is part of the transcript now. */
+  const stale = [];
   const tail = (clear) => {
     if (!live) return;
-    if (clear) { parts.clear(); live.replaceChildren(); }
+    if (clear) { parts.clear(); stale.length = 0; live.replaceChildren(); }
     live.hidden = live.children.length === 0;
   };
   const part = (told) => {
@@ -339,15 +348,15 @@
   };
   const progress = (told) => {
     if (!live) return;
-    let text = find("pre.output", live);
+    let text = all("pre.output", live).find((one) => !stale.includes(one));
     if (!text) { text = document.createElement("pre"); text.className = "output"; live.append(text); }
     text.textContent = told.text;
     tail(false);
   };
-  let debounce = 0;
-  const changed = () => {
-    clearTimeout(debounce);
-    debounce = setTimeout(refetch, 120);
+  let soon = 0;
+  const changed = (told) => {
+    if (told.done && live) { stale.push(...live.children); parts.clear(); }
+    soon ||= setTimeout(() => { soon = 0; refetch(); }, 120);
   };
 
   // The stream. A browser comes back by itself, and says what it heard last.
@@ -357,11 +366,12 @@
     const stream = new EventSource(`/console/live?${wanted}`);
     const on = (name, act) => stream.addEventListener(name, (event) => act(JSON.parse(event.data)));
     const link = find("#link");
-    on("hello", (told) => { skew = told.now - Date.now(); link.hidden = true; });
+    // What is being written follows whole.
+    on("hello", (told) => { skew = told.now - Date.now(); link.hidden = true; tail(true); });
     on("gate", onGate);
     on("changed", changed);
     on("reload", refetch);
-    on("begin", () => tail(true));
+    on("begin", () => { parts.clear(); });
     on("part", part);
     on("delta", append);
     on("output", progress);

@@ -21,6 +21,8 @@ use crate::{
     view::{GateCard, gate_card},
 };
 
+pub(super) use change::of as change;
+
 /// How long a card may be in a list, in characters. A longer one is shown whole on its own page, and allowed there.
 const LONGEST: usize = 16_000;
 
@@ -36,7 +38,9 @@ pub(super) struct Asked {
     pub(super) deadline: Option<Millis>,
     pub(super) phase: Phase,
     door: String,
+    /// An agent's id, or the name of the session.
     asker: String,
+    is_agents: bool,
     cwd: Option<String>,
     approvals: Option<Approvals>,
     votes: Vec<Vote>,
@@ -105,6 +109,7 @@ impl Asked {
             deadline: gate.deadline(),
             phase: gate.phase().clone(),
             door: door.unwrap_or(fallback).to_owned(),
+            is_agents: agent.is_some(),
             asker: agent.or(named).unwrap_or(id),
             cwd: cwd.filter(|cwd| !cwd.is_empty()),
             approvals: Approvals::of(gate),
@@ -133,7 +138,7 @@ impl Asked {
             tool,
             arguments,
             signature,
-            asker: &self.asker,
+            asker: &self.caller(),
             reason: why,
             intent: intent.as_deref(),
             cwd: self.cwd.as_deref(),
@@ -150,10 +155,15 @@ impl Asked {
         }
     }
 
+    /// Who asks, in a sentence.
+    fn caller(&self) -> String {
+        if self.is_agents { self.asker.clone() } else { format!("The run of “{}”", self.asker) }
+    }
+
     /// In one line, for titles and notifications.
     pub(super) fn title(&self) -> String {
         match &*self.content {
-            Content::Approval { tool, .. } => format!("{} wants to use {}", plain(&self.asker), plain(tool)),
+            Content::Approval { tool, .. } => format!("{} wants to use {}", plain(&self.caller()), plain(tool)),
             Content::Question { question, .. } => plain(question),
             Content::GoOn { question, .. } => plain(question),
         }
@@ -201,7 +211,7 @@ impl Asked {
     fn heading(&self) -> Markup {
         match &*self.content {
             Content::Approval { tool, .. } => {
-                html! { strong { (plain(&self.asker)) } " wants to use " strong.tool { (plain(tool)) } }
+                html! { strong { (plain(&self.caller())) } " wants to use " strong.tool { (plain(tool)) } }
             }
             Content::Question { question, .. } => html! { (many(question)) },
             Content::GoOn { question, .. } => html! { (many(question)) },
@@ -211,7 +221,7 @@ impl Asked {
     /// What would run, all of it or as much as fits.
     fn what(&self, is_whole: bool, page: &str) -> Markup {
         let Some((card, arguments, tool)) = self.shown() else { return html! {} };
-        let change = change::of(tool, arguments);
+        let change = change(tool, arguments);
         html! {
             @if is_whole {
                 div.what {

@@ -127,7 +127,7 @@ impl Console {
                             @if let Some(end) = made.end { " " span.badge.(super::words::Tone::of_end(end).class()) { (crate::record::ended(end)) } }
                             @match (made.verdict, made.gate) {
                                 (Verdict::Open, Some(gate)) => { " " a href=(path("/console/gates/", &gate.to_string())) { "Decide" } }
-                                _ => { " " a.more href=(path("/console/record/", &made.id.to_string())) aria-label={ "In the record: " (plain(&made.signature)) } { "in the record" } }
+                                _ => { " " a.more href=(path("/console/record/", &made.id.to_string())) { "in the record" } }
                             }
                         }
                     }

@@ -112,7 +112,7 @@ fn often(likes: &[(&(Arc<str>, String), &Like)]) -> Markup {
                             td.number { (like.asked) }
                             td.number { (like.allowed) }
                             td.number { (like.denied) }
-                            td { @if like.allowed == like.asked { a.button href={ "/console/try?" (serde_urlencoded::to_string([("pattern", pattern.as_str()), ("action", "allow")]).unwrap_or_default()) } aria-label={ "Make a rule of " (plain(pattern)) } { "Make a rule of it" } } }
+                            td { @if like.allowed == like.asked { a.button href={ "/console/try?" (serde_urlencoded::to_string([("pattern", pattern.as_str()), ("action", "allow")]).unwrap_or_default()) } { "Make a rule of it" span.unseen { ": " (plain(pattern)) } } } }
                         }
                     }
                 }

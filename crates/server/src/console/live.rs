@@ -108,7 +108,7 @@ impl Live {
             state.kept.iter().filter(|(lsn, _)| *lsn > after).map(|(_, frame)| frame.clone()).collect();
         if let Some(session) = session {
             if state.changed.get(session).is_some_and(|changed| *changed > after) {
-                first.push(changed(session, None));
+                first.push(changed(session, None, false));
             }
             first.extend(state.open.get(session).into_iter().flatten().map(Piece::frame));
         }
@@ -186,7 +186,7 @@ impl Live {
         if is_said {
             state.open.remove(session);
         }
-        self.tell(Topic::Session(session.clone()), changed(session, Some(lsn)));
+        self.tell(Topic::Session(session.clone()), changed(session, Some(lsn), is_said));
     }
 
     /// Something that is not recorded.
@@ -247,9 +247,10 @@ pub(super) fn reload() -> Bytes {
     sse::frame(None, "reload", &Value::Null)
 }
 
-fn changed(session: &SessionId, lsn: Option<Lsn>) -> Bytes {
+/// Tells that something of a session was recorded; `done` if that is what was being written.
+fn changed(session: &SessionId, lsn: Option<Lsn>, done: bool) -> Bytes {
     let id = lsn.map(|lsn| lsn.to_string());
-    sse::frame(id.as_deref(), "changed", &json!({ "session": session.as_str() }))
+    sse::frame(id.as_deref(), "changed", &json!({ "session": session.as_str(), "done": done }))
 }
 
 /// A gate as it is now, and how many wait.

@@ -215,7 +215,7 @@ pub(super) fn rows(entries: &[Entry]) -> Markup {
                                 @if let Some(outcome) = about.outcome { span.badge.(class(outcome)) { (outcome.word()) } " " }
                                 span.told-text { (super::words::marked(text)) }
                                 @if let Some(id) = about.gate.map(|id| id.to_string()).or_else(|| about.call.map(|id| id.to_string())) {
-                                    " " a.more href=(path("/console/record/", &id)) aria-label={ "All about " (id) } { "all about it" }
+                                    " " a.more href=(path("/console/record/", &id)) { "all about it" span.unseen { ", " (id) } }
                                 }
                             }
                         }

@@ -20,11 +20,11 @@ use serde_json::Value;
 
 use super::{
     Console,
-    card::piece,
+    card::{change, piece},
     page::Trouble,
     words::{self, Tone, many, moment, one, path, plain},
 };
-use crate::record::ended;
+use crate::{record::ended, sessions::is_agents};
 
 /// How many entries a page shows.
 const ENTRIES: usize = 120;
@@ -149,7 +149,7 @@ fn about(session: &Session) -> About {
         model: session.settings().model.as_ref().map(|model| (model.provider.clone(), model.id.clone())),
         run: session.run(),
         queued: session.queued(),
-        is_agents: session.requester().is_some(),
+        is_agents: is_agents(session.id()),
     }
 }
 
@@ -210,7 +210,7 @@ impl Made {
                 @if let Some(end) = self.end {
                     " " span.badge.(Tone::of_end(end).class()) { (ended(end)) }
                 } @else if self.is_running { " " span.badge.still { "running" } }
-                @if let Some(id) = self.id { " " a.more href=(path("/console/record/", &id.to_string())) aria-label="This call in the record" { "in the record" } }
+                @if let Some(id) = self.id { " " a.more href=(path("/console/record/", &id.to_string())) { "in the record" } }
             }
         }
     }
@@ -288,13 +288,16 @@ impl Transcript {
             Block::Image(image) => html! { p.note { "An image (" (plain(&image.mime_type)) ")" } },
             Block::ToolCall(call) => {
                 let made = self.calls.get(call.id.as_str());
+                let change = change(&call.name, &call.arguments);
+                let is_told = |name: &str| change.as_ref().is_none_or(|change| !change.replaces.contains(&name));
                 html! {
                     div.call {
                         p.head { strong.tool { (plain(&call.name)) } @if let Some(intent) = &call.intent { " " span.said { "“" (one(intent)) "”" } } }
-                        @for (name, value) in call.arguments.iter().filter(|(name, _)| name.as_str() != "_i") {
+                        @for (name, value) in call.arguments.iter().filter(|(name, _)| name.as_str() != "_i" && is_told(name)) {
                             @let text = shown(value);
                             (piece(&plain(name), &many(&text), text.len() > 60 || text.contains('\n')))
                         }
+                        @if let Some(change) = &change { (change.shown) }
                         @if let Some(made) = made { (made.verdict(people)) }
                     }
                 }

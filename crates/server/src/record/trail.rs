@@ -264,7 +264,9 @@ pub(super) fn reason(text: &str) -> &str {
         .iter()
         .find_map(|word| text.strip_prefix(word))
         .unwrap_or(text);
-    text.split_once(". The same action").map_or(text, |(text, _)| text)
+    // The last is what earlier versions wrote.
+    let advice = [". A person refused this", "\nA person refused this", ". The same action"];
+    advice.iter().find_map(|advice| text.split_once(advice)).map_or(text, |(text, _)| text)
 }
 
 /// The name of a record's event within its kind.

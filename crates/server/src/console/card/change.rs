@@ -7,13 +7,13 @@ use similar::{ChangeTag, TextDiff};
 use super::super::words::many;
 
 /// A difference, and the arguments that it shows all of.
-pub(super) struct Change {
-    pub(super) replaces: Vec<&'static str>,
-    pub(super) shown: Markup,
+pub(in super::super) struct Change {
+    pub(in super::super) replaces: Vec<&'static str>,
+    pub(in super::super) shown: Markup,
 }
 
 /// Of a call of a file tool; `None` for others.
-pub(super) fn of(tool: &str, arguments: &Map<String, Value>) -> Option<Change> {
+pub(in super::super) fn of(tool: &str, arguments: &Map<String, Value>) -> Option<Change> {
     if tool != "edit" {
         return None;
     }
