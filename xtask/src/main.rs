@@ -48,6 +48,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "verify" => Ok(verify::run(&Workspace::read()?, verify::Options::parse(rest)?)),
         "tidy" => tidy::run(&Workspace::read()?),
         "bench" => bench::run(&Workspace::read()?, &bench::Options::parse(rest)?),
+        bench::FAN_OUT => bench::fan_out(rest),
         "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
         "help" | "--help" | "-h" => {

@@ -20,10 +20,10 @@ use countersign_core::{
 };
 use countersign_runtime::{Handle, Lane, Refused};
 
+use crate::sessions::is_agents;
+
 pub(crate) use models::Models;
 pub(crate) use workroom::Workrooms;
-
-use crate::sessions::is_agents;
 
 /// The workspace of those who name none.
 pub(crate) const MAIN: &str = "main";
@@ -244,7 +244,7 @@ impl Chats {
         let id = session.clone();
         let found = move |engine: &Engine| {
             let session = engine.state().session(&id).ok_or(ChatError::Unknown)?;
-            if session.requester().is_some() || is_agents(session.id()) {
+            if is_agents(session.id()) {
                 return Err(ChatError::NotOurs);
             }
             Ok(read(session))
@@ -292,6 +292,6 @@ mod tests {
         assert_eq!(title("\n  hello there \nmore"), "hello there");
         assert_eq!(title(" \n "), "Untitled");
         let long = title(&"word ".repeat(40));
-        assert!(long.chars().count() <= 64 && long.ends_with("word…"), "{long}");
+        assert!(long.chars().count() <= 64 && long.ends_with('…'), "{long}");
     }
 }

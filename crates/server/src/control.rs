@@ -20,6 +20,7 @@ use crate::decisions::{self, read};
 
 pub use crate::decisions::{denials, enough, find, listed};
 
+pub(crate) use gates::row_of;
 pub use gates::{Approvals, Row, pending, row};
 pub(crate) use socket::principal;
 pub use socket::{Control, FILE};

@@ -5,10 +5,6 @@
 pub mod escape;
 pub mod export;
 pub mod gate_card;
-pub mod narrator;
-pub mod trail;
 
 pub use escape::{Lines, escape};
 pub use gate_card::GateCard;
-pub use narrator::Narrator;
-pub use trail::{About, Outcome};

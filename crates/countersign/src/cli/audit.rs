@@ -2,14 +2,11 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{
-    Args, Subcommand, ValueEnum,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
+use clap::{Args, Subcommand, ValueEnum};
 use countersign_core::{id::SessionId, time::Millis};
 
 use super::at::{PLACE, Where};
-use crate::audit::{self, Filter, Form, Outcome, Reach};
+use crate::audit::{self, Filter, Form, Named, Reach};
 
 /// Which record is read.
 #[derive(Args)]
@@ -48,25 +45,26 @@ pub(super) struct Which {
     #[arg(long, value_name = "KIND", value_parser = ["session", "run", "call", "gate", "policy", "booted"])]
     kind: Vec<String>,
     /// That say how something was decided or how it ended
-    #[arg(long, value_name = "WORD", value_parser = outcome())]
-    outcome: Vec<Outcome>,
+    #[arg(long, value_name = "WORD", value_enum)]
+    outcome: Vec<Named>,
     /// About this call or gate, by its id or the end of it
     #[arg(long, value_name = "ID")]
     about: Option<String>,
-}
-
-/// Reads an outcome by its word.
-fn outcome() -> impl TypedValueParser<Value = Outcome> {
-    let words = Outcome::ALL.map(|known| PossibleValue::new(known.word()).help(known.meaning()));
-    PossibleValuesParser::new(words)
-        .map(|word| Outcome::ALL.into_iter().find(|known| known.word() == word).expect("only their words are possible"))
 }
 
 impl From<Which> for Filter {
     fn from(which: Which) -> Self {
         let Which { since, until, agent, session, tool, kind, outcome, about } = which;
         let session = agent.map(|agent| format!("agent:{agent}")).or(session).map(SessionId::new);
-        Self { since, until, session, tools: tool, kinds: kind, outcomes: outcome, about }
+        Self {
+            since,
+            until,
+            session,
+            tools: tool,
+            kinds: kind,
+            outcomes: outcome.into_iter().map(|named| named.0).collect(),
+            about,
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! How a fact is written to the log.
 
-use countersign_core::engine::{Event, Recorded};
+use countersign_core::{
+    engine::{Event, Recorded},
+    run,
+};
 use countersign_store::{FACTS_LIMIT, Record};
 
 /// Whether the log would refuse it.
@@ -8,11 +11,13 @@ pub(super) fn is_too_large(recorded: &Recorded) -> bool {
     recorded.fact.event.encode().2.len() > FACTS_LIMIT
 }
 
-/// The record of a fact. Facts about a gate can be found by its id.
+/// The record of a fact. Facts about a gate can be found by its id, and so can the beginning of a run.
 pub fn record(recorded: &Recorded) -> Record {
     let (kind, version, facts) = recorded.fact.event.encode();
     let key = match &recorded.fact.event {
         Event::Gate(event) => Some(event.gate().to_string().into()),
+        // Where a run began; the rest of it is in its session behind that.
+        Event::Run(run::Event::Started { run, .. }) => Some(run.to_string().into()),
         Event::Booted | Event::Session(_) | Event::Run(_) | Event::Call(_) | Event::Policy(_) => None,
     };
     Record {

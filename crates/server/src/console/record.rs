@@ -18,8 +18,8 @@ use super::{
     words::{moment, path, plain},
 };
 use crate::{
+    record::{About, Narrator, Outcome},
     session_file::time::millis,
-    view::{About, Narrator, Outcome},
     web::{Body, Caller},
 };
 
@@ -263,7 +263,7 @@ fn filter(wanted: &Wanted) -> Markup {
     html! {
         form.filter method="get" action="/console/record" role="search" aria-label="Entries" {
             div { label for="f-kind" { "Kind" } select #f-kind name="kind" { option value="" { "any" } @for kind in KINDS { option value=(kind) selected[wanted.kind == kind] { (kind) } } } }
-            div { label for="f-outcome" { "Outcome" } select #f-outcome name="outcome" { option value="" { "any" } @for outcome in Outcome::ALL { option value=(outcome.word()) selected[wanted.outcome == outcome.word()] { (outcome.word()) } } } }
+            div { label for="f-outcome" { "Outcome" } select #f-outcome name="outcome" { option value="" { "any" } @for (outcome, _) in Outcome::ALL { option value=(outcome.word()) selected[wanted.outcome == outcome.word()] { (outcome.word()) } } } }
             (field("tool", "Tool", &wanted.tool, "bash"))
             (field("session", "Agent or session", &wanted.session, ""))
             (field("who", "Decided by", &wanted.who, ""))

@@ -24,7 +24,7 @@ use super::{
     page::Trouble,
     words::{self, Tone, many, moment, one, path, plain},
 };
-use crate::{sessions::is_agents, view::narrator::ended};
+use crate::{record::ended, sessions::is_agents};
 
 /// How many entries a page shows.
 const ENTRIES: usize = 120;

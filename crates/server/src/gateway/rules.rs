@@ -205,7 +205,7 @@ fn surroundings(config: &Config) -> Surroundings {
 
 /// What the gateway keeps in its data directory.
 fn own_files(log: &Path) -> Vec<PathBuf> {
-    let folder = log.parent().unwrap_or(Path::new(""));
+    let folder = log.parent().unwrap_or_else(|| Path::new(""));
     let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let beside = ["", "-wal", "-shm", "-journal", ".lock"].map(|end| folder.join(format!("{name}{end}")));
     let own = ["countersign.sock", "countersign.sock.lock", "web.key", "web.key.new", "web.revoked", "tokens.json"];

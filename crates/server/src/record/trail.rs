@@ -53,44 +53,28 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All of them.
-    pub const ALL: [Self; 15] = [
-        Self::Allowed,
-        Self::Asked,
-        Self::Denied,
-        Self::Granted,
-        Self::Expired,
-        Self::Withdrawn,
-        Self::Answered,
-        Self::Declined,
-        Self::Done,
-        Self::Error,
-        Self::Failed,
-        Self::Limited,
-        Self::Skipped,
-        Self::Cancelled,
-        Self::Unknown,
+    /// All of them, with what they mean.
+    pub const ALL: [(Self, &'static str); 15] = [
+        (Self::Allowed, "By a rule or a person"),
+        (Self::Asked, "A person is asked"),
+        (Self::Denied, "By a rule or a person"),
+        (Self::Granted, "Covered by a grant"),
+        (Self::Expired, "Nobody decided in time"),
+        (Self::Withdrawn, "Nobody needs a decision any more"),
+        (Self::Answered, "A question was answered"),
+        (Self::Declined, "A question was not"),
+        (Self::Done, "It was run and did what it should"),
+        (Self::Error, "It was run and says that it failed"),
+        (Self::Failed, "It could not be run"),
+        (Self::Limited, "Too much was waiting already"),
+        (Self::Skipped, "A message made it pointless"),
+        (Self::Cancelled, "It was stopped before it began"),
+        (Self::Unknown, "It is not known whether it took effect"),
     ];
 
-    /// What it means, in a few words.
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Allowed => "By a rule or a person",
-            Self::Asked => "A person is asked",
-            Self::Denied => "By a rule or a person",
-            Self::Granted => "Covered by a grant",
-            Self::Expired => "Nobody decided in time",
-            Self::Withdrawn => "Nobody needs a decision any more",
-            Self::Answered => "A question was answered",
-            Self::Declined => "A question was not",
-            Self::Done => "It was run and did what it should",
-            Self::Error => "It was run and says that it failed",
-            Self::Failed => "It could not be run",
-            Self::Limited => "Too much was waiting already",
-            Self::Skipped => "A message made it pointless",
-            Self::Cancelled => "It was stopped before it began",
-            Self::Unknown => "It is not known whether it took effect",
-        }
+    /// The outcome of a word.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().map(|(outcome, _)| outcome).find(|outcome| outcome.word() == word)
     }
 
     /// The word of the command line, of JSON and of CSV.
@@ -144,15 +128,15 @@ impl Outcome {
 /// What one record is about, as far as the records before say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
-    /// Its call.
+    /// The call.
     pub call: Option<CallId>,
-    /// Its gate.
+    /// The gate.
     pub gate: Option<GateId>,
-    /// The tool.
+    /// The tool of the call.
     pub tool: Option<Arc<str>>,
     /// What rules were matched against, or the question.
     pub subject: Option<Arc<str>>,
-    /// How it was decided, or ended.
+    /// How it was decided or ended, where the record says so.
     pub outcome: Option<Outcome>,
     /// The person who decided.
     pub by: Option<Arc<str>>,
@@ -280,7 +264,9 @@ pub(super) fn reason(text: &str) -> &str {
         .iter()
         .find_map(|word| text.strip_prefix(word))
         .unwrap_or(text);
-    text.split_once(". The same action").map_or(text, |(text, _)| text)
+    // The last is what earlier versions wrote.
+    let advice = [". A person refused this", "\nA person refused this", ". The same action"];
+    advice.iter().find_map(|advice| text.split_once(advice)).map_or(text, |(text, _)| text)
 }
 
 /// The name of a record's event within its kind.

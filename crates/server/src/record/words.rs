@@ -13,10 +13,8 @@ use countersign_core::{
 use countersign_runtime::store::Stored;
 use serde::Serialize;
 
-use super::{
-    Lines, escape,
-    trail::{About, Trail, reason},
-};
+use super::trail::{About, Trail, reason};
+use crate::view::{Lines, escape};
 
 /// Tells records in their order. It remembers what calls and gates are about, since only their first record says so.
 #[derive(Debug, Default)]
@@ -126,8 +124,7 @@ pub const fn ended(end: End) -> &'static str {
     }
 }
 
-/// How a gate was resolved.
-pub const fn resolved(resolution: &Resolution) -> &'static str {
+const fn resolved(resolution: &Resolution) -> &'static str {
     match resolution {
         Resolution::Allowed { scope: Scope::Once } => "allowed once",
         Resolution::Allowed { scope: Scope::Session } => "allowed for the session",

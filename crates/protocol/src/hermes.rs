@@ -1,0 +1,251 @@
+//! The wire of hermes' browser and phone clients: what HTTP replies and events of streams hold. Source: docs/protocol/hermes.md.
+//!
+//! Times are seconds since 1970 with a fraction.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// A session. The list leaves `messages` and `tool_calls` out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its id.
+    pub session_id: String,
+    /// `Untitled` until something is said.
+    pub title: String,
+    /// The folder that its tools work in.
+    pub workspace: String,
+    /// The model's id at its provider.
+    pub model: Option<String>,
+    /// The provider's name.
+    pub model_provider: Option<String>,
+    /// How many messages it has.
+    pub message_count: usize,
+    /// When it was opened.
+    pub created_at: f64,
+    /// When something last happened in it.
+    pub updated_at: f64,
+    /// When somebody last said something.
+    pub last_message_at: f64,
+    /// Always false: nothing is pinned here.
+    pub pinned: bool,
+    /// Always false: nothing is archived here.
+    pub archived: bool,
+    /// Always null: there are no projects here.
+    pub project_id: Option<String>,
+    /// Always `default`.
+    pub profile: String,
+    /// The stream of the turn that runs.
+    pub active_stream_id: Option<String>,
+    /// Always null: a message is part of the session as soon as it is taken.
+    pub pending_user_message: Option<String>,
+    /// Since when the turn runs.
+    pub pending_started_at: Option<f64>,
+    /// Whether a turn runs.
+    pub is_streaming: bool,
+    /// Whether nothing can be said in it from here.
+    pub read_only: bool,
+    /// The door that it was opened through.
+    pub source: Option<String>,
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// What waits for a person in it.
+    #[serde(default)]
+    pub attention: Option<Attention>,
+    /// What was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<Message>>,
+    /// The calls of its messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Vec<ToolNote>>,
+    /// Whether messages before the first are left out.
+    #[serde(default, rename = "_messages_truncated", skip_serializing_if = "Option::is_none")]
+    pub messages_truncated: Option<bool>,
+    /// How many are left out.
+    #[serde(default, rename = "_messages_offset", skip_serializing_if = "Option::is_none")]
+    pub messages_offset: Option<usize>,
+    /// How many can be asked for at once.
+    #[serde(default, rename = "_msg_limit_max", skip_serializing_if = "Option::is_none")]
+    pub msg_limit_max: Option<usize>,
+}
+
+/// What waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attention {
+    /// `approval` or `clarify`.
+    pub kind: String,
+    /// How many of them.
+    pub count: usize,
+    /// `critical` or `question`.
+    pub severity: String,
+}
+
+impl Attention {
+    /// Of so many approvals and questions; approvals come first.
+    pub fn of(approvals: usize, questions: usize) -> Option<Self> {
+        let (kind, count, severity) = match (approvals, questions) {
+            (0, 0) => return None,
+            (0, count) => ("clarify", count, "question"),
+            (count, _) => ("approval", count, "critical"),
+        };
+        Some(Self { kind: kind.to_owned(), count, severity: severity.to_owned() })
+    }
+}
+
+/// A message.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Names it within its session.
+    pub id: String,
+    /// `user`, `assistant` or `tool`.
+    pub role: String,
+    /// Text, or parts where there are images.
+    pub content: Value,
+    /// When it was said.
+    pub timestamp: f64,
+    /// What the model thought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    /// The calls that it wants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<Value>,
+    /// The call that it is the result of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// The tool of that call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// True if somebody stopped it on the way.
+    #[serde(default, rename = "_partial", skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
+    /// True if it says what went wrong.
+    #[serde(default, rename = "_error", skip_serializing_if = "std::ops::Not::not")]
+    pub error: bool,
+}
+
+/// A call as the list beside the messages has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolNote {
+    /// The tool.
+    pub name: String,
+    /// The beginning of its result.
+    pub snippet: String,
+    /// The call's id.
+    pub tid: String,
+    /// Which message wanted it, counted from 0.
+    pub assistant_msg_idx: usize,
+    /// Its arguments.
+    pub args: Map<String, Value>,
+    /// Whether it ended.
+    pub done: bool,
+}
+
+/// An event of the stream of one turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Its name.
+    pub name: &'static str,
+    /// What it says.
+    pub data: Value,
+}
+
+impl Event {
+    /// With any data.
+    pub const fn new(name: &'static str, data: Value) -> Self {
+        Self { name, data }
+    }
+
+    /// More of the answer.
+    pub fn token(text: &str) -> Self {
+        Self::new("token", json!({ "text": text }))
+    }
+
+    /// More of what the model thinks.
+    pub fn reasoning(text: &str) -> Self {
+        Self::new("reasoning", json!({ "text": text }))
+    }
+
+    /// A call is wanted.
+    pub fn tool(name: &str, tid: &str, args: &Map<String, Value>, preview: &str) -> Self {
+        let data = json!({
+            "event_type": "tool.started", "name": name, "preview": preview, "args": args, "is_error": false, "tid": tid,
+        });
+        Self::new("tool", data)
+    }
+
+    /// A call ended. `duration` in seconds, where it began.
+    pub fn tool_complete(
+        name: &str,
+        tid: &str,
+        args: &Map<String, Value>,
+        preview: &str,
+        duration: Option<f64>,
+        is_error: bool,
+    ) -> Self {
+        let mut data = json!({
+            "event_type": "tool.completed", "name": name, "preview": preview, "args": args, "is_error": is_error, "tid": tid,
+        });
+        if let Some(duration) = duration {
+            data["duration"] = json!(duration);
+        }
+        Self::new("tool_complete", data)
+    }
+
+    /// The session has another title.
+    pub fn title(session: &str, title: &str) -> Self {
+        Self::new("title", json!({ "session_id": session, "title": title }))
+    }
+
+    /// Something that people should know and that ends nothing.
+    pub fn warning(kind: &str, message: &str) -> Self {
+        Self::new("warning", json!({ "type": kind, "message": message }))
+    }
+
+    /// The turn went well: all of the session, and what was used.
+    pub fn done(session: &Session) -> Self {
+        let usage = json!({
+            "input_tokens": session.input_tokens, "output_tokens": session.output_tokens, "estimated_cost": null,
+        });
+        Self::new("done", json!({ "session": session, "usage": usage, "terminal_state": "completed" }))
+    }
+
+    /// Nothing follows.
+    pub fn stream_end(session: &str) -> Self {
+        Self::new("stream_end", json!({ "session_id": session }))
+    }
+
+    /// Somebody stopped the turn. Nothing follows.
+    pub fn cancel(session: &Session) -> Self {
+        let data = json!({
+            "message": "Cancelled by user", "type": "cancelled", "status": "cancelled", "session": session,
+            "session_id": session.session_id,
+        });
+        Self::new("cancel", data)
+    }
+
+    /// The turn failed. Nothing follows.
+    pub fn apperror(session: &str, kind: &str, message: &str) -> Self {
+        Self::new("apperror", json!({ "message": message, "error": message, "type": kind, "session_id": session }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Attention, Session};
+
+    #[test]
+    fn approvals_are_more_urgent_than_questions() {
+        let told = |approvals, questions| Attention::of(approvals, questions).map(|it| (it.kind, it.count));
+        assert_eq!(told(0, 0), None);
+        assert_eq!(told(0, 2), Some(("clarify".to_owned(), 2)));
+        assert_eq!(told(3, 2), Some(("approval".to_owned(), 3)));
+    }
+
+    #[test]
+    fn a_session_in_the_list_has_no_messages() {
+        let text = serde_json::to_string(&Session::default()).unwrap();
+        assert!(!text.contains("messages") && !text.contains("tool_calls"), "{text}");
+        assert!(text.contains("\"active_stream_id\":null") && text.contains("\"attention\":null"), "{text}");
+    }
+}

@@ -1,0 +1,55 @@
+//! The hermes door: HTTP and server-sent events, for browsers and phones. Source: docs/protocol/hermes.md.
+//!
+//! It turns requests into commands and what happens into events; it decides nothing about calls, gates or runs.
+
+mod chat;
+mod journal;
+mod journals;
+mod prompts;
+mod sessions;
+mod settings;
+mod teller;
+mod transcript;
+mod webui;
+
+pub(crate) use webui::files as front_end;
+
+use std::sync::Arc;
+
+use axum::{Router, extract::Request, http::StatusCode, response::Response};
+
+use crate::{site::Site, web::Problem};
+use journals::Journals;
+
+/// The door.
+pub(crate) struct Door {
+    site: Arc<Site>,
+    journals: Arc<Journals>,
+}
+
+/// Opens the door. `None` if the gateway closes.
+pub(crate) async fn open(site: &Arc<Site>) -> Option<Router> {
+    let prompts = prompts::Prompts::open(site).await?;
+    let journals = Journals::open(site.handle.clone()).await?;
+    let door = Arc::new(Door { site: Arc::clone(site), journals });
+    let mut router = chat::routes(&door).merge(sessions::routes(&door)).merge(settings::routes(&door));
+    router = router.merge(prompts::routes(site, &prompts));
+    if let Some(folder) = site.webui().and_then(|folder| webui::files(folder).ok()) {
+        router = router.merge(webui::routes(&door, folder));
+    }
+    Some(router.fallback(nothing))
+}
+
+/// What no route answers. Clients take it that this gateway does not have the feature.
+async fn nothing(request: Request) -> Response {
+    let path = request.uri().path();
+    if path.starts_with("/api/") {
+        return Problem::new(StatusCode::NOT_FOUND, "not found").reply(path);
+    }
+    Problem::new(StatusCode::NOT_FOUND, "There is nothing here.").reply(path)
+}
+
+/// A problem in this door's words.
+fn problem(status: StatusCode, text: impl Into<String>) -> Response {
+    Problem::new(status, text).reply("/api/")
+}

@@ -1,0 +1,241 @@
+//! What is said: a turn begins, is read as a stream, steered, stopped. Source: docs/protocol/hermes.md, Chat.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Query, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use countersign_core::{engine::Reply, id::SessionId, session::WhenBusy};
+use serde_json::{Value, json};
+
+use super::{
+    Door,
+    journal::{Cursor, Journal, run_of, stream_id},
+    problem,
+    transcript::{self, Messages},
+};
+use crate::{
+    chats::ChatError,
+    web::{Body, Routes, reply, sse},
+};
+
+/// How many attachments a message may have.
+const MOST_ATTACHMENTS: usize = 20;
+
+/// What a query says.
+type Asked = Query<BTreeMap<String, String>>;
+
+pub(super) fn routes(door: &Arc<Door>) -> Router {
+    Routes::new(&door.site.auth)
+        .at("POST", "/api/chat/start", start)
+        .at("GET", "/api/chat/stream", stream)
+        .at("GET", "/api/chat/stream/status", status)
+        .at("GET", "/api/chat/cancel", cancel)
+        .at("POST", "/api/chat/steer", steer)
+        .with_state(Arc::clone(door))
+}
+
+/// The reply to something that could not be said.
+pub(super) fn refused(error: &ChatError) -> Response {
+    let status = match error {
+        ChatError::Unknown => StatusCode::NOT_FOUND,
+        ChatError::NotOurs => StatusCode::FORBIDDEN,
+        ChatError::Busy => StatusCode::CONFLICT,
+        ChatError::Invalid(_) => StatusCode::BAD_REQUEST,
+        ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    problem(status, error.to_string())
+}
+
+async fn start(State(door): State<Arc<Door>>, body: Body) -> Response {
+    let Some(session) = body.text("session_id") else {
+        return problem(StatusCode::BAD_REQUEST, "Missing required field(s): session_id");
+    };
+    let session = SessionId::new(session);
+    let text = body.0.get("message").and_then(Value::as_str).unwrap_or_default();
+    if text.trim().is_empty() {
+        return problem(StatusCode::BAD_REQUEST, "message is required");
+    }
+    if let Some(attached) = body.0.get("attachments").and_then(Value::as_array).filter(|attached| !attached.is_empty())
+    {
+        let why = if attached.len() > MOST_ATTACHMENTS {
+            format!("at most {MOST_ATTACHMENTS} attachments are taken")
+        } else {
+            "attachments are not taken by this gateway: name files of the workspace in the message".to_owned()
+        };
+        return problem(StatusCode::BAD_REQUEST, why);
+    }
+    let chats = &door.site.chats;
+    if let Some(model) = body.text("model") {
+        let wanted = chats.model(body.text("model_provider"), model).or_else(|_| chats.model(None, model));
+        let set = match wanted {
+            Ok(model) => chats.use_model(&session, model).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = set {
+            return refused(&error);
+        }
+    }
+    match chats.prompt(&session, text, WhenBusy::Refuse).await {
+        Ok(outcome) => started(&door, &session, outcome).await,
+        Err(ChatError::Busy) => busy(&door, &session).await,
+        Err(error) => refused(&error),
+    }
+}
+
+async fn started(door: &Door, session: &SessionId, outcome: Reply) -> Response {
+    let Some(told) = transcript::session(&door.site.handle, session, Messages::Without).await else {
+        return problem(StatusCode::SERVICE_UNAVAILABLE, "the gateway is closing");
+    };
+    let stream = match outcome {
+        Reply::Started(run) => stream_id(run),
+        // The conversation is being summed up first; the turn begins behind it, and is found in the session.
+        _ => return problem(StatusCode::CONFLICT, "the conversation is being compacted; the message follows it"),
+    };
+    reply::ok(&json!({
+        "stream_id": stream,
+        "session_id": told.session_id,
+        "pending_started_at": transcript::seconds(door.site.clock.now()),
+        "turn_id": stream,
+        "title": told.title,
+        "effective_model": told.model,
+        "effective_model_provider": told.model_provider,
+    }))
+}
+
+async fn busy(door: &Door, session: &SessionId) -> Response {
+    let known = transcript::session(&door.site.handle, session, Messages::Without).await;
+    let stream = known.and_then(|session| session.active_stream_id);
+    let told = json!({ "error": ChatError::Busy.to_string(), "active_stream_id": stream });
+    reply::json(StatusCode::CONFLICT, &told)
+}
+
+/// The journal that a query names.
+async fn journal(door: &Door, asked: &Asked) -> Option<Arc<Journal>> {
+    let run = run_of(asked.get("stream_id")?.trim())?;
+    match door.journals.of(run).await {
+        Ok(journal) => journal,
+        Err(error) => {
+            tracing::error!(%error, "the stream of a turn cannot be read");
+            None
+        }
+    }
+}
+
+/// Where a client was: the query before the header, and nothing that cannot be placed.
+fn cursor(stream: &str, asked: &Asked, headers: &HeaderMap) -> Cursor {
+    let named = |text: &str| match text.rsplit_once(':') {
+        Some((of, number)) if of == stream => number.parse().ok(),
+        _ => None,
+    };
+    let number = if let Some(after) = asked.get("after_seq").filter(|after| !after.is_empty()) {
+        after.parse().ok()
+    } else if let Some(after) = asked.get("after_event_id").filter(|after| !after.is_empty()) {
+        named(after)
+    } else if asked.contains_key("after_seq") || asked.contains_key("replay") {
+        None
+    } else {
+        headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(named)
+    };
+    number.map_or(Cursor::Start, Cursor::Behind)
+}
+
+async fn stream(State(door): State<Arc<Door>>, asked: Asked, headers: HeaderMap) -> Response {
+    let Some(journal) = journal(&door, &asked).await else {
+        return problem(StatusCode::NOT_FOUND, "stream not found");
+    };
+    let cursor = cursor(&journal.id(), &asked, &headers);
+    sse::reply(journal.follow(cursor), "heartbeat")
+}
+
+async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Response {
+    let stream = asked.get("stream_id").cloned().unwrap_or_default();
+    let Some(journal) = journal(&door, &asked).await else {
+        return reply::ok(&json!({ "active": false, "stream_id": stream, "replay_available": false }));
+    };
+    let standing = journal.standing();
+    let state = match (standing.is_over, standing.last) {
+        (false, _) => None,
+        (true, "cancel") => Some("interrupted-by-user"),
+        (true, "apperror") => Some("failed"),
+        (true, _) => Some("completed"),
+    };
+    reply::ok(&json!({
+        "active": !standing.is_over,
+        "stream_id": stream,
+        "replay_available": true,
+        "journal": {
+            "session_id": journal.session.as_str(),
+            "run_id": stream,
+            "last_seq": standing.last_seq,
+            "last_event_id": format!("{stream}:{}", standing.last_seq),
+            "last_event": standing.last,
+            "terminal": standing.is_over,
+            "terminal_state": state,
+        },
+    }))
+}
+
+async fn cancel(State(door): State<Arc<Door>>, asked: Asked) -> Response {
+    let Some(stream) = asked.get("stream_id").filter(|stream| !stream.trim().is_empty()) else {
+        return problem(StatusCode::BAD_REQUEST, "stream_id is required");
+    };
+    let told = |cancelled: bool| reply::ok(&json!({ "ok": true, "cancelled": cancelled, "stream_id": stream }));
+    let Some(journal) = journal(&door, &asked).await.filter(|journal| !journal.standing().is_over) else {
+        return told(false);
+    };
+    match door.site.chats.stop(&journal.session).await {
+        Ok(run) => told(run == Some(journal.run)),
+        Err(error) => refused(&error),
+    }
+}
+
+async fn steer(State(door): State<Arc<Door>>, body: Body) -> Response {
+    let Some(session) = body.text("session_id") else {
+        return problem(StatusCode::BAD_REQUEST, "session_id is required");
+    };
+    let Some(text) = body.text("text") else {
+        return problem(StatusCode::BAD_REQUEST, "text is required");
+    };
+    match door.site.chats.steer(&SessionId::new(session), text).await {
+        Ok(Some(run)) => reply::ok(&json!({ "accepted": true, "stream_id": stream_id(run) })),
+        Ok(None) => reply::ok(&json!({ "accepted": false, "fallback": "not_running" })),
+        Err(error) => refused(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use axum::{extract::Query, http::HeaderMap};
+
+    use super::{Cursor, cursor};
+
+    #[test]
+    fn a_query_goes_before_the_header_and_what_is_not_understood_begins_anew() {
+        for (query, header, want) in [
+            (&[][..], None, Cursor::Start),
+            (&[], Some("s:4"), Cursor::Behind(4)),
+            (&[], Some("t:4"), Cursor::Start),
+            (&[], Some("::x"), Cursor::Start),
+            (&[("after_seq", "3")], Some("s:4"), Cursor::Behind(3)),
+            (&[("after_seq", "0"), ("replay", "1"), ("after_event_id", "")], None, Cursor::Behind(0)),
+            (&[("after_seq", "-3")], None, Cursor::Start),
+            (&[("after_seq", "")], Some("s:4"), Cursor::Start),
+            (&[("after_event_id", "s:9")], None, Cursor::Behind(9)),
+            (&[("replay", "1")], Some("s:4"), Cursor::Start),
+        ] {
+            let pairs = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let asked = Query(pairs.collect::<BTreeMap<_, _>>());
+            let mut headers = HeaderMap::new();
+            if let Some(header) = header {
+                headers.insert("last-event-id", header.parse().unwrap());
+            }
+            assert_eq!(cursor("s", &asked, &headers), want, "{query:?} {header:?}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The streams of all turns: kept while they are read, and made again from the record.
+//!
+//! One task follows the log and hands each session's frames to a task of its own, so that reading one conversation holds up
+//! no other. Numbers are never given twice: those of a journal that is made again lie behind what was given before it, and
+//! each process begins where no other can have been.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::{
+    engine::{Event as Happened, Recorded},
+    gate,
+    id::{Lsn, RunId, SessionId},
+    run, session,
+    time::Millis,
+};
+use countersign_protocol::hermes::Event;
+use countersign_runtime::{
+    Handle, Lane, Released,
+    store::{Log as _, Partition, ReadError, Scope, Stored},
+};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    journal::Journal,
+    prompts,
+    teller::{Over, Teller},
+    transcript::{self, Messages},
+};
+use crate::sessions::is_agents;
+
+/// How many bytes of turns that are over are kept. What is let go of is made again from the record.
+const KEPT: usize = 64 << 20;
+/// How many records are read at once.
+const PAGE: usize = 1000;
+/// How long it is waited for what the log has already.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Each process has so many numbers for a stream that another one began.
+const NUMBERS: u32 = 32;
+
+/// The streams.
+pub(super) struct Journals {
+    handle: Handle,
+    /// Where the numbers begin of streams that another process began.
+    before: u64,
+    held: Mutex<Held>,
+    /// How far the log was followed.
+    seen: watch::Sender<Lsn>,
+}
+
+#[derive(Default)]
+struct Held {
+    open: BTreeMap<RunId, Arc<Journal>>,
+    /// Those that are over, the oldest first.
+    over: VecDeque<RunId>,
+    bytes: usize,
+    /// The last numbers of those that were let go of.
+    given: BTreeMap<RunId, u64>,
+}
+
+impl Journals {
+    /// Follows the log from now on. `None` if the gateway closes.
+    pub(super) async fn open(handle: Handle) -> Option<Arc<Self>> {
+        let mut subscriber = handle.subscribe().await?;
+        let source = handle.source(Lane::Request);
+        let read = source.read(|engine| {
+            let runs = engine.state().runs().map(|run| (run.id(), run.session().clone()));
+            (engine.state().boot(), engine.state().head(), runs.collect::<Vec<_>>())
+        });
+        let ((boot, head, runs), _) = read.await?;
+        let before = u64::from(boot) << NUMBERS;
+        let journals = Arc::new(Self { handle, before, held: Mutex::default(), seen: watch::Sender::new(head) });
+        let pump = Arc::clone(&journals);
+        let mut workers: BTreeMap<SessionId, mpsc::UnboundedSender<Released>> = BTreeMap::new();
+        // What was going on when the last process ended goes on under its old name.
+        for (run, session) in runs.into_iter().filter(|(_, session)| !is_agents(session)) {
+            let journal = pump.begin(run, &session, before);
+            workers.insert(session, pump.work(journal, Some(head)));
+        }
+        tokio::spawn(async move {
+            while let Some(released) = subscriber.next().await {
+                let at = match &released {
+                    Released::Fact(recorded) => Some(recorded.meta.lsn),
+                    Released::Live(_) => None,
+                };
+                if at.is_none_or(|at| at > head) {
+                    pump.hand_on(released, &mut workers);
+                }
+                if let Some(at) = at {
+                    pump.seen.send_replace(at);
+                }
+            }
+        });
+        Some(journals)
+    }
+
+    /// Gives a frame to the task of its session; the beginning of a turn makes one.
+    fn hand_on(
+        self: &Arc<Self>,
+        released: Released,
+        workers: &mut BTreeMap<SessionId, mpsc::UnboundedSender<Released>>,
+    ) {
+        let session = match &released {
+            Released::Fact(recorded) => recorded.meta.session.clone(),
+            Released::Live(live) => Some(live.session.clone()),
+        };
+        let Some(session) = session.filter(|session| !is_agents(session)) else { return };
+        if let Some(run) = started(&released) {
+            let journal = self.begin(run, &session, 0);
+            workers.insert(session.clone(), self.work(journal, None));
+        }
+        let is_end = is_end(&released);
+        if let Some(worker) = workers.get(&session) {
+            // A worker ends with its turn.
+            let _ = worker.send(released);
+        }
+        if is_end {
+            workers.remove(&session);
+        }
+    }
+
+    fn begin(&self, run: RunId, session: &SessionId, before: u64) -> Arc<Journal> {
+        let journal = Arc::new(Journal::new(session.clone(), run, before));
+        self.held.lock().open.insert(run, Arc::clone(&journal));
+        journal
+    }
+
+    /// Starts the task that fills a journal; `known` is up to where it reads the record itself first.
+    fn work(self: &Arc<Self>, journal: Arc<Journal>, known: Option<Lsn>) -> mpsc::UnboundedSender<Released> {
+        let (tell, told) = mpsc::unbounded_channel();
+        let journals = Arc::clone(self);
+        tokio::spawn(async move { journals.fill(journal, known, told).await });
+        tell
+    }
+
+    async fn fill(&self, journal: Arc<Journal>, known: Option<Lsn>, mut told: mpsc::UnboundedReceiver<Released>) {
+        let mut teller = Teller::default();
+        if let Some(head) = known {
+            match self.retell(&journal, &mut teller, head).await {
+                Ok(true) => return self.over(&journal),
+                Ok(false) => {}
+                Err(error) => tracing::error!(%error, "what was said in a turn cannot be read"),
+            }
+        } else {
+            self.title(&journal).await;
+        }
+        while let Some(released) = told.recv().await {
+            let mut events = Vec::new();
+            let over = match &released {
+                Released::Live(live) => {
+                    teller.live(&live.kind, &mut events);
+                    None
+                }
+                Released::Fact(recorded) => {
+                    let content = self.content(recorded).await;
+                    if let Happened::Gate(gate::Event::Opened { gate, .. }) = &recorded.fact.event {
+                        events.extend(prompts::bare(&self.handle, *gate).await);
+                    }
+                    teller.fact(&recorded.fact.event, recorded.meta.at, content.as_deref(), &mut events)
+                }
+            };
+            events.iter().for_each(|event| journal.push(event, false));
+            if let Some(over) = over {
+                self.end(&journal, over).await;
+                return self.over(&journal);
+            }
+        }
+    }
+
+    /// What an entry says that was made of something which was queued lies in another record.
+    async fn content(&self, recorded: &Recorded) -> Option<Arc<str>> {
+        match &recorded.fact.event {
+            Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => {
+                self.handle.contents().get(&[*at]).await.ok()?.pop()?
+            }
+            _ => recorded.fact.content.clone(),
+        }
+    }
+
+    async fn title(&self, journal: &Journal) {
+        let id = journal.session.clone();
+        let source = self.handle.source(Lane::Request);
+        let read = source.read(move |engine| Some(engine.state().session(&id)?.name()?.to_owned()));
+        if let Some((Some(name), _)) = read.await {
+            journal.push(&Event::title(journal.session.as_str(), &name), false);
+        }
+    }
+
+    async fn end(&self, journal: &Journal, over: Over) {
+        let name = journal.session.as_str();
+        let session = match &over {
+            Over::Failed { .. } => None,
+            Over::Done | Over::Cancelled => {
+                transcript::session(&self.handle, &journal.session, Messages::Last(transcript::MOST_MESSAGES)).await
+            }
+        };
+        match (over, session) {
+            (Over::Done, session) => {
+                if let Some(session) = session {
+                    journal.push(&Event::done(&at_rest(session)), false);
+                }
+                journal.push(&Event::stream_end(name), true);
+            }
+            (Over::Cancelled, session) => journal.push(&Event::cancel(&at_rest(session.unwrap_or_default())), true),
+            (Over::Failed { kind, message }, _) => journal.push(&Event::apperror(name, kind, &message), true),
+        }
+    }
+
+    /// Notes that nothing follows, and lets go of the oldest if too much is kept.
+    fn over(&self, journal: &Journal) {
+        let mut held = self.held.lock();
+        held.over.push_back(journal.run);
+        held.bytes += journal.bytes();
+        while held.bytes > KEPT
+            && let Some(oldest) = held.over.pop_front()
+        {
+            if let Some(gone) = held.open.remove(&oldest) {
+                held.bytes = held.bytes.saturating_sub(gone.bytes());
+                held.given.insert(oldest, gone.standing().last_seq);
+            }
+        }
+    }
+
+    fn open_one(&self, run: RunId) -> Option<Arc<Journal>> {
+        self.held.lock().open.get(&run).cloned()
+    }
+
+    /// The journal of a turn, made again from the record if it is not held. `None` if there is no such turn.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub(super) async fn of(&self, run: RunId) -> Result<Option<Arc<Journal>>, ReadError> {
+        if let Some(journal) = self.open_one(run) {
+            return Ok(Some(journal));
+        }
+        let log = self.handle.log();
+        let named = log.read_scope(Partition::ZERO, Scope::Key(&run.to_string()), Lsn(0), 1).await?;
+        let Some((session, begun)) = named.first().and_then(|stored| Some((stored.session.clone()?, stored.lsn)))
+        else {
+            return Ok(None);
+        };
+        // A turn that begins at this moment is told of before it was followed.
+        let mut seen = self.seen.subscribe();
+        let following = seen.wait_for(|seen| *seen >= begun);
+        // The sender is our own.
+        let _ = tokio::time::timeout(PATIENCE, following).await;
+        if let Some(journal) = self.open_one(run) {
+            return Ok(Some(journal));
+        }
+        let before = self.held.lock().given.get(&run).copied().unwrap_or(self.before);
+        let journal = Arc::new(Journal::new(session, run, before));
+        let head = log.head(Partition::ZERO).await?.lsn;
+        self.retell(&journal, &mut Teller::default(), head).await?;
+        if !journal.standing().is_over {
+            return Ok(None);
+        }
+        // Somebody else may have been quicker, and has given numbers already.
+        let mut held = self.held.lock();
+        let journal = Arc::clone(held.open.entry(run).or_insert(journal));
+        if !held.over.contains(&run) {
+            held.over.push_back(run);
+            held.bytes += journal.bytes();
+        }
+        Ok(Some(journal))
+    }
+
+    /// Tells what the record says of a turn up to `head`. True if the turn was over by then.
+    async fn retell(&self, journal: &Journal, teller: &mut Teller, head: Lsn) -> Result<bool, ReadError> {
+        let log = self.handle.log();
+        let key = journal.run.to_string();
+        let named = log.read_scope(Partition::ZERO, Scope::Key(&key), Lsn(0), 1).await?;
+        let Some(mut after) = named.first().map(|stored| stored.lsn) else { return Ok(false) };
+        let mut waiting = Vec::new();
+        loop {
+            let page = log.read_scope(Partition::ZERO, Scope::Session(&journal.session), after, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            for stored in page.into_iter().take_while(|stored| stored.lsn <= head) {
+                after = stored.lsn;
+                let Some((event, at, content)) = self.read(&stored).await else { continue };
+                match &event {
+                    Happened::Gate(gate::Event::Opened { gate, .. }) => waiting.push(*gate),
+                    Happened::Gate(gate::Event::Resolved { gate, .. }) => waiting.retain(|other| other != gate),
+                    Happened::Run(event) if event.run() != journal.run => continue,
+                    _ => {}
+                }
+                let mut events = Vec::new();
+                let over = teller.fact(&event, at, content.as_deref(), &mut events);
+                events.iter().for_each(|event| journal.push(event, false));
+                if let Some(over) = over {
+                    self.end(journal, over).await;
+                    return Ok(true);
+                }
+            }
+            if is_last || after >= head {
+                break;
+            }
+        }
+        for gate in waiting {
+            if let Some(event) = prompts::bare(&self.handle, gate).await {
+                journal.push(&event, false);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn read(&self, stored: &Stored) -> Option<(Happened, Millis, Option<Arc<str>>)> {
+        let event = Happened::decode(&stored.kind, stored.version, &stored.facts).ok()?;
+        let at = match &event {
+            Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => *at,
+            _ => stored.lsn,
+        };
+        let content = self.handle.contents().get(&[at]).await.ok()?.pop().flatten();
+        Some((event, stored.at, content))
+    }
+}
+
+/// A turn that ends is over, also where the record is told of it a moment later.
+fn at_rest(mut session: countersign_protocol::hermes::Session) -> countersign_protocol::hermes::Session {
+    session.active_stream_id = None;
+    session.is_streaming = false;
+    session.pending_started_at = None;
+    session
+}
+
+fn started(released: &Released) -> Option<RunId> {
+    let Released::Fact(recorded) = released else { return None };
+    match &recorded.fact.event {
+        Happened::Run(run::Event::Started { run, .. }) => Some(*run),
+        _ => None,
+    }
+}
+
+fn is_end(released: &Released) -> bool {
+    let Released::Fact(recorded) = released else { return false };
+    matches!(&recorded.fact.event, Happened::Run(run::Event::Ended { .. }))
+}

@@ -1,0 +1,116 @@
+//! Sessions: new ones, the list, one with its messages. Source: docs/protocol/hermes.md, Sessions.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use countersign_core::id::SessionId;
+use serde_json::{Value, json};
+
+use super::{
+    Door,
+    chat::refused,
+    problem,
+    transcript::{self, MOST_MESSAGES, Messages},
+};
+use crate::{
+    chats::Wish,
+    web::{Body, Routes, reply},
+};
+
+/// How the record calls sessions that were opened through this door.
+const DOOR: &str = "hermes";
+
+type Asked = Query<BTreeMap<String, String>>;
+
+pub(super) fn routes(door: &Arc<Door>) -> Router {
+    Routes::new(&door.site.auth)
+        .at("POST", "/api/session/new", new)
+        .at("GET", "/api/sessions", list)
+        .at("GET", "/api/session", one)
+        .at("GET", "/api/session/status", status)
+        .at("POST", "/api/session/rename", rename)
+        .with_state(Arc::clone(door))
+}
+
+async fn new(State(door): State<Arc<Door>>, body: Body) -> Response {
+    let model = body.text("model").map(|id| (body.text("model_provider").map(str::to_owned), id.to_owned()));
+    let wish = Wish { workspace: body.text("workspace").map(str::to_owned), model, parent: None };
+    let id = match door.site.chats.open(DOOR, wish).await {
+        Ok(id) => id,
+        Err(error) => return refused(&error),
+    };
+    told(&door, &id, Messages::All).await
+}
+
+async fn told(door: &Door, id: &SessionId, messages: Messages) -> Response {
+    match transcript::session(&door.site.handle, id, messages).await {
+        Some(session) => reply::ok(&json!({ "session": session })),
+        None => problem(StatusCode::NOT_FOUND, "Session not found"),
+    }
+}
+
+async fn list(State(door): State<Arc<Door>>) -> Response {
+    let Some(sessions) = transcript::list(&door.site.handle).await else {
+        return problem(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read");
+    };
+    reply::ok(&json!({
+        "sessions": sessions,
+        "cli_count": 0,
+        "archived_count": 0,
+        "server_time": transcript::seconds(door.site.clock.now()),
+        "server_tz": chrono::Local::now().format("%z").to_string(),
+        "active_profile": "default",
+    }))
+}
+
+async fn one(State(door): State<Arc<Door>>, asked: Asked) -> Response {
+    let Some(id) = asked.get("session_id").filter(|id| !id.trim().is_empty()) else {
+        return problem(StatusCode::BAD_REQUEST, "session_id is required");
+    };
+    let limit = asked.get("msg_limit").and_then(|limit| limit.parse::<usize>().ok()).filter(|limit| *limit > 0);
+    let messages = match asked.get("messages").map(String::as_str) {
+        Some("0" | "false") => Messages::Without,
+        _ => limit.map_or(Messages::All, |limit| Messages::Last(limit.min(MOST_MESSAGES))),
+    };
+    told(&door, &SessionId::new(id.trim()), messages).await
+}
+
+async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Response {
+    let Some(id) = asked.get("session_id").filter(|id| !id.trim().is_empty()) else {
+        return problem(StatusCode::BAD_REQUEST, "session_id is required");
+    };
+    let Some(session) = transcript::session(&door.site.handle, &SessionId::new(id.trim()), Messages::All).await else {
+        return problem(StatusCode::NOT_FOUND, "Session not found");
+    };
+    reply::ok(&json!({
+        "session_id": session.session_id,
+        "title": session.title,
+        "model": session.model,
+        "workspace": session.workspace,
+        "message_count": session.message_count,
+        "agent_running": session.is_streaming,
+        "active_stream_id": session.active_stream_id,
+        "input_tokens": session.input_tokens,
+        "output_tokens": session.output_tokens,
+        "total_tokens": session.input_tokens + session.output_tokens,
+        "estimated_cost": Value::Null,
+    }))
+}
+
+async fn rename(State(door): State<Arc<Door>>, body: Body) -> Response {
+    let Some(id) = body.text("session_id").map(SessionId::new) else {
+        return problem(StatusCode::BAD_REQUEST, "session_id is required");
+    };
+    let Some(title) = body.text("title") else {
+        return problem(StatusCode::BAD_REQUEST, "title is required");
+    };
+    match door.site.chats.rename(&id, title).await {
+        Ok(()) => told(&door, &id, Messages::Without).await,
+        Err(error) => refused(&error),
+    }
+}

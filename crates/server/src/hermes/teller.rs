@@ -1,0 +1,285 @@
+//! What a turn's facts and deltas are to hermes' clients.
+//!
+//! It does no input or output. What was streamed is not said again by the fact behind it; what a crash cut is made up for.
+
+use std::collections::BTreeMap;
+
+use countersign_core::{
+    call::{self, Executor},
+    engine::Event as Happened,
+    id::CallId,
+    message::{Block, Message, text_of},
+    run::{self, End},
+    session::{self, Kind},
+    time::Millis,
+};
+use countersign_protocol::hermes::Event;
+use countersign_runtime::{LiveKind, Part};
+use serde_json::{Map, Value};
+
+/// How much of a result is shown beside its call, in characters.
+pub(super) const PREVIEW: usize = 500;
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// It did what it could.
+    Done,
+    /// Somebody stopped it.
+    Cancelled,
+    /// It failed.
+    Failed {
+        /// In a word.
+        kind: &'static str,
+        /// For people.
+        message: String,
+    },
+}
+
+struct Shown {
+    tid: String,
+    tool: String,
+    arguments: Map<String, Value>,
+    started_at: Option<Millis>,
+}
+
+/// A turn that is being told.
+#[derive(Default)]
+pub(super) struct Teller {
+    /// What was streamed of the message that is being said, by content index.
+    streamed: BTreeMap<usize, (Kindred, String)>,
+    calls: BTreeMap<CallId, Shown>,
+    /// The result in the entry before a call's end.
+    result: Option<String>,
+    /// Why the last message failed.
+    problem: Option<String>,
+}
+
+/// Which blocks are streamed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kindred {
+    Text,
+    Thinking,
+}
+
+impl Kindred {
+    fn event(self, text: &str) -> Event {
+        match self {
+            Self::Text => Event::token(text),
+            Self::Thinking => Event::reasoning(text),
+        }
+    }
+}
+
+impl Teller {
+    /// A frame that is not in the log.
+    pub(super) fn live(&mut self, kind: &LiveKind, told: &mut Vec<Event>) {
+        match kind {
+            LiveKind::MessageStarted { .. } => self.streamed.clear(),
+            LiveKind::PartStarted { index, part } => {
+                let kindred = match part {
+                    Part::Text => Kindred::Text,
+                    Part::Thinking => Kindred::Thinking,
+                    Part::Redacted | Part::ToolCall { .. } => return,
+                };
+                self.streamed.insert(*index, (kindred, String::new()));
+            }
+            LiveKind::Delta { index, text } => {
+                if let Some((kindred, said)) = self.streamed.get_mut(index) {
+                    said.push_str(text);
+                    told.push(kindred.event(text));
+                }
+            }
+            LiveKind::PartEnded { .. } | LiveKind::CallProgress { .. } => {}
+        }
+    }
+
+    /// A fact, with its content or that of the entry that it points to.
+    pub(super) fn fact(
+        &mut self,
+        event: &Happened,
+        at: Millis,
+        content: Option<&str>,
+        told: &mut Vec<Event>,
+    ) -> Option<Over> {
+        match event {
+            Happened::Session(session::Event::Entry { kind: Kind::Assistant { .. }, .. }) => {
+                if let Some(Ok(Message::Assistant(answer))) = content.map(serde_json::from_str) {
+                    self.answered(&answer.content, told);
+                    self.problem = answer.error_message;
+                }
+                None
+            }
+            Happened::Session(session::Event::Entry { kind: Kind::ToolResult { .. }, .. }) => {
+                if let Some(Ok(Message::ToolResult(result))) = content.map(serde_json::from_str) {
+                    self.result = Some(text_of(&result.content));
+                }
+                None
+            }
+            Happened::Session(session::Event::CompactionStarted { .. }) => {
+                told.push(Event::new("compressing", serde_json::json!({})));
+                None
+            }
+            Happened::Session(session::Event::CompactionEnded { ok, .. }) => {
+                told.push(Event::new("compressed", serde_json::json!({ "ok": ok })));
+                None
+            }
+            Happened::Call(event) => {
+                self.call(event, at, content, told);
+                None
+            }
+            Happened::Run(event) => self.run(event, told),
+            Happened::Booted | Happened::Session(_) | Happened::Gate(_) | Happened::Policy(_) => None,
+        }
+    }
+
+    /// Says what was not streamed of a message that is whole now.
+    fn answered(&mut self, blocks: &[Block], told: &mut Vec<Event>) {
+        let streamed = std::mem::take(&mut self.streamed);
+        for (index, block) in blocks.iter().enumerate() {
+            let (kindred, whole) = match block {
+                Block::Text(text) => (Kindred::Text, &text.text),
+                Block::Thinking(thinking) => (Kindred::Thinking, &thinking.thinking),
+                Block::RedactedThinking { .. } | Block::Image(_) | Block::ToolCall(_) => continue,
+            };
+            let said = streamed.get(&index).filter(|(other, _)| *other == kindred).map_or("", |(_, said)| said);
+            if let Some(rest) = whole.strip_prefix(said).filter(|rest| !rest.is_empty()) {
+                told.push(kindred.event(rest));
+            }
+        }
+    }
+
+    fn call(&mut self, event: &call::Event, at: Millis, content: Option<&str>, told: &mut Vec<Event>) {
+        match event {
+            call::Event::Wanted { call, run: Some(_), executor, .. } if *executor != Executor::Shell => {
+                let Some(Ok(content)) = content.map(serde_json::from_str::<call::Content>) else { return };
+                let shown = Shown {
+                    tid: content.tool_call_id.to_string(),
+                    tool: content.tool.to_string(),
+                    arguments: content.arguments,
+                    started_at: None,
+                };
+                told.push(Event::tool(&shown.tool, &shown.tid, &shown.arguments, &beginning(&content.signature)));
+                self.calls.insert(*call, shown);
+            }
+            call::Event::Started { call, .. } => {
+                if let Some(shown) = self.calls.get_mut(call) {
+                    shown.started_at = Some(at);
+                }
+            }
+            call::Event::Ended { call, end, .. } => {
+                let Some(shown) = self.calls.remove(call) else { return };
+                let preview = beginning(&self.result.take().unwrap_or_default());
+                let duration = shown.started_at.map(|since| at.since(since).as_secs_f64());
+                let Shown { tid, tool, arguments, .. } = shown;
+                told.push(Event::tool_complete(&tool, &tid, &arguments, &preview, duration, end.is_error()));
+            }
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, event: &run::Event, told: &mut Vec<Event>) -> Option<Over> {
+        match event {
+            run::Event::BackedOff { attempt, max, delay, .. } => {
+                let why = self.problem.as_deref().unwrap_or("The model did not answer");
+                let text = format!("{why} (asked again in {} s, {attempt} of {max})", delay.as_secs());
+                told.push(Event::warning("retry", &text));
+                None
+            }
+            run::Event::Interrupted { .. } => {
+                self.streamed.clear();
+                told.push(Event::warning("interrupted", "The gateway was restarted; the model is asked again"));
+                None
+            }
+            run::Event::Ended { end, .. } => Some(match end {
+                End::Completed => Over::Done,
+                End::Aborted => Over::Cancelled,
+                End::RetryCancelled | End::Failed => self.failed("error", "The model failed"),
+                End::Overflowed => self.failed("context_overflow", "The conversation is too long for the model"),
+                End::Interrupted => self.failed("interrupted", "The gateway was restarted"),
+            }),
+            _ => None,
+        }
+    }
+
+    fn failed(&mut self, kind: &'static str, usual: &str) -> Over {
+        Over::Failed { kind, message: self.problem.take().unwrap_or_else(|| usual.to_owned()) }
+    }
+}
+
+/// The beginning of a text.
+pub(super) fn beginning(text: &str) -> String {
+    match text.char_indices().nth(PREVIEW) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use countersign_core::{
+        engine::Event as Happened,
+        id::EntryId,
+        message::StopReason,
+        session::{self, Kind},
+        time::Millis,
+    };
+    use countersign_runtime::{LiveKind, Part};
+    use serde_json::json;
+
+    use super::Teller;
+
+    fn names(told: &[countersign_protocol::hermes::Event]) -> Vec<String> {
+        told.iter().map(|event| format!("{} {}", event.name, event.data["text"].as_str().unwrap_or_default())).collect()
+    }
+
+    fn answer() -> (Happened, String) {
+        let kind = Kind::Assistant { stop: StopReason::Stop, total_tokens: 3 };
+        let id = EntryId::new("e");
+        let entry = session::Event::Entry { id, parent: None, kind, tokens: 1, made_at: None, content_at: None };
+        let content = json!({
+            "role": "assistant", "api": "x", "provider": "p", "model": "m", "stopReason": "stop", "usage": {},
+            "content": [{ "type": "thinking", "thinking": "hm" }, { "type": "text", "text": "hello there" }],
+        });
+        (Happened::Session(entry), content.to_string())
+    }
+
+    fn part(index: usize, part: Part) -> LiveKind {
+        LiveKind::PartStarted { index, part }
+    }
+
+    fn delta(index: usize, text: &str) -> LiveKind {
+        LiveKind::Delta { index, text: Arc::from(text) }
+    }
+
+    #[test]
+    fn what_was_streamed_is_not_said_again() {
+        for (case, live, want) in [
+            ("nothing was", vec![], vec!["reasoning hm", "token hello there"]),
+            (
+                "a part was",
+                vec![part(0, Part::Thinking), delta(0, "hm"), part(1, Part::Text), delta(1, "hello")],
+                vec!["reasoning hm", "token hello", "token  there"],
+            ),
+            (
+                "all was",
+                vec![
+                    part(0, Part::Thinking),
+                    delta(0, "hm"),
+                    part(1, Part::Text),
+                    delta(1, "hello "),
+                    delta(1, "there"),
+                ],
+                vec!["reasoning hm", "token hello ", "token there"],
+            ),
+        ] {
+            let (mut teller, mut told) = (Teller::default(), Vec::new());
+            live.iter().for_each(|kind| teller.live(kind, &mut told));
+            let (event, content) = answer();
+            assert_eq!(teller.fact(&event, Millis(1), Some(&content), &mut told), None);
+            assert_eq!(names(&told), want, "{case}");
+        }
+    }
+}

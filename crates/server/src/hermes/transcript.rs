@@ -1,0 +1,316 @@
+//! Sessions as hermes' clients read them: the record's entries as messages.
+
+use countersign_core::{
+    engine::{Engine, Scope},
+    id::{Lsn, RunId, SessionId},
+    message::{Assistant, Block, Message, StopReason, text_of},
+    session::Kind,
+    time::Millis,
+};
+use countersign_protocol::hermes::{self, Attention, ToolNote};
+use countersign_runtime::{Handle, Lane};
+use serde_json::{Value, json};
+
+use super::{journal::stream_id, teller::beginning};
+use crate::sessions::{self, Row};
+
+/// How many messages one reply holds at most.
+pub(super) const MOST_MESSAGES: usize = 1000;
+/// What a session is called in which nothing was said.
+const UNTITLED: &str = "Untitled";
+
+/// Which messages are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Messages {
+    /// None.
+    Without,
+    /// The newest so many.
+    Last(usize),
+    /// All.
+    All,
+}
+
+/// Where one entry's content lies.
+struct Place {
+    id: String,
+    at: Millis,
+    content: Lsn,
+}
+
+/// What the engine says of one session.
+struct Known {
+    session: hermes::Session,
+    places: Vec<Place>,
+}
+
+/// A session, if there is one. Nothing is said if the gateway closes.
+pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages) -> Option<hermes::Session> {
+    let wanted = id.clone();
+    let source = handle.source(Lane::Request);
+    let read = source.read_of(Scope::Session(id.clone()), move |engine| known(engine, &wanted));
+    let Known { mut session, mut places } = read.await?.0?;
+    if messages == Messages::Without {
+        return Some(session);
+    }
+    let all = places.len();
+    if let Messages::Last(most) = messages {
+        places.drain(..all.saturating_sub(most));
+    }
+    let lsns: Vec<Lsn> = places.iter().map(|place| place.content).collect();
+    let contents = handle.contents().get(&lsns).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a conversation cannot be read");
+        vec![None; lsns.len()]
+    });
+    let mut told = Telling::default();
+    for (place, content) in places.iter().zip(contents) {
+        match content.as_deref().map(serde_json::from_str::<Message>) {
+            Some(Ok(message)) => told.message(place, message),
+            Some(Err(_)) => {}
+            None => told.note(place, "assistant", "This message was redacted."),
+        }
+    }
+    session.input_tokens = told.input;
+    session.output_tokens = told.output;
+    session.messages_truncated = Some(all > places.len());
+    session.messages_offset = Some(all - places.len());
+    session.msg_limit_max = Some(MOST_MESSAGES);
+    session.message_count = all;
+    session.messages = Some(told.messages);
+    session.tool_calls = Some(told.calls);
+    Some(session)
+}
+
+/// How many messages a session at hand shows.
+pub(super) fn count(engine: &Engine, id: &SessionId) -> usize {
+    let path = engine.state().session(id).map(countersign_core::session::Session::path).unwrap_or_default();
+    path.into_iter().filter(|entry| entry.shown && is_message(&entry.kind)).count()
+}
+
+fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
+    let session = engine.state().session(id)?;
+    let run = session.run();
+    let path = session.path();
+    let shown = path.into_iter().filter(|entry| entry.shown && is_message(&entry.kind));
+    let places: Vec<Place> =
+        shown.map(|entry| Place { id: entry.id.to_string(), at: entry.at, content: entry.content }).collect();
+    let last = places.last().map_or(session.opened_at(), |place| place.at);
+    let model = session.settings().model.as_ref();
+    let begun = run.and_then(|run| engine.state().run(run)).map(countersign_core::run::Run::asked_at);
+    let told = hermes::Session {
+        session_id: id.to_string(),
+        title: title(session.name()),
+        workspace: session.cwd().to_owned(),
+        model: model.map(|model| model.id.clone()),
+        model_provider: model.map(|model| model.provider.clone()),
+        message_count: places.len(),
+        created_at: seconds(session.opened_at()),
+        updated_at: seconds(last),
+        last_message_at: seconds(last),
+        profile: "default".to_owned(),
+        active_stream_id: run.map(stream_id),
+        pending_started_at: run.map(|_| seconds(begun.filter(|at| at.0 > 0).unwrap_or(last))),
+        is_streaming: run.is_some(),
+        read_only: sessions::is_agents(id),
+        source: session.door().map(str::to_owned),
+        attention: attention(engine, id),
+        ..hermes::Session::default()
+    };
+    Some(Known { session: told, places })
+}
+
+/// Every session that has something to show, the newest first.
+pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
+    let source = handle.source(Lane::Request);
+    let read = source.read(|engine| {
+        let waiting = engine.state().pending_gates().filter_map(|gate| gate.session().cloned());
+        let running = engine.state().runs().map(|run| (run.session().clone(), run.id()));
+        let waiting: std::collections::BTreeMap<SessionId, Option<Attention>> =
+            waiting.map(|id| (id.clone(), attention(engine, &id))).collect();
+        let running: std::collections::BTreeMap<SessionId, RunId> = running.collect();
+        // Agents are no conversations, but what they wait for is answered here too.
+        let agents = waiting.keys().filter(|id| sessions::is_agents(id)).filter_map(|id| known(engine, id));
+        let agents: Vec<hermes::Session> = agents.map(|known| known.session).collect();
+        (waiting, running, agents)
+    });
+    let ((mut waiting, running, agents), _) = read.await?;
+    let rows = match sessions::list(handle.log()).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            tracing::error!(%error, "the list of sessions cannot be read");
+            return None;
+        }
+    };
+    let told = rows.into_iter().filter_map(|row| {
+        let id = SessionId::new(row.id.as_str());
+        let run = running.get(&id).copied();
+        let attention = waiting.remove(&id).flatten();
+        (row.messages > 0 || run.is_some()).then(|| of_row(row, run, attention))
+    });
+    let mut told: Vec<hermes::Session> = told.collect();
+    told.splice(0..0, agents);
+    Some(told)
+}
+
+fn of_row(row: Row, run: Option<RunId>, attention: Option<Attention>) -> hermes::Session {
+    let last = seconds(Millis(row.last_at));
+    hermes::Session {
+        title: title(row.name.as_deref()),
+        session_id: row.id,
+        workspace: row.cwd,
+        model: row.model.as_ref().map(|(_, id)| id.clone()),
+        model_provider: row.model.map(|(provider, _)| provider),
+        message_count: usize::try_from(row.messages).unwrap_or(usize::MAX),
+        created_at: seconds(Millis(row.opened_at)),
+        updated_at: last,
+        last_message_at: last,
+        profile: "default".to_owned(),
+        active_stream_id: run.map(stream_id),
+        pending_started_at: run.map(|_| last),
+        is_streaming: run.is_some(),
+        source: row.door,
+        attention,
+        ..hermes::Session::default()
+    }
+}
+
+/// What waits for people in a session.
+fn attention(engine: &Engine, id: &SessionId) -> Option<Attention> {
+    let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(id));
+    let (questions, approvals): (Vec<_>, Vec<_>) =
+        gates.partition(|gate| gate.kind() == countersign_core::gate::Kind::Question);
+    Attention::of(approvals.len(), questions.len())
+}
+
+fn title(name: Option<&str>) -> String {
+    name.unwrap_or(UNTITLED).to_owned()
+}
+
+/// A time as the wire has it.
+pub(super) fn seconds(at: Millis) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2⁵³")]
+    let millis = at.0 as f64;
+    millis / 1000.0
+}
+
+const fn is_message(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::User | Kind::Assistant { .. } | Kind::ToolResult { .. } | Kind::Bash { .. } | Kind::Compaction { .. }
+    )
+}
+
+#[derive(Default)]
+struct Telling {
+    messages: Vec<hermes::Message>,
+    calls: Vec<ToolNote>,
+    input: u64,
+    output: u64,
+}
+
+impl Telling {
+    fn note(&mut self, place: &Place, role: &str, text: &str) {
+        self.messages.push(message(place, role, text));
+    }
+
+    fn message(&mut self, place: &Place, said: Message) {
+        match said {
+            Message::User(said) => {
+                let mut told = message(place, "user", "");
+                told.content = content_of(&said.content);
+                self.messages.push(told);
+            }
+            Message::Assistant(answer) => self.answer(place, answer),
+            Message::ToolResult(result) => {
+                let text = text_of(&result.content);
+                if let Some(note) = self.calls.iter_mut().rev().find(|note| note.tid == result.tool_call_id) {
+                    note.snippet = beginning(&text);
+                    note.done = true;
+                }
+                let mut told = message(place, "tool", &text);
+                told.tool_call_id = Some(result.tool_call_id);
+                told.name = Some(result.tool_name);
+                self.messages.push(told);
+            }
+            Message::BashExecution(ran) => {
+                self.note(place, "user", &format!("$ {}\n{}", ran.command, ran.output));
+            }
+            Message::CompactionSummary(summary) | Message::BranchSummary(summary) => {
+                self.note(place, "assistant", &format!("[Summary of what came before]\n{}", summary.summary));
+            }
+            Message::Developer(_) | Message::FileMention(_) | Message::Custom(_) => {}
+        }
+    }
+
+    fn answer(&mut self, place: &Place, answer: Assistant) {
+        self.input += answer.usage.input + answer.usage.cache_read + answer.usage.cache_write;
+        self.output += answer.usage.output;
+        let text = text_of(&answer.content);
+        let thoughts: Vec<&str> = answer.content.iter().filter_map(thought).collect();
+        let mut told = message(place, "assistant", &text);
+        told.reasoning = (!thoughts.is_empty()).then(|| thoughts.join("\n"));
+        told.partial = answer.stop_reason == StopReason::Aborted;
+        let at = self.messages.len();
+        for block in &answer.content {
+            let Block::ToolCall(call) = block else { continue };
+            told.tool_calls.push(json!({
+                "id": call.id, "type": "function",
+                "function": { "name": call.name, "arguments": Value::Object(call.arguments.clone()).to_string() },
+            }));
+            self.calls.push(ToolNote {
+                name: call.name.clone(),
+                tid: call.id.clone(),
+                assistant_msg_idx: at,
+                args: call.arguments.clone(),
+                ..ToolNote::default()
+            });
+        }
+        let says_something = !text.is_empty() || told.reasoning.is_some() || !told.tool_calls.is_empty();
+        if says_something {
+            self.messages.push(told);
+        }
+        let problem = match answer.stop_reason {
+            StopReason::Aborted => Some("Task cancelled.".to_owned()),
+            StopReason::Error => Some(answer.error_message.unwrap_or_else(|| "The model failed.".to_owned())),
+            StopReason::Stop | StopReason::Length | StopReason::ToolUse => None,
+        };
+        if let Some(problem) = problem {
+            let mut note = message(place, "assistant", &problem);
+            note.id.push_str("-error");
+            note.error = true;
+            self.messages.push(note);
+        }
+    }
+}
+
+fn thought(block: &Block) -> Option<&str> {
+    match block {
+        Block::Thinking(thinking) => Some(&thinking.thinking),
+        Block::Text(_) | Block::RedactedThinking { .. } | Block::Image(_) | Block::ToolCall(_) => None,
+    }
+}
+
+fn message(place: &Place, role: &str, text: &str) -> hermes::Message {
+    hermes::Message {
+        id: place.id.clone(),
+        role: role.to_owned(),
+        content: Value::String(text.to_owned()),
+        timestamp: seconds(place.at),
+        ..hermes::Message::default()
+    }
+}
+
+/// Text, or parts where there are images.
+fn content_of(blocks: &[Block]) -> Value {
+    if blocks.iter().all(|block| block.as_text().is_some()) {
+        return Value::String(text_of(blocks));
+    }
+    let parts = blocks.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(json!({ "type": "text", "text": text.text })),
+        Block::Image(image) => {
+            let url = format!("data:{};base64,{}", image.mime_type, image.data);
+            Some(json!({ "type": "image_url", "image_url": { "url": url } }))
+        }
+        _ => None,
+    });
+    parts.collect()
+}

@@ -1,0 +1,143 @@
+//! A front end that the user has: its pages with our facts in them, its files as they are. Source: docs/protocol/hermes.md,
+//! Front end.
+
+use std::{
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::{
+    Extension, Router,
+    extract::{Path as Named, State},
+    http::{HeaderValue, StatusCode, header},
+    response::Response,
+};
+
+use super::Door;
+use crate::web::{Caller, Problem, Routes, reply};
+
+/// How large a file may be that is served, in bytes.
+const LARGEST: u64 = 32 << 20;
+/// How much one request may bring, as its pages are told.
+const UPLOAD: usize = 4 << 20;
+/// Its pages have scripts of their own in them. What matters stays: nobody shows them in a page of theirs.
+const POLICY: &str = "object-src 'none'; base-uri 'self'; frame-ancestors 'none'";
+
+#[derive(Clone)]
+struct Front {
+    folder: Arc<PathBuf>,
+    door: Arc<Door>,
+}
+
+/// Where the front end's files are in `folder`: a checkout of the project has them in a folder of their own.
+///
+/// # Errors
+/// What is missing, for people.
+pub(crate) fn files(folder: &Path) -> Result<PathBuf, String> {
+    let found = [folder.join("static"), folder.to_owned()].into_iter().find(|one| one.join("index.html").is_file());
+    found.ok_or_else(|| format!("--webui {}: there is no index.html in it", folder.display()))
+}
+
+pub(super) fn routes(door: &Arc<Door>, folder: PathBuf) -> Router {
+    Routes::new(&door.site.auth)
+        .at("GET", "/", index)
+        .at("GET", "/index.html", index)
+        .at("GET", "/session/{id}", index)
+        .at("GET", "/static/{*path}", file)
+        .at("GET", "/session/static/{*path}", file)
+        .at("GET", "/sw.js", worker)
+        .at("GET", "/manifest.json", manifest)
+        .at("GET", "/favicon.ico", icon)
+        .with_state(Front { folder: Arc::new(folder), door: Arc::clone(door) })
+}
+
+async fn index(State(front): State<Front>, caller: Option<Extension<Caller>>) -> Response {
+    let csrf = caller.map(|Extension(caller)| caller.csrf().to_owned()).unwrap_or_default();
+    front.filled("index.html", "text/html; charset=utf-8", &csrf).await
+}
+
+async fn worker(State(front): State<Front>) -> Response {
+    front.filled("sw.js", "text/javascript; charset=utf-8", "").await
+}
+
+async fn manifest(State(front): State<Front>) -> Response {
+    front.plain("manifest.json").await
+}
+
+async fn icon(State(front): State<Front>) -> Response {
+    front.plain("favicon.ico").await
+}
+
+async fn file(State(front): State<Front>, Named(path): Named<String>) -> Response {
+    front.plain(&path).await
+}
+
+impl Front {
+    /// A file with our facts in the place of its placeholders.
+    async fn filled(&self, name: &str, kind: &'static str, csrf: &str) -> Response {
+        let Some(bytes) = self.read(name).await else { return missing() };
+        let Ok(text) = String::from_utf8(bytes) else { return missing() };
+        let token = serde_json::to_string(csrf).unwrap_or_else(|_| "\"\"".to_owned());
+        // The version names the process: a service worker keeps nothing of one that is gone.
+        let version = format!("{}-{:x}", env!("CARGO_PKG_VERSION"), self.door.site.started_at.0);
+        let text = text
+            .replace("__WEBUI_VERSION__", &version)
+            .replace("__MAX_UPLOAD_BYTES__", &UPLOAD.to_string())
+            .replace("__CSRF_TOKEN_JSON__", &token);
+        let mut response = reply::plain(StatusCode::OK, kind, text.into_bytes());
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        headers.insert("service-worker-allowed", HeaderValue::from_static("/"));
+        response
+    }
+
+    async fn plain(&self, name: &str) -> Response {
+        let Some(bytes) = self.read(name).await else { return missing() };
+        let mut response = reply::plain(StatusCode::OK, kind_of(name), bytes);
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        response
+    }
+
+    /// The bytes of a file in the folder; links do not lead out of it.
+    async fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let path = Path::new(name);
+        let is_plain = path.components().all(|part| matches!(part, Component::Normal(_))) && !name.contains('\0');
+        let wanted = self.folder.join(path);
+        let folder = Arc::clone(&self.folder);
+        let reading = tokio::task::spawn_blocking(move || {
+            let (root, found) = (folder.canonicalize().ok()?, wanted.canonicalize().ok()?);
+            let known = found.metadata().ok()?;
+            let may = found.starts_with(&root) && known.is_file() && known.len() <= LARGEST;
+            may.then(|| std::fs::read(&found).ok()).flatten()
+        });
+        if is_plain { reading.await.ok().flatten() } else { None }
+    }
+}
+
+fn missing() -> Response {
+    Problem::new(StatusCode::NOT_FOUND, "not found").reply("/static/")
+}
+
+/// What a file holds, by its name.
+fn kind_of(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).as_deref() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js" | "mjs") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("json" | "map" | "webmanifest") => "application/json; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
+        Some("jpg" | "jpeg") => "image/jpeg",
+        Some("gif") => "image/gif",
+        Some("webp") => "image/webp",
+        Some("ico") => "image/x-icon",
+        Some("woff2") => "font/woff2",
+        Some("woff") => "font/woff",
+        Some("ttf") => "font/ttf",
+        Some("wasm") => "application/wasm",
+        Some("txt" | "md") => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
