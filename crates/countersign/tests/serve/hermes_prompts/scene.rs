@@ -57,7 +57,7 @@ impl Frame {
     /// The name of what is at the head, and how much waits.
     pub(crate) fn state(&self) -> (Option<&str>, u64) {
         let head = &self.data["pending"];
-        let id = head["approval_id"].as_str().or(head["clarify_id"].as_str());
+        let id = head["approval_id"].as_str().or_else(|| head["clarify_id"].as_str());
         (id, self.data["pending_count"].as_u64().unwrap())
     }
 }
