@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
 };
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, PATIENCE};
 
 /// Whoever looks at pages.
 #[derive(Clone, Default)]
@@ -55,6 +55,20 @@ impl Visitor {
         }
         visitor.headers.push(("content-type", "application/x-www-form-urlencoded".to_owned()));
         visitor.send(gateway, "POST", path, &body)
+    }
+
+    /// What a stream says until it has said `last`.
+    pub(crate) fn hear(&self, gateway: &Gateway, path: &str, last: &str) -> String {
+        let mut stream = TcpStream::connect(&gateway.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address).unwrap();
+        let (mut heard, mut piece) = (String::new(), [0; 4096]);
+        while !heard.contains(last) {
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "no {last}: {heard}");
+            heard.push_str(&String::from_utf8_lossy(&piece[..count]));
+        }
+        heard
     }
 
     fn send(&self, gateway: &Gateway, method: &str, path: &str, body: &str) -> Page {

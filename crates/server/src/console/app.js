@@ -164,6 +164,7 @@
   const several = find("#several");
   const chosen = () => {
     if (!several) return;
+    several.hidden = all("input.choose").length < 2;
     const count = all("input.choose:checked").length;
     find("#chosen").textContent = count ? `${count} chosen:` : "Choose several to decide them at once.";
     all("button[name=answer]", several).forEach((one) => { one.disabled = count === 0; });

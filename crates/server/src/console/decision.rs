@@ -21,7 +21,7 @@ use super::{
     Console,
     card::{Place, Reader, piece},
     page::{Tab, Trouble, page},
-    record::{Entry, rows, tabs},
+    record::{Entry, Links, rows, tabs},
     words::{self, one, path, plain},
 };
 use crate::{record::Narrator, web::Caller};
@@ -76,7 +76,7 @@ pub(super) async fn show(
         }
         @if let Some(text) = &found.outcome { section.panel { h2 { "Outcome" } pre { (words::many(text)) } } }
         h2 { "In the record" }
-        (rows(&found.entries))
+        (rows(&found.entries, Links::None))
         @if let Some(session) = found.entries.iter().find_map(|entry| entry.stored.session.as_ref()) {
             p { a href=(path("/console/sessions/", session.as_str())) { "Its session, " (one(session.as_str())) } }
         }

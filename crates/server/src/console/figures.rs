@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::{Extension, extract::State, response::Response};
-use countersign_core::{id::PrincipalId, time::Millis};
+use countersign_core::time::Millis;
 use maud::{Markup, html};
 
 use super::{
@@ -36,6 +36,7 @@ pub(super) async fn show(
     let days: Vec<(String, Counts)> = (today.saturating_sub(DAYS - 1)..=today)
         .map(|day| (date(day), tally.days.get(&day).copied().unwrap_or_default()))
         .collect();
+    let agents: Vec<(&str, &str)> = console.site.agents.agents().map(|(id, session)| (id, session.as_str())).collect();
     let mut likes: Vec<(&(Arc<str>, String), &Like)> =
         tally.likes.iter().filter(|(_, like)| like.asked >= OFTEN).collect();
     likes.sort_by_key(|(key, like)| (std::cmp::Reverse(like.asked), *key));
@@ -46,22 +47,23 @@ pub(super) async fn show(
         section.panel aria-labelledby="by-day" {
             h2 #by-day { "Decisions by day" }
             (picture::legend())
-            div.scroll tabindex="0" role="region" aria-label="Decisions by day, drawn" { (picture::days(&days)) }
+            div.scroll.latest tabindex="0" role="region" aria-label="Decisions by day, drawn" { (picture::days(&days)) }
             details { summary { "As a table" } (table("Day (UTC)", days.iter().rev().filter(|(_, counts)| counts.all() > 0).map(|(day, counts)| (html! { (day) }, *counts)))) }
         }
         section.panel aria-labelledby="often" {
             h2 #often { "Asked most" }
             (often(&likes))
         }
-        div.two {
-            section.panel aria-labelledby="waits" {
-                h2 #waits { "Time until people answered" }
-                (waits(&tally.waits))
-            }
-            section.panel aria-labelledby="askers" {
-                h2 #askers { "By agent" }
-                (ranked(&tally.askers, |name| html! { a href=(asker(name)) { (plain(name)) } }))
-            }
+        section.panel aria-labelledby="waits" {
+            h2 #waits { "Time until people answered" }
+            (waits(&tally.waits))
+        }
+        section.panel aria-labelledby="askers" {
+            h2 #askers { "By agent" }
+            (ranked(&tally.askers, |name| match agents.iter().find(|(id, _)| *id == name) {
+                Some((_, session)) => html! { a href=(path("/console/sessions/", session)) { (plain(name)) } },
+                None => html! { "runs through " (plain(name)) },
+            }))
         }
         section.panel aria-labelledby="tools" {
             h2 #tools { "By tool" }
@@ -69,10 +71,6 @@ pub(super) async fn show(
         }
     };
     Ok(page(&look, Tab::Record, "Figures", &body))
-}
-
-fn asker(name: &str) -> String {
-    path("/console/sessions/", PrincipalId::new(format!("agent:{name}")).as_str())
 }
 
 fn date(day: u64) -> String {

@@ -1,6 +1,6 @@
 //! Agents, services, messengers, models, and the gateway itself: what is there and how it is doing.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use axum::{Extension, extract::State, response::Response};
 use countersign_core::{engine::Engine, id::SessionId, time::Millis};
@@ -45,7 +45,10 @@ pub(super) async fn show(
     });
     let services = join_all(services).await;
     let head = site.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
-    let size = std::fs::metadata(&site.config.storage.log).map_or(0, |file| file.len());
+    // What was recorded lately lies beside it.
+    let beside = format!("{}-wal", site.config.storage.log.display());
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    let size = size(&site.config.storage.log) + size(beside.as_ref());
     let body = html! {
         h1 { "Agents and machines" }
         section aria-labelledby="agents" {
@@ -148,7 +151,7 @@ fn state(is_well: bool, well: &str, ill: &str) -> Markup {
 fn table(heads: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(heads[0]) {
-            table { thead { tr { @for head in heads { th scope="col" { (head) } } } } tbody { @for row in rows { tr { (row) } } } }
+            table.plain { thead { tr { @for head in heads { th scope="col" { (head) } } } } tbody { @for row in rows { tr { (row) } } } }
         }
     }
 }

@@ -31,6 +31,8 @@ const WINDOW: u64 = 1500;
 const LOOK_BACK: u64 = 800;
 /// How many windows one page looks through.
 const WINDOWS: usize = 12;
+/// How much of an entry's text is listed, in characters.
+const LONGEST: usize = 400;
 /// How many records are read at once.
 const PAGE: usize = 512;
 const KINDS: [&str; 6] = ["gate", "call", "run", "session", "policy", "booted"];
@@ -137,7 +139,7 @@ impl Console {
                 }
             }
             (filter(wanted))
-            (rows(&listed.entries))
+            (rows(&listed.entries, Links::ToDecisions))
             @if listed.entries.is_empty() { p.empty { "Nothing here fits." } }
             @if let Some(older) = listed.older {
                 p { a.button href={ "/console/record?" (query(wanted, older)) } { @if listed.is_tired { "Search further back" } @else { "Older entries" } } }
@@ -199,8 +201,24 @@ impl Console {
     }
 }
 
+/// Whether entries lead to all that is known of their call or gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    ToDecisions,
+    /// They stand there already.
+    None,
+}
+
+/// As much of a text as an entry of the list has room for.
+fn cut(text: &str) -> String {
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST - 1).chain(['…']).collect()
+}
+
 /// Entries as a table.
-pub(super) fn rows(entries: &[Entry]) -> Markup {
+pub(super) fn rows(entries: &[Entry], links: Links) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Entries" {
             table.entries {
@@ -213,8 +231,9 @@ pub(super) fn rows(entries: &[Entry]) -> Markup {
                             td { span.kind { (stored.kind) } @if let Some(session) = &stored.session { br; a href=(path("/console/sessions/", session.as_str())) { (plain(session.as_str())) } } }
                             td.text {
                                 @if let Some(outcome) = about.outcome { span.badge.(class(outcome)) { (outcome.word()) } " " }
-                                span.told-text { (super::words::marked(text)) }
-                                @if let Some(id) = about.gate.map(|id| id.to_string()).or_else(|| about.call.map(|id| id.to_string())) {
+                                (super::words::marked(&cut(text)))
+                                @let id = about.gate.map(|id| id.to_string()).or_else(|| about.call.map(|id| id.to_string()));
+                                @if let (Links::ToDecisions, Some(id)) = (links, id) {
                                     " " a.more href=(path("/console/record/", &id)) { "all about it" span.unseen { ", " (id) } }
                                 }
                             }
