@@ -96,7 +96,7 @@ fn a_gate_is_listed_read_and_answered_once() {
     is_problem(&ana.post(&path("answer"), json!({ "answers": "yes" })), 400, "a list of texts");
     is_problem(&ana.post("/api/v1/gates/abc/allow", json!({})), 400, "at least its last 8");
     is_problem(&ana.ask("PUT", &path("allow"), &[], None), 405, "does not take this method");
-    is_problem(&ana.get("/api/v1/gate"), 404, "nothing at /api/v1/gate");
+    is_problem(&ana.get("/api/v1/gate"), 404, "not found");
     let key = [("idempotency-key", "k1")];
     let allow = |program: &Program<'_>, body: Value| {
         let path = format!("/api/v1/gates/{id}/allow");
