@@ -65,7 +65,6 @@ pub(crate) const TABLE: &[Entry] = &[
     ("POST", "/login", Anybody, Acts),
     ("POST", "/logout", Anybody, Acts),
     // the console
-    ("GET", "/", Person, Tells),
     ("GET", "/console", Person, Tells),
     ("GET", "/console/", Person, Tells),
     ("GET", "/console/style.css", Anybody, Tells),
