@@ -124,7 +124,7 @@ impl Asked {
                     "kind": "clarify",
                     "requested_at": seconds(self.gate.opened_at()),
                     "timeout_seconds": limit.map_or(0, |limit| limit.as_secs_f64().round() as u64),
-                    "expires_at": self.gate.deadline().map_or(0.0, |deadline| seconds(deadline)),
+                    "expires_at": self.gate.deadline().map_or(0.0, seconds),
                 })
             }
         }
