@@ -33,7 +33,7 @@ after(async () => {
 async function open(path = "/console/", options = {}, at = gateway) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB", timezoneId: "UTC", bypassCSP: false, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(30_000);
   page.complaints = [];
   page.requests = [];
   page.on("pageerror", (error) => page.complaints.push(String(error)));

@@ -45,7 +45,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     };
     let shots = workspace.target.join("browser");
     let status = Command::new("node")
-        .args(["--test", "--test-reporter=spec", "--test-timeout=180000", "console.test.mjs"])
+        .args(["--test", "--test-reporter=spec", "--test-timeout=900000", "console.test.mjs"])
         .env("COUNTERSIGN_BINARY", binary)
         .env("CHROMIUM", browser)
         .env("SHOTS", &shots)

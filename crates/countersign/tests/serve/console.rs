@@ -146,17 +146,20 @@ fn a_window_that_comes_back_hears_what_it_missed_or_that_it_missed_too_much() {
     let inbox = visitor.get(&gateway, "/console/");
     let (_, rest) = inbox.text.split_once("data-after=\"").unwrap();
     let after = rest.split('"').next().unwrap();
-    let (_agent, gate) = waiting(&place, &gateway, "door");
     let live = format!("/console/live?after={after}");
-    let heard = visitor.hear(&gateway, &live, &gate);
+    // Frames are made while somebody looks.
+    let (_, window) = visitor.hear(&gateway, &live, "event: hello");
+    let (_agent, gate) = waiting(&place, &gateway, "door");
+    let (heard, _) = visitor.hear(&gateway, &live, &gate);
     assert!(heard.contains("event: gate\ndata: {") && heard.contains("\"isNew\":true,\"waiting\":1"), "{heard}");
     assert_eq!(answer(&visitor, &gateway, &gate, &[("answer", "deny")]).status, 303);
-    let heard = visitor.hear(&gateway, &live, "\"state\":\"over\"");
+    let (heard, _) = visitor.hear(&gateway, &live, "\"state\":\"over\"");
     assert_eq!(heard.matches("event: gate\n").count(), 2, "{heard}");
     for (after, why) in [("0", "of before it began"), ("99999999", "of another record")] {
-        let heard = visitor.hear(&gateway, &format!("/console/live?after={after}"), "event: reload");
+        let (heard, _) = visitor.hear(&gateway, &format!("/console/live?after={after}"), "event: reload");
         assert!(!heard.contains("event: gate\n"), "{why}: {heard}");
     }
+    drop(window);
 }
 
 #[test]

@@ -57,8 +57,8 @@ impl Visitor {
         visitor.send(gateway, "POST", path, &body)
     }
 
-    /// What a stream says until it has said `last`.
-    pub(crate) fn hear(&self, gateway: &Gateway, path: &str, last: &str) -> String {
+    /// What a stream says until it has said `last`, and the stream, which stays open for as long as it is held.
+    pub(crate) fn hear(&self, gateway: &Gateway, path: &str, last: &str) -> (String, TcpStream) {
         let mut stream = TcpStream::connect(&gateway.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address).unwrap();
@@ -68,7 +68,7 @@ impl Visitor {
             assert!(count > 0, "no {last}: {heard}");
             heard.push_str(&String::from_utf8_lossy(&piece[..count]));
         }
-        heard
+        (heard, stream)
     }
 
     fn send(&self, gateway: &Gateway, method: &str, path: &str, body: &str) -> Page {

@@ -139,6 +139,13 @@ impl Live {
         if matches!(event, gate::Event::Shown { .. } | gate::Event::Updated { .. }) {
             return;
         }
+        if self.told.receiver_count() == 0 {
+            // Nobody looks: whoever comes reads everything, and nothing is made for nobody.
+            let mut state = self.state.lock();
+            state.kept.clear();
+            state.since = lsn;
+            return;
+        }
         let Some((asked, waiting)) = asked(event.gate(), handle, source).await else { return };
         let answered = match event {
             gate::Event::Resolved { .. } => Answered { text: recorded.fact.content.clone() },

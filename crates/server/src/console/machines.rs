@@ -54,7 +54,7 @@ pub(super) async fn show(
         section aria-labelledby="agents" {
             h2 #agents { "Agents" }
             @if agents.is_empty() { p.empty { "No agent is configured, so their door is closed." } }
-            @else { (table(&["Agent", "State", "Last seen", "Open", "Results not received"], agents.iter().map(|agent| html! {
+            @else { (table(&["Agent", "State", "Last asked", "Open", "Results not received"], agents.iter().map(|agent| html! {
                 td { a href=(path("/console/sessions/", agent.session.as_str())) { (plain(&agent.id)) } }
                 td { (state(agent.is_connected, "connected", "away")) }
                 td { (ago_or_never(agent.seen, look.now)) }
