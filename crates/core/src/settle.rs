@@ -26,7 +26,7 @@ use crate::{
     gate::{self, Gate, Scope},
     id::{GateId, PrincipalId, SessionId},
     policy::{self, Subject, Verdict},
-    run::Run,
+    run::{Abort, Run},
     session::{self, Breaker, Kind, Requester, Session},
     time::Millis,
     tool::Effect,
@@ -85,10 +85,25 @@ const OF_RUNS: [Rule; 13] = [
     model_asked::rule,
 ];
 
+/// The rules of a run whose rules are not at hand: deadlines pass, and what is stopped ends. Nothing is judged, started or
+/// asked.
+const WITHOUT_RULES: [Rule; 5] = [
+    |scene, context| gate_expires::rule(scene.docket, context),
+    abort_ends::rule,
+    |scene, context| scene.is_stopped().then(|| turn_closes::rule(scene, context)).flatten(),
+    backoff_over::rule,
+    |scene, context| scene.is_stopped().then(|| run_continues::rule(scene, context)).flatten(),
+];
+
 /// The next facts that follow for a session, or `None` at the fixed point.
 pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Option<Vec<Fact>> {
     let session = view.state.session(id)?;
     let run = session.run().and_then(|run| view.state.run(run));
+    let Some(view) = view.of(session) else {
+        let run = run?;
+        let scene = Scene { docket: Docket { view, session, run: Some(run) }, run };
+        return WITHOUT_RULES.iter().find_map(|rule| rule(scene, context));
+    };
     if let Some(run) = run {
         let scene = Scene { docket: Docket { view, session, run: Some(run) }, run };
         if let Some(facts) = OF_RUNS.iter().find_map(|rule| rule(scene, context)) {
@@ -99,6 +114,12 @@ pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Opt
     session.requester().filter(|requester| !is_at_rest(requester))?;
     let docket = Docket { view, session, run: None };
     OF_REQUESTS.iter().find_map(|rule| rule(docket, context))
+}
+
+impl Scene<'_> {
+    fn is_stopped(self) -> bool {
+        self.run.abort() == Abort::Asked
+    }
 }
 
 impl<'a> Docket<'a> {
@@ -180,6 +201,11 @@ pub(crate) fn brief(why: &policy::Why) -> String {
 /// The principal that runs act as.
 pub(crate) fn agent() -> PrincipalId {
     PrincipalId::new("agent")
+}
+
+/// The principal of whoever embeds the agent, at a stdio door.
+pub(crate) fn host() -> PrincipalId {
+    PrincipalId::new("host")
 }
 
 /// Where a call was wanted, as far as policy asks.

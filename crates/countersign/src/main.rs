@@ -2,6 +2,7 @@
 
 mod agent;
 mod agents;
+mod attach;
 mod audit;
 mod bench;
 mod cli;

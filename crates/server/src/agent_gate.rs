@@ -189,6 +189,11 @@ impl Door {
         connection::serve(self, socket, from, &place).await;
     }
 
+    /// Whether it is the session of one of the agents.
+    pub fn is_agents(&self, session: &SessionId) -> bool {
+        self.agents.iter().any(|agent| agent.session == *session)
+    }
+
     /// Whether the agent of this session is connected.
     pub fn is_connected(&self, session: &SessionId) -> bool {
         self.agents.iter().any(|agent| agent.session == *session && self.roster.holds(&agent.id))

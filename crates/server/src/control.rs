@@ -16,7 +16,10 @@ use countersign_runtime::{Handle, Lane};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::decisions::{self, read};
+use crate::{
+    attach::Handover,
+    decisions::{self, read},
+};
 
 pub use crate::decisions::{denials, enough, find, listed};
 
@@ -62,6 +65,8 @@ pub enum Request {
     Grants,
     /// Every denial that binds.
     Denials,
+    /// Takes in the session of a host; the connection is its line from then on.
+    Attach(Box<Handover>),
     /// Takes a grant or a denial back.
     Revoke {
         /// Which.
@@ -102,6 +107,7 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
         Request::Deny { id, reason } => resolve(&source, &id, Answer::Deny { reason }, by).await,
         Request::Grants => read(&source, |engine| listed(engine.state().policy().grants())).await,
         Request::Denials => read(&source, |engine| denials(engine.state().policy().constraints())).await,
+        Request::Attach(_) => Err("a session is taken in on a line of its own".to_owned()),
         Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke(&source, &id, by).await? })),
     }
 }

@@ -131,9 +131,10 @@ pub fn listed(grants: &Grants) -> Value {
     let rows: Vec<Value> = grants
         .iter()
         .map(|grant| {
-            let (scope, session) = match &grant.scope {
-                policy::Scope::Session(session) => ("session", Some(session.to_string())),
-                policy::Scope::Always => ("always", None),
+            let (scope, session, realm) = match &grant.scope {
+                policy::Scope::Session(session) => ("session", Some(session.to_string()), None),
+                policy::Scope::Always => ("always", None, None),
+                policy::Scope::Realm(realm) => ("always", None, Some(realm)),
             };
             json!({
                 "id": grant.id.to_string(),
@@ -141,6 +142,7 @@ pub fn listed(grants: &Grants) -> Value {
                 "by": grant.by.to_string(),
                 "scope": scope,
                 "session": session,
+                "realm": realm,
                 "covers": grant.label,
                 "until": grant.until.map(iso),
                 "door": grant.door,

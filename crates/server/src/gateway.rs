@@ -31,6 +31,7 @@ use serde_json::json;
 use crate::{
     agent_gate::Door,
     api,
+    attach::{Furniture, Guests, Hall},
     chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
     console,
@@ -140,19 +141,32 @@ pub async fn serve(
         .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
     let models = Arc::new(Models::of(&config));
     let rooms = Arc::new(Workrooms::new(program, &config.agents_dir, clock.clone()));
+    let guests = Arc::new(Guests::default());
+    let house =
+        House::new(Arc::clone(&services), &config, Arc::clone(&models), Arc::clone(&rooms), Arc::clone(&guests));
+    let around = loaded.rules.surroundings.clone();
     let options = Options {
         rules: loaded.rules,
         resume: Resume::Go,
         clock: clock.clone(),
         dice: system_dice(),
-        host: Arc::new(House::new(Arc::clone(&services), &config, Arc::clone(&models), Arc::clone(&rooms))),
+        host: Arc::new(house),
         merge: Duration::from_millis(50),
         idle: Some(IDLE),
     };
     let handle = Handle::open(log.into(), options).await?;
     let door = Door::open(handle.clone(), clock.clone(), settings).await?;
     let users = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
-    let control = Control::open(&config.storage.folder, handle.clone(), users)
+    let furniture = Furniture {
+        handle: handle.clone(),
+        guests,
+        clock: clock.clone(),
+        program: program.to_owned(),
+        around,
+        folder: config.storage.folder.clone(),
+    };
+    let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
+    let control = Control::open(&config.storage.folder, Arc::clone(&hall), users)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let telegram = match &config.telegram {
         Some(telegram) => {
@@ -244,6 +258,7 @@ pub async fn serve(
     // At once: calls of services get most of the time that there is, and connections hear of those that end in it.
     let farewell = tokio::time::timeout(FAREWELL, async { while serving.join_next().await.is_some() {} });
     let (_, ()) = tokio::join!(farewell, handle.close());
+    hall.close().await;
     rooms.close().await;
     handle.close_log().await;
     outcome

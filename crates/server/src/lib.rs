@@ -5,6 +5,7 @@
 pub mod agent_dir;
 pub mod agent_gate;
 mod api;
+pub mod attach;
 mod chats;
 pub mod config;
 mod console;

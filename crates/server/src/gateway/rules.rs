@@ -200,6 +200,7 @@ fn surroundings(config: &Config) -> Surroundings {
         protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone())),
         unreadable: texts(&mut data.iter().cloned().chain(config.file.clone()).chain(keys)),
         door: None,
+        realm: None,
     }
 }
 

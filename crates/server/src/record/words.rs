@@ -142,6 +142,9 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
     match event {
         session::Event::Opened { cwd, .. } if cwd.is_empty() => "opened".to_owned(),
         session::Event::Opened { cwd, .. } => format!("opened, works in {cwd}"),
+        session::Event::Hosted { .. } => "has the rules that its host brought".to_owned(),
+        session::Event::LeftFor { home } => format!("goes on in {home}"),
+        session::Event::CameFrom { home } => format!("went on from {home}"),
         session::Event::Set(setting) => set(setting),
         session::Event::Named { name } => format!("named {name}"),
         session::Event::Entry { kind, .. } => entry(kind, content),
