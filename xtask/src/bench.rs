@@ -10,6 +10,7 @@ mod host;
 mod provider;
 mod scratch;
 mod socket;
+mod streams;
 mod telephone;
 mod web;
 
@@ -35,6 +36,22 @@ use crate::{
 
 /// How often a start is measured.
 const STARTS: usize = 15;
+
+pub(crate) use streams::FAN_OUT;
+
+/// Is the yardstick of streams.
+pub(crate) fn fan_out(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    streams::fan_out(arguments.first().context("how large a frame is")?.parse()?)
+}
+
+/// What is told of prompt streams: the name and target of the last frame, and the names of an answer and of memory.
+type OfStreams = ((&'static str, f64), Option<(&'static str, &'static str)>);
+const ONE: OfStreams = (("hermes: request to frame at one stream", 0.5), None);
+const HUNDRED: OfStreams = (("hermes: request to frame at the last of 100", 2.0), None);
+const ALL: OfStreams = (
+    ("hermes: request to frame at the last of 10,000", 120.0),
+    Some(("hermes: an answer while 10,000 streams are open", "hermes: memory of a stream")),
+);
 
 /// What to measure and how to print it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,6 +142,22 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     measure(Figure::new("serve: resident memory, idle", Unit::Mebibytes).target(20.0), &mut || {
         Ok((door::idle(&binary, resident)?, None))
     });
+    for (count, names) in [(1, ONE), (100, HUNDRED), (streams::MANY, ALL)] {
+        let mut open = streams::measure(&binary, count).map_err(|error| format!("{error:#}"));
+        let mut of_streams = |pick: fn(&streams::Streams) -> (f64, Option<f64>)| {
+            open.as_mut().map(|open| pick(open)).map_err(|why| anyhow::anyhow!("{why}"))
+        };
+        let (last, target) = names.0;
+        measure(Figure::new(last, Unit::Millis).target(target), &mut || {
+            of_streams(|open| (open.last, Some(open.raw_last)))
+        });
+        if let Some((answer, memory)) = names.1 {
+            measure(Figure::new(answer, Unit::Millis).target(5.0), &mut || of_streams(|open| (open.answer, None)));
+            measure(Figure::new(memory, Unit::Kibibytes).target(24.0), &mut || {
+                of_streams(|open| (open.bytes / 1024.0, None))
+            });
+        }
+    }
     let mut policy = report_of(&binary, "policy").map_err(|error| format!("{error:#}"));
     let mut of_policy = |name: &str| {
         let report = policy.as_mut().map_err(|why| anyhow::anyhow!("{why}"))?;
@@ -212,12 +245,17 @@ fn idle_memory(binary: &Path) -> anyhow::Result<f64> {
     resident
 }
 
-/// VmRSS of a process.
+/// VmRSS of a process, in MiB.
 fn resident(id: u32) -> anyhow::Result<f64> {
+    resident_bytes(id).map(mebibytes)
+}
+
+/// The same in bytes.
+fn resident_bytes(id: u32) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("no /proc here")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
     let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmRSS is no number")?;
-    Ok(mebibytes(kibibytes * 1024))
+    Ok(kibibytes * 1024)
 }
 
 /// What the binary's own benchmark `name` printed: one JSON object.

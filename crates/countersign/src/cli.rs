@@ -5,6 +5,7 @@ mod at;
 mod audit;
 mod policy;
 mod sessions;
+mod tokens;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -101,6 +102,9 @@ enum Command {
         /// The port to listen on; 0 lets the system choose
         #[arg(long, value_name = "PORT")]
         port: Option<u16>,
+        /// Serve the hermes front end that lies in this folder at /
+        #[arg(long, value_name = "DIR")]
+        webui: Option<PathBuf>,
         /// Listen without TLS on an address that others can reach
         #[arg(long)]
         insecure: bool,
@@ -146,6 +150,13 @@ enum Command {
     Agents {
         #[command(subcommand)]
         what: agents::Agents,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// List tokens of programs that use the gateway over HTTP, make them and take them back
+    Tokens {
+        #[command(subcommand)]
+        what: tokens::Tokens,
         #[command(flatten)]
         at: Where,
     },
@@ -305,6 +316,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Audit { what, of, at } => audit::run(what, of, &at.after(before)),
         Command::Agents { what, at } => agents::run(what, &at.after(before)),
+        Command::Tokens { what, at } => tokens::run(what, &at.after(before)),
         Command::Sessions { what, of, at } => sessions::run(&what, of, &at.after(before)),
         Command::Config { what, at } => {
             let at = at.after(before);
@@ -317,10 +329,10 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             let at = at.after(before);
             doctor::run(at.config.as_deref(), at.data.as_deref(), at.form())
         }
-        Command::Serve { config, permissions, data, host, port, insecure } => {
+        Command::Serve { config, permissions, data, host, port, webui, insecure } => {
             crate::stdio::log();
             let (config, data) = (config.or(before.config), data.or(before.data));
-            let flags = Flags { permissions, data, host, port, webui: None, insecure };
+            let flags = Flags { permissions, data, host, port, webui, insecure };
             serve::run(serve::Options { config, flags })
         }
         Command::Request { tool, arguments, asker } => {
@@ -358,6 +370,7 @@ impl Command {
             | Self::Gates { .. }
             | Self::Grants { .. }
             | Self::Agents { .. }
+            | Self::Tokens { .. }
             | Self::Sessions { .. }
             | Self::Config { .. }
             | Self::Policy(_)

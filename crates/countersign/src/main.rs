@@ -16,6 +16,7 @@ mod policy;
 mod serve;
 mod sessions;
 mod stdio;
+mod tokens;
 mod watch;
 
 use std::process::ExitCode;

@@ -194,6 +194,11 @@ impl Door {
         self.agents.iter().any(|agent| agent.session == *session && self.roster.holds(&agent.id))
     }
 
+    /// The agents, by id, each with its session.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = (&str, &SessionId)> {
+        self.agents.iter().map(|agent| (agent.id.as_str(), &agent.session))
+    }
+
     /// Tells every agent to come back later. What waits goes on waiting.
     pub fn close(&self) {
         self.closing.send_replace(true);

@@ -20,6 +20,8 @@ use countersign_core::{
 };
 use countersign_runtime::{Handle, Lane, Refused};
 
+use crate::sessions::is_agents;
+
 pub(crate) use models::Models;
 pub(crate) use workroom::Workrooms;
 
@@ -242,7 +244,7 @@ impl Chats {
         let id = session.clone();
         let found = move |engine: &Engine| {
             let session = engine.state().session(&id).ok_or(ChatError::Unknown)?;
-            if session.requester().is_some() {
+            if is_agents(session.id()) {
                 return Err(ChatError::NotOurs);
             }
             Ok(read(session))

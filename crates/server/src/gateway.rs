@@ -2,6 +2,7 @@
 
 mod approvers;
 pub mod checkup;
+mod explained;
 mod house;
 pub mod rules;
 pub mod trial;
@@ -29,14 +30,17 @@ use serde_json::json;
 
 use crate::{
     agent_gate::Door,
+    api,
     chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
+    console,
     control::Control,
     hermes,
     listen::{self, Doors, Hosts, Port, TlsError},
     messenger::telegram::{self, BadAddress, Telegram},
     sessions::SessionIndex,
-    site::Site,
+    site::{Reporter, Site},
+    tokens::Watched,
     web::{self, Auth},
 };
 
@@ -54,6 +58,9 @@ pub enum ServeError {
     /// It may not listen where it was told to.
     #[error(transparent)]
     Binding(#[from] BindError),
+    /// The folder of a front end holds none.
+    #[error("{0}")]
+    FrontEnd(String),
     /// The rules cannot be used.
     #[error(transparent)]
     Rules(#[from] RulesError),
@@ -107,6 +114,8 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     config.binding()?;
+    let front_end = config.webui.as_deref().map(hermes::front_end).transpose();
+    front_end.map_err(ServeError::FrontEnd)?;
     let config = Arc::new(config);
     let settings = house::agents(&config);
     let household = Household::of(&config, &settings.tools);
@@ -158,7 +167,7 @@ pub async fn serve(
         clock.clone(),
         authorities(&config),
         port.scheme() == "https",
-        None,
+        Some(Box::new(Watched::new(&config.storage.folder, clock.clone()))),
     );
     let auth = Arc::new(auth.map_err(|problem| io(&config.storage.folder.display().to_string(), problem))?);
     let folder = std::fs::canonicalize(&config.agents_dir)
@@ -171,16 +180,24 @@ pub async fn serve(
         started_at: clock.now(),
         clock: clock.clone(),
         config: Arc::clone(&config),
+        household: household.clone(),
+        services: Arc::clone(&services),
+        agents: Arc::clone(&door),
+        telegram: telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
+        address: format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound)),
     });
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
-        pages: web::login_routes(&site.auth).merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
+        pages: web::login_routes(&site.auth)
+            .merge(api::routes(&site, household.clone()))
+            .merge(console::routes(&site))
+            .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         health: health(
             handle.clone(),
             services,
             config.services.iter().map(|service| service.name.clone()).collect(),
-            telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
+            site.telegram.clone(),
         ),
     });
 
@@ -195,7 +212,7 @@ pub async fn serve(
         serving.spawn(health.serve_health(Arc::clone(&doors), until()));
     }
     let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
-    let told = format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound));
+    let told = site.address.clone();
     serving.spawn(port.serve(doors, most, until()));
     ready(&told);
 
@@ -248,20 +265,14 @@ async fn deny_what_waits(handle: &Handle) {
 
 /// Brings the rules of the file into force. A file that does not load leaves those of before.
 async fn reloaded(handle: &Handle, file: &Path, household: &Household, notice: &impl Fn(&str)) {
-    match rules::load(file, household) {
-        Ok(loaded) => {
-            loaded.warnings.iter().for_each(|warning| notice(warning));
-            match handle.source(Lane::Request).ask(Command::UseRules(Box::new(loaded.rules))).await {
-                Ok(_) => notice("the rules were read again and are in force"),
-                Err(refused) => notice(&format!("the rules were not taken, those of before stay in force: {refused}")),
-            }
+    match rules::reload(handle, file, household).await {
+        Ok(warnings) => {
+            warnings.iter().for_each(|warning| notice(warning));
+            notice("the rules were read again and are in force");
         }
-        Err(error) => notice(&format!("the rules were not taken, those of before stay in force: {error}")),
+        Err(problem) => notice(&format!("the rules were not taken, those of before stay in force: {problem}")),
     }
 }
-
-/// Tells how the messenger is doing.
-type Reporter = Arc<dyn Fn() -> telegram::Report + Send + Sync>;
 
 fn health(
     handle: Handle,
@@ -307,7 +318,7 @@ fn shown(host: &str, bound: SocketAddr) -> String {
 
 /// What pages of ours may stand under beside the address that they were asked at.
 fn authorities(config: &Config) -> Vec<String> {
-    let public = config.gateway.public_url.iter().filter_map(|url| Some(url.split_once("://")?.1.split('/').next()?));
+    let public = config.gateway.public_url.iter().filter_map(|url| url.split_once("://")?.1.split('/').next());
     public.map(str::to_owned).chain(config.gateway.allowed_hosts.iter().cloned()).collect()
 }
 

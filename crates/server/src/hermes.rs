@@ -12,6 +12,8 @@ mod teller;
 mod transcript;
 mod webui;
 
+pub(crate) use webui::files as front_end;
+
 use std::sync::Arc;
 
 use axum::{Router, extract::Request, http::StatusCode, response::Response};
@@ -27,10 +29,12 @@ pub(crate) struct Door {
 
 /// Opens the door. `None` if the gateway closes.
 pub(crate) async fn open(site: &Arc<Site>) -> Option<Router> {
+    let prompts = prompts::Prompts::open(site).await?;
     let journals = Journals::open(site.handle.clone()).await?;
     let door = Arc::new(Door { site: Arc::clone(site), journals });
     let mut router = chat::routes(&door).merge(sessions::routes(&door)).merge(settings::routes(&door));
-    if let Some(folder) = site.webui() {
+    router = router.merge(prompts::routes(site, &prompts));
+    if let Some(folder) = site.webui().and_then(|folder| webui::files(folder).ok()) {
         router = router.merge(webui::routes(&door, folder));
     }
     Some(router.fallback(nothing))

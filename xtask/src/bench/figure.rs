@@ -11,6 +11,7 @@ pub(crate) enum Unit {
     Millis,
     Seconds,
     Mebibytes,
+    Kibibytes,
     PerSecond,
     Ratio,
 }
@@ -22,6 +23,7 @@ impl fmt::Display for Unit {
             Self::Millis => "ms",
             Self::Seconds => "s",
             Self::Mebibytes => "MiB",
+            Self::Kibibytes => "KiB",
             Self::PerSecond => "/s",
             Self::Ratio => "x",
         })

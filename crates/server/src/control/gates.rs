@@ -96,7 +96,12 @@ pub fn pending(engine: &Engine) -> Vec<Row> {
 
 /// One gate, if its content is at hand.
 pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
-    let (title, subject, arguments, reason) = match &**engine.admitted().gate(gate.id())? {
+    engine.admitted().gate(gate.id()).map(|content| row_of(engine, gate, content))
+}
+
+/// One gate that shows `content`.
+pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
+    let (title, subject, arguments, reason) = match content {
         Content::Approval { tool, arguments, signature, why, .. } => {
             (tool.to_string(), signature.clone(), arguments.clone(), why.clone())
         }
@@ -108,7 +113,7 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
     let is_agents = session.as_deref().is_some_and(|session| session.starts_with("agent:"));
     // Records of earlier versions do not name the door.
     let door = of_session.unwrap_or(if is_agents { crate::agent_gate::DOOR } else { crate::omp::DOOR }).to_owned();
-    Some(Row {
+    Row {
         id: gate.id().to_string(),
         kind: match gate.kind() {
             Kind::Approval => "approval",
@@ -135,5 +140,5 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
         approvals: Approvals::of(gate),
         opened_at: iso(gate.opened_at()),
         deadline: gate.deadline().map(iso),
-    })
+    }
 }

@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use super::{Answered, Request, answer};
+use crate::listen;
 
 /// The socket's name in the data directory.
 pub const FILE: &str = "countersign.sock";
@@ -53,6 +54,11 @@ impl Control {
                 // The folder may be open to more people than the socket's own mode says.
                 let Ok(peer) = stream.peer_cred() else { continue };
                 if !may_enter(peer.uid(), own, &others) {
+                    continue;
+                }
+                // Neither may it see what others wait for.
+                if !listen::peer::may_decide(peer.pid()) {
+                    tokio::spawn(refuse(stream));
                     continue;
                 }
                 let by = principal(peer.uid());
@@ -116,6 +122,15 @@ async fn serve(stream: UnixStream, handle: &Handle, by: &PrincipalId) -> std::io
         };
         write(&mut writing, &answered).await?;
     }
+}
+
+/// Answers whatever an agent's command asks.
+async fn refuse(stream: UnixStream) -> std::io::Result<()> {
+    let (reading, mut writing) = stream.into_split();
+    let mut line = String::new();
+    // What it sent is read, or the end of the line would overtake the answer.
+    BufReader::new(reading).take(LONGEST).read_line(&mut line).await?;
+    write(&mut writing, &Answered::Error(listen::peer::REFUSED.to_owned())).await
 }
 
 async fn write(writing: &mut OwnedWriteHalf, answered: &Answered) -> std::io::Result<()> {

@@ -29,10 +29,16 @@ struct Front {
     door: Arc<Door>,
 }
 
-pub(super) fn routes(door: &Arc<Door>, folder: &Path) -> Router {
-    // A checkout of the project has its files in a folder of their own.
-    let inner = folder.join("static");
-    let folder = if inner.join("index.html").is_file() { inner } else { folder.to_owned() };
+/// Where the front end's files are in `folder`: a checkout of the project has them in a folder of their own.
+///
+/// # Errors
+/// What is missing, for people.
+pub(crate) fn files(folder: &Path) -> Result<PathBuf, String> {
+    let found = [folder.join("static"), folder.to_owned()].into_iter().find(|one| one.join("index.html").is_file());
+    found.ok_or_else(|| format!("--webui {}: there is no index.html in it", folder.display()))
+}
+
+pub(super) fn routes(door: &Arc<Door>, folder: PathBuf) -> Router {
     Routes::new(&door.site.auth)
         .at("GET", "/", index)
         .at("GET", "/index.html", index)

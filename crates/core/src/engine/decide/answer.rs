@@ -163,10 +163,10 @@ fn granted(
         covers: proposal.covers,
         label,
         until: lasts.map(|lasts| context.now + lasts),
-        // At a stdio door nobody shows who it is; a gateway asks users that it knows.
+        // At a stdio door nobody shows who it is; a gateway asks users that it knows, where it was told to.
         door: match view.rules.posture {
-            Posture::Stdio => Door::Open,
-            Posture::Gateway => Door::Authenticated,
+            Posture::Gateway if !by.is_open() => Door::Authenticated,
+            Posture::Gateway | Posture::Stdio => Door::Open,
         },
     })))
 }

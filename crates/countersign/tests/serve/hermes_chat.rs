@@ -1,0 +1,336 @@
+//! Sessions and turns as hermes' clients use them. Source: docs/protocol/hermes.md.
+
+use serde_json::{Value, json};
+
+use crate::{
+    gateway::soon,
+    http::Http,
+    place::TOKEN,
+    provider::{Latch, Part, Reply, bash, refuse, say, text as saying},
+    talk::{Talk, names, numbers, roles, text},
+};
+
+/// An answer that thinks, and says two words.
+fn spoken() -> Reply {
+    Reply::new(vec![Part::Think(vec!["hm".into()]), Part::Text(vec!["hello ".into(), "there".into()])])
+}
+
+#[test]
+fn a_turn_is_a_stream_that_can_be_read_again_from_anywhere() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    talk.provider.script([spoken()]);
+    let session = http.session();
+    let stream = http.say(&session, "how are you");
+    let events = http.turn(&stream).ended();
+    assert_eq!(text(&events), "hello there");
+    assert_eq!(numbers(&events, &stream), (1..=events.len() as u64).collect::<Vec<_>>());
+    assert_eq!(names(&events).last(), Some(&"stream_end"));
+    let done = &events[events.len() - 2];
+    assert_eq!((done.name.as_str(), roles(&done.data["session"])), ("done", vec!["user", "assistant"]));
+    assert_eq!(done.data["session"]["messages"][1]["reasoning"], "hm");
+    assert_eq!(done.data["session"]["active_stream_id"], Value::Null);
+
+    let at = |query: &str| http.stream(&format!("/api/chat/stream?stream_id={stream}&{query}")).ended();
+    for (query, from) in
+        [("after_seq=2", 3), ("after_seq=0&replay=1&after_event_id=", 1), ("after_seq=999", 1), ("after_seq=x", 1)]
+    {
+        assert_eq!(numbers(&at(query), &stream)[0], from, "{query}");
+    }
+    let headed = http.clone().with("last-event-id", &format!("{stream}:2")).turn(&stream).ended();
+    assert_eq!(numbers(&headed, &stream)[0], 3);
+    let foreign = http.clone().with("last-event-id", &format!("{}:2", "e".repeat(32))).turn(&stream).ended();
+    assert_eq!(numbers(&foreign, &stream)[0], 1);
+
+    let listed = http.get("/api/sessions").json();
+    assert_eq!(listed["sessions"][0]["title"], "how are you");
+    assert_eq!(listed["sessions"][0]["message_count"], 2);
+    let status = http.get(&format!("/api/chat/stream/status?stream_id={stream}")).json();
+    assert_eq!((&status["active"], &status["journal"]["terminal_state"]), (&json!(false), &json!("completed")));
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = http.session();
+    let nobody = "0".repeat(12);
+    let long = "x".repeat((1 << 20) + 1);
+    for (path, body, status, error) in [
+        ("/api/chat/start", json!({ "message": "x" }), 400, "Missing required field(s): session_id"),
+        ("/api/chat/start", json!({ "session_id": session }), 400, "message is required"),
+        ("/api/chat/start", json!({ "session_id": session, "message": " \n" }), 400, "message is required"),
+        ("/api/chat/start", json!({ "session_id": nobody, "message": "x" }), 404, "Session not found"),
+        (
+            "/api/chat/start",
+            json!({ "session_id": session, "message": long }),
+            400,
+            "message is longer than 1048576 bytes",
+        ),
+        (
+            "/api/chat/start",
+            json!({ "session_id": session, "message": "x", "model": "none" }),
+            400,
+            "Unknown model: none",
+        ),
+        (
+            "/api/chat/start",
+            json!({ "session_id": "agent:default", "message": "x" }),
+            403,
+            "This session cannot be spoken in from here",
+        ),
+        ("/api/chat/steer", json!({ "session_id": session }), 400, "text is required"),
+        ("/api/session/new", json!({ "workspace": "/etc" }), 400, "Workspace is not a folder of this gateway: /etc"),
+        ("/api/session/new", json!({ "workspace": "../x" }), 400, "Workspace is not a folder of this gateway: ../x"),
+        ("/api/session/rename", json!({ "session_id": nobody, "title": "x" }), 404, "Session not found"),
+    ] {
+        let reply = http.post(path, &body);
+        assert_eq!((reply.status, reply.json()["error"].as_str()), (status, Some(error)), "{path} {body:.60}");
+    }
+    for (path, status, error) in [
+        ("/api/session", 400, "session_id is required"),
+        ("/api/session?session_id=000000000000", 404, "Session not found"),
+        ("/api/session/status?session_id=000000000000", 404, "Session not found"),
+        ("/api/chat/stream", 404, "stream not found"),
+        ("/api/chat/stream?stream_id=7", 404, "stream not found"),
+        ("/api/chat/cancel", 400, "stream_id is required"),
+        ("/api/nothing/of/that/kind", 404, "not found"),
+    ] {
+        let reply = http.get(path);
+        assert_eq!((reply.status, reply.json()["error"].as_str()), (status, Some(error)), "{path}");
+    }
+    assert_eq!(talk.provider.count(), 0, "no model was asked");
+}
+
+#[test]
+fn bodies_that_are_none_are_refused() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let too_large = format!("{{\"session_id\":\"{}\"}}", "x".repeat(4 << 20));
+    for (body, status, error) in [
+        ("{", 400, "Invalid JSON: "),
+        ("[1]", 400, "Request body must be a JSON object"),
+        ("\"text\"", 400, "Request body must be a JSON object"),
+        (&too_large, 413, "Request body is larger than 4194304 bytes"),
+    ] {
+        let reply = http.clone().with("content-type", "application/json").send("POST", "/api/chat/start", body);
+        assert_eq!(reply.status, status, "{body:.20}");
+        assert!(reply.json()["error"].as_str().unwrap().starts_with(error), "{reply:?}");
+    }
+}
+
+#[test]
+fn a_session_has_one_turn_at_a_time_and_a_turn_can_be_stopped() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    talk.provider.script([Reply::new(vec![saying("some words"), Part::Hang]), say("here")]);
+    let session = http.session();
+    let stream = http.say(&session, "begin");
+    let turn = http.turn(&stream);
+    turn.named("token");
+    let again = http.post("/api/chat/start", &json!({ "session_id": session, "message": "more" }));
+    assert_eq!((again.status, &again.json()["active_stream_id"]), (409, &json!(stream)));
+    let known = http.get(&format!("/api/session?session_id={session}&messages=0")).json();
+    assert_eq!(known["session"]["active_stream_id"], json!(stream));
+    assert_eq!(known["session"].get("messages"), None);
+
+    let cancel = format!("/api/chat/cancel?stream_id={stream}");
+    for (name, value) in
+        [("origin", "http://evil.example"), ("referer", "http://evil.example/x"), ("sec-fetch-site", "cross-site")]
+    {
+        assert_eq!(http.clone().with(name, value).get(&cancel).status, 403, "{name}");
+    }
+    assert_eq!(http.get(&cancel).json(), json!({ "ok": true, "cancelled": true, "stream_id": stream }));
+    let events = turn.ended();
+    assert_eq!(names(&events).last(), Some(&"cancel"));
+    assert_eq!(numbers(&events, &stream), (1..=events.len() as u64).collect::<Vec<_>>());
+    talk.provider.request(0, |request| request.is_gone);
+    assert_eq!(http.get(&cancel).json()["cancelled"], false, "it is over");
+    let told = http.get(&format!("/api/session?session_id={session}")).json();
+    let messages = told["session"]["messages"].as_array().unwrap();
+    assert_eq!(roles(&told["session"]), ["user", "assistant", "assistant"]);
+    assert_eq!((&messages[1]["content"], &messages[1]["_partial"]), (&json!("some words"), &json!(true)));
+    assert_eq!(messages[2]["_error"], true);
+
+    let next = http.say(&session, "still there?");
+    assert_eq!(text(&http.turn(&next).ended()), "here");
+}
+
+#[test]
+fn a_turn_is_steered_on_its_way() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let latch = Latch::default();
+    talk.provider.script([Reply::new(vec![saying("wait"), Part::Until(latch.clone())]), say("as you say")]);
+    let session = http.session();
+    let idle = http.post("/api/chat/steer", &json!({ "session_id": session, "text": "left" })).json();
+    assert_eq!(idle["accepted"], false);
+    let stream = http.say(&session, "begin");
+    let turn = http.turn(&stream);
+    turn.named("token");
+    let steered = http.post("/api/chat/steer", &json!({ "session_id": session, "text": "to the left" })).json();
+    assert_eq!((&steered["accepted"], &steered["stream_id"]), (&json!(true), &json!(stream)));
+    latch.open();
+    assert!(talk.provider.asked(1).text().contains("to the left"));
+    assert_eq!(text(&turn.ended()), "waitas you say");
+}
+
+#[test]
+fn a_failure_of_the_model_is_told_and_closes_the_stream() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    talk.provider.script([refuse(400, "no such thing")]);
+    let stream = http.say(&http.session(), "begin");
+    let events = http.turn(&stream).ended();
+    let last = events.last().unwrap();
+    assert_eq!(last.name, "apperror", "{events:?}");
+    assert!(last.data["message"].as_str().unwrap().contains("no such thing"), "{last:?}");
+}
+
+/// A call that waits for a person when the process dies: the turn goes on under its name, with numbers that were never given.
+#[test]
+fn a_turn_goes_on_after_a_power_cut() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let command = bash("c1", "echo ran >> count");
+    talk.provider.script([Reply::new(vec![saying("now: "), command]), say("done")]);
+    let session = http.session();
+    let stream = http.say(&session, "begin");
+    let before = http.turn(&stream);
+    before.named("tool");
+    soon("the gate", || talk.place.people(&["gates", "list", "--json"]).json().as_array()?.first().cloned());
+    let given = numbers(&before.so_far(), &stream);
+    gateway.kill();
+
+    let (_gateway, http) = talk.start();
+    let known = http.get(&format!("/api/session?session_id={session}")).json();
+    assert_eq!(known["session"]["active_stream_id"], json!(stream), "a page that comes back finds it");
+    let last = given.last().unwrap();
+    let turn = http.stream(&format!("/api/chat/stream?stream_id={stream}&after_seq={last}"));
+    turn.named("approval");
+    let gates = talk.place.people(&["gates", "list", "--json"]).json();
+    talk.place.people(&["gates", "allow", gates[0]["id"].as_str().unwrap()]);
+    let events = turn.ended();
+    assert_eq!(text(&events), "now: done");
+    assert_eq!(names(&events).last(), Some(&"stream_end"));
+    let numbers = numbers(&events, &stream);
+    assert!(numbers.is_sorted_by(|one, other| one < other) && numbers[0] > *last, "{given:?} {numbers:?}");
+    let count = talk.place.data().join("agents/main/count");
+    assert_eq!(std::fs::read_to_string(count).unwrap(), "ran\n");
+}
+
+#[test]
+fn what_was_said_is_there_after_a_restart() {
+    let talk = Talk::new();
+    let (mut gateway, http) = talk.start();
+    talk.provider.script([spoken()]);
+    let session = http.session();
+    let stream = http.say(&session, "remember");
+    let first = numbers(&http.turn(&stream).ended(), &stream);
+    assert_eq!(gateway.stop().code, Some(0));
+
+    let (_gateway, http) = talk.start();
+    let told = http.get(&format!("/api/session?session_id={session}")).json();
+    assert_eq!(roles(&told["session"]), ["user", "assistant"]);
+    let events = http.turn(&stream).ended();
+    assert_eq!(text(&events), "hello there");
+    assert!(numbers(&events, &stream).iter().all(|number| !first.contains(number)), "no number twice");
+    let listed = http.get("/api/sessions").json();
+    assert_eq!(listed["sessions"][0]["session_id"], json!(session));
+}
+
+#[test]
+fn a_run_is_confined_to_its_workspace_and_to_the_rules() {
+    let talk = Talk::new();
+    talk.place.write("secret.txt", "do not read");
+    let (_gateway, http) = talk.start();
+    let outside = talk.place.folder.join("secret.txt").display().to_string();
+    let read = |id: &str, path: &str| crate::provider::call(id, "read", &json!({ "path": path }));
+    talk.provider.script([Reply::new(vec![read("c1", &outside), read("c2", "../../../secret.txt")]), say("ok")]);
+    let stream = http.say(&http.session(), "read it");
+    let events = http.turn(&stream).ended();
+    let ends: Vec<&Value> =
+        events.iter().filter(|event| event.name == "tool_complete").map(|event| &event.data["is_error"]).collect();
+    assert_eq!(ends, [&json!(true), &json!(true)]);
+    assert!(!talk.provider.last().text().contains("do not read"));
+}
+
+#[test]
+fn whoever_has_no_password_sees_nothing() {
+    let talk = Talk::with("web: { password: open-sesame }\n");
+    let (gateway, http) = talk.start();
+    for path in ["/api/sessions", "/api/session?session_id=x", "/api/models", "/api/chat/stream?stream_id=x"] {
+        let reply = http.get(path);
+        assert_eq!((reply.status, reply.json()["error"].as_str()), (401, Some("Authentication required")), "{path}");
+    }
+    assert_eq!(http.get("/health").status, 200, "anybody may ask whether it runs");
+    let status = http.get("/api/auth/status").json();
+    assert_eq!(
+        (&status["auth_enabled"], &status["password_required"], &status["logged_in"]),
+        (&json!(true), &json!(true), &json!(false))
+    );
+    let wrong = http.post("/api/auth/login", &json!({ "password": "guess" }));
+    assert_eq!((wrong.status, wrong.json()["error"].as_str()), (401, Some("Invalid password")));
+    let right = http.post("/api/auth/login", &json!({ "password": "open-sesame" }));
+    let line = right.header("set-cookie").unwrap().to_owned();
+    assert!(
+        line.starts_with("hermes_session=") && line.contains("HttpOnly") && line.contains("SameSite=Lax"),
+        "{line}"
+    );
+    let cookie = line.split(';').next().unwrap();
+    let known = http.clone().with("cookie", cookie);
+    assert_eq!(known.get("/api/sessions").status, 200);
+
+    // A page has to send its token; a program that names no page need not.
+    let own = known.clone().with("origin", &format!("http://{}", gateway.address));
+    let refused = own.post("/api/session/new", &json!({}));
+    assert_eq!((refused.status, refused.json()["error"].as_str()), (403, Some("Session expired - reload the page")));
+    assert_eq!(known.post("/api/session/new", &json!({})).status, 200);
+    assert_eq!(known.post("/api/auth/logout", &json!({})).status, 200);
+    assert_eq!(known.get("/api/sessions").status, 401, "a cookie that was given back is good for nothing");
+    for _ in 0..4 {
+        http.post("/api/auth/login", &json!({ "password": "guess" }));
+    }
+    assert_eq!(http.post("/api/auth/login", &json!({ "password": "open-sesame" })).status, 429);
+    assert!(!gateway.said().contains("open-sesame"));
+}
+
+#[test]
+fn names_of_others_and_agents_tokens_open_nothing() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    assert_eq!(http.clone().with("host", "evil.example").get("/api/sessions").status, 403);
+    assert_eq!(http.clone().with("origin", "http://evil.example").get("/api/sessions").status, 403);
+    let agent = http.clone().with("authorization", &format!("Bearer {TOKEN}"));
+    assert_eq!(agent.get("/api/sessions").status, 401, "an agent is no person");
+}
+
+#[test]
+fn a_front_end_is_served_with_our_facts_in_it() {
+    let talk = Talk::with("web: { password: open-sesame }\n");
+    let front = talk.place.folder.join("front/static");
+    std::fs::create_dir_all(&front).unwrap();
+    std::fs::write(front.join("index.html"), "v=__WEBUI_VERSION__ max=__MAX_UPLOAD_BYTES__ csrf=__CSRF_TOKEN_JSON__")
+        .unwrap();
+    std::fs::write(front.join("ui.js"), "let a = 1;").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", front.join("leak.txt")).unwrap();
+    let gateway = crate::gateway::Gateway::start_with(&talk.place, &["--webui", "front"]);
+    let http = Http::new(&gateway.address);
+    assert_eq!(http.get("/session/abc").status, 302, "a page asks who comes");
+    assert!(http.get("/").header("location").unwrap().starts_with("/login?next="));
+    let script = http.get("/static/ui.js");
+    assert_eq!(
+        (script.body.as_str(), script.header("content-type")),
+        ("let a = 1;", Some("text/javascript; charset=utf-8"))
+    );
+    for path in ["/static/leak.txt", "/static/../config.yaml", "/static/%2e%2e/config.yaml", "/static/none.js"] {
+        assert_eq!(http.get(path).status, 404, "{path}");
+    }
+    let login = http.post("/api/auth/login", &json!({ "password": "open-sesame" }));
+    let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let page = http.with("cookie", &cookie).get("/session/abc");
+    assert_eq!(page.status, 200);
+    assert!(!page.body.contains("__"), "{page:?}");
+    let token: String = serde_json::from_str(page.body.rsplit("csrf=").next().unwrap()).unwrap();
+    assert_eq!(token.len(), 64);
+}

@@ -1,0 +1,206 @@
+//! A client over HTTP: one request at a time, and streams of events that are read as they come.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+};
+
+use serde_json::Value;
+
+use crate::gateway::PATIENCE;
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// The value of a header, by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim())
+}
+
+/// Somebody with an address, and headers that go with every request.
+#[derive(Clone, Debug)]
+pub(crate) struct Http {
+    pub(crate) address: String,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl Http {
+    pub(crate) fn new(address: &str) -> Self {
+        Self { address: address.to_owned(), headers: Vec::new() }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, "")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Reply {
+        self.clone().with("content-type", "application/json").send("POST", path, &body.to_string())
+    }
+
+    /// Sends a request with any body.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Reply {
+        let mut stream = self.begin(method, path, body);
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let at =
+            bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: no head"));
+        let head = String::from_utf8(bytes[..at].to_vec()).unwrap();
+        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+        Reply { status, body: String::from_utf8_lossy(&bytes[at + 4..]).into_owned(), head }
+    }
+
+    fn begin(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let host = if self.headers.iter().any(|(name, _)| name == "host") {
+            String::new()
+        } else {
+            format!("host: {}\r\n", self.address)
+        };
+        let headers: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\n{host}{headers}connection: close\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        stream
+    }
+
+    /// Opens a stream of events.
+    pub(crate) fn stream(&self, path: &str) -> Events {
+        Events::read(self.begin("GET", path, ""))
+    }
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) name: String,
+    pub(crate) data: Value,
+}
+
+#[derive(Default)]
+struct Heard {
+    events: Vec<Event>,
+    is_over: bool,
+}
+
+/// A stream that is read by a thread of its own.
+pub(crate) struct Events {
+    heard: Arc<(Mutex<Heard>, Condvar)>,
+    stream: TcpStream,
+}
+
+impl Events {
+    fn read(stream: TcpStream) -> Self {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(reader.read_line(&mut head).unwrap() > 0, "the stream ended within its head: {head}");
+        }
+        let is_chunked = header(&head, "transfer-encoding") == Some("chunked");
+        let heard: Arc<(Mutex<Heard>, Condvar)> = Arc::default();
+        let told = Arc::clone(&heard);
+        thread::spawn(move || {
+            let mut text = String::new();
+            while let Some(more) = next(&mut reader, is_chunked) {
+                text.push_str(&more);
+                while let Some((event, rest)) = text.split_once("\n\n") {
+                    if let Some(event) = parse(event) {
+                        told.0.lock().unwrap().events.push(event);
+                        told.1.notify_all();
+                    }
+                    text = rest.to_owned();
+                }
+            }
+            told.0.lock().unwrap().is_over = true;
+            told.1.notify_all();
+        });
+        Self { heard, stream }
+    }
+
+    /// All events so far.
+    pub(crate) fn so_far(&self) -> Vec<Event> {
+        self.heard.0.lock().unwrap().events.clone()
+    }
+
+    /// The first event for which `fits`, once it is there.
+    pub(crate) fn event(&self, what: &str, fits: impl Fn(&Event) -> bool) -> Event {
+        let heard = self.heard.0.lock().unwrap();
+        let missing = |heard: &mut Heard| !heard.is_over && !heard.events.iter().any(&fits);
+        let (heard, late) = self.heard.1.wait_timeout_while(heard, PATIENCE, missing).unwrap();
+        let found = heard.events.iter().find(|event| fits(event)).cloned();
+        found.unwrap_or_else(|| panic!("no {what} (late: {}) in {:#?}", late.timed_out(), heard.events))
+    }
+
+    /// The first event with this name.
+    pub(crate) fn named(&self, name: &str) -> Event {
+        self.event(name, |event| event.name == name)
+    }
+
+    /// All events, once the stream has ended.
+    pub(crate) fn ended(&self) -> Vec<Event> {
+        let heard = self.heard.0.lock().unwrap();
+        let (heard, late) = self.heard.1.wait_timeout_while(heard, PATIENCE, |heard| !heard.is_over).unwrap();
+        assert!(!late.timed_out(), "the stream goes on: {:#?}", heard.events);
+        heard.events.clone()
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+fn next(reader: &mut BufReader<TcpStream>, is_chunked: bool) -> Option<String> {
+    if !is_chunked {
+        let mut line = String::new();
+        return (reader.read_line(&mut line).ok()? > 0).then_some(line);
+    }
+    let mut size = String::new();
+    reader.read_line(&mut size).ok()?;
+    let size = usize::from_str_radix(size.trim(), 16).ok().filter(|size| *size > 0)?;
+    let mut chunk = vec![0; size + 2];
+    reader.read_exact(&mut chunk).ok()?;
+    chunk.truncate(size);
+    String::from_utf8(chunk).ok()
+}
+
+fn parse(text: &str) -> Option<Event> {
+    let (mut id, mut name, mut data) = (None, "message".to_owned(), None);
+    for line in text.lines() {
+        match line.split_once(": ") {
+            Some(("id", value)) => id = Some(value.to_owned()),
+            Some(("event", value)) => name = value.to_owned(),
+            Some(("data", value)) => data = serde_json::from_str(value).ok(),
+            _ => {}
+        }
+    }
+    Some(Event { id, name, data: data? })
+}

@@ -1,0 +1,253 @@
+//! Prompt streams: how long a question takes to everybody who watches, beside a server that does nothing but send them the
+//! same frame, and what is left for an answer while they all are open.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    runtime::{Builder, Runtime},
+    sync::{broadcast, mpsc},
+    task::JoinSet,
+};
+
+use crate::bench::{
+    figure::median,
+    gateway::{self, Gateway},
+    millis, resident_bytes,
+    socket::{Socket, request},
+};
+
+/// The hidden argument that makes this program the yardstick.
+pub(crate) const FAN_OUT: &str = "__fan-out";
+/// How many watch at most.
+pub(crate) const MANY: usize = 10_000;
+/// How often something is asked.
+const ROUNDS: usize = 7;
+/// How long anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How many connections are opened at once.
+const AT_ONCE: usize = 256;
+/// Whose gates are watched: the agent of every measurement.
+const PATH: &str = "/api/approval/stream?session_id=agent:default";
+/// What a frame says in which something waits.
+const RAISED: &[u8] = b"\"pending_count\":1";
+
+/// What was measured with so many streams open.
+pub(crate) struct Streams {
+    /// Milliseconds from the request to the frame at the last of them.
+    pub(crate) last: f64,
+    /// The same of a server that only sends it.
+    pub(crate) raw_last: f64,
+    /// Milliseconds of an answer.
+    pub(crate) answer: f64,
+    /// Bytes of memory that each stream takes.
+    pub(crate) bytes: f64,
+}
+
+/// Measures with `count` streams.
+pub(crate) fn measure(binary: &Path, count: usize) -> anyhow::Result<Streams> {
+    more_descriptors();
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let gateway = Gateway::start(binary, gateway::service()?, None)?;
+    let mut agent = Socket::join(&gateway.address)?;
+    let address: SocketAddr = gateway.address.parse()?;
+    let before = resident_bytes(gateway.id())?;
+    let (mut watching, mut frames) = runtime.block_on(watch(address, PATH, count))?;
+    let after = resident_bytes(gateway.id())?;
+    let (mut last, mut answers, mut size) = (Vec::new(), Vec::new(), 0);
+    for round in 0..=ROUNDS {
+        let begun = Instant::now();
+        agent.send(request(u64::try_from(round)?, "turn", &json!({ "thing": format!("door{round}") })))?;
+        let (at, frame) = runtime.block_on(all(&mut frames, count))?;
+        let took = millis(at.duration_since(begun));
+        size = frame;
+        let asked = Instant::now();
+        let allowed = runtime.block_on(answer(address))?;
+        if allowed["ok"] != true {
+            bail!("the answer was not taken: {allowed}");
+        }
+        // The first round warms up.
+        if round > 0 {
+            last.push(took);
+            answers.push(millis(asked.elapsed()));
+        }
+        agent.read()?;
+    }
+    watching.abort_all();
+    drop(gateway);
+    let nothing = "nothing was measured";
+    #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+    let bytes = after.saturating_sub(before) as f64 / count as f64;
+    Ok(Streams {
+        last: median(last).context(nothing)?,
+        raw_last: median(raw(&runtime, count, size)?).context(nothing)?,
+        answer: median(answers).context(nothing)?,
+        bytes,
+    })
+}
+
+/// Opens so many streams. Each reports when it saw a frame in which something waits, and how long that was.
+async fn watch(
+    address: SocketAddr,
+    path: &'static str,
+    count: usize,
+) -> anyhow::Result<(JoinSet<()>, mpsc::UnboundedReceiver<(Instant, usize)>)> {
+    let (tell, told) = mpsc::unbounded_channel();
+    let (open, mut opened) = mpsc::channel(AT_ONCE);
+    let mut watching = JoinSet::new();
+    let mut waiting = 0;
+    for _ in 0..count {
+        let (tell, open) = (tell.clone(), open.clone());
+        watching.spawn(async move {
+            let Ok(mut stream) = TcpStream::connect(address).await else {
+                let _ = open.send(false).await;
+                return;
+            };
+            let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n\r\n");
+            let (mut buffer, mut is_open) = ([0; 4096], false);
+            if stream.write_all(head.as_bytes()).await.is_err() {
+                let _ = open.send(false).await;
+                return;
+            }
+            while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+                let text = &buffer[..read];
+                // The first frame comes with the head or right behind it.
+                if !is_open && text.windows(7).any(|seven| seven == b"initial") {
+                    is_open = true;
+                    let _ = open.send(true).await;
+                } else if text.windows(RAISED.len()).any(|part| part == RAISED) {
+                    let _ = tell.send((Instant::now(), read));
+                }
+            }
+            if !is_open {
+                let _ = open.send(false).await;
+            }
+        });
+        waiting += 1;
+        if waiting == AT_ONCE {
+            is_open(&mut opened).await?;
+            waiting -= 1;
+        }
+    }
+    for _ in 0..waiting {
+        is_open(&mut opened).await?;
+    }
+    Ok((watching, told))
+}
+
+async fn is_open(opened: &mut mpsc::Receiver<bool>) -> anyhow::Result<()> {
+    match tokio::time::timeout(PATIENCE, opened.recv()).await {
+        Ok(Some(true)) => Ok(()),
+        Ok(_) => bail!("a stream was not opened"),
+        Err(_) => bail!("a stream did not begin in time"),
+    }
+}
+
+/// When the last of `count` had its frame, and how long one was.
+async fn all(frames: &mut mpsc::UnboundedReceiver<(Instant, usize)>, count: usize) -> anyhow::Result<(Instant, usize)> {
+    let (mut last, mut size) = (Instant::now(), 0);
+    for seen in 0..count {
+        let frame = tokio::time::timeout(PATIENCE, frames.recv()).await;
+        let frame = frame.with_context(|| format!("{seen} of {count} had their frame in time"))?;
+        let (at, read) = frame.context("nobody watches")?;
+        last = if seen == 0 { at } else { last.max(at) };
+        size = size.max(read);
+    }
+    Ok((last, size))
+}
+
+/// Allows what waits, on a connection of its own.
+async fn answer(address: SocketAddr) -> anyhow::Result<Value> {
+    let body = json!({ "session_id": "agent:default", "choice": "once" }).to_string();
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let head = format!(
+        "POST /api/approval/respond HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    let (_, body) = text.split_once("\r\n\r\n").context("no reply")?;
+    Ok(serde_json::from_str(body)?)
+}
+
+/// Milliseconds until the last of `count` connections has a frame of `size` bytes from a process that does nothing else.
+fn raw(runtime: &Runtime, count: usize, size: usize) -> anyhow::Result<Vec<f64>> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args([FAN_OUT, &size.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("the yardstick could not be started")?;
+    let mut tell = child.stdin.take().context("no standard input")?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().context("no standard output")?).read_line(&mut line)?;
+    let address: SocketAddr = line.trim().parse()?;
+    let (mut watching, mut frames) = runtime.block_on(watch(address, "/", count))?;
+    let mut took = Vec::new();
+    for round in 0..=ROUNDS {
+        let begun = Instant::now();
+        tell.write_all(b"\n")?;
+        let (at, _) = runtime.block_on(all(&mut frames, count))?;
+        if round > 0 {
+            took.push(millis(at.duration_since(begun)));
+        }
+    }
+    watching.abort_all();
+    drop(tell);
+    child.wait()?;
+    Ok(took)
+}
+
+/// Is the yardstick: sends a frame of `size` bytes to everybody who is connected, for each line that it reads.
+pub(crate) fn fan_out(size: usize) -> anyhow::Result<ExitCode> {
+    more_descriptors();
+    let mut frame = RAISED.to_vec();
+    frame.resize(size.max(RAISED.len()), b' ');
+    let frame: Arc<[u8]> = frame.into();
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let (tell, _) = broadcast::channel::<Arc<[u8]>>(16);
+    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+    println!("{}", listener.local_addr()?);
+    let told = tell.clone();
+    runtime.spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut told = told.subscribe();
+            tokio::spawn(async move {
+                let mut head = [0; 1024];
+                // A client that hangs up is its own business.
+                let _ = stream.read(&mut head).await;
+                let begin = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: initial\ndata: {}\n\n";
+                let _ = stream.write_all(begin.as_bytes()).await;
+                while let Ok(frame) = told.recv().await {
+                    let _ = stream.write_all(&frame).await;
+                }
+            });
+        }
+    });
+    for _ in std::io::stdin().lines() {
+        let _ = tell.send(Arc::clone(&frame));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Each connection takes a descriptor: as many as the system lets us have.
+pub(crate) fn more_descriptors() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
