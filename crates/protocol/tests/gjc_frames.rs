@@ -12,7 +12,7 @@ use countersign_protocol::gjc::host_uri::{HostUriFrame, Operation, SchemeNames};
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use countersign_protocol::gjc::schema::{self, meaning, shapes};
 use countersign_protocol::gjc::state::*;
-use countersign_protocol::gjc::ui::{NotifyType, OwnMethod, UiMethod, UiRequest};
+use countersign_protocol::gjc::ui::{NotifyType, OwnMethod, UiMethod, UiRequest, asks_for_titles};
 use countersign_protocol::gjc::unattended::{
     Accepted, Action, ActionDenied, BudgetExceeded, Declaration, Metering, Metric, Refused, Scope, ScopeDenied, phase,
 };
@@ -323,7 +323,14 @@ fn flat() -> Vec<Json> {
         answer_hash: Some(schema::hash(&json!("approve"))),
         error: None,
     };
+    let failed = omp::Event::ExtensionError {
+        extension_path: "/e.ts".to_owned(),
+        event: "agent_end".to_owned(),
+        error: "no".to_owned(),
+    };
     vec![
+        Json::of(&omp::Event::Ready),
+        Json::of(&failed),
         Json::of(&gate()),
         Json::of(&question_gate()),
         Json::of(&WorkflowGate { options: None, ..gate() }),
@@ -433,6 +440,21 @@ fn every_frame_is_written_as_the_golden_has_it() {
         assert_eq!(written, golden, "line {}", at + 1);
     }
     assert_eq!(written.len(), GOLDEN.lines().count());
+}
+
+#[test]
+fn a_host_asks_for_titles_in_four_words() {
+    for (value, want) in [("1", true), ("true", true), (" YES ", true), ("on", true), ("0", false), ("", false)] {
+        assert_eq!(asks_for_titles(value), want, "{value:?}");
+    }
+}
+
+#[test]
+fn older_clients_are_shown_no_level_that_they_do_not_know() {
+    let shown: Vec<Option<&str>> = THINKING_LEVELS.iter().map(|level| shown_level(level)).collect();
+    let want =
+        [None, Some("off"), Some("minimal"), Some("low"), Some("medium"), Some("high"), Some("xhigh"), Some("xhigh")];
+    assert_eq!(shown, want);
 }
 
 #[test]
