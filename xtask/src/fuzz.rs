@@ -17,6 +17,7 @@ pub(crate) struct Options {
 const TARGETS: &[&str] = &[
     "lines",
     "commands",
+    "gjc-commands",
     "session-file",
     "openai-completions",
     "openai-responses",
@@ -84,8 +85,8 @@ mod tests {
                 rest: rest.iter().map(|&argument| argument.to_owned()).collect(),
             })
         };
-        let known = "one of lines, commands, session-file, openai-completions, openai-responses, anthropic-messages, \
-                     google-generative-ai, shell";
+        let known = "one of lines, commands, gjc-commands, session-file, openai-completions, openai-responses, \
+                     anthropic-messages, google-generative-ai, shell";
         for (line, want) in [
             ("", options(None, &[])),
             ("lines --minutes 5", options(Some("lines"), &["--minutes", "5"])),

@@ -41,6 +41,7 @@ pub use self::{
     near::{Miss, Near, near},
     propose::{Proposal, propose},
     rules::{Action, Any, Args, Layer, Matcher, NoMatcher, Operator, Origin, Rule, Rules, Source},
+    shell::Classes,
     state::{Event, State},
     subject::{Reach, Subject},
     verdict::{Cause, Named, Verdict, Why},

@@ -32,6 +32,14 @@ pub struct Lines {
     searched: usize,
     rest_of_line: Rest,
     limit: usize,
+    not_utf8: NotUtf8,
+}
+
+/// What becomes of a line that is not UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotUtf8 {
+    Told,
+    Replaced,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +57,12 @@ impl Default for Lines {
 impl Lines {
     /// Starts at the beginning of a stream. `limit` counts the bytes before the line break.
     pub fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), searched: 0, rest_of_line: Rest::Kept, limit }
+        Self { buffer: BytesMut::new(), searched: 0, rest_of_line: Rest::Kept, limit, not_utf8: NotUtf8::Told }
+    }
+
+    /// Reads bytes that are not UTF-8 as U+FFFD from now on, in place of giving up their line.
+    pub fn lossy(self) -> Self {
+        Self { not_utf8: NotUtf8::Replaced, ..self }
     }
 
     /// Appends what was read.
@@ -109,7 +122,11 @@ impl Lines {
         if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             return None;
         }
-        Some(std::str::from_utf8(line).map_or(Line::NotUtf8, |text| Line::Text(text.to_owned())))
+        Some(match (std::str::from_utf8(line), self.not_utf8) {
+            (Ok(text), _) => Line::Text(text.to_owned()),
+            (Err(_), NotUtf8::Told) => Line::NotUtf8,
+            (Err(_), NotUtf8::Replaced) => Line::Text(String::from_utf8_lossy(line).into_owned()),
+        })
     }
 }
 
@@ -168,6 +185,13 @@ mod tests {
             assert_eq!(decode(8, [stream]), want, "{case}");
             assert_eq!(decode(8, stream.chunks(1)), want, "{case}, byte by byte");
         }
+    }
+
+    #[test]
+    fn a_lossy_stream_gives_up_no_line_for_its_bytes() {
+        let mut lines = Lines::new(64).lossy();
+        lines.push(b"{\"a\":\"\xff\xfe\"}\n");
+        assert_eq!(lines.next_line(), Some(text("{\"a\":\"\u{fffd}\u{fffd}\"}")));
     }
 
     #[test]

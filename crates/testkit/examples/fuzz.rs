@@ -82,6 +82,21 @@ const TARGETS: &[Target] = &[
         ],
     },
     Target {
+        name: "gjc-commands",
+        decode: countersign_protocol::gjc::command::fuzz,
+        words: &[
+            "\"type\":",
+            "\"id\":\"c\"",
+            "\"set_host_tools\"",
+            "\"host_tool_result\"",
+            "\"content\":[{\"type\":\"text\"}]",
+            "\"workflow_gate_response\"",
+            "\"answer\":",
+            "\"protocol_version_range\":{\"min\":2,\"max\":2}",
+            "\"status\":\"value\"",
+        ],
+    },
+    Target {
         name: "session-file",
         decode: countersign_protocol::omp::session_file::fuzz,
         words: &[

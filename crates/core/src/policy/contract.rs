@@ -9,7 +9,8 @@ use crate::{
     tool::Effect,
 };
 
-/// A class of actions that a contract names. Source: the unattended contracts of gjc.
+/// A class of actions that a contract names. Those of shell lines come first, the worst last. Source: the unattended
+/// contracts of gjc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Class {
     /// A shell line of programs that only read.
@@ -18,18 +19,18 @@ pub enum Class {
     /// Any other shell line.
     #[serde(rename = "bash.mutating")]
     BashMutating,
-    /// A shell line that deletes or overwrites.
-    #[serde(rename = "bash.destructive")]
-    BashDestructive,
-    /// `git push` with force.
-    #[serde(rename = "git.force_push")]
-    GitForcePush,
+    /// A file tool that writes, or a redirection or an option that does.
+    #[serde(rename = "file.write")]
+    FileWrite,
     /// A shell line that deletes files.
     #[serde(rename = "file.delete")]
     FileDelete,
-    /// A file tool that writes, or a redirection that does.
-    #[serde(rename = "file.write")]
-    FileWrite,
+    /// A `git push` that overwrites or deletes what others have.
+    #[serde(rename = "git.force_push")]
+    GitForcePush,
+    /// A shell line that destroys what cannot be had again, or of which nobody can tell what it runs.
+    #[serde(rename = "bash.destructive")]
+    BashDestructive,
     /// A tool of the host.
     #[serde(rename = "host_tool.invoke")]
     HostToolInvoke,
@@ -72,19 +73,19 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// What `subject` needs that was not declared, in words; none if it stays within.
+    /// What `subject` needs that was not declared, in words, the worst of it; none if it stays within.
     pub(crate) fn lacks(&self, subject: &Subject, line: Option<&shell::Line>) -> Option<String> {
         if self.tools.as_ref().is_some_and(|tools| !tools.contains(&subject.tool)) {
             return Some(format!("tool {}", subject.tool));
         }
-        needed(subject, line).into_iter().find(|class| !self.classes.contains(class)).map(|class| class.to_string())
+        needed(subject, line).into_iter().rfind(|class| !self.classes.contains(class)).map(|class| class.to_string())
     }
 }
 
 fn needed(subject: &Subject, line: Option<&shell::Line>) -> BTreeSet<Class> {
     let mut classes = subject.classes.clone();
     match (line, subject.effect) {
-        (Some(line), _) => classes.extend(line.classes.iter().copied()),
+        (Some(line), _) => classes.extend(shell::classes_of(line).iter()),
         // A shell call without a readable command can be anything.
         (None, _) if subject.tool == "bash" => {
             classes.insert(Class::BashDestructive);

@@ -3,6 +3,7 @@
 //! It must not know rules or grants, only what a line is made of: its [`Line`] says which texts a rule is matched against, what keeps an allow rule from covering it,
 //! and what it would destroy. Where it cannot tell, it says so, and nobody but a person or a bare `*` lets that pass.
 
+mod classes;
 mod delete;
 mod disk;
 mod feed;
@@ -17,6 +18,8 @@ mod variables;
 mod walk;
 mod word;
 
+pub use self::classes::Classes;
+pub(crate) use self::classes::of_line as classes_of;
 pub(crate) use self::line::{Line, Piece, Place};
 pub(crate) use self::programs::grants_interpreter;
 

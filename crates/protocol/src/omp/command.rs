@@ -3,7 +3,7 @@
 //! It must not decide whether a command makes sense now; it only says whether the line is one. Source: the RPC
 //! reference of omp, Command Schema; docs/protocol/omp.md, Commands.
 
-mod fields;
+pub(crate) mod fields;
 mod malformed;
 
 use serde::{Deserialize, Serialize};
@@ -220,7 +220,10 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
     let line = mend(line);
     let fields = Fields::of(&line)?;
     match fields.type_name() {
-        Some("extension_ui_response") => ui_response(&fields),
+        Some("extension_ui_response") => {
+            let (id, answer) = ui_response(&fields)?;
+            Ok(Incoming::UiResponse { id, answer })
+        }
         Some(name) => Ok(match command(name, &fields)? {
             Some(command) => Incoming::Command { id: fields.id(), command },
             None => Incoming::Unknown { type_name: Some(name.to_owned()) },
@@ -236,7 +239,8 @@ pub fn fuzz(bytes: &[u8]) {
     }
 }
 
-fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>, Malformed> {
+/// Reads the fields of the command called `name`; none if there is no such command. Also for dialects of this wire.
+pub(crate) fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>, Malformed> {
     Ok(Some(match name {
         "prompt" => Command::Prompt {
             message: fields.required("message")?,
@@ -287,7 +291,7 @@ fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>, Malformed
 }
 
 /// An answer must say one thing only: of two that differ, neither may release anything.
-fn ui_response(fields: &Fields<'_>) -> Result<Incoming, Malformed> {
+pub(crate) fn ui_response(fields: &Fields<'_>) -> Result<(String, UiAnswer), Malformed> {
     let id = fields.required("id").map_err(without_id)?;
     let cancelled: Option<bool> = fields.optional("cancelled").map_err(without_id)?;
     let value: Option<String> = fields.optional("value").map_err(without_id)?;
@@ -299,7 +303,7 @@ fn ui_response(fields: &Fields<'_>) -> Result<Incoming, Malformed> {
         (false, None, Some(confirmed)) => UiAnswer::Confirmed(confirmed),
         (false, None, None) | (false, Some(_), Some(_)) => return Err(Malformed::Answer),
     };
-    Ok(Incoming::UiResponse { id, answer })
+    Ok((id, answer))
 }
 
 /// The id of an answer names a dialog of ours, not a request of the host.

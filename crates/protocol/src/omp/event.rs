@@ -3,7 +3,7 @@
 //! It must not know the order in which things happen: docs/protocol/omp.md, Events. Source: the RPC reference of omp,
 //! Event Stream Schema.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::message::{ToolCall, ToolOutput};
 use super::state::CompactionResult;
@@ -181,6 +181,34 @@ impl Event {
         let partial = message.clone();
         Self::MessageUpdate { assistant_message_event: AssistantMessageEvent { change, partial }, message }
     }
+
+    /// Returns the `type` of the frame.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::AgentStart => "agent_start",
+            Self::AgentEnd { .. } => "agent_end",
+            Self::AgentSettled => "agent_settled",
+            Self::TurnStart => "turn_start",
+            Self::TurnEnd { .. } => "turn_end",
+            Self::MessageStart { .. } => "message_start",
+            Self::MessageUpdate { .. } => "message_update",
+            Self::MessageEnd { .. } => "message_end",
+            Self::ToolExecutionStart { .. } => "tool_execution_start",
+            Self::ToolExecutionUpdate { .. } => "tool_execution_update",
+            Self::ToolExecutionEnd { .. } => "tool_execution_end",
+            Self::AutoCompactionStart { .. } => "auto_compaction_start",
+            Self::AutoCompactionEnd { .. } => "auto_compaction_end",
+            Self::AutoRetryStart { .. } => "auto_retry_start",
+            Self::AutoRetryEnd { .. } => "auto_retry_end",
+            Self::RetryFallbackApplied { .. } => "retry_fallback_applied",
+            Self::RetryFallbackSucceeded { .. } => "retry_fallback_succeeded",
+            Self::TtsrTriggered { .. } => "ttsr_triggered",
+            Self::TodoReminder { .. } => "todo_reminder",
+            Self::TodoAutoClear => "todo_auto_clear",
+            Self::ExtensionError { .. } => "extension_error",
+        }
+    }
 }
 
 /// The `assistantMessageEvent` of a `message_update`.
@@ -290,7 +318,7 @@ pub struct Todo {
 }
 
 /// How far a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
     /// Not begun.

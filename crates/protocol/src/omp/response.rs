@@ -23,25 +23,38 @@ pub struct Response {
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
+    error: Option<Failure>,
+}
+
+/// Why a command failed: a text, or, in dialects that have it, an object with a `code`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum Failure {
+    Text(String),
+    Typed(Json),
 }
 
 impl Wire for Response {}
 
 impl Response {
     /// Says that a command was done, or taken on, and there is no more to say: no `data` key.
-    pub fn ack(id: Option<Id>, command: &'static str) -> Self {
+    pub fn ack(id: Option<Id>, command: impl Into<Cow<'static, str>>) -> Self {
         Self { id, kind: "response", command: Some(command.into()), success: true, data: None, error: None }
     }
 
     /// Says that a command was done. `data` may be null: `Response::success(id, name, &())`.
-    pub fn success(id: Option<Id>, command: &'static str, data: &(impl Wire + ?Sized)) -> Self {
+    pub fn success(id: Option<Id>, command: impl Into<Cow<'static, str>>, data: &(impl Wire + ?Sized)) -> Self {
         Self { data: Some(Json::of(data)), ..Self::ack(id, command) }
     }
 
     /// Says that a command failed and why.
-    pub fn failure(id: Option<Id>, command: &'static str, error: impl Into<String>) -> Self {
-        Self { success: false, error: Some(error.into()), ..Self::ack(id, command) }
+    pub fn failure(id: Option<Id>, command: impl Into<Cow<'static, str>>, error: impl Into<String>) -> Self {
+        Self { success: false, error: Some(Failure::Text(error.into())), ..Self::ack(id, command) }
+    }
+
+    /// Says that a command failed, in an object with a `code`. Of the gjc dialect.
+    pub fn typed_failure(id: Option<Id>, command: impl Into<Cow<'static, str>>, error: &(impl Wire + ?Sized)) -> Self {
+        Self { success: false, error: Some(Failure::Typed(Json::of(error))), ..Self::ack(id, command) }
     }
 
     /// Says why a line could not be read as a command, or why a command broke off.
@@ -52,14 +65,19 @@ impl Response {
     /// Says that no command is called `type_name`. Always without an id, which its clients expect; without a `type`
     /// there is no `command` key either.
     pub fn unknown(type_name: Option<String>) -> Self {
+        Self::unknown_with(None, type_name)
+    }
+
+    /// The same with the id of the request. Of the gjc dialect.
+    pub fn unknown_with(id: Option<Id>, type_name: Option<String>) -> Self {
         let error = format!("Unknown command: {}", type_name.as_deref().unwrap_or("undefined"));
         Self {
-            id: None,
+            id,
             kind: "response",
             command: type_name.map(Cow::Owned),
             success: false,
             data: None,
-            error: Some(error),
+            error: Some(Failure::Text(error)),
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::policy::path;
 pub(super) struct Harm {
     pub(super) floor: Option<String>,
     pub(super) protected: Option<String>,
-    pub(super) deletes: bool,
 }
 
 /// How a program treats what it is pointed at.
@@ -61,7 +60,7 @@ pub(super) fn harm(place: &Place, here: &Here, program: Option<&str>, arguments:
         }
         Some(_) => return Harm::default(),
     };
-    let mut harm = Harm { deletes: !matches!(reach, Reach::Rights | Reach::Move), ..Harm::default() };
+    let mut harm = Harm::default();
     for target in targets {
         note(&mut harm, place, here, target, reach);
     }

@@ -22,6 +22,51 @@ pub(super) fn texts_for_a_shell(commands: &[ast::Command]) -> Vec<String> {
     echoed.chain(commands.iter().flat_map(documents)).filter(|text| !text.is_empty()).collect()
 }
 
+/// True if what `commands[at]` reads on its input is written out in the line, all of it and nothing else, so that
+/// [`texts_for_a_shell`] has it: a here-document or here-string that expands nothing, or a plain `echo` before it.
+pub(super) fn is_written_out(commands: &[ast::Command], at: usize) -> bool {
+    let inputs: Vec<&ast::IoRedirect> = commands.get(at).into_iter().flat_map(items).filter_map(input).collect();
+    match inputs.as_slice() {
+        [] => at.checked_sub(1).and_then(|before| commands.get(before)).is_some_and(is_plain_echo),
+        [ast::IoRedirect::HereDocument(_, document)] => {
+            !document.requires_expansion || !document.doc.value.contains(['$', '`', '\\'])
+        }
+        [ast::IoRedirect::HereString(_, word)] => is_literal(&word.value),
+        [..] => false,
+    }
+}
+
+/// A redirection of what a command reads.
+fn input(item: &ast::CommandPrefixOrSuffixItem) -> Option<&ast::IoRedirect> {
+    let ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) = item else { return None };
+    let writes = matches!(
+        redirect,
+        ast::IoRedirect::OutputAndError(..)
+            | ast::IoRedirect::File(
+                _,
+                ast::IoFileRedirectKind::Write
+                    | ast::IoFileRedirectKind::Append
+                    | ast::IoFileRedirectKind::Clobber
+                    | ast::IoFileRedirectKind::DuplicateOutput,
+                _
+            )
+    );
+    (!writes).then_some(redirect)
+}
+
+/// True for an `echo` that says its words and nothing more.
+fn is_plain_echo(command: &ast::Command) -> bool {
+    let words = words(command);
+    let redirects = items(command).any(|item| !matches!(item, ast::CommandPrefixOrSuffixItem::Word(_)));
+    let [name, rest @ ..] = words.as_slice() else { return false };
+    let says = |raw: &String| is_literal(raw) && !plain(raw).contains('\\') && !plain(raw).starts_with('-');
+    name == "echo" && !redirects && rest.iter().all(says)
+}
+
+fn is_literal(raw: &str) -> bool {
+    word::scan(raw, Known { home: None, cwd: None, tried: &[] }).as_literal().is_some()
+}
+
 fn plain(raw: &str) -> String {
     word::scan(raw, Known { home: None, cwd: None, tried: &[] }).approximate()
 }

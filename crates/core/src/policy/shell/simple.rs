@@ -53,19 +53,6 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     if let Some(reason) = harm.floor.or_else(on_disk) {
         line.note_floor(reason);
     }
-    line.classes.insert(if reads { Class::BashReadonly } else { Class::BashMutating });
-    if harm.deletes {
-        line.classes.extend([Class::BashDestructive, Class::FileDelete]);
-    }
-    if program == Some("git")
-        && arguments.contains(&"push")
-        && arguments.iter().any(|word| word.starts_with("-f") || word.starts_with("--force") || word.starts_with('+'))
-    {
-        line.classes.insert(Class::GitForcePush);
-    }
-    if line.floor.is_some() {
-        line.classes.insert(Class::BashDestructive);
-    }
 }
 
 /// True if `argv` is a command that only reads.

@@ -213,11 +213,14 @@ fn eval(argv: &[Word]) -> Runs {
     Runs::Anything { why: "eval", perhaps: Vec::new(), texts: vec![words.join(" ")] }
 }
 
-/// Texts that the shell keeps to run at another time.
+/// Texts that the shell keeps to run at another time: those of `trap`, and what stands behind the names of `alias`.
 fn later(argv: &[Word]) -> Runs {
-    let texts = argv[1..].iter().map(Word::approximate);
-    let texts =
-        texts.map(|text| text.split_once('=').map_or_else(|| text.clone(), |(_, value)| value.to_owned())).collect();
+    let is_alias = argv[0].as_literal().map(base_name) == Some("alias");
+    let value = |text: String| match text.split_once('=').filter(|_| is_alias) {
+        Some((_, value)) => value.to_owned(),
+        None => text,
+    };
+    let texts = argv[1..].iter().map(Word::approximate).map(value).collect();
     Runs::Anything { why: "a text that runs later", perhaps: Vec::new(), texts }
 }
 

@@ -3,7 +3,7 @@
 use brush_parser::{Parser, Token, ast};
 
 use super::{
-    feed,
+    classes, feed,
     here::Here,
     limits,
     line::{Line, Place},
@@ -30,6 +30,8 @@ pub(super) struct Walk<'a> {
     line: Line,
     here: Here,
     depth: usize,
+    /// True while what the command at hand reads on its input is written out in the line.
+    fed: bool,
     functions: Vec<String>,
     /// What the line itself may set, so that nothing is known of it: where `~` leads, where `cd` goes.
     sets_home: bool,
@@ -54,6 +56,7 @@ impl<'a> Walk<'a> {
             line: Line::default(),
             here: Here::at(&place.cwd, matches_hidden),
             depth: 0,
+            fed: false,
             functions: Vec::new(),
             sets_home: sets("HOME"),
             sets_folders: sets("PWD") || sets("CDPATH"),
@@ -63,6 +66,9 @@ impl<'a> Walk<'a> {
             walk.line.note_opaque(beside.as_str());
         }
         walk.text(command);
+        if walk.line.floor.is_some() {
+            walk.line.classes.insert(Class::BashDestructive);
+        }
         *variables = walk.variables;
         walk.line
     }
@@ -96,9 +102,9 @@ impl<'a> Walk<'a> {
 
     /// What a text in a place of its own runs: a subshell, as far as folders go.
     fn aside(&mut self, text: &str) {
-        let here = self.here.clone();
+        let (here, fed) = (self.here.clone(), self.fed);
         self.text(text);
-        self.here = here;
+        (self.here, self.fed) = (here, fed);
     }
 
     fn beyond(&mut self, reason: &str) {
@@ -109,7 +115,8 @@ impl<'a> Walk<'a> {
 
     fn unparsable(&mut self, text: &str) {
         self.line.note_opaque(super::UNPARSABLE);
-        self.line.classes.insert(Class::BashMutating);
+        // A shell runs what stands before the fault, and nobody can tell what that is.
+        self.line.classes.insert(Class::BashDestructive);
         if let Some(program) = programs::mentions_destroyer(text) {
             self.line.note_floor(format!("cannot be parsed and names {program}"));
         }
@@ -154,7 +161,8 @@ impl<'a> Walk<'a> {
             self.line.note_opaque("a shell that reads its commands from elsewhere");
             self.aside(&text);
         }
-        for command in &pipeline.seq {
+        for (at, command) in pipeline.seq.iter().enumerate() {
+            self.fed = feed::is_written_out(&pipeline.seq, at);
             let here = self.here.clone();
             self.command(command);
             if piped || background {
@@ -177,6 +185,9 @@ impl<'a> Walk<'a> {
                 self.compound(compound);
             }
             ast::Command::Function(function) => {
+                if classes::means_something(&function.fname.value) {
+                    self.line.classes.insert(Class::BashDestructive);
+                }
                 self.functions.push(function.fname.value.clone());
                 self.redirects(function.body.1.as_ref());
                 // Its body runs when it is called, perhaps somewhere else.

@@ -12,20 +12,20 @@ use super::{Fault, Id, Malformed, StreamingBehavior};
 use crate::omp::message::ImageContent;
 
 /// The members of one object, each still as its JSON text.
-pub(super) struct Fields<'line> {
+pub(crate) struct Fields<'line> {
     type_name: Option<String>,
     members: BTreeMap<String, &'line RawValue>,
 }
 
 /// A type that a field can have, and how an error calls it.
-pub(super) trait Field: Sized {
+pub(crate) trait Field: Sized {
     const EXPECTED: &'static str;
 
     fn read(json: &str) -> Option<Self>;
 }
 
 impl<'line> Fields<'line> {
-    pub(super) fn of(line: &'line str) -> Result<Self, Malformed> {
+    pub(crate) fn of(line: &'line str) -> Result<Self, Malformed> {
         let members = serde_json::from_str(line).map_err(|error| match error.classify() {
             Category::Data => Malformed::NotAnObject,
             Category::Io | Category::Syntax | Category::Eof => Malformed::NotJson { reason: error.to_string() },
@@ -35,26 +35,31 @@ impl<'line> Fields<'line> {
         Ok(fields)
     }
 
-    pub(super) fn type_name(&self) -> Option<&str> {
+    pub(crate) fn type_name(&self) -> Option<&str> {
         self.type_name.as_deref()
     }
 
-    pub(super) fn id(&self) -> Option<Id> {
+    pub(crate) fn id(&self) -> Option<Id> {
         let raw = self.members.get("id").filter(|raw| raw.get() != "null")?;
         Some(Id((*raw).to_owned().into()))
     }
 
-    pub(super) fn required<T: Field>(&self, field: &'static str) -> Result<T, Malformed> {
+    pub(crate) fn required<T: Field>(&self, field: &'static str) -> Result<T, Malformed> {
         self.optional(field)?.ok_or_else(|| self.fault(field, Fault::Missing))
     }
 
-    pub(super) fn optional<T: Field>(&self, field: &'static str) -> Result<Option<T>, Malformed> {
+    pub(crate) fn optional<T: Field>(&self, field: &'static str) -> Result<Option<T>, Malformed> {
         let Some(json) = self.present(field) else { return Ok(None) };
         T::read(json).map(Some).ok_or_else(|| self.fault(field, Fault::Expected(T::EXPECTED)))
     }
 
+    /// The text of a member that may be null.
+    pub(crate) fn raw(&self, field: &str) -> Option<&'line RawValue> {
+        self.members.get(field).copied()
+    }
+
     fn present(&self, field: &str) -> Option<&'line str> {
-        self.members.get(field).map(|raw| raw.get()).filter(|json| *json != "null")
+        self.raw(field).map(RawValue::get).filter(|json| *json != "null")
     }
 
     fn fault(&self, field: &'static str, fault: Fault) -> Malformed {
@@ -63,7 +68,8 @@ impl<'line> Fields<'line> {
     }
 }
 
-fn from_json<'de, T: Deserialize<'de>>(json: &'de str) -> Option<T> {
+/// Reads a field that serde knows.
+pub(crate) fn from_json<'de, T: Deserialize<'de>>(json: &'de str) -> Option<T> {
     serde_json::from_str(json).ok()
 }
 

@@ -7,6 +7,7 @@ use crate::policy::{
     contract::Class,
     path,
     shell::{
+        classes,
         programs::base_name,
         protect,
         simple::{self, Cover},
@@ -54,9 +55,9 @@ impl Walk<'_> {
 
     fn substitution(&mut self, list: &ast::CompoundList) {
         self.line.note_opaque("process substitution");
-        let here = self.here.clone();
+        let (here, fed) = (self.here.clone(), self.fed);
         self.list(list);
-        self.here = here;
+        (self.here, self.fed) = (here, fed);
     }
 
     fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
@@ -74,6 +75,7 @@ impl Walk<'_> {
         } else {
             cover
         };
+        self.line.classes.extend(classes::of(argv, &runs, self.fed, cover != Cover::Perhaps));
         simple::note(&mut self.line, self.place, &self.here, assignments, argv, own);
         if own == Cover::Needed {
             let words: Vec<String> = assignments.iter().chain(argv).map(Word::normal).collect();
@@ -156,7 +158,12 @@ impl Walk<'_> {
                     ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.substitution(&subshell.list),
                     ast::IoFileRedirectTarget::Duplicate(word)
                         if word.value == "-"
-                            || word.value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()) => {}
+                            || word.value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()) =>
+                    {
+                        if !reads {
+                            self.line.classes.insert(Class::BashMutating);
+                        }
+                    }
                     ast::IoFileRedirectTarget::Filename(word) if reads => self.read(word),
                     ast::IoFileRedirectTarget::Duplicate(word) if reads => {
                         self.line.note_opaque("a redirection to what only the running shell knows");
@@ -191,11 +198,11 @@ impl Walk<'_> {
     fn written(&mut self, target: &ast::Word) {
         for word in self.words(&target.value) {
             self.run_all(&word);
+            self.line.classes.insert(Class::FileWrite);
             if word.as_literal() == Some("/dev/null") {
                 continue;
             }
             self.line.note_opaque("a redirection that writes");
-            self.line.classes.extend([Class::FileWrite, Class::BashMutating]);
             protect::note_redirected_into(&mut self.line, self.place, &self.here, &word);
             for target in std::iter::once(&word.value).chain(&word.perhaps) {
                 if path::is_device(&path::resolve("/", target)) && target.starts_with('/') {

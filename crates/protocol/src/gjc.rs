@@ -1,0 +1,26 @@
+//! Speaks the protocol of `gjc`: the dialect of omp's wire with host tools, host URIs, workflow gates and unattended
+//! runs, over stdio, a socket, and the HTTPS bridge.
+//!
+//! It must not know what answers a command or decides a gate: it only reads and writes frames, and says whether an
+//! answer has the form that was asked for. What it shares with omp is [`crate::omp`]. Source: the RPC reference of gjc;
+//! every decision beyond it is told in docs/protocol/gjc.md.
+
+pub mod audit;
+pub mod bridge;
+pub mod command;
+pub mod event;
+pub mod gate_file;
+pub mod gate_id;
+pub mod host_tool;
+pub mod host_uri;
+pub mod registry;
+pub mod schema;
+pub mod state;
+pub mod ui;
+pub mod unattended;
+pub mod workflow;
+
+pub use command::{Command, Incoming, Lane, Malformed, parse, receive};
+pub use event::{Envelope, Event, PROTOCOL_VERSION};
+
+pub use crate::omp::{Id, Response};

@@ -1,0 +1,173 @@
+//! Writes dialogs as the bridge has them, and reads their answers.
+//!
+//! It must not know what a dialog decides.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BridgeError, Invalid};
+use crate::gjc::ui::{OwnMethod, UiMethod};
+use crate::json::{Json, Wire};
+use crate::omp::ui::{NotifyType, UiAnswer, WidgetPlacement};
+
+/// The payload of a `ui_request`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum DialogPayload {
+    /// Lets a person choose one of several.
+    Select {
+        /// What is asked.
+        title: String,
+        /// The choices.
+        options: Vec<String>,
+        /// Milliseconds until the default counts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout: Option<u64>,
+    },
+    /// Asks yes or no.
+    Confirm {
+        /// What is asked.
+        title: String,
+        /// What exactly.
+        message: String,
+        /// Milliseconds until the default counts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout: Option<u64>,
+    },
+    /// Asks for a line of text.
+    Input {
+        /// What is asked.
+        title: String,
+        /// Shown while the line is empty.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        placeholder: Option<String>,
+        /// Milliseconds until the default counts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout: Option<u64>,
+    },
+    /// Asks for a longer text.
+    Editor {
+        /// What is asked.
+        title: String,
+        /// Text to begin with.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prefill: Option<String>,
+        /// Whether it looks like the prompt.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prompt_style: Option<bool>,
+    },
+    /// Tells something.
+    Notify {
+        /// What.
+        message: String,
+        /// Absent means info.
+        #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+        notify_type: Option<NotifyType>,
+    },
+    /// Shows a word in the status line, or takes it away.
+    Status {
+        /// Names the word's place.
+        key: String,
+        /// Absent takes it away.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
+    /// Shows lines beside the editor, or takes them away.
+    Widget {
+        /// Names the place.
+        key: String,
+        /// Absent takes them away.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        lines: Option<Vec<String>>,
+        /// Absent means above.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        placement: Option<WidgetPlacement>,
+    },
+    /// Names the window.
+    Title {
+        /// The name.
+        title: String,
+    },
+    /// Puts a text where a person types.
+    SetEditorText {
+        /// The text.
+        text: String,
+    },
+    /// Something that the bridge cannot show.
+    Unsupported {
+        /// What it would need.
+        capability: String,
+        /// Why it cannot be had.
+        reason: String,
+    },
+}
+
+impl Wire for DialogPayload {}
+
+impl DialogPayload {
+    /// Makes a dialog of stdio one of the bridge; none for one that only takes another away.
+    pub fn of(method: UiMethod) -> Option<Self> {
+        use crate::omp::UiMethod as Shared;
+        Some(match method {
+            UiMethod::Shared(Shared::Select { title, options, timeout }) => Self::Select { title, options, timeout },
+            UiMethod::Shared(Shared::Confirm { title, message, timeout }) => Self::Confirm { title, message, timeout },
+            UiMethod::Shared(Shared::Input { title, placeholder, timeout }) => {
+                Self::Input { title, placeholder, timeout }
+            }
+            UiMethod::Shared(Shared::Editor { title, prefill, prompt_style }) => {
+                Self::Editor { title, prefill, prompt_style }
+            }
+            UiMethod::Shared(Shared::Notify { message, notify_type }) => Self::Notify { message, notify_type },
+            UiMethod::Shared(Shared::SetStatus { status_key: key, status_text: text }) => Self::Status { key, text },
+            UiMethod::Shared(Shared::SetWidget { widget_key, widget_lines, widget_placement }) => {
+                Self::Widget { key: widget_key, lines: widget_lines, placement: widget_placement }
+            }
+            UiMethod::Shared(Shared::SetTitle { title }) => Self::Title { title },
+            UiMethod::Shared(Shared::SetEditorText { text }) => Self::SetEditorText { text },
+            UiMethod::Shared(Shared::Cancel { .. }) => return None,
+            UiMethod::Own(OwnMethod::OpenUrl { url, instructions }) => Self::Notify {
+                message: instructions.map_or_else(|| url.clone(), |instructions| format!("{instructions}\n{url}")),
+                notify_type: Some(NotifyType::Info),
+            },
+        })
+    }
+}
+
+/// What a client says to a dialog.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+enum Said {
+    Value { value: serde_json::Value },
+    Cancelled { reason: Option<String> },
+    Unsupported,
+}
+
+/// What a client said to a dialog. Whether it fits that dialog is for its owner to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DialogAnswer {
+    /// A choice, a text, yes or no, or no answer.
+    Answered(UiAnswer),
+    /// The client cannot show it.
+    Unsupported,
+}
+
+impl DialogAnswer {
+    /// Reads the body of `POST …/ui-responses/{dialog id}`.
+    ///
+    /// # Errors
+    /// [`BridgeError::InvalidJson`] and [`Invalid::UiResponse`].
+    pub fn read(body: &str) -> Result<Self, BridgeError> {
+        let said: Said = super::read(body, Invalid::UiResponse)?;
+        Ok(match said {
+            Said::Value { value: serde_json::Value::String(text) } => Self::Answered(UiAnswer::Value(text)),
+            Said::Value { value: serde_json::Value::Bool(yes) } => Self::Answered(UiAnswer::Confirmed(yes)),
+            Said::Value { value } => {
+                let message = format!("`value` must be a string or a boolean, not {}", Json::from(value).text());
+                return Err(BridgeError::Invalid { what: Invalid::UiResponse, message });
+            }
+            Said::Cancelled { reason } => {
+                Self::Answered(UiAnswer::Cancelled { timed_out: reason.as_deref() == Some("timeout") })
+            }
+            Said::Unsupported => Self::Unsupported,
+        })
+    }
+}

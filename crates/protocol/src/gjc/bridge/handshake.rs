@@ -1,0 +1,122 @@
+//! Reads and answers the handshake of the bridge.
+//!
+//! It must not know which session it is about.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BridgeError, Invalid, Paths};
+use crate::gjc::event::{FrameType, PROTOCOL_VERSION};
+use crate::gjc::unattended::{Declaration, Scope};
+use crate::json::{Json, Wire};
+
+/// What the bridge can do.
+pub const CAPABILITIES: [&str; 8] =
+    ["events", "prompt", "permission", "elicitation", "ui.declarative", "host_tools", "host_uri", "workflow_gate"];
+
+/// The body of `POST /v1/handshake`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Handshake {
+    /// The versions that the client speaks.
+    protocol_version_range: Range,
+    /// What the client can do, known and unknown.
+    pub capabilities: Vec<String>,
+    /// What the client wants to do, known and unknown.
+    pub requested_scopes: Vec<String>,
+    /// The last frame that it has seen.
+    #[serde(default)]
+    pub last_seq: Option<u64>,
+    /// Not yet looked at: [`Declaration::check`]. Null counts as absent.
+    #[serde(default)]
+    pub unattended: Option<Json>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Range {
+    min: i64,
+    max: i64,
+}
+
+/// The answer to a handshake that succeeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "status", rename = "accepted")]
+pub struct Welcome {
+    protocol_version: u32,
+    session_id: String,
+    accepted_capabilities: Vec<String>,
+    accepted_scopes: Vec<Scope>,
+    unsupported: Vec<String>,
+    endpoints: Paths,
+    frame_types: [FrameType; 10],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted_unattended: Option<Declaration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unattended_active: Option<bool>,
+}
+
+/// The answer to a handshake of a client that speaks no version of ours. Its status code is 200.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "status", rename = "rejected")]
+pub struct HandshakeRejected {
+    reason: &'static str,
+    message: String,
+}
+
+impl Wire for Welcome {}
+impl Wire for HandshakeRejected {}
+
+impl Handshake {
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`BridgeError::InvalidJson`] and [`Invalid::Request`].
+    pub fn read(body: &str) -> Result<Self, BridgeError> {
+        super::read(body, Invalid::Request)
+    }
+
+    /// Refuses a client that speaks no version of ours.
+    ///
+    /// # Errors
+    /// The answer to send.
+    pub fn speaks_ours(&self) -> Result<(), HandshakeRejected> {
+        let Range { min, max } = self.protocol_version_range;
+        if (min..=max).contains(&i64::from(PROTOCOL_VERSION)) {
+            return Ok(());
+        }
+        let message = format!("Bridge protocol v{PROTOCOL_VERSION} is outside client range {min}..{max}");
+        Err(HandshakeRejected { reason: "incompatible_version", message })
+    }
+
+    /// Returns which of the wanted scopes are granted.
+    pub fn granted(&self, scopes: &[Scope]) -> Vec<Scope> {
+        self.requested_scopes
+            .iter()
+            .filter_map(|name| Scope::read(name))
+            .filter(|scope| scopes.contains(scope))
+            .collect()
+    }
+
+    /// Welcomes the client to a session. `unattended` is what was accepted of a declaration; it is told only to a client
+    /// that knows gates.
+    pub fn welcome(
+        &self,
+        session_id: String,
+        scopes: &[Scope],
+        endpoints: Paths,
+        unattended: Option<Declaration>,
+    ) -> Welcome {
+        let known = |name: &String| CAPABILITIES.contains(&name.as_str());
+        let (accepted_capabilities, unsupported) = self.capabilities.iter().cloned().partition(known);
+        let unattended = unattended.filter(|_| self.capabilities.iter().any(|name| name == "workflow_gate"));
+        Welcome {
+            protocol_version: PROTOCOL_VERSION,
+            session_id,
+            accepted_capabilities,
+            accepted_scopes: self.granted(scopes),
+            unsupported,
+            endpoints,
+            frame_types: FrameType::ALL,
+            unattended_active: unattended.is_some().then_some(true),
+            accepted_unattended: unattended,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Writes calls that somebody must allow, and reads what was said.
+//!
+//! It must not know which calls need that.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BridgeError, Invalid};
+use crate::json::{Json, Wire};
+
+/// The payload of a `permission_request`. Its `correlation_id` is the call's id.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename = "permission", rename_all = "camelCase")]
+pub struct PermissionRequest {
+    /// The call.
+    pub tool_call: ToolCallCard,
+    /// What can be said about it.
+    pub options: Vec<PermissionOption>,
+}
+
+/// A call as a person sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCallCard {
+    /// Id of the call in the assistant message.
+    pub tool_call_id: String,
+    /// Name of the tool.
+    pub tool_name: String,
+    /// One line.
+    pub title: String,
+    /// What kind of thing it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// How far it is.
+    pub status: String,
+    /// Its arguments.
+    pub raw_input: Json,
+    /// What it would change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<Json>,
+    /// The files that it is about.
+    pub locations: Vec<Json>,
+}
+
+/// One thing that can be said about a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionOption {
+    /// Names it; the name of its kind.
+    pub option_id: PermissionKind,
+    /// For people.
+    pub name: String,
+    /// What it means.
+    pub kind: PermissionKind,
+}
+
+/// What can be said about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PermissionKind {
+    /// This one.
+    AllowOnce,
+    /// This and all like it.
+    AllowAlways,
+    /// Not this one.
+    RejectOnce,
+    /// Neither this nor any like it.
+    RejectAlways,
+}
+
+/// What was said about a call.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum PermissionAnswer {
+    /// One of the options.
+    Selected {
+        /// Which one.
+        #[serde(rename = "optionId")]
+        option_id: PermissionKind,
+    },
+    /// Nothing.
+    Cancelled,
+}
+
+impl PermissionOption {
+    /// Makes the option that means `kind`.
+    pub fn new(kind: PermissionKind, name: impl Into<String>) -> Self {
+        Self { option_id: kind, name: name.into(), kind }
+    }
+}
+
+impl PermissionAnswer {
+    /// Reads the body of `POST …/ui-responses/{call id}`.
+    ///
+    /// # Errors
+    /// [`BridgeError::InvalidJson`] and [`Invalid::UiResponse`].
+    pub fn read(body: &str) -> Result<Self, BridgeError> {
+        super::read(body, Invalid::UiResponse)
+    }
+}
+
+impl Wire for PermissionRequest {}

@@ -1,0 +1,127 @@
+//! What each command is called, whether it waits for others, and which scope it needs.
+//!
+//! It must not know how a command is read or done.
+
+use super::Command;
+use crate::gjc::unattended::Scope;
+use crate::omp::Command as Shared;
+
+/// Whether a command waits for those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// It is done at once.
+    Fast,
+    /// It is done when those before it are.
+    Ordered,
+}
+
+impl Command {
+    /// Returns the `type` of the command, which its response repeats.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Shared(command) => command.name(),
+            Self::GetState { .. } => "get_state",
+            Self::SetTodos { .. } => "set_todos",
+            Self::SetHostTools { .. } => "set_host_tools",
+            Self::SetHostUriSchemes { .. } => "set_host_uri_schemes",
+            Self::Handoff { .. } => "handoff",
+            Self::GetLoginProviders => "get_login_providers",
+            Self::Login { .. } => "login",
+            Self::NegotiateUnattended { .. } => "negotiate_unattended",
+            Self::WorkflowGateResponse { .. } => "workflow_gate_response",
+            Self::GetPendingWorkflowGates => "get_pending_workflow_gates",
+            Self::SetCapabilities { .. } => "set_capabilities",
+            Self::SetDefaultModelSelection { .. } => "set_default_model_selection",
+        }
+    }
+
+    /// Returns whether it waits. What stops, reads, or answers a gate does not; setters wait on purpose.
+    pub fn lane(&self) -> Lane {
+        match self {
+            Self::GetState { .. }
+            | Self::GetLoginProviders
+            | Self::GetPendingWorkflowGates
+            | Self::WorkflowGateResponse { .. }
+            | Self::Shared(
+                Shared::Abort
+                | Shared::AbortBash
+                | Shared::AbortRetry
+                | Shared::GetState
+                | Shared::GetSessionStats
+                | Shared::GetAvailableModels
+                | Shared::GetBranchMessages
+                | Shared::GetLastAssistantText
+                | Shared::GetMessages,
+            ) => Lane::Fast,
+            Self::Shared(_)
+            | Self::SetTodos { .. }
+            | Self::SetHostTools { .. }
+            | Self::SetHostUriSchemes { .. }
+            | Self::Handoff { .. }
+            | Self::Login { .. }
+            | Self::NegotiateUnattended { .. }
+            | Self::SetCapabilities { .. }
+            | Self::SetDefaultModelSelection { .. } => Lane::Ordered,
+        }
+    }
+
+    /// Returns the scope that it needs. An unknown command needs [`Scope::Admin`].
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Shared(command) => shared_scope(command),
+            Self::WorkflowGateResponse { .. } => Scope::Prompt,
+            Self::GetState { .. } | Self::GetPendingWorkflowGates => Scope::MessageRead,
+            Self::SetTodos { .. } | Self::NegotiateUnattended { .. } | Self::SetCapabilities { .. } => Scope::Control,
+            Self::SetHostTools { .. } => Scope::HostTools,
+            Self::SetHostUriSchemes { .. } => Scope::HostUri,
+            Self::SetDefaultModelSelection { .. } => Scope::Model,
+            Self::Handoff { .. } | Self::GetLoginProviders | Self::Login { .. } => Scope::Admin,
+        }
+    }
+
+    /// True if it takes one of the tool calls of a declaration's budget before it is done.
+    pub fn takes_a_call(&self) -> bool {
+        matches!(
+            self,
+            Self::Shared(
+                Shared::Bash { .. }
+                    | Shared::Prompt { .. }
+                    | Shared::Steer { .. }
+                    | Shared::FollowUp { .. }
+                    | Shared::AbortAndPrompt { .. }
+            )
+        )
+    }
+}
+
+fn shared_scope(command: &Shared) -> Scope {
+    match command {
+        Shared::Prompt { .. }
+        | Shared::Steer { .. }
+        | Shared::FollowUp { .. }
+        | Shared::Abort
+        | Shared::AbortAndPrompt { .. } => Scope::Prompt,
+        Shared::NewSession { .. }
+        | Shared::SwitchSession { .. }
+        | Shared::Branch { .. }
+        | Shared::GetBranchMessages
+        | Shared::SetSessionName { .. } => Scope::Session,
+        Shared::GetState | Shared::GetSessionStats | Shared::GetLastAssistantText | Shared::GetMessages => {
+            Scope::MessageRead
+        }
+        Shared::SetSteeringMode { .. }
+        | Shared::SetFollowUpMode { .. }
+        | Shared::SetInterruptMode { .. }
+        | Shared::Compact { .. }
+        | Shared::SetAutoCompaction { .. }
+        | Shared::SetAutoRetry { .. }
+        | Shared::AbortRetry => Scope::Control,
+        Shared::SetModel { .. }
+        | Shared::CycleModel
+        | Shared::GetAvailableModels
+        | Shared::SetThinkingLevel { .. }
+        | Shared::CycleThinkingLevel => Scope::Model,
+        Shared::Bash { .. } | Shared::AbortBash => Scope::Bash,
+        Shared::ExportHtml { .. } => Scope::Export,
+    }
+}

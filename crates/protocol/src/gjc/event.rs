@@ -1,0 +1,285 @@
+//! Writes what happens in a session as events in envelopes.
+//!
+//! It must not know the order in which things happen, nor count: numbers and ids are handed in. Source: the RPC reference
+//! of gjc, Event Stream Schema; docs/protocol/gjc.md, Events.
+
+use serde::Serialize;
+
+use crate::json::{Json, Wire};
+use crate::omp;
+use crate::omp::event::{AssistantMessageEvent, Change};
+
+/// The version that every envelope names.
+pub const PROTOCOL_VERSION: u32 = 2;
+
+/// How often a compact update holds the whole message: every so many of them.
+pub const CHECKPOINT_EVERY: u64 = 32;
+
+/// The frame around an event; on the bridge, around every frame.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Envelope<P> {
+    protocol_version: u32,
+    /// The session that is current.
+    pub session_id: String,
+    /// Counts from 1, one by one.
+    pub seq: u64,
+    /// Names the frame.
+    pub frame_id: String,
+    /// What the payload is.
+    #[serde(rename = "type")]
+    pub kind: FrameType,
+    /// What it is about.
+    pub payload: P,
+    /// The id that its answer will carry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+}
+
+impl<P: Wire> Wire for Envelope<P> {}
+
+impl<P> Envelope<P> {
+    /// Puts `payload` into an envelope.
+    pub fn new(kind: FrameType, session_id: String, seq: u64, frame_id: String, payload: P) -> Self {
+        Self { protocol_version: PROTOCOL_VERSION, session_id, seq, frame_id, kind, payload, correlation_id: None }
+    }
+
+    /// Says which id the answer will carry.
+    pub fn correlated(self, id: String) -> Self {
+        Self { correlation_id: Some(id), ..self }
+    }
+}
+
+/// What an envelope holds. On stdio there are only events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FrameType {
+    /// The first frame of a stream.
+    Ready,
+    /// An event.
+    Event,
+    /// The response to a command.
+    Response,
+    /// A dialog.
+    UiRequest,
+    /// A call that somebody must allow.
+    PermissionRequest,
+    /// A call of a tool of the host, or its cancellation.
+    HostToolCall,
+    /// A request at a URI of the host, or its cancellation.
+    HostUriRequest,
+    /// Frames were lost.
+    Reset,
+    /// A gate.
+    WorkflowGate,
+    /// Something failed.
+    Error,
+}
+
+impl FrameType {
+    /// Every type, as a handshake lists them.
+    pub const ALL: [Self; 10] = [
+        Self::Ready,
+        Self::Event,
+        Self::Response,
+        Self::UiRequest,
+        Self::PermissionRequest,
+        Self::HostToolCall,
+        Self::HostUriRequest,
+        Self::Reset,
+        Self::WorkflowGate,
+        Self::Error,
+    ];
+}
+
+/// The payload of an event: the event, and its type once more for routing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum EventPayload {
+    /// The event as it is.
+    Whole {
+        /// The `type` of the event.
+        event_type: &'static str,
+        /// The event.
+        event: Event,
+    },
+    /// An update of a message without the message.
+    Compact(Box<CompactUpdate>),
+}
+
+impl Wire for EventPayload {}
+
+impl From<Event> for EventPayload {
+    fn from(event: Event) -> Self {
+        Self::Whole { event_type: event.name(), event }
+    }
+}
+
+/// The payload of `message_update` for hosts that asked for `compact_message_update`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CompactUpdate {
+    event_type: &'static str,
+    compact: bool,
+    message_id: Option<String>,
+    content_index: Option<usize>,
+    #[serde(rename = "assistantMessageEvent")]
+    assistant_message_event: Change,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_message: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_reason: Option<&'static str>,
+}
+
+impl CompactUpdate {
+    /// Tells that a message grew by `change`. `number` counts the updates of the connection from 1; every
+    /// [`CHECKPOINT_EVERY`]th holds `message` whole.
+    pub fn new(message_id: Option<String>, change: Change, number: u64, message: &Json) -> Self {
+        let checkpoint = number.is_multiple_of(CHECKPOINT_EVERY);
+        Self {
+            event_type: "message_update",
+            compact: true,
+            message_id,
+            content_index: Some(content_index(&change)),
+            assistant_message_event: change,
+            checkpoint_message: checkpoint.then(|| message.clone()),
+            checkpoint_reason: checkpoint.then_some("periodic"),
+        }
+    }
+}
+
+fn content_index(change: &Change) -> usize {
+    match change {
+        Change::TextStart { content_index }
+        | Change::TextDelta { content_index, .. }
+        | Change::TextEnd { content_index, .. }
+        | Change::ThinkingStart { content_index }
+        | Change::ThinkingDelta { content_index, .. }
+        | Change::ThinkingEnd { content_index, .. }
+        | Change::ToolcallStart { content_index }
+        | Change::ToolcallDelta { content_index, .. }
+        | Change::ToolcallEnd { content_index, .. } => *content_index,
+    }
+}
+
+/// One event. It is made of omp's by [`Event::of`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Event {
+    /// One that omp has too.
+    Shared(Box<omp::Event>),
+    /// One that omp has not, or has in another form.
+    Own(OwnEvent),
+}
+
+/// What omp has not, or has in another form.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum OwnEvent {
+    /// A run ended; the last event of it.
+    AgentEnd {
+        /// Every message that the run added, in order.
+        messages: Vec<Json>,
+        /// Why.
+        stop_reason: RunEnd,
+    },
+    /// Another agent said something.
+    IrcMessage {
+        /// A message of role `custom`.
+        message: Json,
+    },
+    /// A run was steered by the one that started it. Of later versions.
+    SubagentSteerMessage {
+        /// A message of role `custom`.
+        message: Json,
+    },
+    /// Something that people should know.
+    Notice {
+        /// How much it matters.
+        level: crate::omp::ui::NotifyType,
+        /// What.
+        message: String,
+        /// What it comes from.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
+    },
+    /// The model thinks harder, or less.
+    ThinkingLevelChanged {
+        /// Absent if it does not think.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thinking_level: Option<String>,
+    },
+    /// What the session works towards changed.
+    GoalUpdated {
+        /// Null if there is none.
+        goal: Option<Json>,
+    },
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunEnd {
+    /// There was nothing more to do.
+    Completed,
+    /// Something holds it up.
+    Paused,
+}
+
+impl Event {
+    /// Makes an event of omp's one of this dialect; none for a frame that is flat here, or not sent at all. A run that
+    /// ends has ended for `end`.
+    pub fn of(event: omp::Event, end: RunEnd) -> Option<Self> {
+        match event {
+            omp::Event::Ready | omp::Event::AgentSettled | omp::Event::ExtensionError { .. } => None,
+            omp::Event::AgentEnd { messages } => Some(Self::Own(OwnEvent::AgentEnd { messages, stop_reason: end })),
+            event @ (omp::Event::AgentStart
+            | omp::Event::TurnStart
+            | omp::Event::TurnEnd { .. }
+            | omp::Event::MessageStart { .. }
+            | omp::Event::MessageUpdate { .. }
+            | omp::Event::MessageEnd { .. }
+            | omp::Event::ToolExecutionStart { .. }
+            | omp::Event::ToolExecutionUpdate { .. }
+            | omp::Event::ToolExecutionEnd { .. }
+            | omp::Event::AutoCompactionStart { .. }
+            | omp::Event::AutoCompactionEnd { .. }
+            | omp::Event::AutoRetryStart { .. }
+            | omp::Event::AutoRetryEnd { .. }
+            | omp::Event::RetryFallbackApplied { .. }
+            | omp::Event::RetryFallbackSucceeded { .. }
+            | omp::Event::TtsrTriggered { .. }
+            | omp::Event::TodoReminder { .. }
+            | omp::Event::TodoAutoClear) => Some(Self::Shared(Box::new(event))),
+        }
+    }
+
+    /// Returns the `type` of the event.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Shared(event) => event.name(),
+            Self::Own(event) => match event {
+                OwnEvent::AgentEnd { .. } => "agent_end",
+                OwnEvent::IrcMessage { .. } => "irc_message",
+                OwnEvent::SubagentSteerMessage { .. } => "subagent_steer_message",
+                OwnEvent::Notice { .. } => "notice",
+                OwnEvent::ThinkingLevelChanged { .. } => "thinking_level_changed",
+                OwnEvent::GoalUpdated { .. } => "goal_updated",
+            },
+        }
+    }
+
+    /// Takes an update apart for a host that wants small ones: the change, and the message so far.
+    pub fn into_update(self) -> Result<(Change, Json), Self> {
+        match self {
+            Self::Shared(event) => match *event {
+                omp::Event::MessageUpdate {
+                    assistant_message_event: AssistantMessageEvent { change, .. },
+                    message,
+                } => Ok((change, message)),
+                event => Err(Self::Shared(Box::new(event))),
+            },
+            Self::Own(event) => Err(Self::Own(event)),
+        }
+    }
+}
+
+impl Wire for Event {}

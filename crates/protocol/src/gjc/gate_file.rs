@@ -1,0 +1,64 @@
+//! Writes and reads the file in which the original keeps a session's gates, because people's tools read it.
+//!
+//! It must not know the log that the file is written from. Source: docs/protocol/gjc.md, Files.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::gate_id::Counters;
+use super::workflow::{Resolution, WorkflowGate};
+use crate::json::Wire;
+
+/// The whole file, pretty-printed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GateFile {
+    /// How many gates each stage has opened.
+    pub counters: Counters,
+    /// Every gate by its id.
+    pub gates: BTreeMap<String, GateRecord>,
+}
+
+/// One gate of the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateRecord {
+    /// As it was sent.
+    pub gate: WorkflowGate,
+    /// How far it is.
+    pub status: GateStatus,
+    /// The key of the answer that counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// What tells that answer from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_hash: Option<String>,
+    /// The answer that counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+    /// What its sender was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
+    /// Whether the workflow went on with it.
+    pub advanced: bool,
+}
+
+/// How far a gate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GateStatus {
+    /// It waits.
+    Pending,
+    /// An answer counted.
+    Accepted,
+}
+
+impl GateFile {
+    /// Returns the text of the file.
+    pub fn text(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a wire value always encodes")
+    }
+}
+
+impl Wire for GateFile {}

@@ -1,0 +1,284 @@
+//! Reads the URI schemes that a host owns, and speaks with it about what is read and written there.
+//!
+//! It must not know which requests are open. Source: the RPC reference of gjc, Host URI Sub-Protocol;
+//! docs/protocol/gjc.md, Host URIs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::{Json, Wire};
+
+/// The schemes that are the agent's own.
+const RESERVED: [&str; 8] = ["gjc", "agent", "artifact", "memory", "local", "rule", "issue", "pr"];
+
+/// What the model is told whose request has no host any more.
+pub const DISCONNECTED: &str = "RPC client disconnected before host URI request completed";
+
+/// A scheme of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostScheme {
+    /// In lower case.
+    pub scheme: String,
+    /// For the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether it can be written to.
+    pub writable: bool,
+    /// Whether what is read stays as it is, where the result does not say.
+    pub immutable: bool,
+}
+
+/// Why a set of schemes is refused. Nothing changes then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemeError {
+    /// One has no name.
+    #[error("Host URI scheme must be a non-empty string")]
+    Empty,
+    /// One has a name that no URI can begin with.
+    #[error("Host URI scheme contains invalid characters: {0}")]
+    Characters(String),
+    /// One is the agent's own.
+    #[error("Host URI scheme is reserved: {0}")]
+    Reserved(String),
+}
+
+/// Reads the schemes of `set_host_uri_schemes`. Of two alike the last counts, in the place of the first.
+///
+/// # Errors
+/// [`SchemeError`], the first by the order of the list.
+pub fn schemes(definitions: &[Json]) -> Result<Vec<HostScheme>, SchemeError> {
+    let mut schemes: Vec<HostScheme> = Vec::new();
+    for definition in definitions {
+        let scheme = scheme(definition)?;
+        match schemes.iter_mut().find(|known| known.scheme == scheme.scheme) {
+            Some(known) => *known = scheme,
+            None => schemes.push(scheme),
+        }
+    }
+    Ok(schemes)
+}
+
+#[derive(Deserialize)]
+struct Definition {
+    scheme: Option<Json>,
+    description: Option<Json>,
+    writable: Option<Json>,
+    immutable: Option<Json>,
+}
+
+fn scheme(definition: &Json) -> Result<HostScheme, SchemeError> {
+    let given: Definition = definition.read().map_err(|_| SchemeError::Empty)?;
+    let name: String = given.scheme.and_then(|json| json.read().ok()).unwrap_or_default();
+    let scheme = name.trim().to_lowercase();
+    if scheme.is_empty() {
+        return Err(SchemeError::Empty);
+    }
+    if !is_scheme(&scheme) {
+        return Err(SchemeError::Characters(name));
+    }
+    if RESERVED.contains(&scheme.as_str()) {
+        return Err(SchemeError::Reserved(scheme));
+    }
+    let is_true = |json: Option<Json>| json.is_some_and(|json| json.text() == "true");
+    Ok(HostScheme {
+        scheme,
+        description: given.description.and_then(|json| json.read().ok()),
+        writable: is_true(given.writable),
+        immutable: is_true(given.immutable),
+    })
+}
+
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|c: char| c.is_ascii_lowercase())
+        && scheme.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+.-".contains(c))
+}
+
+/// Returns the scheme of `url` and the URL with its scheme in lower case, all else as it is. None without `://`.
+pub fn normalized(url: &str) -> Option<(String, String)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let scheme = scheme.to_ascii_lowercase();
+    is_scheme(&scheme).then(|| (scheme.clone(), format!("{scheme}://{rest}")))
+}
+
+/// Data of `set_host_uri_schemes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SchemeNames {
+    /// In lower case.
+    pub schemes: Vec<String>,
+}
+
+/// What is done at a URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// Its content is wanted.
+    Read,
+    /// Its content is replaced.
+    Write,
+}
+
+impl Operation {
+    /// Returns the name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// A frame that asks the host for something at a URI, or to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum HostUriFrame {
+    /// Asks for something.
+    HostUriRequest {
+        /// Names the request.
+        id: String,
+        /// What is done.
+        operation: Operation,
+        /// Where; see [`normalized`].
+        url: String,
+        /// The whole new content, of a write.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        content: Option<String>,
+    },
+    /// Says that a request's result is wanted no more.
+    HostUriCancel {
+        /// Names the frame.
+        id: String,
+        /// Names the request.
+        target_id: String,
+    },
+}
+
+/// Returns what the model is told of a request that was stopped.
+pub fn aborted(operation: Operation, url: &str) -> String {
+    format!("Host URI {} for {url} was aborted", operation.name())
+}
+
+/// Returns what the model is told that wanted to write where it cannot.
+pub fn not_writable(scheme: &str) -> String {
+    format!("Host URI scheme is not writable: {scheme}")
+}
+
+/// What kind of text a content is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContentType {
+    /// Any text.
+    #[default]
+    #[serde(rename = "text/plain")]
+    Plain,
+    /// Markdown.
+    #[serde(rename = "text/markdown")]
+    Markdown,
+    /// JSON.
+    #[serde(rename = "application/json")]
+    Json,
+}
+
+/// What a host says about a request.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostUriResult {
+    /// What was read, or why it was not.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// Absent means plain text.
+    #[serde(default)]
+    pub content_type: Option<ContentType>,
+    /// Shown beside the content.
+    #[serde(default)]
+    pub notes: Option<Vec<String>>,
+    /// Absent means what the scheme says.
+    #[serde(default)]
+    pub immutable: Option<bool>,
+    /// Whether it failed.
+    #[serde(default)]
+    pub is_error: Option<bool>,
+    /// Why.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+impl HostUriResult {
+    /// Returns why the request failed, if it did.
+    pub fn failure(&self, operation: Operation, url: &str) -> Option<String> {
+        self.is_error.filter(|failed| *failed)?;
+        let said = [&self.error, &self.content].into_iter().flatten().find(|text| !text.is_empty());
+        Some(said.cloned().unwrap_or_else(|| format!("Host URI {} failed for {url}", operation.name())))
+    }
+}
+
+impl Wire for HostScheme {}
+impl Wire for SchemeNames {}
+impl Wire for HostUriFrame {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(definitions: Value) -> Result<Vec<HostScheme>, String> {
+        let definitions: Vec<Json> = definitions.as_array().unwrap().iter().cloned().map(Json::from).collect();
+        schemes(&definitions).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_fault_of_a_scheme_is_named() {
+        for (definition, want) in [
+            (json!({}), "Host URI scheme must be a non-empty string"),
+            (json!({"scheme": "  "}), "Host URI scheme must be a non-empty string"),
+            (json!({"scheme": 5}), "Host URI scheme must be a non-empty string"),
+            (json!("db"), "Host URI scheme must be a non-empty string"),
+            (json!({"scheme": "a b"}), "Host URI scheme contains invalid characters: a b"),
+            (json!({"scheme": "1a"}), "Host URI scheme contains invalid characters: 1a"),
+            (json!({"scheme": "db://"}), "Host URI scheme contains invalid characters: db://"),
+            (json!({"scheme": " PR "}), "Host URI scheme is reserved: pr"),
+            (json!({"scheme": "memory"}), "Host URI scheme is reserved: memory"),
+        ] {
+            assert_eq!(read(json!([{"scheme": "ok"}, definition])), Err(want.to_owned()), "{definition}");
+        }
+    }
+
+    #[test]
+    fn schemes_are_in_lower_case_and_the_last_of_two_counts() {
+        let scheme = |name: &str, writable| HostScheme {
+            scheme: name.to_owned(),
+            description: None,
+            writable,
+            immutable: false,
+        };
+        let given = json!([{"scheme": " DB "}, {"scheme": "git+x.y-1"}, {"scheme": "db", "writable": true}]);
+        assert_eq!(read(given), Ok(vec![scheme("db", true), scheme("git+x.y-1", false)]));
+    }
+
+    #[test]
+    fn only_the_scheme_of_a_url_is_lowered() {
+        for (url, want) in [
+            ("DB://Users/42?A=B", Some(("db", "db://Users/42?A=B"))),
+            ("db://", Some(("db", "db://"))),
+            ("db:users", None),
+            ("/etc/passwd", None),
+            ("1x://a", None),
+        ] {
+            let want = want.map(|(scheme, url)| (scheme.to_owned(), url.to_owned()));
+            assert_eq!(normalized(url), want, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_failure_says_why() {
+        let result = |json: Value| Json::from(json).read::<HostUriResult>().unwrap();
+        for (given, want) in [
+            (json!({"isError": true, "error": "gone", "content": "c"}), Some("gone")),
+            (json!({"isError": true, "error": "", "content": "c"}), Some("c")),
+            (json!({"isError": true}), Some("Host URI read failed for db://a")),
+            (json!({"isError": false, "error": "gone"}), None),
+            (json!({"content": "c"}), None),
+        ] {
+            let told = result(given.clone()).failure(Operation::Read, "db://a");
+            assert_eq!(told.as_deref(), want, "{given}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Writes what commands of this dialect answer, and reads the values that they take.
+//!
+//! It must not know where the values come from. Source: the RPC reference of gjc, Response Schema; docs/protocol/gjc.md,
+//! Commands.
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::{Json, Number, Wire};
+use crate::omp::event::TodoStatus;
+use crate::omp::state::RpcSessionState;
+
+/// Data of `get_state`: what omp has, and more.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionState {
+    /// What omp has too.
+    #[serde(flatten)]
+    pub shared: RpcSessionState,
+    /// The tasks.
+    pub todo_phases: Vec<TodoPhase>,
+    /// Absent without a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_usage: Option<ContextUsage>,
+    /// Only if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<Vec<String>>,
+    /// Only if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dump_tools: Option<Vec<DumpedTool>>,
+}
+
+/// What `get_state` gives beside what it always gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Include {
+    /// Asked for as `tools` or `dumpTools`.
+    pub tools: bool,
+    /// Asked for as `systemPrompt`.
+    pub system_prompt: bool,
+}
+
+impl Include {
+    /// Reads the names; the first that is unknown comes back beside it.
+    pub fn read(names: &[String]) -> (Self, Option<&str>) {
+        let mut include = Self::default();
+        let mut unknown = None;
+        for name in names {
+            match name.as_str() {
+                "tools" | "dumpTools" => include.tools = true,
+                "systemPrompt" => include.system_prompt = true,
+                other => unknown = unknown.or(Some(other)),
+            }
+        }
+        (include, unknown)
+    }
+}
+
+/// How full the context is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContextUsage {
+    /// Null if it is not known.
+    pub tokens: Option<u64>,
+    /// Of the model.
+    pub context_window: u64,
+    /// From 0 to 100; null if it is not known.
+    pub percent: Option<Number>,
+    /// Where the number comes from. Of later versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<UsageSource>,
+}
+
+/// Where a number of tokens comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageSource {
+    /// The provider counted.
+    ProviderAnchor,
+    /// We guessed.
+    Heuristic,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// One tool as the model sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DumpedTool {
+    /// How it is called.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Json,
+}
+
+/// One phase of the tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TodoPhase {
+    /// Echoed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What it is called.
+    pub name: String,
+    /// Its tasks in order.
+    pub tasks: Vec<TodoTask>,
+}
+
+/// One task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TodoTask {
+    /// Echoed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What is to be done.
+    pub content: String,
+    /// How far it is.
+    pub status: TodoStatus,
+    /// What was noted about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<Vec<String>>,
+}
+
+/// Data of `set_todos`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TodosSet {
+    /// As they are now.
+    pub todo_phases: Vec<TodoPhase>,
+}
+
+/// Data of `handoff`; null instead if nothing came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandedOff {
+    /// Where it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved_path: Option<String>,
+}
+
+/// Data of `get_login_providers`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LoginProviders {
+    /// In no order.
+    pub providers: Vec<LoginProvider>,
+}
+
+/// A provider that one can log in at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LoginProvider {
+    /// Names it.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// Whether one can log in here and now.
+    pub available: bool,
+    /// Whether one is logged in.
+    pub authenticated: bool,
+}
+
+/// Data of `login`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoggedIn {
+    /// Where.
+    pub provider_id: String,
+}
+
+/// The capability that makes updates of messages small.
+pub const COMPACT_MESSAGE_UPDATE: &str = "compact_message_update";
+
+/// Data of `set_capabilities`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Capabilities {
+    /// What we do from now on.
+    pub accepted_capabilities: Vec<String>,
+    /// What we do not know.
+    pub unsupported: Vec<String>,
+}
+
+impl Capabilities {
+    /// Accepts what we know of `wanted`.
+    pub fn of(wanted: Vec<String>) -> Self {
+        let (accepted_capabilities, unsupported) = wanted.into_iter().partition(|name| name == COMPACT_MESSAGE_UPDATE);
+        Self { accepted_capabilities, unsupported }
+    }
+
+    /// True if updates of messages are to be small.
+    pub fn compact_updates(&self) -> bool {
+        !self.accepted_capabilities.is_empty()
+    }
+}
+
+/// Data of `set_default_model_selection`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DefaultModel {
+    /// Id of its provider.
+    pub provider: String,
+    /// Its id at that provider.
+    pub model_id: String,
+    /// Absent means the model's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking_level: Option<String>,
+}
+
+/// Every thinking level that can be set.
+pub const THINKING_LEVELS: [&str; 8] = ["inherit", "off", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// Returns the level as `get_state` may show it: older clients end at one that they do not know.
+pub fn shown_level(level: &str) -> Option<&str> {
+    match level {
+        "max" => Some("xhigh"),
+        "off" | "minimal" | "low" | "medium" | "high" | "xhigh" => Some(level),
+        _ => None,
+    }
+}
+
+impl Wire for SessionState {}
+impl Wire for TodosSet {}
+impl Wire for HandedOff {}
+impl Wire for LoginProviders {}
+impl Wire for LoggedIn {}
+impl Wire for Capabilities {}
+impl Wire for DefaultModel {}

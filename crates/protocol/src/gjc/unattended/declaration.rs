@@ -1,0 +1,343 @@
+//! Reads a declaration, in the order in which the original looks at it, and says what a later one would widen.
+//!
+//! It must not know which run it is for.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Action, Scope};
+use crate::json::{Number, Wire};
+
+/// What an unattended run promises to stay within.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Declaration {
+    /// Who answers for the run; not blank.
+    pub actor: String,
+    /// What it may use up.
+    pub budget: Budget,
+    /// What commands may be for, in the order of the declaration; `prompt` is always among them.
+    pub scopes: Vec<Scope>,
+    /// What may be done, in the order of the declaration; `command.prompt` is always among it.
+    pub action_allowlist: Vec<Action>,
+    /// What a breach of the budget does. Ours; absent means [`OnBreach::Abort`].
+    #[serde(skip_serializing_if = "OnBreach::is_abort")]
+    pub on_breach: OnBreach,
+    /// Whether a later declaration may widen it, if a person agrees. Ours; absent means no.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub renegotiable: bool,
+}
+
+/// What a run may use up. Each is finite and more than 0.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Tokens of all requests to models.
+    pub max_tokens: Number,
+    /// Calls of tools, and commands that cause work.
+    pub max_tool_calls: Number,
+    /// Milliseconds from the declaration on.
+    pub max_wall_time_ms: Number,
+    /// Dollars.
+    pub max_cost_usd: Number,
+}
+
+/// What a breach of the budget does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnBreach {
+    /// The run ends, and what runs is cancelled.
+    #[default]
+    Abort,
+    /// Nothing new begins until somebody decides whether there is more.
+    Gate,
+}
+
+impl OnBreach {
+    fn is_abort(&self) -> bool {
+        *self == Self::Abort
+    }
+}
+
+/// Whether what the model uses can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metering {
+    /// Its provider tells.
+    Told,
+    /// Its provider does not tell.
+    Untold,
+    /// There is no model.
+    NoModel,
+}
+
+/// Why a declaration, or a command that needs one, is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalCode {
+    /// The declaration is wrong, or widens an earlier one.
+    InvalidUnattendedDeclaration,
+    /// A part of the budget is missing or wrong.
+    IncompleteBudget,
+    /// A part of the budget cannot be metered.
+    UnsupportedBudgetMetric,
+    /// Nothing was declared yet.
+    UnattendedNotNegotiated,
+    /// The run was ended.
+    UnattendedAborted,
+}
+
+/// The `error` of a refused declaration: `{code, message}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refused {
+    /// For programs.
+    pub code: RefusalCode,
+    /// For people.
+    pub message: String,
+}
+
+/// Data of `negotiate_unattended`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Accepted {
+    /// The session's id.
+    pub run_id: String,
+    /// As it was declared.
+    #[serde(flatten)]
+    pub declaration: Declaration,
+    /// ISO 8601 with milliseconds and `Z`.
+    pub accepted_at: String,
+}
+
+impl Wire for Declaration {}
+impl Wire for Refused {}
+impl Wire for Accepted {}
+
+impl Declaration {
+    /// Reads `declaration`; null counts as absent.
+    ///
+    /// # Errors
+    /// What is wrong with it first: that it is missing, its actor, the form of its scopes and actions, those that are
+    /// unknown, its budget, our own members, and at last whether the budget can be metered.
+    pub fn check(declaration: Option<&Value>, metering: Metering) -> Result<Self, Refused> {
+        let Some(members) = declaration.and_then(Value::as_object) else {
+            return Err(invalid("declaration is required"));
+        };
+        let actor = members.get("actor").and_then(Value::as_str).filter(|actor| !actor.trim().is_empty());
+        let actor = actor.ok_or_else(|| invalid("declaration.actor is required"))?.to_owned();
+        let scopes = strings(members, "scopes")?;
+        let actions = strings(members, "action_allowlist")?;
+        let scopes = known(&scopes, Scope::read, "scopes contains unknown scope(s)", Scope::Prompt)?;
+        let unknown = "action_allowlist contains unknown action class(es)";
+        let action_allowlist = known(&actions, Action::read, unknown, Action::CommandPrompt)?;
+        let budget = Budget::read(members.get("budget"))?;
+        let on_breach = match members.get("on_breach") {
+            None | Some(Value::Null) => OnBreach::Abort,
+            Some(value) => serde_json::from_value(value.clone())
+                .map_err(|_| invalid("declaration.on_breach must be \"abort\" or \"gate\""))?,
+        };
+        let renegotiable = match members.get("renegotiable") {
+            None | Some(Value::Null) => false,
+            Some(value) => value.as_bool().ok_or_else(|| invalid("declaration.renegotiable must be true or false"))?,
+        };
+        match metering {
+            Metering::Told => Ok(Self { actor, budget, scopes, action_allowlist, on_breach, renegotiable }),
+            Metering::Untold => Err(unmetered("the model does not tell what it uses")),
+            Metering::NoModel => Err(unmetered("no model is chosen")),
+        }
+    }
+
+    /// Names everything in which this declaration allows more than `before`; nothing if it only narrows.
+    pub fn widens(&self, before: &Self) -> Vec<String> {
+        let scopes = self.scopes.iter().filter(|scope| !before.scopes.contains(scope)).map(|scope| scope.name());
+        let actions = self.action_allowlist.iter().filter(|action| !before.action_allowlist.contains(action));
+        let budget = self.budget.parts().into_iter().zip(before.budget.parts());
+        let more = budget.filter(|((_, now), (_, before))| now > before).map(|((name, _), _)| name);
+        let gate = (self.on_breach == OnBreach::Gate && before.on_breach == OnBreach::Abort).then_some("on_breach");
+        let again = (self.renegotiable && !before.renegotiable).then_some("renegotiable");
+        let all = scopes.chain(actions.map(|action| action.name())).chain(more).chain(gate).chain(again);
+        all.map(str::to_owned).collect()
+    }
+}
+
+impl Refused {
+    /// Refuses a declaration that allows more than the one before it, by what [`Declaration::widens`] names.
+    pub fn widening(more: &[String]) -> Self {
+        invalid(format!("declaration widens what was negotiated: {}", more.join(", ")))
+    }
+}
+
+impl Budget {
+    /// Returns its parts under their names, in the order in which they are looked at.
+    pub const fn parts(&self) -> [(&'static str, Number); 4] {
+        [
+            ("max_tokens", self.max_tokens),
+            ("max_tool_calls", self.max_tool_calls),
+            ("max_wall_time_ms", self.max_wall_time_ms),
+            ("max_cost_usd", self.max_cost_usd),
+        ]
+    }
+
+    fn read(budget: Option<&Value>) -> Result<Self, Refused> {
+        let refused = |message: String| Refused { code: RefusalCode::IncompleteBudget, message };
+        let members = budget
+            .filter(|budget| budget.is_object() || budget.is_array())
+            .ok_or_else(|| refused("budget declaration is required for unattended mode".to_owned()))?;
+        let part = |name: &str| {
+            let value = members.get(name).and_then(Value::as_f64).filter(|value| value.is_finite() && *value > 0.0);
+            value.map(Number).ok_or_else(|| refused(format!("budget.{name} must be a positive finite number")))
+        };
+        Ok(Self {
+            max_tokens: part("max_tokens")?,
+            max_tool_calls: part("max_tool_calls")?,
+            max_wall_time_ms: part("max_wall_time_ms")?,
+            max_cost_usd: part("max_cost_usd")?,
+        })
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Refused {
+    Refused { code: RefusalCode::InvalidUnattendedDeclaration, message: message.into() }
+}
+
+fn unmetered(why: &str) -> Refused {
+    let message = format!("unattended mode requires that tokens and cost are accounted for: {why}");
+    Refused { code: RefusalCode::UnsupportedBudgetMetric, message }
+}
+
+fn strings(members: &Map<String, Value>, name: &str) -> Result<Vec<String>, Refused> {
+    let string = |item: &Value| item.as_str().map(str::to_owned);
+    let read = members.get(name).and_then(Value::as_array).and_then(|items| items.iter().map(string).collect());
+    read.ok_or_else(|| invalid(format!("declaration.{name} must be string[]")))
+}
+
+/// Reads names, each once, and adds the one that is always there.
+fn known<T: Copy + PartialEq>(
+    names: &[String],
+    read: fn(&str) -> Option<T>,
+    unknown: &str,
+    always: T,
+) -> Result<Vec<T>, Refused> {
+    let strange: Vec<&str> = names.iter().map(String::as_str).filter(|name| read(name).is_none()).collect();
+    if !strange.is_empty() {
+        return Err(invalid(format!("declaration.{unknown}: {}", strange.join(", "))));
+    }
+    let mut all = Vec::new();
+    for one in names.iter().filter_map(|name| read(name)).chain([always]) {
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn declared() -> Value {
+        json!({
+            "actor": "openclaw/hermes",
+            "budget": {"max_tokens": 2_000_000, "max_tool_calls": 5000, "max_wall_time_ms": 3_600_000, "max_cost_usd": 20},
+            "scopes": ["prompt", "control", "bash"],
+            "action_allowlist": ["bash.readonly", "file.write"],
+        })
+    }
+
+    fn with(path: &str, value: Value) -> Value {
+        let mut declaration = declared();
+        *declaration.pointer_mut(path).unwrap() = value;
+        declaration
+    }
+
+    #[test]
+    fn a_declaration_is_echoed_with_what_it_always_has() {
+        let declaration = Declaration::check(Some(&declared()), Metering::Told).unwrap();
+        let accepted =
+            Accepted { run_id: "s".to_owned(), declaration, accepted_at: "2026-06-05T05:00:00.000Z".to_owned() };
+        let want = json!({
+            "run_id": "s",
+            "actor": "openclaw/hermes",
+            "budget": {"max_tokens": 2_000_000, "max_tool_calls": 5000, "max_wall_time_ms": 3_600_000, "max_cost_usd": 20},
+            "scopes": ["prompt", "control", "bash"],
+            "action_allowlist": ["bash.readonly", "file.write", "command.prompt"],
+            "accepted_at": "2026-06-05T05:00:00.000Z",
+        });
+        assert_eq!(serde_json::to_value(accepted).unwrap(), want);
+    }
+
+    #[test]
+    fn what_is_wrong_first_is_told() {
+        let invalid = RefusalCode::InvalidUnattendedDeclaration;
+        let budget = RefusalCode::IncompleteBudget;
+        for (declaration, code, message) in [
+            (Value::Null, invalid, "declaration is required"),
+            (json!("yes"), invalid, "declaration is required"),
+            (json!({}), invalid, "declaration.actor is required"),
+            (with("/actor", json!("  ")), invalid, "declaration.actor is required"),
+            (json!({"actor": "a", "scopes": ["nonsense", 1]}), invalid, "declaration.scopes must be string[]"),
+            (with("/action_allowlist", json!("all")), invalid, "declaration.action_allowlist must be string[]"),
+            (
+                with("/scopes", json!(["prompt", "a", "bash", "b"])),
+                invalid,
+                "declaration.scopes contains unknown scope(s): a, b",
+            ),
+            (
+                with("/action_allowlist", json!(["file.write", "a"])),
+                invalid,
+                "declaration.action_allowlist contains unknown action class(es): a",
+            ),
+            (with("/budget", Value::Null), budget, "budget declaration is required for unattended mode"),
+            (with("/budget/max_tokens", json!("1")), budget, "budget.max_tokens must be a positive finite number"),
+            (
+                with("/budget/max_tool_calls", json!(0)),
+                budget,
+                "budget.max_tool_calls must be a positive finite number",
+            ),
+            (
+                with("/budget/max_wall_time_ms", json!(-1)),
+                budget,
+                "budget.max_wall_time_ms must be a positive finite number",
+            ),
+            (with("/budget/max_cost_usd", Value::Null), budget, "budget.max_cost_usd must be a positive finite number"),
+            (
+                json!({"actor": "a", "scopes": ["x"], "action_allowlist": ["y"], "budget": null}),
+                invalid,
+                "declaration.scopes contains unknown scope(s): x",
+            ),
+        ] {
+            let refused = Declaration::check(Some(&declaration), Metering::NoModel).unwrap_err();
+            assert_eq!(refused, Refused { code, message: message.to_owned() }, "{declaration}");
+        }
+        let mut ours = declared();
+        ours["on_breach"] = json!("ignore");
+        let refused = Declaration::check(Some(&ours), Metering::Told).unwrap_err();
+        assert_eq!(refused.message, "declaration.on_breach must be \"abort\" or \"gate\"");
+        for metering in [Metering::Untold, Metering::NoModel] {
+            let refused = Declaration::check(Some(&declared()), metering).unwrap_err();
+            assert_eq!(refused.code, RefusalCode::UnsupportedBudgetMetric);
+        }
+        assert_eq!(Declaration::check(None, Metering::Told).unwrap_err().message, "declaration is required");
+    }
+
+    #[test]
+    fn negotiating_again_names_what_it_would_widen() {
+        let before = Declaration::check(Some(&declared()), Metering::Told).unwrap();
+        let mut ours = declared();
+        ours["on_breach"] = json!("gate");
+        ours["renegotiable"] = json!(true);
+        for (declaration, want) in [
+            (declared(), &[][..]),
+            (with("/scopes", json!([])), &[]),
+            (with("/budget/max_tokens", json!(1)), &[]),
+            (with("/scopes", json!(["admin", "bash"])), &["admin"]),
+            (with("/action_allowlist", json!(["bash.mutating"])), &["bash.mutating"]),
+            (with("/budget/max_cost_usd", json!(20.01)), &["max_cost_usd"]),
+            (ours, &["on_breach", "renegotiable"]),
+        ] {
+            let now = Declaration::check(Some(&declaration), Metering::Told).unwrap();
+            assert_eq!(now.widens(&before), want, "{declaration}");
+        }
+        let refused = Refused::widening(&["admin".to_owned(), "max_tokens".to_owned()]);
+        assert_eq!(refused.message, "declaration widens what was negotiated: admin, max_tokens");
+    }
+}
