@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod agent_gate;
+pub mod gsv;
 pub mod hermes;
 mod json;
 pub mod lines;
