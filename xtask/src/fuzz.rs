@@ -18,6 +18,7 @@ const TARGETS: &[&str] = &[
     "lines",
     "commands",
     "session-file",
+    "gsv",
     "openai-completions",
     "openai-responses",
     "anthropic-messages",
@@ -84,7 +85,7 @@ mod tests {
                 rest: rest.iter().map(|&argument| argument.to_owned()).collect(),
             })
         };
-        let known = "one of lines, commands, session-file, openai-completions, openai-responses, anthropic-messages, \
+        let known = "one of lines, commands, session-file, gsv, openai-completions, openai-responses, anthropic-messages, \
                      google-generative-ai, shell";
         for (line, want) in [
             ("", options(None, &[])),
