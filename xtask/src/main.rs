@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
 mod bench;
+mod browser;
 mod fuzz;
 mod tidy;
 mod verify;
@@ -22,6 +23,7 @@ usage: cargo xtask COMMAND
   bench [--json] [--cold] [--binary FILE]
                                 figures of the release binary, each beside its yardstick from the same run;
                                 --cold builds once more from nothing, --binary measures FILE and builds nothing
+  browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
                                 a decoder against mutated input; without a target, each in turn
 ";
@@ -47,6 +49,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "tidy" => tidy::run(&Workspace::read()?),
         "bench" => bench::run(&Workspace::read()?, &bench::Options::parse(rest)?),
         bench::FAN_OUT => bench::fan_out(rest),
+        "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

@@ -28,12 +28,15 @@ pub(crate) use decide::{compaction_started, prune};
 pub(crate) use tree::Branch;
 
 use residency::Fetched;
+use rules::Guests;
 
 use crate::{
     call,
+    digest::Digest,
     gate::{self, Gate},
     id::{Fresh, Lsn, SessionId},
     policy::{self, Proposal},
+    session::{self, Session},
     settle,
     time::Millis,
 };
@@ -58,11 +61,27 @@ pub struct Context {
 pub(crate) struct View<'a> {
     pub(crate) state: &'a State,
     pub(crate) admitted: &'a Admitted,
+    /// Of this process, or of the session that is looked at.
     pub(crate) rules: &'a Rules,
+    guests: &'a Guests,
     /// True once nothing new may begin in this process.
     pub(crate) closing: bool,
     /// The last record that is known to be durable.
     pub(crate) durable: Lsn,
+}
+
+impl<'a> View<'a> {
+    /// The same with the rules of a session in force. None if they come from its host and are not at hand.
+    pub(crate) fn of(self, session: &Session) -> Option<Self> {
+        let Some(hosted) = session.hosted() else { return Some(self) };
+        let rules = self.guests.of(session.id(), hosted.rules)?;
+        Some(Self { rules, ..self })
+    }
+
+    /// The rules that the host of a session brought which is about to be opened.
+    pub(crate) fn awaiting(self, session: &SessionId) -> Option<(Digest, &'a Rules)> {
+        self.guests.awaiting(session)
+    }
 }
 
 /// What a decider gives back.
@@ -87,6 +106,7 @@ pub struct Engine {
     state: State,
     admitted: Admitted,
     rules: Rules,
+    guests: Guests,
     closing: bool,
     /// Whether this process has recovered what the last one left.
     recovered: bool,
@@ -109,6 +129,7 @@ impl Engine {
             state: State::default(),
             admitted: Admitted::default(),
             rules,
+            guests: Guests::default(),
             closing: false,
             recovered: false,
             durable: Lsn(0),
@@ -147,6 +168,7 @@ impl Engine {
     /// Carries over what this process has done beside the state, when the state was made again from the log.
     #[must_use]
     pub fn in_place_of(mut self, before: &Self) -> Self {
+        self.guests = before.guests.clone();
         self.closing = before.closing;
         self.recovered = before.recovered;
         self.most = before.most;
@@ -174,6 +196,11 @@ impl Engine {
     /// The rules in force.
     pub fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// Whether nothing goes on in a session until its host brings its rules.
+    pub fn waits_for_host(&self, session: &Session) -> bool {
+        self.view().of(session).is_none()
     }
 
     /// Folds a fact of the log in, before [`Command::Recover`]. What its session is made of has to be at hand, see
@@ -237,6 +264,16 @@ impl Engine {
             }
             return Ok((batch, Reply::Done));
         }
+        if let Command::UseRulesFor(session, rules) = command {
+            return self.use_rules_for(session, *rules, context);
+        }
+        if let Command::Leave(session) = command {
+            if self.state.session(&session).is_some_and(|session| !session.is_at_rest()) {
+                return Err(Refusal::Busy(session));
+            }
+            self.guests.leave(&session);
+            return Ok((Vec::new(), Reply::Done));
+        }
         if matches!(command, Command::Tick) {
             self.touched.extend(self.state.due(context.now));
             let mut batch = Vec::new();
@@ -257,6 +294,30 @@ impl Engine {
         }
         self.settle_into(&mut batch, context);
         Ok((batch, reply))
+    }
+
+    fn use_rules_for(
+        &mut self,
+        session: SessionId,
+        rules: Rules,
+        context: &mut Context,
+    ) -> Result<(Vec<Recorded>, Reply), Refusal> {
+        let hosted = self.state.session(&session).map(Session::hosted);
+        if hosted.is_some_and(|hosted| hosted.is_none()) {
+            return Err(Refusal::OutOfPlace("the session has the rules of this process"));
+        }
+        let realm = rules.surroundings.realm.clone().unwrap_or_default();
+        let digest = self.guests.take(session.clone(), rules);
+        let mut batch = Vec::new();
+        if let Some(hosted) = hosted.flatten() {
+            if hosted.rules != digest || hosted.realm != realm {
+                let event = Event::Session(session::Event::Hosted { realm, rules: digest });
+                self.record(Fact::plain(event, Some(session.clone())), context.now, &mut batch);
+            }
+            self.touched.insert(session);
+            self.settle_into(&mut batch, context);
+        }
+        Ok((batch, Reply::Done))
     }
 
     /// Whether rules may have more to say than fitted into the last batch.
@@ -304,7 +365,7 @@ impl Engine {
         }
         if let Some(idle) = idle.filter(|_| now >= *sessions) {
             *sessions = now + (idle / 10).min(LOOK_EVERY);
-            self.state.park_sessions(now, idle, &mut self.fetched);
+            self.state.park_sessions(now, idle, &self.guests, &mut self.fetched);
         }
     }
 
@@ -313,6 +374,7 @@ impl Engine {
             state: &self.state,
             admitted: &self.admitted,
             rules: &self.rules,
+            guests: &self.guests,
             closing: self.closing,
             durable: self.durable,
         }

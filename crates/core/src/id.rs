@@ -115,6 +115,13 @@ text_id! {
     PrincipalId
 }
 
+impl PrincipalId {
+    /// Whether this is whoever comes through a door of a gateway that asks nobody who they are, such as `web:open`.
+    pub fn is_open(&self) -> bool {
+        self.0.ends_with(":open")
+    }
+}
+
 /// A source of ids that gives the same ids for the same seed: what is decided twice is decided alike.
 #[derive(Clone, Debug)]
 pub struct Fresh {

@@ -21,6 +21,6 @@ mod settle;
 pub mod time;
 pub mod tool;
 
-pub use settle::folder_of;
+pub use settle::{Whereabouts, folder_of, subject_at};
 
 pub use owed::{Work, owed, stopping};

@@ -31,7 +31,7 @@ mod testing;
 
 pub use self::{
     bound::Side,
-    compile::{CompileError, Compiled, Slip, Warning, compile},
+    compile::{CompileError, Compiled, Listed, Slip, Warning, compile},
     constraints::{Constraint, Constraints, DENIAL_LASTS},
     contract::{Class, Contract},
     evaluate::{Layers, Posture, Surroundings, evaluate},

@@ -19,4 +19,4 @@ pub use cut::Cut;
 pub use event::{Event, Kind, Reason, Then};
 pub use requester::{Asked, Keyed, Outcome, Requester};
 pub use settings::{Interrupt, ModelRef, Modes, Retry, Setting, Settings, Take, Thresholds};
-pub use state::{Compaction, Entry, Queue, Queued, Session};
+pub use state::{Compaction, Entry, Hosted, Queue, Queued, Session};

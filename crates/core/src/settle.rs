@@ -26,7 +26,7 @@ use crate::{
     gate::{self, Gate, Scope},
     id::{GateId, PrincipalId, SessionId},
     policy::{self, Subject, Verdict},
-    run::Run,
+    run::{Abort, Run},
     session::{self, Breaker, Kind, Requester, Session},
     time::Millis,
     tool::Effect,
@@ -85,10 +85,25 @@ const OF_RUNS: [Rule; 13] = [
     model_asked::rule,
 ];
 
+/// The rules of a run whose rules are not at hand: deadlines pass, and what is stopped ends. Nothing is judged, started or
+/// asked.
+const WITHOUT_RULES: [Rule; 5] = [
+    |scene, context| gate_expires::rule(scene.docket, context),
+    abort_ends::rule,
+    |scene, context| scene.is_stopped().then(|| turn_closes::rule(scene, context)).flatten(),
+    backoff_over::rule,
+    |scene, context| scene.is_stopped().then(|| run_continues::rule(scene, context)).flatten(),
+];
+
 /// The next facts that follow for a session, or `None` at the fixed point.
 pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Option<Vec<Fact>> {
     let session = view.state.session(id)?;
     let run = session.run().and_then(|run| view.state.run(run));
+    let Some(view) = view.of(session) else {
+        let run = run?;
+        let scene = Scene { docket: Docket { view, session, run: Some(run) }, run };
+        return WITHOUT_RULES.iter().find_map(|rule| rule(scene, context));
+    };
     if let Some(run) = run {
         let scene = Scene { docket: Docket { view, session, run: Some(run) }, run };
         if let Some(facts) = OF_RUNS.iter().find_map(|rule| rule(scene, context)) {
@@ -99,6 +114,12 @@ pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Opt
     session.requester().filter(|requester| !is_at_rest(requester))?;
     let docket = Docket { view, session, run: None };
     OF_REQUESTS.iter().find_map(|rule| rule(docket, context))
+}
+
+impl Scene<'_> {
+    fn is_stopped(self) -> bool {
+        self.run.abort() == Abort::Asked
+    }
 }
 
 impl<'a> Docket<'a> {
@@ -182,8 +203,41 @@ pub(crate) fn agent() -> PrincipalId {
     PrincipalId::new("agent")
 }
 
+/// The principal of whoever embeds the agent, at a stdio door.
+pub(crate) fn host() -> PrincipalId {
+    PrincipalId::new("host")
+}
+
+/// Where a call was wanted, as far as policy asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Whereabouts<'a> {
+    /// The session.
+    pub session: &'a SessionId,
+    /// The door that it was opened through.
+    pub door: Option<&'a str>,
+    /// The folder that its tools work in.
+    pub cwd: &'a str,
+    /// The folder that its shell is in.
+    pub folder: &'a str,
+}
+
+impl<'a> Whereabouts<'a> {
+    fn of(session: &'a Session) -> Self {
+        Self { session: session.id(), door: session.door(), cwd: session.cwd(), folder: session.folder() }
+    }
+}
+
+/// What policy was asked about a call of the past that was wanted there with this content.
+pub fn subject_at(place: Whereabouts<'_>, content: &call::Content, effect: Effect) -> Subject {
+    subject_of(place, content, effect, agent())
+}
+
 /// What policy is asked about a call with this content.
 pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect, principal: PrincipalId) -> Subject {
+    subject_of(Whereabouts::of(session), content, effect, principal)
+}
+
+fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, principal: PrincipalId) -> Subject {
     let arguments = serde_json::Value::Object(content.arguments.clone());
     let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
     if let Some(request) = &content.request {
@@ -209,9 +263,9 @@ pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect
     let paths = content.arguments.get("path").and_then(serde_json::Value::as_str);
     Subject {
         principal,
-        door: session.door().map(str::to_owned),
+        door: place.door.map(str::to_owned),
         target: None,
-        session: session.id().clone(),
+        session: place.session.clone(),
         tool: content.tool.to_string(),
         signature: content.signature.clone(),
         further_signatures: Vec::new(),
@@ -222,20 +276,24 @@ pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect
         effect,
         classes: std::collections::BTreeSet::new(),
         reach: policy::Reach::Files,
-        cwd: folder_of(session, content),
+        cwd: folder_at(place, content),
         paths: paths.map(str::to_owned).into_iter().collect(),
     }
 }
 
 /// The folder that a call would work in, by name alone: for the shell where it is now, or what the call says.
 pub fn folder_of(session: &Session, content: &call::Content) -> String {
+    folder_at(Whereabouts::of(session), content)
+}
+
+fn folder_at(place: Whereabouts<'_>, content: &call::Content) -> String {
     if &*content.tool != SHELL {
-        return session.cwd().to_owned();
+        return place.cwd.to_owned();
     }
     let named = content.arguments.get("cwd").and_then(serde_json::Value::as_str).filter(|named| !named.is_empty());
-    let Some(named) = named else { return session.folder().to_owned() };
+    let Some(named) = named else { return place.folder.to_owned() };
     let mut parts: Vec<&str> = Vec::new();
-    let base = if named.starts_with('/') { "" } else { session.folder() };
+    let base = if named.starts_with('/') { "" } else { place.folder };
     for part in base.split('/').chain(named.split('/')) {
         match part {
             "" | "." => {}

@@ -3,10 +3,8 @@
 //! It must not add to a record, nor know who does.
 
 mod csv;
-mod filter;
+mod outcome;
 mod redact;
-mod trail;
-mod words;
 
 use std::{
     collections::VecDeque,
@@ -22,11 +20,10 @@ use countersign_store::{AnyLog, Content, Head, Log as _, OpenError, Partition, S
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
+pub(crate) use countersign_server::record::{Filter, Narrator, Outcome, ended, told};
 pub(crate) use csv::export as export_csv;
-pub(crate) use filter::{Filter, parse_time};
+pub(crate) use outcome::{Named, tone};
 pub(crate) use redact::{Reach, redact};
-pub(crate) use trail::{About, Outcome};
-pub(crate) use words::{Narrator, ended};
 
 use crate::paint::{Paint, Tone, cut};
 
@@ -131,25 +128,6 @@ impl When {
     }
 }
 
-/// One entry as an object, for programs.
-pub(crate) fn told(stored: &Stored, about: &About, text: &str) -> serde_json::Value {
-    json!({
-        "lsn": stored.lsn.0,
-        "at": iso(stored.at),
-        "session": stored.session,
-        "kind": stored.kind,
-        "event": trail::name(stored),
-        "call": about.call.map(|id| id.to_string()),
-        "gate": about.gate.map(|id| id.to_string()),
-        "tool": about.tool,
-        "subject": about.subject,
-        "outcome": about.outcome.map(Outcome::word),
-        "by": about.by,
-        "why": about.why,
-        "text": text,
-    })
-}
-
 /// One entry as a line: position, time in UTC, kind, and what happened. A very long one is cut on a terminal.
 pub(crate) fn entry(stored: &Stored, text: &str, when: When, outcome: Option<Outcome>, paint: Paint) -> String {
     let time = iso(stored.at).replace('T', " ");
@@ -163,7 +141,7 @@ pub(crate) fn entry(stored: &Stored, text: &str, when: When, outcome: Option<Out
         Paint::Plain => format!("{head}{text}"),
         Paint::Coloured => {
             let text = cut(text, SHOWN);
-            let text = outcome.and_then(Outcome::tone).map_or_else(|| text.clone(), |tone| paint.tone(tone, &text));
+            let text = outcome.and_then(tone).map_or_else(|| text.clone(), |tone| paint.tone(tone, &text));
             format!("{}{text}", paint.tone(Tone::Faint, head))
         }
     }
@@ -192,6 +170,14 @@ pub(crate) fn verify(path: &Path, expected: Option<Head>, form: Form) -> anyhow:
         }
     }
     Ok(if flaw.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads a time as `--since` has it.
+///
+/// # Errors
+/// What is understood.
+pub(crate) fn parse_time(text: &str) -> Result<countersign_core::time::Millis, String> {
+    countersign_server::record::time_of(text, countersign_runtime::Clock::system().now())
 }
 
 /// Reads a head as [`verify`] prints it.

@@ -5,6 +5,7 @@ mod at;
 mod audit;
 mod policy;
 mod sessions;
+mod tokens;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -149,6 +150,13 @@ enum Command {
     Agents {
         #[command(subcommand)]
         what: agents::Agents,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// List tokens of programs that use the gateway over HTTP, make them and take them back
+    Tokens {
+        #[command(subcommand)]
+        what: tokens::Tokens,
         #[command(flatten)]
         at: Where,
     },
@@ -308,6 +316,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Audit { what, of, at } => audit::run(what, of, &at.after(before)),
         Command::Agents { what, at } => agents::run(what, &at.after(before)),
+        Command::Tokens { what, at } => tokens::run(what, &at.after(before)),
         Command::Sessions { what, of, at } => sessions::run(&what, of, &at.after(before)),
         Command::Config { what, at } => {
             let at = at.after(before);
@@ -361,6 +370,7 @@ impl Command {
             | Self::Gates { .. }
             | Self::Grants { .. }
             | Self::Agents { .. }
+            | Self::Tokens { .. }
             | Self::Sessions { .. }
             | Self::Config { .. }
             | Self::Policy(_)

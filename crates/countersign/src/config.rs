@@ -9,6 +9,7 @@ use std::{
 use countersign_server::{
     config::{self, Errors, Flags, Loaded},
     gateway::checkup,
+    tokens,
 };
 use serde_json::json;
 
@@ -24,17 +25,22 @@ pub(crate) fn load(file: Option<&Path>, data: Option<PathBuf>) -> Result<Loaded,
 pub(crate) fn check(file: Option<&Path>, data: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
     let (problems, warnings) = match load(file, data) {
         Err(errors) => (errors.0.iter().map(ToString::to_string).collect(), Vec::new()),
-        Ok(Loaded { config, mut warnings }) => match checkup::rules(&config) {
-            Ok(of_rules) => {
-                warnings.extend(of_rules);
-                (checkup::usable(&config), warnings)
+        Ok(Loaded { config, mut warnings }) => {
+            let tokens = config.storage.folder.join(tokens::FILE);
+            let exposed = config.exposed_files().into_iter().filter(|finding| finding.path == tokens);
+            warnings.extend(exposed.map(|finding| format!("{finding}; {}", finding.advice())));
+            match checkup::rules(&config) {
+                Ok(of_rules) => {
+                    warnings.extend(of_rules);
+                    (checkup::usable(&config), warnings)
+                }
+                Err(error) => {
+                    let mut problems: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
+                    problems.extend(checkup::usable(&config));
+                    (problems, warnings)
+                }
             }
-            Err(error) => {
-                let mut problems: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
-                problems.extend(checkup::usable(&config));
-                (problems, warnings)
-            }
-        },
+        }
     };
     let code = if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     let mut out = std::io::stdout().lock();

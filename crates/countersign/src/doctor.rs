@@ -12,6 +12,7 @@ use countersign_server::{
     control::Request,
     gateway::checkup,
     messenger::telegram::Unfit,
+    tokens,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -79,6 +80,7 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
         }
         Ok(place) => {
             checks.push(running(&place));
+            checks.extend(tokens(&place));
             checks.extend(record::checks(&place, Clock::system().now()));
         }
     }
@@ -181,6 +183,24 @@ fn running(place: &Place) -> Check {
             Check::ok("gateway", format!("runs with the data directory {shown}; {count} waiting for people"))
         }
         Err(problem) => Check::fix("gateway", format!("runs and does not answer: {problem:#}"), "start it again"),
+    }
+}
+
+/// Whether the tokens of programs are known; nothing where there are none.
+fn tokens(place: &Place) -> Option<Check> {
+    let now = Clock::system().now();
+    match tokens::list(&place.folder) {
+        Ok(listed) if listed.is_empty() => None,
+        Ok(listed) => {
+            let good = listed.iter().filter(|token| token.is_good(now)).count();
+            let old = listed.len() - good;
+            Some(Check::ok("tokens", format!("{good} good, {old} out of date")))
+        }
+        Err(error) => Some(Check::fix(
+            "tokens",
+            error.to_string(),
+            "restore the file, or remove it and make tokens anew: no token is good so",
+        )),
     }
 }
 

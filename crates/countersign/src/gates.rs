@@ -176,6 +176,12 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
         row.opened_at,
         row.deadline.as_ref().map_or_else(String::new, |at| format!(", until {at}"))
     )?;
+    if row.waits_for_host {
+        writeln!(
+            out,
+            "  waits     for its session's host, which brings the rules: what follows from an answer comes then"
+        )?;
+    }
     if !row.reason.is_empty() {
         writeln!(out, "  because   {}", one(&row.reason))?;
     }

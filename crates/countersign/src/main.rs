@@ -2,6 +2,7 @@
 
 mod agent;
 mod agents;
+mod attach;
 mod audit;
 mod bench;
 mod cli;
@@ -16,6 +17,7 @@ mod policy;
 mod serve;
 mod sessions;
 mod stdio;
+mod tokens;
 mod watch;
 
 use std::process::ExitCode;

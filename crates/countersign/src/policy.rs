@@ -11,13 +11,13 @@ use std::{
 use anyhow::{Context as _, bail};
 use countersign_core::{
     gate::{OnExpiry, Step},
-    policy::{Action, Cause, Named, Near},
+    policy::Action,
 };
 use countersign_server::{
     config,
     gateway::{
         rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
-        trial::{self, Explained, Failed, Tried},
+        trial::{self, Explained, Failed, Tried, kept_off},
     },
     view::{Lines, escape},
 };
@@ -204,7 +204,7 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
     let explained = trial::explain(&loaded, &household, &asked.agent, &asked.tool, arguments);
     let mut out = std::io::stdout().lock();
     match (form, explained) {
-        (Form::Json, Ok(explained)) => writeln!(out, "{:#}", whole(&explained))?,
+        (Form::Json, Ok(explained)) => writeln!(out, "{:#}", explained.told())?,
         (Form::Json, Err(refused)) => writeln!(out, "{:#}", json!({ "verdict": "refused", "why": refused }))?,
         (Form::Text, Ok(explained)) => shown(&mut out, &explained, files)?,
         (Form::Text, Err(refused)) => {
@@ -224,7 +224,7 @@ fn shown(out: &mut impl std::io::Write, explained: &Explained, files: &Files) ->
         writeln!(out, "  and     {}", one(further))?;
     }
     writeln!(out, "  why     {}", one(&verdict.why().to_string()))?;
-    if let Some(description) = rule(explained).and_then(|(rule, _)| rule.description.as_deref()) {
+    if let Some(description) = explained.rule().and_then(|(rule, _)| rule.description.as_deref()) {
         writeln!(out, "          {}", paint.tone(Tone::Faint, one(description)))?;
     }
     for told in who_allows(explained) {
@@ -258,40 +258,6 @@ fn agent_of(principal: &str) -> &str {
     principal.strip_prefix("agent:").unwrap_or(principal)
 }
 
-/// Why a rule did not decide, a line each.
-fn kept_off(near: &Near) -> Vec<String> {
-    if near.misses.is_empty() {
-        return vec!["it matches too, and what decided goes before it".to_owned()];
-    }
-    near.misses.iter().map(ToString::to_string).collect()
-}
-
-/// The rule that decided, if it was one, and whether it is a default.
-fn rule(explained: &Explained) -> Option<(&Named, bool)> {
-    match &explained.verdict.why().cause {
-        Cause::Rule(rule) => Some((rule, false)),
-        Cause::Default(rule) => Some((rule, true)),
-        Cause::Grant { .. }
-        | Cause::Constraint { .. }
-        | Cause::Contract { .. }
-        | Cause::Floor { .. }
-        | Cause::Protected { .. }
-        | Cause::Unreadable { .. }
-        | Cause::ReadsInside
-        | Cause::NoRules
-        | Cause::Unmatched { .. } => None,
-    }
-}
-
-/// Who has to allow what is asked about: the steps of the rule, or any one person.
-fn steps(explained: &Explained) -> Vec<Step> {
-    if trial::action(&explained.verdict) != Action::Ask {
-        return Vec::new();
-    }
-    let steps = rule(explained).map(|(rule, _)| rule.steps.clone()).unwrap_or_default();
-    if steps.is_empty() { vec![Step::default()] } else { steps }
-}
-
 /// One line for people about who has to allow.
 struct Told {
     key: &'static str,
@@ -317,53 +283,7 @@ fn who_allows(explained: &Explained) -> Vec<Told> {
         let text = format!("{} of {of} within {within}{behind}", step.approvals);
         Told { key: if at == 0 { "allowed" } else { "else" }, text }
     };
-    steps(explained).iter().enumerate().map(told).collect()
-}
-
-/// All of an explanation, for programs.
-fn whole(explained: &Explained) -> Value {
-    let Explained { subject, verdict, near } = explained;
-    let named = |rule: &Named, is_default: bool| {
-        json!({
-            "pattern": rule.pattern, "file": rule.origin.file, "line": rule.origin.line, "default": is_default,
-            "description": rule.description,
-        })
-    };
-    let near: Vec<Value> = near
-        .iter()
-        .map(|near| {
-            let mut told = named(&near.rule, near.is_default);
-            told["action"] = json!(near.action);
-            told["matches"] = json!(near.misses.is_empty());
-            told["why"] = json!(kept_off(near));
-            told
-        })
-        .collect();
-    let step = |step: &Step| {
-        let (expiry, times) = match step.on_expiry {
-            OnExpiry::Deny => ("deny", None),
-            OnExpiry::Again(times) => ("again", Some(times)),
-            OnExpiry::Next => ("next", None),
-        };
-        json!({
-            "approvals": step.approvals, "from": step.from, "within": step.within.map(|time| time.as_secs()),
-            "on_expiry": expiry, "times": times,
-        })
-    };
-    json!({
-        "verdict": trial::action(verdict),
-        "steps": steps(explained).iter().map(step).collect::<Vec<_>>(),
-        "why": verdict.why().to_string(),
-        "rule": rule(explained).map(|(rule, is_default)| named(rule, is_default)),
-        "signature": subject.signature,
-        "further_signatures": subject.further_signatures,
-        "undeclared": subject.undeclared,
-        "principal": subject.principal.as_str(),
-        "door": subject.door,
-        "target": subject.target,
-        "policy": verdict.why().policy.to_string(),
-        "nearly": near,
-    })
+    explained.steps().iter().enumerate().map(told).collect()
 }
 
 fn painted(action: Action, paint: Paint) -> String {

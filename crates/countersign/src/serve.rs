@@ -21,6 +21,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    // Commands of runs have the rights of this user: without this they could read keys and tokens in this process.
+    let _ = nix::sys::prctl::set_dumpable(false);
     let _ = rustls::crypto::ring::default_provider().install_default();
     more_descriptors();
     let program = std::env::current_exe()?;

@@ -7,9 +7,11 @@ use std::{
 
 use bytes::Bytes;
 use countersign_protocol::lines::{Line, Lines};
-use countersign_server::omp;
+use countersign_server::{agent_dir::settings::When, omp};
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
+
+use crate::attach::{self, Pipe};
 
 /// How many lines wait for the door at most; the pipe holds the rest.
 const WAITING: usize = 256;
@@ -24,7 +26,7 @@ const TRIED: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Runs `countersign omp` with the arguments behind it.
 pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
-    let flags = match omp::flags::parse(arguments) {
+    let flags = match omp::flags::parse(arguments.clone()) {
         Ok(flags) => flags,
         Err(problem) => return fail(&problem),
     };
@@ -46,12 +48,75 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
     };
     // Commands of the agent run as the same user: without this they could read the keys in this process's environment.
     let _ = nix::sys::prctl::set_dumpable(false);
+    match place(&flags, &arguments) {
+        Ok(Place::Gateway(pipe)) => pipe.run(omp::told),
+        Ok(Place::Own) => own(flags, arguments, omp::Program { path }),
+        Err(problem) => fail(&problem),
+    }
+}
+
+/// Where a session lives.
+enum Place {
+    /// In a log of its own.
+    Own,
+    /// In a gateway, which has taken it in.
+    Gateway(Pipe),
+}
+
+/// Finds the place of the session, as flags and settings say.
+fn place(flags: &omp::flags::Flags, arguments: &[String]) -> Result<Place, String> {
+    let process = omp::Process::own().map_err(|error| format!("the working folder is not known: {error}"))?;
+    let plan = omp::plan(flags, &process).map_err(|error| error.to_string())?;
+    let is_must = match plan.when {
+        When::Never => return Ok(Place::Own),
+        When::Auto => false,
+        When::Always => true,
+    };
+    let data = crate::place::Place::find(None, plan.data.as_deref()).map_err(|error| error.to_string())?;
+    match enter(flags, arguments, &data.folder, is_must) {
+        Ok(pipe) => Ok(Place::Gateway(pipe)),
+        Err(problem) if is_must => Err(format!("--attach: {problem}")),
+        Err(attach::Problem::NoGateway(_)) => Ok(Place::Own),
+        Err(problem) => {
+            notice(&format!("{problem}; the session does not live in the gateway"));
+            Ok(Place::Own)
+        }
+    }
+}
+
+/// Hands the session to the gateway with this data directory.
+fn enter(
+    flags: &omp::flags::Flags,
+    arguments: &[String],
+    folder: &std::path::Path,
+    moves: bool,
+) -> Result<Pipe, attach::Problem> {
+    let refused = |problem: &dyn std::fmt::Display| attach::Problem::Refused(problem.to_string());
+    let process = omp::Process::own().map_err(|error| refused(&error))?;
+    let handover = omp::handover(flags, arguments.to_vec(), process, moves).map_err(|error| refused(&error))?;
+    attach::open(folder, handover, notice)
+}
+
+/// Runs the door here. A session that turns out to live in a gateway is opened there.
+fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("the runtime could not be started: {error}")),
     };
-    let (lines, input) = mpsc::channel(WAITING);
     let (output, frames) = mpsc::channel(FRAMES);
+    let door = match runtime.block_on(omp::open(flags.clone(), program, output, notice)) {
+        Ok(door) => door,
+        Err(error) => {
+            // Its own log may say so, and nothing else; it is not opened twice.
+            let entered = error.home().map(|home| enter(&flags, &arguments, home, true));
+            return match entered {
+                Some(Ok(pipe)) => pipe.run(omp::told),
+                Some(Err(attach::Problem::Refused(problem))) => fail(&problem),
+                Some(Err(attach::Problem::NoGateway(_))) | None => fail(&error.to_string()),
+            };
+        }
+    };
+    let (lines, input) = mpsc::channel(WAITING);
     let (gone, has_gone) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         if read(&lines).is_err() {
@@ -63,8 +128,7 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
         write(frames);
         drop(written);
     });
-    let program = omp::Program { path };
-    let outcome = runtime.block_on(omp::start(flags, program, input, output, notice, stop(has_gone)));
+    let outcome = runtime.block_on(door.run(input, stop(has_gone)));
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     // A host that does not read must not keep the process.
     let _ = is_written.recv_timeout(FAREWELL);
@@ -187,7 +251,7 @@ fn notice(line: &str) {
     eprintln!("countersign: {line}");
 }
 
-fn fail(problem: &str) -> ExitCode {
+pub(crate) fn fail(problem: &str) -> ExitCode {
     notice(problem);
     ExitCode::FAILURE
 }

@@ -189,9 +189,19 @@ impl Door {
         connection::serve(self, socket, from, &place).await;
     }
 
+    /// Whether it is the session of one of the agents.
+    pub fn is_agents(&self, session: &SessionId) -> bool {
+        self.agents.iter().any(|agent| agent.session == *session)
+    }
+
     /// Whether the agent of this session is connected.
     pub fn is_connected(&self, session: &SessionId) -> bool {
         self.agents.iter().any(|agent| agent.session == *session && self.roster.holds(&agent.id))
+    }
+
+    /// The agents, by id, each with its session.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = (&str, &SessionId)> {
+        self.agents.iter().map(|agent| (agent.id.as_str(), &agent.session))
     }
 
     /// Tells every agent to come back later. What waits goes on waiting.

@@ -29,7 +29,7 @@ pub use cases::{Case, DEFAULT_AGENT};
 pub use exposed::{Exposure, Finding};
 pub use known::{Known, known};
 pub use load::{Loaded, load, storage};
-pub use permissions::{Permissions, permissions};
+pub use permissions::{Permissions, RuleFile, permissions};
 pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};
 pub use settings::{

@@ -2,6 +2,7 @@
 
 mod approvers;
 pub mod checkup;
+mod explained;
 mod house;
 pub mod rules;
 pub mod trial;
@@ -29,14 +30,18 @@ use serde_json::json;
 
 use crate::{
     agent_gate::Door,
+    api,
+    attach::{Furniture, Guests, Hall},
     chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
+    console,
     control::Control,
     hermes,
     listen::{self, Doors, Hosts, Port, TlsError},
     messenger::telegram::{self, BadAddress, Telegram},
     sessions::SessionIndex,
-    site::Site,
+    site::{Reporter, Site},
+    tokens::Watched,
     web::{self, Auth},
 };
 
@@ -136,19 +141,32 @@ pub async fn serve(
         .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
     let models = Arc::new(Models::of(&config));
     let rooms = Arc::new(Workrooms::new(program, &config.agents_dir, clock.clone()));
+    let guests = Arc::new(Guests::default());
+    let house =
+        House::new(Arc::clone(&services), &config, Arc::clone(&models), Arc::clone(&rooms), Arc::clone(&guests));
+    let around = loaded.rules.surroundings.clone();
     let options = Options {
         rules: loaded.rules,
         resume: Resume::Go,
         clock: clock.clone(),
         dice: system_dice(),
-        host: Arc::new(House::new(Arc::clone(&services), &config, Arc::clone(&models), Arc::clone(&rooms))),
+        host: Arc::new(house),
         merge: Duration::from_millis(50),
         idle: Some(IDLE),
     };
     let handle = Handle::open(log.into(), options).await?;
     let door = Door::open(handle.clone(), clock.clone(), settings).await?;
     let users = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
-    let control = Control::open(&config.storage.folder, handle.clone(), users)
+    let furniture = Furniture {
+        handle: handle.clone(),
+        guests,
+        clock: clock.clone(),
+        program: program.to_owned(),
+        around,
+        folder: config.storage.folder.clone(),
+    };
+    let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
+    let control = Control::open(&config.storage.folder, Arc::clone(&hall), users)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let telegram = match &config.telegram {
         Some(telegram) => {
@@ -163,7 +181,7 @@ pub async fn serve(
         clock.clone(),
         authorities(&config),
         port.scheme() == "https",
-        None,
+        Some(Box::new(Watched::new(&config.storage.folder, clock.clone()))),
     );
     let auth = Arc::new(auth.map_err(|problem| io(&config.storage.folder.display().to_string(), problem))?);
     let folder = std::fs::canonicalize(&config.agents_dir)
@@ -176,16 +194,24 @@ pub async fn serve(
         started_at: clock.now(),
         clock: clock.clone(),
         config: Arc::clone(&config),
+        household: household.clone(),
+        services: Arc::clone(&services),
+        agents: Arc::clone(&door),
+        telegram: telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
+        address: format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound)),
     });
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
-        pages: web::login_routes(&site.auth).merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
+        pages: web::login_routes(&site.auth)
+            .merge(api::routes(&site, household.clone()))
+            .merge(console::routes(&site))
+            .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         health: health(
             handle.clone(),
             services,
             config.services.iter().map(|service| service.name.clone()).collect(),
-            telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
+            site.telegram.clone(),
         ),
     });
 
@@ -200,7 +226,7 @@ pub async fn serve(
         serving.spawn(health.serve_health(Arc::clone(&doors), until()));
     }
     let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
-    let told = format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound));
+    let told = site.address.clone();
     serving.spawn(port.serve(doors, most, until()));
     ready(&told);
 
@@ -232,6 +258,7 @@ pub async fn serve(
     // At once: calls of services get most of the time that there is, and connections hear of those that end in it.
     let farewell = tokio::time::timeout(FAREWELL, async { while serving.join_next().await.is_some() {} });
     let (_, ()) = tokio::join!(farewell, handle.close());
+    hall.close().await;
     rooms.close().await;
     handle.close_log().await;
     outcome
@@ -253,20 +280,14 @@ async fn deny_what_waits(handle: &Handle) {
 
 /// Brings the rules of the file into force. A file that does not load leaves those of before.
 async fn reloaded(handle: &Handle, file: &Path, household: &Household, notice: &impl Fn(&str)) {
-    match rules::load(file, household) {
-        Ok(loaded) => {
-            loaded.warnings.iter().for_each(|warning| notice(warning));
-            match handle.source(Lane::Request).ask(Command::UseRules(Box::new(loaded.rules))).await {
-                Ok(_) => notice("the rules were read again and are in force"),
-                Err(refused) => notice(&format!("the rules were not taken, those of before stay in force: {refused}")),
-            }
+    match rules::reload(handle, file, household).await {
+        Ok(warnings) => {
+            warnings.iter().for_each(|warning| notice(warning));
+            notice("the rules were read again and are in force");
         }
-        Err(error) => notice(&format!("the rules were not taken, those of before stay in force: {error}")),
+        Err(problem) => notice(&format!("the rules were not taken, those of before stay in force: {problem}")),
     }
 }
-
-/// Tells how the messenger is doing.
-type Reporter = Arc<dyn Fn() -> telegram::Report + Send + Sync>;
 
 fn health(
     handle: Handle,
@@ -312,7 +333,7 @@ fn shown(host: &str, bound: SocketAddr) -> String {
 
 /// What pages of ours may stand under beside the address that they were asked at.
 fn authorities(config: &Config) -> Vec<String> {
-    let public = config.gateway.public_url.iter().filter_map(|url| Some(url.split_once("://")?.1.split('/').next()?));
+    let public = config.gateway.public_url.iter().filter_map(|url| url.split_once("://")?.1.split('/').next());
     public.map(str::to_owned).chain(config.gateway.allowed_hosts.iter().cloned()).collect()
 }
 

@@ -29,9 +29,11 @@ pub(crate) struct Door {
 
 /// Opens the door. `None` if the gateway closes.
 pub(crate) async fn open(site: &Arc<Site>) -> Option<Router> {
+    let prompts = prompts::Prompts::open(site).await?;
     let journals = Journals::open(site.handle.clone()).await?;
     let door = Arc::new(Door { site: Arc::clone(site), journals });
     let mut router = chat::routes(&door).merge(sessions::routes(&door)).merge(settings::routes(&door));
+    router = router.merge(prompts::routes(site, &prompts));
     if let Some(folder) = site.webui().and_then(|folder| webui::files(folder).ok()) {
         router = router.merge(webui::routes(&door, folder));
     }

@@ -4,9 +4,13 @@
 
 pub mod agent_dir;
 pub mod agent_gate;
+mod api;
+pub mod attach;
 mod chats;
 pub mod config;
+mod console;
 pub mod control;
+mod decisions;
 pub mod gateway;
 mod hermes;
 mod limits;
@@ -15,11 +19,13 @@ pub mod messenger;
 pub mod omp;
 mod paths;
 pub mod prompt;
+pub mod record;
 pub mod session_file;
 mod sessions;
 mod site;
 mod slips;
 mod strangers;
+pub mod tokens;
 pub mod view;
 mod web;
 pub mod yaml;

@@ -3,6 +3,9 @@
 
 mod crowd;
 mod guard;
+mod impatient;
+pub(crate) mod peer;
+mod streams;
 mod taking;
 mod tls;
 
@@ -22,6 +25,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 pub(crate) use crowd::Place;
 pub use guard::Hosts;
+use streams::Streams;
 pub(crate) use taking::Guest;
 pub use tls::{TlsError, load as load_tls};
 
@@ -80,7 +84,7 @@ impl Port {
     /// Serves at most `most` connections at once until `end`, and then no new one. Those that are open are told by their
     /// doors, and waited for.
     pub async fn serve(self, doors: Arc<Doors>, most: usize, end: impl Future<Output = ()> + Send) {
-        let router = router(doors, self.tls.is_some());
+        let router = router(doors, self.tls.is_some(), Streams::new(most));
         taking::take(self.listener, self.tls, most, router, end).await;
     }
 
@@ -92,12 +96,13 @@ impl Port {
     }
 }
 
-fn router(doors: Arc<Doors>, is_tls: bool) -> Router {
+fn router(doors: Arc<Doors>, is_tls: bool, room: Streams) -> Router {
     let pages = doors.pages.clone();
     Router::new()
         .route("/healthz", get(health))
         .with_state(Arc::clone(&doors))
         .merge(pages)
+        .layer(from_fn_with_state(room, streams::admit))
         .layer(from_fn(dress))
         .layer(from_fn_with_state(Arc::clone(&doors), websockets))
         .layer(from_fn_with_state((doors, is_tls), guard::check))
@@ -125,6 +130,8 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
     if !doors.agent_gate.is_open() {
         return (StatusCode::FORBIDDEN, "No agent is configured: this door is closed.\n").into_response();
     }
+    // It has a time of its own for those who take nothing.
+    guest.patience.hand_over();
     let door = Arc::clone(&doors.agent_gate);
     upgrade
         .read_buffer_size(BUFFER)

@@ -3,6 +3,7 @@
 //! It turns lines into commands and what happens into lines; it decides nothing about calls, gates or runs.
 
 mod adopting;
+mod attached;
 mod closing;
 mod commands;
 mod dialogs;
@@ -10,13 +11,16 @@ mod door;
 mod entries;
 pub mod flags;
 mod gathering;
-mod grants;
+pub(crate) mod grants;
 mod keeper;
 mod models;
+mod moving;
 mod notices;
+mod opening;
 mod outbox;
 mod rules;
 mod seat;
+mod shelf;
 mod showing;
 mod start;
 mod teller;
@@ -27,5 +31,9 @@ mod workshop;
 /// What records and rules call this door.
 pub(crate) const DOOR: &str = "omp";
 
+pub(crate) use attached::open_attached;
+pub use attached::{Plan, handover, plan, told};
 pub use door::{Input, Output};
-pub use start::{Program, StartError, Surroundings, start, start_in};
+pub(crate) use keeper::Keeper;
+pub use start::{OpenDoor, Process, Program, StartError, Surroundings, open, start_in};
+pub(crate) use workshop::Workshop;

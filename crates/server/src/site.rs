@@ -3,9 +3,11 @@
 use std::{path::PathBuf, sync::Arc};
 
 use countersign_core::time::Millis;
-use countersign_runtime::{Clock, Handle};
+use countersign_runtime::{Clock, Handle, services::Services};
 
-use crate::{chats::Chats, config::Config, web::Auth};
+use crate::{
+    agent_gate::Door, chats::Chats, config::Config, gateway::rules::Household, messenger::telegram::Report, web::Auth,
+};
 
 /// One gateway, as its pages see it.
 pub(crate) struct Site {
@@ -21,7 +23,20 @@ pub(crate) struct Site {
     pub(crate) started_at: Millis,
     /// What it was told.
     pub(crate) config: Arc<Config>,
+    /// What its rules are about.
+    pub(crate) household: Household,
+    /// The services that agents ask for.
+    pub(crate) services: Arc<Services>,
+    /// The door of agents.
+    pub(crate) agents: Arc<Door>,
+    /// How the messenger is doing, if there is one.
+    pub(crate) telegram: Option<Reporter>,
+    /// Where it can be reached.
+    pub(crate) address: String,
 }
+
+/// Tells how the messenger is doing.
+pub(crate) type Reporter = Arc<dyn Fn() -> Report + Send + Sync>;
 
 impl Site {
     /// The folder of a front end that the user has, if one is served.

@@ -12,7 +12,8 @@ pub(crate) mod reply;
 mod routes;
 pub(crate) mod sse;
 
-pub(crate) use access::{Scope, Who};
+pub use access::Scope;
+pub(crate) use access::Who;
 pub(crate) use auth::{Auth, Caller, Via};
 pub(crate) use body::{Body, Refused as BadBody};
 pub(crate) use login::routes as login_routes;

@@ -6,6 +6,7 @@
 mod audit;
 mod book;
 mod dice;
+mod hosts;
 mod owner;
 mod people;
 mod rules;
@@ -43,11 +44,13 @@ pub enum Fault {
     KeepRules,
     /// A refusal leaves although what it rests on was not recorded.
     RefuseForNothing,
+    /// A process gives a session whose host is away the rules of its own.
+    RulesForHost,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ReplyBeforeAppend,
         Self::StartTwice,
         Self::DropTurn,
@@ -60,6 +63,7 @@ impl Fault {
         Self::FetchLess,
         Self::KeepRules,
         Self::RefuseForNothing,
+        Self::RulesForHost,
     ];
 }
 

@@ -15,7 +15,10 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
+
+pub use descendants::{descendants, descends};
 
 /// How to start the exec child: a program, usually the gateway's own, that calls [`child_main`].
 ///
@@ -37,6 +40,19 @@ impl Launcher {
     pub fn new(program: &Path) -> Self {
         Self { program: program.to_owned(), leading_args: vec![Self::ARGUMENT.into()] }
     }
+}
+
+/// Whether this process ever started an exec child.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Notes that an exec child is started.
+pub(crate) fn begun() {
+    BEGUN.store(true, Ordering::SeqCst);
+}
+
+/// Whether this process ever started an exec child: if not, no command runs on its behalf.
+pub fn has_begun() -> bool {
+    BEGUN.load(Ordering::SeqCst)
 }
 
 /// Is the exec child. To be called before anything else in the process: it starts no runtime and needs no

@@ -297,6 +297,7 @@ impl Drop for Link {
 }
 
 fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment) -> io::Result<Link> {
+    crate::exec::begun();
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let child = Command::new(&launcher.program)

@@ -26,6 +26,12 @@ pub enum Command {
     Recover(Resume),
     /// These rules are in force from now on.
     UseRules(Box<Rules>),
+    /// A host brings the rules of its session: they are in force there from now on, in place of those of this process. Told
+    /// of a session that does not exist, they make it one of a host when it is opened. Such a session works while its rules
+    /// are at hand, and waits while they are not.
+    UseRulesFor(SessionId, Box<Rules>),
+    /// The host of a session has gone, and its rules go too. Refused while something works or waits there.
+    Leave(SessionId),
     /// Time has passed.
     Tick,
     /// Nobody could be heard for a while: deadlines that passed meanwhile, or soon will, get a while more.
@@ -120,6 +126,9 @@ pub enum Refusal {
     /// Something works in the session that must end first.
     #[error("{0} is busy")]
     Busy(SessionId),
+    /// Its rules come from its host, and are not at hand in this process.
+    #[error("{0} waits for its host, which brings its rules")]
+    WaitsForHost(SessionId),
     /// A name is empty.
     #[error("a session's name is not empty")]
     EmptyName,

@@ -29,7 +29,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
     match command {
         Command::Recover(resume) => recover::recover(view, resume, context),
         Command::Extend => Ok(Decision { facts: recover::extended(view, context.now), reply: Reply::Done }),
-        Command::UseRules(_) | Command::Tick => {
+        Command::UseRules(_) | Command::UseRulesFor(..) | Command::Leave(_) | Command::Tick => {
             Err(Refusal::OutOfPlace("rules and time are taken by the engine itself"))
         }
         Command::Session(id, command) => decide_session(view, id, command, context),
@@ -88,6 +88,10 @@ fn decide_session(
         return session::open(view, id, SessionEvent::Opened { cwd, name, parent, door }, settings);
     }
     let session = find(view, &id)?;
+    if let SessionCommand::Prompt { .. } | SessionCommand::Compact { .. } = command {
+        // Nothing that needs rules or a model is begun where neither is at hand.
+        view.of(session).ok_or_else(|| Refusal::WaitsForHost(id.clone()))?;
+    }
     match command {
         SessionCommand::Open { .. } => Err(Refusal::SessionExists(id)),
         SessionCommand::Import { entries, leaf } => session::import(session, entries, leaf),
@@ -106,6 +110,8 @@ fn decide_session(
         SessionCommand::FileWritten { path, length, digest } => {
             Ok(session::file_written(session, path, length, digest))
         }
+        SessionCommand::LeaveFor { home } => session::leave_for(session, home),
+        SessionCommand::ComeFrom { home } => Ok(session::came_from(session, home)),
     }
 }
 

@@ -50,6 +50,7 @@ impl Fact {
             Event::Booted | Event::Policy(_) => false,
             Event::Session(event) => match event {
                 session::Event::Opened { .. }
+                | session::Event::Hosted { .. }
                 | session::Event::Set(session::Setting::All(_))
                 | session::Event::Moved { .. }
                 | session::Event::FileWritten { .. } => false,

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     command::Command,
     event::{Event, Meta},
+    rules::Guests,
     state::State,
 };
 use crate::{
@@ -41,6 +42,8 @@ pub(super) struct Fetched(BTreeMap<SessionId, Millis>);
 pub(super) fn scope_of(command: &Command) -> Option<Scope> {
     let session = match command {
         Command::Session(session, _)
+        | Command::UseRulesFor(session, _)
+        | Command::Leave(session)
         | Command::Run(run::Command::Abort { session } | run::Command::AbortRetry { session })
         | Command::Call(
             call::Command::Run { session, .. }
@@ -108,12 +111,13 @@ impl State {
         }
     }
 
-    /// Lets go of sessions in which nothing works, waits or has happened for `idle` before `now`.
-    pub(super) fn park_sessions(&mut self, now: Millis, idle: Duration, fetched: &mut Fetched) {
+    /// Lets go of sessions in which nothing works, waits or has happened for `idle` before `now`, but of none of `guests`:
+    /// their hosts read them at any time.
+    pub(super) fn park_sessions(&mut self, now: Millis, idle: Duration, guests: &Guests, fetched: &mut Fetched) {
         let before = self.sessions.len();
         self.sessions.retain(|id, session| {
             let last = fetched.0.get(id).map_or(session.last_at, |at| session.last_at.max(*at));
-            !session.may_park() || last + idle > now
+            !session.may_park() || guests.contains(id) || last + idle > now
         });
         self.is_partial |= self.sessions.len() < before;
         fetched.0.retain(|id, _| self.sessions.contains_key(id));

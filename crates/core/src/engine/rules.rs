@@ -1,12 +1,18 @@
 //! What is in force beside what was decided: compiled rules and where they apply.
 
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::json;
+
 use crate::{
-    digest::Digest,
+    digest::{Digest, canonical},
     gate::People,
+    id::SessionId,
     policy::{Compiled, Contract, Posture, Surroundings},
 };
 
-/// The rules of this process. They come from files and flags, not from the log; the log holds their digest.
+/// Rules of this process, or of one session whose host brought its own. They come from files and flags, not from the log;
+/// the log holds their digest.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The compiled rules.
@@ -25,5 +31,61 @@ impl Rules {
     /// Of the compiled rules.
     pub fn digest(&self) -> Digest {
         self.compiled.digest()
+    }
+
+    /// Of all that a host hands over: the compiled rules, the posture and the surroundings.
+    pub fn digest_of_all(&self) -> Digest {
+        let Surroundings { home, temporary, protected, unreadable, door, realm } = &self.surroundings;
+        let posture = match self.posture {
+            Posture::Gateway => "gateway",
+            Posture::Stdio => "stdio",
+        };
+        let all = json!([self.digest(), posture, home, temporary, protected, unreadable, door, realm]);
+        Digest::of(canonical(&all).as_bytes())
+    }
+}
+
+/// The rules of sessions whose hosts bring their own, as they are at hand in this process.
+///
+/// In force are those whose digest the log holds. What a batch brought that was not recorded is never in force, and what was
+/// in force before it is still here.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Guests(BTreeMap<SessionId, Held>);
+
+#[derive(Clone, Debug)]
+struct Held {
+    now: (Digest, Arc<Rules>),
+    before: Option<(Digest, Arc<Rules>)>,
+}
+
+impl Guests {
+    /// Takes the rules of a session, and gives their digest.
+    pub(super) fn take(&mut self, session: SessionId, rules: Rules) -> Digest {
+        let now = (rules.digest_of_all(), Arc::new(rules));
+        let digest = now.0;
+        let before = self.0.remove(&session).map(|held| held.now);
+        self.0.insert(session, Held { now, before });
+        digest
+    }
+
+    /// Forgets the rules of a session.
+    pub(super) fn leave(&mut self, session: &SessionId) {
+        self.0.remove(session);
+    }
+
+    /// The rules with which a session will be opened: its host came before it.
+    pub(super) fn awaiting(&self, session: &SessionId) -> Option<(Digest, &Rules)> {
+        self.0.get(session).map(|held| (held.now.0, &*held.now.1))
+    }
+
+    /// The rules of this digest.
+    pub(super) fn of(&self, session: &SessionId, digest: Digest) -> Option<&Rules> {
+        let held = self.0.get(session)?;
+        let mut held = [Some(&held.now), held.before.as_ref()].into_iter().flatten();
+        held.find(|(known, _)| *known == digest).map(|(_, rules)| &**rules)
+    }
+
+    pub(super) fn contains(&self, session: &SessionId) -> bool {
+        self.0.contains_key(session)
     }
 }

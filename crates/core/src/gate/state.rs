@@ -138,6 +138,11 @@ impl Gate {
         self.ordinal
     }
 
+    /// The run that waits.
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
     /// The call that waits.
     pub fn call(&self) -> Option<CallId> {
         self.call

@@ -162,9 +162,25 @@ impl Compiled {
         self.0.has_main
     }
 
+    /// Every rule in force, in the order in which they are looked at among those of the same action; defaults last.
+    pub fn rules(&self) -> impl Iterator<Item = Listed<'_>> {
+        self.0.rules.iter().map(|entry| Listed { named: &entry.named, rule: &entry.rule, is_default: entry.is_default })
+    }
+
     pub(crate) fn tables(&self) -> &Tables {
         &self.0
     }
+}
+
+/// One rule in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// Its name and where it stands.
+    pub named: &'a Named,
+    /// What it says.
+    pub rule: &'a Rule,
+    /// True if it is one of the defaults.
+    pub is_default: bool,
 }
 
 impl Default for Compiled {

@@ -41,6 +41,9 @@ pub struct Surroundings {
     pub unreadable: Vec<String>,
     /// The door of calls that do not name one, such as that of a process with only one.
     pub door: Option<String>,
+    /// Which grants for good hold, where sessions of several agent directories share a log: those of this realm. None means
+    /// those of the log itself.
+    pub realm: Option<String>,
 }
 
 /// Everything that a decision is made from, besides its subject.
@@ -152,7 +155,9 @@ impl Judge<'_> {
 
     fn granted(&self, now: Millis) -> Option<Outcome> {
         let grants = self.layers.grants;
-        let grant = grants.exact(self.subject, now).or_else(|| grants.by_pattern(self.subject, self.line, now))?;
+        let realm = self.layers.surroundings.realm.as_deref();
+        let exact = grants.exact(self.subject, realm, now);
+        let grant = exact.or_else(|| grants.by_pattern(self.subject, self.line, realm, now))?;
         Some(Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() }))
     }
 

@@ -99,6 +99,7 @@ fn judge(compiled: &Compiled, line: &str) -> Verdict {
         protected: vec!["/home/ana/project/.countersign".to_owned(), "/home/ana/.config/countersign".to_owned()],
         unreadable: vec!["/home/ana/.config/countersign".to_owned()],
         door: None,
+        realm: None,
     };
     let layers = Layers {
         compiled,

@@ -41,8 +41,10 @@ impl fmt::Display for GrantId {
 pub enum Scope {
     /// While this session lasts.
     Session(SessionId),
-    /// In every session of the same principal.
+    /// In every session of the same principal that has the rules of its process.
     Always,
+    /// In every session of the same principal whose host brought rules of this realm.
+    Realm(String),
 }
 
 /// What a grant covers.
@@ -87,12 +89,13 @@ pub struct Grant {
 }
 
 impl Grant {
-    fn reaches(&self, subject: &Subject, now: Millis) -> bool {
+    fn reaches(&self, subject: &Subject, realm: Option<&str>, now: Millis) -> bool {
         self.to == subject.principal
             && self.until.is_none_or(|until| now < until)
             && match &self.scope {
                 Scope::Session(session) => *session == subject.session,
-                Scope::Always => true,
+                Scope::Always => realm.is_none(),
+                Scope::Realm(of) => realm == Some(of),
             }
     }
 }
@@ -113,12 +116,12 @@ impl PartialEq for Grants {
 }
 
 impl Grants {
-    /// The grant that covers `subject` at `now`, if there is one. A pattern grant covers a shell line as an allow rule does: command by command.
-    pub fn covers(&self, subject: &Subject, now: Millis) -> Option<&Grant> {
-        self.exact(subject, now).or_else(|| {
+    /// The grant that covers `subject` at `now`, if there is one that holds in `realm`. A pattern grant covers a shell line as an allow rule does: command by command.
+    pub fn covers(&self, subject: &Subject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
+        self.exact(subject, realm, now).or_else(|| {
             let line =
                 subject.command().map(|command| shell::judge(command, &shell::Place::of(subject, &Default::default())));
-            self.by_pattern(subject, line.as_ref(), now)
+            self.by_pattern(subject, line.as_ref(), realm, now)
         })
     }
 
@@ -146,7 +149,7 @@ impl Grants {
             .collect()
     }
 
-    pub(crate) fn exact(&self, subject: &Subject, now: Millis) -> Option<&Grant> {
+    pub(crate) fn exact(&self, subject: &Subject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
         if self.exact.is_empty() {
             return None;
         }
@@ -154,14 +157,21 @@ impl Grants {
             .get(&subject.digest())?
             .iter()
             .filter_map(|id| self.by_id.get(id))
-            .find(|grant| grant.reaches(subject, now))
+            .find(|grant| grant.reaches(subject, realm, now))
     }
 
-    pub(crate) fn by_pattern(&self, subject: &Subject, line: Option<&shell::Line>, now: Millis) -> Option<&Grant> {
+    pub(crate) fn by_pattern(
+        &self,
+        subject: &Subject,
+        line: Option<&shell::Line>,
+        realm: Option<&str>,
+        now: Millis,
+    ) -> Option<&Grant> {
         if self.ranked.is_empty() || !subject.undeclared.is_empty() {
             return None;
         }
-        let reaches = |rank: usize| self.by_id.get(&self.ranked[rank]).is_some_and(|grant| grant.reaches(subject, now));
+        let reaches =
+            |rank: usize| self.by_id.get(&self.ranked[rank]).is_some_and(|grant| grant.reaches(subject, realm, now));
         let first = |text: &str| self.patterns.first_where(text, reaches);
         let rank = match line {
             Some(line) => line.covered_by(&first).ok()?,
@@ -240,7 +250,27 @@ mod tests {
                 let mut grant = grant(1, covers);
                 grant.scope = scope.clone();
                 grant.until = until;
-                assert_eq!(granted([grant]).covers(subject, Millis(now)).is_some(), want, "{case}");
+                assert_eq!(granted([grant]).covers(subject, None, Millis(now)).is_some(), want, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_grant_for_good_holds_in_its_realm_only() {
+        let one = subject("t", json!({"a": 1}));
+        let of = |realm: &str| Scope::Realm(realm.to_owned());
+        for (scope, realm, want) in [
+            (Scope::Always, None, true),
+            (Scope::Always, Some("/a"), false),
+            (of("/a"), Some("/a"), true),
+            (of("/a"), Some("/b"), false),
+            (of("/a"), None, false),
+            (Scope::Session(one.session.clone()), Some("/a"), true),
+        ] {
+            for covers in [Covers::Exact(one.digest()), Covers::Pattern("t(*)".to_owned())] {
+                let mut grant = grant(1, covers);
+                grant.scope = scope.clone();
+                assert_eq!(granted([grant]).covers(&one, realm, Millis(1)).is_some(), want, "{scope:?} in {realm:?}");
             }
         }
     }
@@ -251,8 +281,8 @@ mod tests {
             granted([grant(1, Covers::Pattern("t*".to_owned())), grant(2, Covers::Pattern("u*".to_owned()))]);
         let first = grants.iter().next().unwrap().id;
         grants.remove(first);
-        assert!(grants.covers(&subject("t", json!({})), Millis(1)).is_none());
-        assert!(grants.covers(&subject("u", json!({})), Millis(1)).is_some());
+        assert!(grants.covers(&subject("t", json!({})), None, Millis(1)).is_none());
+        assert!(grants.covers(&subject("u", json!({})), None, Millis(1)).is_some());
     }
 
     #[test]
@@ -264,7 +294,7 @@ mod tests {
             ("npm test $(id)", false),
             ("npm test && npm test", true),
         ] {
-            assert_eq!(grants.covers(&bash(command), Millis(1)).is_some(), want, "{command}");
+            assert_eq!(grants.covers(&bash(command), None, Millis(1)).is_some(), want, "{command}");
         }
     }
 }

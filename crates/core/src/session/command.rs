@@ -151,6 +151,16 @@ pub enum Command {
         /// Absolute.
         cwd: String,
     },
+    /// The session goes on in another log. Refused while something works in it.
+    LeaveFor {
+        /// Which, as it is told to whoever looks for the session here.
+        home: String,
+    },
+    /// The session went on from another log.
+    ComeFrom {
+        /// Which.
+        home: String,
+    },
     /// Moves the leaf.
     Move {
         /// The new leaf; absent means before the first entry.

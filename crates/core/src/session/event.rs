@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{settings::Setting, state::Queue};
 use crate::{
+    digest::Digest,
     id::{EntryId, Lsn},
     message::StopReason,
     time::Millis,
@@ -110,6 +111,23 @@ pub enum Event {
         /// The door that it was opened through; absent in what earlier versions wrote.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         door: Option<String>,
+    },
+    /// Its rules come from its host, and are those of this digest from now on.
+    Hosted {
+        /// Which grants for good it shares with other sessions, such as those of one agent directory.
+        realm: String,
+        /// Of all that the host handed over.
+        rules: Digest,
+    },
+    /// It goes on in another log; this one has its past.
+    LeftFor {
+        /// Which, in the words of whoever moved it.
+        home: String,
+    },
+    /// It went on from another log, with its conversation and without what was decided there.
+    CameFrom {
+        /// Which.
+        home: String,
     },
     /// A setting changed.
     Set(Setting),

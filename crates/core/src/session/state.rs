@@ -10,6 +10,7 @@ use super::{
     settings::Settings,
 };
 use crate::{
+    digest::Digest,
     id::{CallId, EntryId, Lsn, RunId, SessionId},
     time::Millis,
 };
@@ -123,6 +124,15 @@ impl Gathering {
     }
 }
 
+/// That the rules of a session come from its host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hosted {
+    /// Which grants for good it shares with other sessions.
+    pub realm: String,
+    /// Of the rules that are in force, wherever they are.
+    pub rules: Digest,
+}
+
 /// One conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
@@ -164,6 +174,12 @@ pub struct Session {
     /// What an agent asked for, where the session is one's.
     #[serde(default)]
     pub(crate) requester: Option<Box<Requester>>,
+    /// Absent: it has the rules of the process that works on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hosted: Option<Hosted>,
+    /// The log that it goes on in, in the words of whoever moved it. This one only has its past.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) left_for: Option<String>,
     /// How many gates it has had.
     pub(crate) gates: u32,
     /// When something last happened in it.
@@ -200,6 +216,8 @@ impl Session {
             run: None,
             commands: BTreeSet::new(),
             requester: None,
+            hosted: None,
+            left_for: None,
             gates: 0,
             last_at: at,
         })
@@ -296,6 +314,16 @@ impl Session {
         self.run.is_none() && self.compaction.is_none() && self.commands.is_empty()
     }
 
+    /// That its rules come from its host, if they do.
+    pub fn hosted(&self) -> Option<&Hosted> {
+        self.hosted.as_ref()
+    }
+
+    /// The log that it goes on in, if that is not this one.
+    pub fn left_for(&self) -> Option<&str> {
+        self.left_for.as_deref()
+    }
+
     /// What an agent asked for, where the session is one's.
     pub fn requester(&self) -> Option<&Requester> {
         self.requester.as_deref()
@@ -335,6 +363,9 @@ impl Session {
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, at: Millis, boot: u32) {
         match event {
             Event::Opened { .. } | Event::CompactionDropped { .. } => {}
+            Event::Hosted { realm, rules } => self.hosted = Some(Hosted { realm: realm.clone(), rules: *rules }),
+            Event::LeftFor { home } => self.left_for = Some(home.clone()),
+            Event::CameFrom { .. } => self.left_for = None,
             Event::Set(setting) => self.settings.apply(setting),
             Event::Named { name } => self.name = Some(name.clone()),
             Event::Entry { id, parent, kind, tokens, made_at, content_at } => {

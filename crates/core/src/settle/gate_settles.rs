@@ -8,6 +8,9 @@ use crate::{
     run,
 };
 
+/// What a model has to know of any denial by a person.
+const STAYS_DENIED: &str = "A person refused this. Do not retry it: the same action in other words stays denied.";
+
 pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
     let (call, gate) = docket.calls().find_map(|call| {
         let gate = docket.view.state.gate_of(call.id())?;
@@ -40,8 +43,8 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
             }
             let reason = docket.view.admitted.answer(gate.id()).filter(|reason| !reason.trim().is_empty());
             let text = match reason {
-                Some(reason) => format!("Denied{who}: {reason}"),
-                None => format!("Denied{who}. The same action in other words stays denied."),
+                Some(reason) => format!("Denied{who}: {reason}\n{STAYS_DENIED}"),
+                None => format!("Denied{who}. {STAYS_DENIED}"),
             };
             let end = if is_requested { End::Refused } else { End::Denied };
             docket.end_call(&mut branch, call, end, &text, context);

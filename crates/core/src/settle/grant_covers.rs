@@ -15,7 +15,7 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         let gate = docket.view.state.gate_of(call.id())?;
         (gate.is_pending() && gate.kind() == Kind::Approval && grants.may_cover(gate.subject)).then_some(())?;
         let subject = docket.subject(call)?;
-        grants.covers(&subject, context.now)?;
+        grants.covers(&subject, docket.view.rules.surroundings.realm.as_deref(), context.now)?;
         // A floor and a denial are stronger than any grant.
         matches!(evaluate(docket.view, &subject, context.now), Verdict::Allow(_)).then_some(gate.id())
     })?;

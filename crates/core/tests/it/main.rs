@@ -8,6 +8,7 @@ mod edited_files;
 mod engine_table;
 mod gate_table;
 mod gates;
+mod hosts;
 mod ledger_table;
 mod owed_table;
 mod reading;

@@ -111,6 +111,19 @@ impl Stage {
 
     pub(crate) fn new(rules: Rules) -> Self {
         let mut stage = Self::bare(rules);
+        stage.open();
+        stage
+    }
+
+    /// With a session whose host brought rules of its own.
+    pub(crate) fn hosted(rules: Rules, of_host: Rules) -> Self {
+        let mut stage = Self::bare(rules);
+        stage.tell(Command::UseRulesFor(session(), Box::new(of_host)));
+        stage.open();
+        stage
+    }
+
+    fn open(&mut self) {
         let settings = Settings {
             model: Some(ModelRef {
                 provider: "p".to_owned(),
@@ -134,8 +147,7 @@ impl Stage {
             door: None,
             settings: Box::new(settings),
         };
-        stage.tell(Command::Session(session(), open));
-        stage
+        self.tell(Command::Session(session(), open));
     }
 
     /// A new process over the same log.
@@ -152,6 +164,16 @@ impl Stage {
         assert_eq!((engine.state(), engine.admitted()), (self.engine.state(), self.engine.admitted()));
         self.engine = engine;
         self.tell(Command::Recover(resume))
+    }
+
+    /// What the same process makes of the log without its last facts, which were not recorded.
+    pub(crate) fn lose(&mut self, facts: usize) {
+        self.log.truncate(self.log.len() - facts);
+        let mut engine = Engine::new(self.engine.rules().clone());
+        for recorded in &self.log {
+            engine.replay(&recorded.fact.event, &recorded.meta);
+        }
+        self.engine = engine.in_place_of(&self.engine);
     }
 
     fn content(&self, lsn: Lsn) -> Option<Arc<str>> {

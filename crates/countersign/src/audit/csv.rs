@@ -11,9 +11,9 @@ use std::{
 };
 
 use countersign_core::id::Lsn;
-use countersign_server::session_file::time::iso;
+use countersign_server::{record::name, session_file::time::iso};
 
-use super::{Filter, Narrator, Outcome, block_on, open, pages, trail};
+use super::{Filter, Narrator, Outcome, block_on, open, pages};
 
 const HEAD: &str = "lsn,at,session,kind,event,call,gate,tool,subject,outcome,by,why,text,content_digest,chain";
 
@@ -34,7 +34,7 @@ pub(crate) fn export(path: &Path, filter: &Filter) -> anyhow::Result<ExitCode> {
                 &iso(stored.at),
                 stored.session.as_ref().map_or("", |session| session.as_str()),
                 &stored.kind,
-                trail::name(&stored),
+                name(&stored),
                 &about.call.map_or_else(String::new, |id| id.to_string()),
                 &about.gate.map_or_else(String::new, |id| id.to_string()),
                 about.tool.as_deref().unwrap_or_default(),

@@ -7,11 +7,11 @@ use countersign_core::{
     engine::Engine,
     id::{CallId, GateId, Lsn},
 };
-use countersign_server::control::enough;
+use countersign_server::{control::enough, record::names};
 use countersign_store::{AnyLog, Log as _, OpenError, Options, Partition, SqliteLog, WriteError};
 use serde_json::json;
 
-use super::{Form, Narrator, block_on, filter::names, open, pages};
+use super::{Form, Narrator, block_on, open, pages};
 use crate::{
     gates::inspect,
     paint::{Paint, Tone},

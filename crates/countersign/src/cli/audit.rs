@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use countersign_core::{id::SessionId, time::Millis};
 
 use super::at::{PLACE, Where};
-use crate::audit::{self, Filter, Form, Outcome, Reach};
+use crate::audit::{self, Filter, Form, Named, Reach};
 
 /// Which record is read.
 #[derive(Args)]
@@ -46,7 +46,7 @@ pub(super) struct Which {
     kind: Vec<String>,
     /// That say how something was decided or how it ended
     #[arg(long, value_name = "WORD", value_enum)]
-    outcome: Vec<Outcome>,
+    outcome: Vec<Named>,
     /// About this call or gate, by its id or the end of it
     #[arg(long, value_name = "ID")]
     about: Option<String>,
@@ -56,7 +56,15 @@ impl From<Which> for Filter {
     fn from(which: Which) -> Self {
         let Which { since, until, agent, session, tool, kind, outcome, about } = which;
         let session = agent.map(|agent| format!("agent:{agent}")).or(session).map(SessionId::new);
-        Self { since, until, session, tools: tool, kinds: kind, outcomes: outcome, about }
+        Self {
+            since,
+            until,
+            session,
+            tools: tool,
+            kinds: kind,
+            outcomes: outcome.into_iter().map(|named| named.0).collect(),
+            about,
+        }
     }
 }
 

@@ -94,6 +94,7 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
         protected: ["", "-wal", "-shm", ".lock"].map(beside).into(),
         unreadable: Vec::new(),
         door: None,
+        realm: None,
     };
     Ok(Rules { compiled, posture: Posture::Gateway, contract: None, surroundings, people: People::default() })
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod aborts;
+mod attach;
 mod bad_input;
 mod bad_providers;
 mod bash_command;
@@ -19,6 +20,9 @@ mod file_notices;
 mod foreign_files;
 mod full_disk;
 mod gates;
+#[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
+#[path = "../serve/gateway.rs"]
+mod gateway;
 mod host;
 mod hostile_files;
 mod in_doubt;

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde_json::Value;
@@ -53,6 +54,14 @@ impl Place {
     pub(crate) fn start(&self, flags: &[&str]) -> Host {
         let usual = ["--model", "fake/fake-1"];
         Host::start(self, &[&usual[..], flags].concat())
+    }
+
+    /// The binary with nothing of this machine around it.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", &self.home).current_dir(&self.home);
+        command
     }
 
     /// Starts a host that goes on with the newest session.

@@ -112,8 +112,6 @@ struct Heard {
 
 /// A stream that is read by a thread of its own.
 pub(crate) struct Events {
-    pub(crate) status: u16,
-    pub(crate) head: String,
     heard: Arc<(Mutex<Heard>, Condvar)>,
     stream: TcpStream,
 }
@@ -125,7 +123,6 @@ impl Events {
         while !head.ends_with("\r\n\r\n") {
             assert!(reader.read_line(&mut head).unwrap() > 0, "the stream ended within its head: {head}");
         }
-        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
         let is_chunked = header(&head, "transfer-encoding") == Some("chunked");
         let heard: Arc<(Mutex<Heard>, Condvar)> = Arc::default();
         let told = Arc::clone(&heard);
@@ -144,7 +141,7 @@ impl Events {
             told.0.lock().unwrap().is_over = true;
             told.1.notify_all();
         });
-        Self { status, head, heard, stream }
+        Self { heard, stream }
     }
 
     /// All events so far.

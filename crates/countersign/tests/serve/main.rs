@@ -8,19 +8,25 @@ mod asked;
 mod auth;
 mod checks;
 mod client;
+mod console;
 mod conversations;
 mod crash;
 mod crowd;
 mod cuts;
+mod events;
 mod faults;
 mod gateway;
 mod hermes_chat;
+mod hermes_prompts;
 mod host;
 mod http;
+mod interface;
 mod many;
+mod own_gates;
 mod place;
 mod places;
 mod policy;
+mod program;
 #[path = "../it/provider.rs"]
 #[allow(dead_code, reason = "its other half is used by the tests of another door")]
 mod provider;
@@ -31,6 +37,7 @@ mod signals;
 mod straits;
 mod talk;
 mod tokens;
+mod web;
 #[path = "../it/wire.rs"]
 #[allow(dead_code, reason = "as the provider")]
 mod wire;

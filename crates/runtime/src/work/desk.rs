@@ -146,12 +146,17 @@ impl Desk {
         }
         let mut is_at_service = false;
         let state = engine.state();
-        let (host, contents, results) = (Arc::clone(&self.host), self.contents.clone(), self.results.clone());
+        let (contents, results) = (self.contents.clone(), self.results.clone());
+        let host_of = |session: &session::Session| match session.hosted() {
+            Some(_) => self.host.guest(session.id()),
+            None => Some(Arc::clone(&self.host)),
+        };
         let token = cancel.clone();
         let task = match work {
             Work::Turn { run, epoch } => {
                 let run = state.run(*run)?;
                 let session = state.session(run.session())?;
+                let host = host_of(session)?;
                 let work = TurnWork {
                     run: run.id(),
                     epoch: *epoch,
@@ -173,6 +178,7 @@ impl Desk {
             Work::Call(call) => {
                 let call = state.call(*call)?;
                 let session = state.session(call.session())?;
+                let host = host_of(session)?;
                 is_at_service = *call.executor() == call::Executor::Service;
                 let work = CallWork {
                     call: call.id(),
@@ -191,6 +197,7 @@ impl Desk {
             }
             Work::Compact { session, epoch } => {
                 let session = state.session(session)?;
+                let host = host_of(session)?;
                 let work = CompactWork::of(session, *epoch)?;
                 let outcome = Compacted::Failed { message: "the summary broke off".into() };
                 let broke =

@@ -53,6 +53,12 @@ pub enum Served {
 
 /// Models, tools and texts for the sessions of one owner. Nothing here may wait: it is asked on the owner's own path to work.
 pub trait Host: Send + Sync + 'static {
+    /// What works for a session whose host brought its own: its models, its tools, its folders. None while it is away, and
+    /// then nothing of the session is begun.
+    fn guest(&self, _session: &SessionId) -> Option<Arc<dyn Host>> {
+        None
+    }
+
     /// Finds a model, with its key.
     ///
     /// # Errors

@@ -142,7 +142,7 @@ impl AgentDir {
 
     /// The grants that outlive a session.
     pub fn grants(&self) -> PathBuf {
-        self.root.join("grants.jsonl")
+        self.root.join(crate::omp::grants::FILE)
     }
 
     /// The user's rules.

@@ -3,7 +3,11 @@
 //! It must not know who uses a setting. Keys it does not know are other programs' and are ignored. Source:
 //! docs/protocol/omp.md, Configuration.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use countersign_runtime::models::entry::Level;
 
@@ -94,6 +98,22 @@ pub struct Ours {
     pub clarify_timeout: Duration,
     /// `countersign.bash_timeout`, in seconds: of commands that name none.
     pub bash_timeout: Duration,
+    /// `countersign.attach`: whether sessions live in the gateway of this machine.
+    pub attach: When,
+    /// `countersign.data`: the data directory of that gateway.
+    pub data: Option<PathBuf>,
+}
+
+/// Whether sessions live in the gateway of this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// `never`: each has a log of its own.
+    #[default]
+    Never,
+    /// `auto`: while one runs.
+    Auto,
+    /// `always`: without one they do not open.
+    Always,
 }
 
 impl Default for Settings {
@@ -120,6 +140,8 @@ impl Default for Settings {
                 approval_timeout: Duration::from_secs(900),
                 clarify_timeout: Duration::from_secs(3600),
                 bash_timeout: Duration::from_secs(300),
+                attach: When::Never,
+                data: None,
             },
         }
     }
@@ -244,6 +266,15 @@ impl Ours {
             put(&mut self.clarify_timeout, seconds(&place.at("clarify_timeout")?)?);
         }
         put(&mut self.bash_timeout, seconds(&ours.at("bash_timeout")?)?);
+        let attach = ours.at("attach")?;
+        match attach.text()? {
+            None => {}
+            Some("never") => self.attach = When::Never,
+            Some("auto") => self.attach = When::Auto,
+            Some("always") => self.attach = When::Always,
+            Some(_) => return Err(attach.wrong("auto, always or never")),
+        }
+        put(&mut self.data, ours.at("data")?.text()?.map(|data| Some(PathBuf::from(data))));
         Ok(())
     }
 }

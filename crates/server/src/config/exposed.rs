@@ -27,6 +27,8 @@ pub enum Exposure {
     Credentials,
     /// Others can read a private key.
     PrivateKey,
+    /// Others can read which programs have tokens.
+    Tokens,
     /// Others can read what is recorded in it.
     Record,
     /// Others can change it, and with it what agents may do.
@@ -43,7 +45,7 @@ impl Finding {
             Exposure::Credentials => {
                 format!("put the credentials into variables and write ${{NAME}}, or: chmod 600 {path}")
             }
-            Exposure::PrivateKey => format!("chmod 600 {path}"),
+            Exposure::PrivateKey | Exposure::Tokens => format!("chmod 600 {path}"),
             Exposure::Record => format!("chmod go= {path}"),
             Exposure::Changeable => format!("chmod go-w {path}"),
             Exposure::Absent => format!("create {path}, or correct its name in the configuration"),
@@ -56,6 +58,7 @@ impl fmt::Display for Finding {
         let what = match self.what {
             Exposure::Credentials => "holds credentials that others can read",
             Exposure::PrivateKey => "is a private key that others can read",
+            Exposure::Tokens => "holds the digests of tokens, and others can read it",
             Exposure::Record => "is a record that others can read",
             Exposure::Changeable => "can be changed by others, and with it what agents may do",
             Exposure::Absent => "is not there",
@@ -83,6 +86,10 @@ impl Config {
             check(&tls.key, 0o044, Exposure::PrivateKey);
         }
         check(&self.storage.log, 0o044, Exposure::Record);
+        let tokens = self.storage.folder.join(crate::tokens::FILE);
+        check(&tokens, 0o044, Exposure::Tokens);
+        // Whoever can add one may do everything.
+        check(&tokens, 0o022, Exposure::Changeable);
         for file in self.gateway.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
             if mode(file).is_none() {
                 findings.push(Finding { path: file.clone(), what: Exposure::Absent });

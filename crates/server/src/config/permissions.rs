@@ -9,6 +9,7 @@ use std::{
 
 use countersign_core::policy::{Action, Args, Layer, Matcher, Rule, Rules, Source};
 use countersign_runtime::tools::regular;
+use serde::{Deserialize, Serialize};
 
 use super::{
     approvals,
@@ -45,15 +46,54 @@ const RULE: &[&str] = &[
     "escalate",
 ];
 
+/// The text of a file of rules as it was read, so that another process can compile the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleFile {
+    /// Where it was read.
+    pub path: PathBuf,
+    /// Whether it can only tighten what others say, as a repository's own file does.
+    pub tightens: bool,
+    /// What it says.
+    pub text: String,
+}
+
+impl RuleFile {
+    /// Reads the file at `path`. `None` if there is none.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read(path: &Path, layer: Layer) -> Result<Option<Self>, Errors> {
+        let notes = Notes::of(path);
+        let text = text(&notes);
+        let problems = notes.problems.take();
+        if !problems.is_empty() {
+            return Err(Errors(problems));
+        }
+        let tightens = layer == Layer::Tighten;
+        Ok(text.map(|text| Self { path: path.to_owned(), tightens, text }))
+    }
+
+    /// Its rules and the cases in it and in the file beside it whose name ends in `.test.yaml`.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with file, line and key.
+    pub fn parse(&self) -> Result<Permissions, Errors> {
+        parse(&self.path, if self.tightens { Layer::Tighten } else { Layer::Main }, &self.text)
+    }
+}
+
 /// Reads the rules at `path`, and the cases in them and in the file beside it whose name ends in `.test.yaml`. `None` if
 /// there is no such file.
 ///
 /// # Errors
 /// Everything that is wrong, each with file, line and key.
 pub fn permissions(path: &Path, layer: Layer) -> Result<Option<Permissions>, Errors> {
+    RuleFile::read(path, layer)?.map(|file| file.parse()).transpose()
+}
+
+fn parse(path: &Path, layer: Layer, text: &str) -> Result<Permissions, Errors> {
     let notes = Notes::of(path);
-    let Some(text) = text(&notes) else { return none(&notes) };
-    let value = value::read(&text, &notes, None);
+    let value = value::read(text, &notes, None);
     let root = At::root(&notes, value.as_ref());
     root.mapping(TOP);
     let sets = approvals::sets(&root.at("sets"));
@@ -74,12 +114,7 @@ pub fn permissions(path: &Path, layer: Layer) -> Result<Option<Permissions>, Err
     if !problems.is_empty() {
         return Err(Errors(problems));
     }
-    Ok(Some(Permissions { source: Source { name: path.display().to_string(), layer, rules }, cases }))
-}
-
-fn none(notes: &Notes) -> Result<Option<Permissions>, Errors> {
-    let problems = notes.problems.take();
-    if problems.is_empty() { Ok(None) } else { Err(Errors(problems)) }
+    Ok(Permissions { source: Source { name: path.display().to_string(), layer, rules }, cases })
 }
 
 fn text(notes: &Notes) -> Option<String> {

@@ -6,6 +6,7 @@ use countersign_core::{
     engine::Engine,
     gate::{Content, Gate, Kind},
     policy::Covers,
+    session::Session,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -41,6 +42,9 @@ pub struct Row {
     pub opened_at: String,
     /// When it expires: ISO 8601, UTC.
     pub deadline: Option<String>,
+    /// Whether what follows from an answer waits until its session's host is back, which brings its rules.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits_for_host: bool,
 }
 
 /// Who has to allow, and who has.
@@ -96,7 +100,12 @@ pub fn pending(engine: &Engine) -> Vec<Row> {
 
 /// One gate, if its content is at hand.
 pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
-    let (title, subject, arguments, reason) = match &**engine.admitted().gate(gate.id())? {
+    engine.admitted().gate(gate.id()).map(|content| row_of(engine, gate, content))
+}
+
+/// One gate that shows `content`.
+pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
+    let (title, subject, arguments, reason) = match content {
         Content::Approval { tool, arguments, signature, why, .. } => {
             (tool.to_string(), signature.clone(), arguments.clone(), why.clone())
         }
@@ -104,11 +113,14 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
         Content::Question { question, .. } => (question.clone(), question.clone(), Map::new(), String::new()),
     };
     let session = gate.session().map(ToString::to_string);
-    let of_session = gate.session().and_then(|id| engine.state().session(id)).and_then(|session| session.door());
+    let of_session = gate.session().and_then(|id| engine.state().session(id));
     let is_agents = session.as_deref().is_some_and(|session| session.starts_with("agent:"));
     // Records of earlier versions do not name the door.
-    let door = of_session.unwrap_or(if is_agents { crate::agent_gate::DOOR } else { crate::omp::DOOR }).to_owned();
-    Some(Row {
+    let door = of_session
+        .and_then(Session::door)
+        .unwrap_or(if is_agents { crate::agent_gate::DOOR } else { crate::omp::DOOR })
+        .to_owned();
+    Row {
         id: gate.id().to_string(),
         kind: match gate.kind() {
             Kind::Approval => "approval",
@@ -135,5 +147,6 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
         approvals: Approvals::of(gate),
         opened_at: iso(gate.opened_at()),
         deadline: gate.deadline().map(iso),
-    })
+        waits_for_host: of_session.is_some_and(|session| engine.waits_for_host(session)),
+    }
 }

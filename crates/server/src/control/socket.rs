@@ -4,6 +4,7 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use countersign_core::{engine::Event, id::PrincipalId};
@@ -14,11 +15,17 @@ use tokio::{
 };
 
 use super::{Answered, Request, answer};
+use crate::{
+    attach::{self, Hall},
+    listen,
+};
 
 /// The socket's name in the data directory.
 pub const FILE: &str = "countersign.sock";
 /// The longest request, in bytes.
 const LONGEST: u64 = 1 << 20;
+/// The longest with which a session is brought: its host's rules and environment are in it.
+const LONGEST_HANDOVER: u64 = 32 << 20;
 
 /// A socket that is served until it is dropped.
 #[derive(Debug)]
@@ -35,7 +42,7 @@ impl Control {
     ///
     /// # Errors
     /// What the system says, or that another gateway has the folder.
-    pub fn open(folder: &Path, handle: Handle, others: Vec<u32>) -> std::io::Result<Self> {
+    pub(crate) fn open(folder: &Path, hall: Arc<Hall>, others: Vec<u32>) -> std::io::Result<Self> {
         let path = folder.join(FILE);
         let owned = own(&path.with_extension("sock.lock"))?;
         match std::fs::remove_file(&path) {
@@ -47,7 +54,8 @@ impl Control {
         // Who may come in is looked at for each who comes; the mode only keeps the rest from asking at all.
         let mode = if others.is_empty() { 0o600 } else { 0o666 };
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
-        let own = own_user();
+        // Its owner is whoever we are; what the system says of our own process may be another one's.
+        let own = std::fs::metadata(&path)?.uid();
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 // The folder may be open to more people than the socket's own mode says.
@@ -55,11 +63,16 @@ impl Control {
                 if !may_enter(peer.uid(), own, &others) {
                     continue;
                 }
-                let by = principal(peer.uid());
-                let handle = handle.clone();
+                // Neither may it see what others wait for.
+                if !listen::peer::may_decide(peer.pid()) {
+                    tokio::spawn(refuse(stream));
+                    continue;
+                }
+                let caller = Caller { by: principal(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
+                let hall = Arc::clone(&hall);
                 tokio::spawn(async move {
                     // A client that goes away in the middle needs no answer.
-                    let _ = serve(stream, &handle, &by).await;
+                    let _ = serve(stream, &hall, &caller).await;
                 });
             }
         });
@@ -96,26 +109,47 @@ fn own(path: &Path) -> std::io::Result<File> {
     }
 }
 
-/// The user whose process this is. A process's own entry belongs to its user.
-fn own_user() -> u32 {
-    std::fs::metadata("/proc/self").map_or(u32::MAX, |own| own.uid())
+/// Who is at the other end.
+struct Caller {
+    by: PrincipalId,
+    /// Whether it is the gateway's own user, or root: sessions have that user's rights.
+    may_attach: bool,
 }
 
-async fn serve(stream: UnixStream, handle: &Handle, by: &PrincipalId) -> std::io::Result<()> {
+async fn serve(stream: UnixStream, hall: &Arc<Hall>, caller: &Caller) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut reading = BufReader::new(reading);
+    let Caller { by, may_attach } = caller;
+    let longest = if *may_attach { LONGEST_HANDOVER } else { LONGEST };
     loop {
         let mut line = String::new();
-        if (&mut reading).take(LONGEST).read_line(&mut line).await? == 0 {
+        if (&mut reading).take(longest).read_line(&mut line).await? == 0 {
             return Ok(());
         }
         let answered = match serde_json::from_str(&line) {
-            Ok(Request::Watch) => return watch(&mut writing, handle, by).await,
-            Ok(request) => answer(handle, request, by).await,
+            Ok(Request::Watch) => return watch(&mut writing, &hall.handle, by).await,
+            Ok(Request::Attach(_)) if !may_attach => {
+                Answered::Error("only the gateway's own user may bring sessions".to_owned())
+            }
+            Ok(Request::Attach(handover)) => {
+                let line = attach::serve(Arc::clone(hall), *handover, reading, writing);
+                // It ends with the gateway, which waits for it.
+                return hall.open.track_future(line).await;
+            }
+            Ok(request) => answer(&hall.handle, request, by).await,
             Err(error) => Answered::Error(format!("this is no request: {error}")),
         };
         write(&mut writing, &answered).await?;
     }
+}
+
+/// Answers whatever an agent's command asks.
+async fn refuse(stream: UnixStream) -> std::io::Result<()> {
+    let (reading, mut writing) = stream.into_split();
+    let mut line = String::new();
+    // What it sent is read, or the end of the line would overtake the answer.
+    BufReader::new(reading).take(LONGEST).read_line(&mut line).await?;
+    write(&mut writing, &Answered::Error(listen::peer::REFUSED.to_owned())).await
 }
 
 async fn write(writing: &mut OwnedWriteHalf, answered: &Answered) -> std::io::Result<()> {

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_gate,
+    attach::Guests,
     chats::{Models, Workrooms},
     config::{self, Auth, Config, Tool},
     control,
@@ -36,17 +37,28 @@ pub(super) struct House {
     calls: Calls,
     models: Arc<Models>,
     rooms: Arc<Workrooms>,
+    guests: Arc<Guests>,
 }
 
 impl House {
-    pub(super) fn new(services: Arc<Services>, config: &Config, models: Arc<Models>, rooms: Arc<Workrooms>) -> Self {
+    pub(super) fn new(
+        services: Arc<Services>,
+        config: &Config,
+        models: Arc<Models>,
+        rooms: Arc<Workrooms>,
+        guests: Arc<Guests>,
+    ) -> Self {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
         let calls = tools.map(|(service, tool)| (tool.name.clone(), (service.name.clone(), call_of(tool))));
-        Self { calls: calls.collect(), services, models, rooms }
+        Self { calls: calls.collect(), services, models, rooms, guests }
     }
 }
 
 impl Host for House {
+    fn guest(&self, session: &SessionId) -> Option<Arc<dyn Host>> {
+        self.guests.of(session)
+    }
+
     fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
         self.models.choose(model)
     }
@@ -157,7 +169,7 @@ pub(super) fn telegram(
     telegram::Settings {
         api_url: config.api_url.clone(),
         people: self::people(people),
-        presence: Arc::new(move |session: &SessionId| door.is_connected(session)),
+        presence: Arc::new(move |session: &SessionId| !door.is_agents(session) || door.is_connected(session)),
         ..telegram::Settings::new(config.token.clone(), config.chat_id, config.allowed_users.iter().copied())
     }
 }

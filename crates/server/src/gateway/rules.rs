@@ -6,7 +6,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::Rules,
+    engine::{Command, Rules},
     policy::{self, CompileError, Layer, Posture, Rule, Side, Source, Surroundings},
 };
 
@@ -21,7 +21,7 @@ use crate::{
     paths,
     strangers::strangers,
 };
-use countersign_runtime::tools::Registry;
+use countersign_runtime::{Handle, Lane, tools::Registry};
 
 /// What rules are about: the agents and the tools of a gateway.
 #[derive(Clone)]
@@ -47,6 +47,13 @@ impl Household {
             telegram_users: Some(telegram_users),
             surroundings: surroundings(config),
         }
+    }
+}
+
+impl Household {
+    /// The tools of services, by name.
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
     }
 }
 
@@ -101,6 +108,40 @@ pub fn load(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
     if failed.is_empty() { Ok(loaded) } else { Err(RulesError::Cases(failed)) }
 }
 
+/// Brings the rules of the file at `path` into force. It gives what a person should know about them.
+///
+/// # Errors
+/// What is wrong with them, for people. Those of before stay in force.
+pub(crate) async fn reload(handle: &Handle, path: &Path, household: &Household) -> Result<Vec<String>, String> {
+    let loaded = load(path, household).map_err(|error| error.to_string())?;
+    let taken = handle.source(Lane::Request).ask(Command::UseRules(Box::new(loaded.rules))).await;
+    taken.map(|_| loaded.warnings).map_err(|refused| refused.to_string())
+}
+
+/// The rules of the file at `path` with one more, not in force.
+///
+/// # Errors
+/// [`RulesError`], of the file or of the new rule.
+pub(crate) fn with(path: &Path, household: &Household, rule: Rule) -> Result<Rules, RulesError> {
+    let read = config::permissions(path, Layer::Main)?.map(|read| read.source);
+    let name = || path.display().to_string();
+    let mut source =
+        read.unwrap_or_else(|| Source { name: name(), layer: Layer::Main, rules: policy::Rules::default() });
+    source.rules.rules.push(rule);
+    let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
+    Ok(rules_of(compiled, household))
+}
+
+fn rules_of(compiled: policy::Compiled, household: &Household) -> Rules {
+    Rules {
+        compiled,
+        posture: Posture::Gateway,
+        contract: None,
+        surroundings: household.surroundings.clone(),
+        people: house::people(household.people.as_deref().unwrap_or_default()),
+    }
+}
+
 fn lines<T: ToString>(problems: &[T]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -137,14 +178,7 @@ pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
     let count = source.rules.rules.len() + source.rules.defaults.len();
     let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
     let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
-    let rules = Rules {
-        compiled,
-        posture: Posture::Gateway,
-        contract: None,
-        surroundings: household.surroundings.clone(),
-        people: house::people(household.people.as_deref().unwrap_or_default()),
-    };
-    Ok(Loaded { rules, cases, count, warnings })
+    Ok(Loaded { rules: rules_of(compiled, household), cases, count, warnings })
 }
 
 /// Where the gateway's own files lie: what no run may write, and what none may read.
@@ -166,12 +200,13 @@ fn surroundings(config: &Config) -> Surroundings {
         protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone())),
         unreadable: texts(&mut data.iter().cloned().chain(config.file.clone()).chain(keys)),
         door: None,
+        realm: None,
     }
 }
 
 /// What the gateway keeps in its data directory.
 fn own_files(log: &Path) -> Vec<PathBuf> {
-    let folder = log.parent().unwrap_or(Path::new(""));
+    let folder = log.parent().unwrap_or_else(|| Path::new(""));
     let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let beside = ["", "-wal", "-shm", "-journal", ".lock"].map(|end| folder.join(format!("{name}{end}")));
     let own = ["countersign.sock", "countersign.sock.lock", "web.key", "web.key.new", "web.revoked", "tokens.json"];

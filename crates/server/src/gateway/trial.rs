@@ -5,11 +5,13 @@
 use std::fmt;
 
 use countersign_core::{
+    engine::Rules,
     policy::{self, Action, Constraints, Grants, Layers, Near, Subject, Verdict},
     time::Millis,
 };
 use serde_json::{Map, Value};
 
+pub use super::explained::kept_off;
 use super::rules::{Household, Loaded};
 use crate::{agent_gate, config::Case};
 
@@ -94,6 +96,14 @@ pub struct Explained {
     pub near: Vec<Near>,
 }
 
+/// What decides, beside the request.
+pub(crate) struct InForce<'a> {
+    pub(crate) rules: &'a Rules,
+    pub(crate) constraints: &'a Constraints,
+    pub(crate) grants: &'a Grants,
+    pub(crate) now: Millis,
+}
+
 /// Explains what becomes of a request of the agent `agent`.
 ///
 /// # Errors
@@ -105,23 +115,42 @@ pub fn explain(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> Result<Explained, String> {
+    let (constraints, grants) = (Constraints::default(), Grants::default());
+    let alone = InForce { rules: &loaded.rules, constraints: &constraints, grants: &grants, now: Millis(0) };
+    explain_under(&alone, household, agent, tool, arguments)
+}
+
+/// The same under rules that are in force, with what people denied and granted.
+///
+/// # Errors
+/// Why it is refused before policy is asked.
+pub(crate) fn explain_under(
+    InForce { rules, constraints, grants, now }: &InForce<'_>,
+    household: &Household,
+    agent: &str,
+    tool: &str,
+    arguments: Map<String, Value>,
+) -> Result<Explained, String> {
     let subject = agent_gate::subject(&household.tools, agent, tool.to_owned(), arguments)?;
-    let verdict = judge(loaded, &subject);
-    let near = policy::near(&loaded.rules.compiled, &loaded.rules.surroundings, &subject, &verdict);
+    let verdict = policy::evaluate(&layers(rules, constraints, grants), &subject, *now);
+    let near = policy::near(&rules.compiled, &rules.surroundings, &subject, &verdict);
     Ok(Explained { subject, verdict, near })
 }
 
 /// What rules alone make of a subject.
 fn judge(loaded: &Loaded, subject: &Subject) -> Verdict {
-    let layers = Layers {
-        compiled: &loaded.rules.compiled,
-        constraints: &Constraints::default(),
+    policy::evaluate(&layers(&loaded.rules, &Constraints::default(), &Grants::default()), subject, Millis(0))
+}
+
+fn layers<'a>(rules: &'a Rules, constraints: &'a Constraints, grants: &'a Grants) -> Layers<'a> {
+    Layers {
+        compiled: &rules.compiled,
+        constraints,
         contract: None,
-        grants: &Grants::default(),
-        posture: loaded.rules.posture,
-        surroundings: &loaded.rules.surroundings,
-    };
-    policy::evaluate(&layers, subject, Millis(0))
+        grants,
+        posture: rules.posture,
+        surroundings: &rules.surroundings,
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use countersign_core::{
@@ -22,7 +23,7 @@ use countersign_runtime::{
     store::{Log as _, Partition, ReadError, Scope, Stored},
 };
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::{
     journal::Journal,
@@ -36,6 +37,8 @@ use crate::sessions::is_agents;
 const KEPT: usize = 64 << 20;
 /// How many records are read at once.
 const PAGE: usize = 1000;
+/// How long it is waited for what the log has already.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Each process has so many numbers for a stream that another one began.
 const NUMBERS: u32 = 32;
 
@@ -45,6 +48,8 @@ pub(super) struct Journals {
     /// Where the numbers begin of streams that another process began.
     before: u64,
     held: Mutex<Held>,
+    /// How far the log was followed.
+    seen: watch::Sender<Lsn>,
 }
 
 #[derive(Default)]
@@ -68,7 +73,7 @@ impl Journals {
         });
         let ((boot, head, runs), _) = read.await?;
         let before = u64::from(boot) << NUMBERS;
-        let journals = Arc::new(Self { handle, before, held: Mutex::default() });
+        let journals = Arc::new(Self { handle, before, held: Mutex::default(), seen: watch::Sender::new(head) });
         let pump = Arc::clone(&journals);
         let mut workers: BTreeMap<SessionId, mpsc::UnboundedSender<Released>> = BTreeMap::new();
         // What was going on when the last process ended goes on under its old name.
@@ -78,30 +83,44 @@ impl Journals {
         }
         tokio::spawn(async move {
             while let Some(released) = subscriber.next().await {
-                let session = match &released {
-                    Released::Fact(recorded) => recorded.meta.session.clone(),
-                    Released::Live(live) => Some(live.session.clone()),
+                let at = match &released {
+                    Released::Fact(recorded) => Some(recorded.meta.lsn),
+                    Released::Live(_) => None,
                 };
-                let Some(session) = session.filter(|session| !is_agents(session)) else { continue };
-                let is_known = |recorded: &Recorded| recorded.meta.lsn <= head;
-                if matches!(&released, Released::Fact(recorded) if is_known(recorded)) {
-                    continue;
+                if at.is_none_or(|at| at > head) {
+                    pump.hand_on(released, &mut workers);
                 }
-                if let Some(run) = started(&released) {
-                    let journal = pump.begin(run, &session, 0);
-                    workers.insert(session.clone(), pump.work(journal, None));
-                }
-                let is_end = is_end(&released);
-                if let Some(worker) = workers.get(&session) {
-                    // A worker ends with its turn.
-                    let _ = worker.send(released);
-                }
-                if is_end {
-                    workers.remove(&session);
+                if let Some(at) = at {
+                    pump.seen.send_replace(at);
                 }
             }
         });
         Some(journals)
+    }
+
+    /// Gives a frame to the task of its session; the beginning of a turn makes one.
+    fn hand_on(
+        self: &Arc<Self>,
+        released: Released,
+        workers: &mut BTreeMap<SessionId, mpsc::UnboundedSender<Released>>,
+    ) {
+        let session = match &released {
+            Released::Fact(recorded) => recorded.meta.session.clone(),
+            Released::Live(live) => Some(live.session.clone()),
+        };
+        let Some(session) = session.filter(|session| !is_agents(session)) else { return };
+        if let Some(run) = started(&released) {
+            let journal = self.begin(run, &session, 0);
+            workers.insert(session.clone(), self.work(journal, None));
+        }
+        let is_end = is_end(&released);
+        if let Some(worker) = workers.get(&session) {
+            // A worker ends with its turn.
+            let _ = worker.send(released);
+        }
+        if is_end {
+            workers.remove(&session);
+        }
     }
 
     fn begin(&self, run: RunId, session: &SessionId, before: u64) -> Arc<Journal> {
@@ -206,17 +225,32 @@ impl Journals {
         }
     }
 
+    fn open_one(&self, run: RunId) -> Option<Arc<Journal>> {
+        self.held.lock().open.get(&run).cloned()
+    }
+
     /// The journal of a turn, made again from the record if it is not held. `None` if there is no such turn.
     ///
     /// # Errors
     /// The record cannot be read.
     pub(super) async fn of(&self, run: RunId) -> Result<Option<Arc<Journal>>, ReadError> {
-        if let Some(journal) = self.held.lock().open.get(&run) {
-            return Ok(Some(Arc::clone(journal)));
+        if let Some(journal) = self.open_one(run) {
+            return Ok(Some(journal));
         }
         let log = self.handle.log();
         let named = log.read_scope(Partition::ZERO, Scope::Key(&run.to_string()), Lsn(0), 1).await?;
-        let Some(session) = named.first().and_then(|stored| stored.session.clone()) else { return Ok(None) };
+        let Some((session, begun)) = named.first().and_then(|stored| Some((stored.session.clone()?, stored.lsn)))
+        else {
+            return Ok(None);
+        };
+        // A turn that begins at this moment is told of before it was followed.
+        let mut seen = self.seen.subscribe();
+        let following = seen.wait_for(|seen| *seen >= begun);
+        // The sender is our own.
+        let _ = tokio::time::timeout(PATIENCE, following).await;
+        if let Some(journal) = self.open_one(run) {
+            return Ok(Some(journal));
+        }
         let before = self.held.lock().given.get(&run).copied().unwrap_or(self.before);
         let journal = Arc::new(Journal::new(session, run, before));
         let head = log.head(Partition::ZERO).await?.lsn;

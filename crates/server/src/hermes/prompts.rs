@@ -1,26 +1,314 @@
-//! What waits for people, as events of the stream of its turn.
-use countersign_core::{gate::Content, id::GateId};
-use countersign_protocol::hermes::Event;
-use countersign_runtime::{Handle, Lane};
-use serde_json::json;
+//! What waits for people, as clients of hermes see it: approvals and questions of one session at a time, oldest first.
+//!
+//! One task follows the log for all of them. Whenever something changed in a session it looks at the engine and shows the
+//! newest state on the session's [`Board`], from where it goes to everybody who holds a stream open.
 
+mod approvals;
+mod board;
+pub(crate) mod card;
+mod clarify;
+mod follower;
+mod queue;
+mod streams;
+mod yolo;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use axum::{
+    Router,
+    http::{StatusCode, Uri},
+    response::Response,
+};
+use bytes::Bytes;
+use countersign_core::{
+    engine::{Command, Engine, Reply, Scope as At},
+    gate::{self, Answer, Content, Gate},
+    id::{GateId, Lsn, PrincipalId, SessionId},
+};
+use countersign_protocol::hermes::Event;
+use countersign_runtime::{Handle, Lane, Refused};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::{broadcast, watch};
+
+use self::{
+    board::{Board, Change},
+    queue::{Line, Queues},
+};
+
+use crate::{
+    site::Site,
+    web::{Body, Problem, Routes, sse},
+};
+
+/// How many changes of the list one who reads slowly may be behind.
+const CHANGES: usize = 256;
+
+/// The prompts of a gateway.
+pub(crate) struct Prompts {
+    handle: Handle,
+    boards: Mutex<Boards>,
+    /// Sessions whose approvals are given unasked, and who said so. Lost with the process, by design.
+    covered: Mutex<BTreeMap<SessionId, PrincipalId>>,
+}
+
+/// The boards that anybody needs.
+struct Boards {
+    by_session: BTreeMap<SessionId, Board>,
+    /// Changes of the list of sessions. None once nothing will be shown any more.
+    changes: Option<broadcast::Sender<Bytes>>,
+    /// No state older than this makes a new board: there may have been one that knew better.
+    floor: Lsn,
+    /// The newest position that the list of sessions was told.
+    version: u64,
+}
+
+/// What an answer is for.
+#[derive(Debug)]
+enum Found {
+    /// This gate of the session, which may be resolved, and what it shows, if that is at hand.
+    Gate(Box<Gate>, Option<Arc<Content>>),
+    /// Nothing of the session has that name, or nothing was named and nothing waits. So many wait.
+    Nothing(usize),
+}
+
+/// The owner is gone, and with it everything that could be said.
+struct Closed;
+
+impl Prompts {
+    /// Begins to follow the log. `None` if it cannot be followed any more.
+    pub(crate) async fn open(site: &Site) -> Option<Arc<Self>> {
+        let handle = site.handle.clone();
+        let subscriber = handle.subscribe().await?;
+        let prompts = Arc::new(Self { handle, boards: Mutex::new(Boards::new()), covered: Mutex::default() });
+        let (waiting, _) = prompts.handle.source(Lane::Result).read(Queues::sessions).await?;
+        prompts.refresh(&waiting).await.ok()?;
+        tokio::spawn(follower::follow(Arc::clone(&prompts), subscriber));
+        Some(prompts)
+    }
+
+    /// How one queue of a session stands now.
+    async fn queues(&self, session: &SessionId) -> Result<Queues, Closed> {
+        let session = session.clone();
+        let read = self.handle.source(Lane::Request).read(move |engine| Queues::of(engine, &session)).await;
+        read.map(|(queues, _)| queues).ok_or(Closed)
+    }
+
+    /// Looks at the engine and shows how these sessions stand.
+    async fn refresh(&self, sessions: &BTreeSet<SessionId>) -> Result<(), Closed> {
+        let mut left = sessions.clone();
+        // A board that was taken down may have known better than what was read before: then it is read again.
+        while !left.is_empty() {
+            let wanted = left.clone();
+            let read = self.handle.source(Lane::Result).read(move |engine| Queues::of_all(engine, &wanted)).await;
+            let (all, _) = read.ok_or(Closed)?;
+            left = self.show(all);
+        }
+        Ok(())
+    }
+
+    /// Shows states, and gives those that are too old.
+    fn show(&self, all: BTreeMap<SessionId, Queues>) -> BTreeSet<SessionId> {
+        let mut boards = self.boards.lock();
+        let mut old = BTreeSet::new();
+        for (session, queues) in all {
+            let floor = boards.floor;
+            let board = boards.by_session.entry(session.clone()).or_insert_with(|| Board::new(floor));
+            let reason = match board.show(&queues) {
+                Some(Change::Nothing) => None,
+                Some(Change::Pending) => Some("attention_pending"),
+                Some(Change::Resolved) => Some("attention_resolved"),
+                Some(Change::Cleared) => Some("attention_cleared"),
+                None => {
+                    old.insert(session.clone());
+                    None
+                }
+            };
+            if let Some(reason) = reason {
+                boards.change(reason, &session, queues.at);
+            }
+            boards.tidy(&session);
+        }
+        old
+    }
+
+    /// A place at the board of a session, which stays as long as somebody has one.
+    fn sit<T>(self: &Arc<Self>, session: &SessionId, follow: impl FnOnce(&Board) -> T) -> Result<(T, Seat), Closed> {
+        let mut boards = self.boards.lock();
+        if boards.changes.is_none() {
+            return Err(Closed);
+        }
+        let floor = boards.floor;
+        let board = boards.by_session.entry(session.clone()).or_insert_with(|| Board::new(floor));
+        let followed = follow(board);
+        Ok((followed, Seat { prompts: Arc::clone(self), session: session.clone() }))
+    }
+
+    /// Follows one queue of a session: how it stands, and every later state.
+    async fn watch(
+        self: &Arc<Self>,
+        session: &SessionId,
+        line: Line,
+    ) -> Result<((Bytes, watch::Receiver<Bytes>), Seat), Closed> {
+        self.refresh(&BTreeSet::from([session.clone()])).await?;
+        self.sit(session, |board| {
+            let mut states = board.watch(line);
+            let first = states.borrow_and_update().clone();
+            (first, states)
+        })
+    }
+
+    /// What an answer is for: what it names, or the oldest that waits.
+    async fn find(&self, session: &SessionId, named: Option<&str>, line: Line) -> Result<Found, Closed> {
+        let session = session.clone();
+        let id = named.map(GateId::parse);
+        let look = move |engine: &Engine| {
+            let is_here =
+                |gate: &&Gate| gate.session() == Some(&session) && card::is_question(gate) == (line == Line::Questions);
+            let found = match id {
+                None => engine.state().pending_gates().find(is_here),
+                Some(id) => id.and_then(|id| engine.state().gate(id)).filter(is_here),
+            };
+            match found {
+                Some(gate) => Found::Gate(Box::new(gate.clone()), engine.admitted().gate(gate.id()).cloned()),
+                None => Found::Nothing(engine.state().pending_gates().filter(is_here).count()),
+            }
+        };
+        // People who answer do not stand behind those who ask.
+        let source = self.handle.source(Lane::Result);
+        let read = match id.flatten() {
+            Some(id) => source.read_of(At::Gate(id), look).await,
+            None => source.read(look).await,
+        };
+        read.map(|(found, _)| found).ok_or(Closed)
+    }
+
+    /// Answers a gate. What everybody is shown says so before this returns.
+    async fn answer(&self, gate: &Gate, answer: Answer, by: &PrincipalId, key: String) -> Result<Reply, Refused> {
+        let answer = gate::Command::Answer { gate: gate.id(), answer, by: by.clone(), key: Some(key) };
+        let answered = self.handle.source(Lane::Result).ask(Command::Gate(answer)).await;
+        if let Some(session) = gate.session() {
+            // Where the owner has ended nothing is shown any more.
+            let _ = self.refresh(&BTreeSet::from([session.clone()])).await;
+        }
+        answered.map(|reply| reply.outcome)
+    }
+
+    /// Shows nothing any more, and ends all streams.
+    fn close(&self) {
+        let mut boards = self.boards.lock();
+        boards.changes = None;
+        boards.by_session.clear();
+    }
+}
+
+impl Boards {
+    fn new() -> Self {
+        let changes = Some(broadcast::Sender::new(CHANGES));
+        Self { by_session: BTreeMap::new(), changes, floor: Lsn(0), version: 0 }
+    }
+
+    /// Tells of a change of the list of sessions.
+    fn change(&mut self, reason: &str, session: &SessionId, at: Lsn) {
+        self.version = self.version.max(at.0);
+        if let Some(changes) = self.changes.as_ref().filter(|changes| changes.receiver_count() > 0) {
+            // Nobody has to listen any more.
+            let _ = changes.send(changed(reason, self.version, Some(session)));
+        }
+    }
+
+    /// Takes a board down that nobody needs.
+    fn tidy(&mut self, session: &SessionId) {
+        if let Some(board) = self.by_session.get(session)
+            && !board.is_needed()
+        {
+            self.floor = self.floor.max(board.at());
+            self.by_session.remove(session);
+        }
+    }
+}
+
+/// A place at a board. It is to be dropped behind what was followed there.
+struct Seat {
+    prompts: Arc<Prompts>,
+    session: SessionId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.prompts.boards.lock().tidy(&self.session);
+    }
+}
+
+impl From<Closed> for Problem {
+    fn from(_: Closed) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "The gateway is closing")
+    }
+}
+
+/// A gate that waits, as an event of the stream of its turn.
 pub(super) async fn bare(handle: &Handle, gate: GateId) -> Option<Event> {
     let source = handle.source(Lane::Request);
     let read = source.read(move |engine| {
-        let found = engine.state().gate(gate).filter(|gate| gate.is_pending())?;
-        let content = engine.admitted().gate(gate)?;
-        Some(match &**content {
-            Content::Question { question, .. } => {
-                Event::new("clarify", json!({ "clarify_id": gate.to_string(), "question": question }))
-            }
-            Content::Approval { signature, .. } => Event::new(
-                "approval",
-                json!({ "approval_id": gate.to_string(), "command": signature, "n": found.ordinal() }),
-            ),
-            Content::GoOn { question, .. } => {
-                Event::new("approval", json!({ "approval_id": gate.to_string(), "command": question }))
-            }
-        })
+        let gate = engine.state().gate(gate).filter(|gate| gate.is_pending())?;
+        card::bare(engine, gate)
     });
-    read.await?.0
+    let (name, data) = read.await?.0?;
+    Some(Event::new(name, data))
+}
+
+/// The routes.
+pub(crate) fn routes(site: &Site, prompts: &Arc<Prompts>) -> Router {
+    Routes::new(&site.auth)
+        .at("GET", "/api/approval/pending", approvals::pending)
+        .at("GET", "/api/approval/stream", approvals::stream)
+        .at("POST", "/api/approval/respond", approvals::respond)
+        .at("GET", "/api/session/yolo", yolo::is_on)
+        .at("POST", "/api/session/yolo", yolo::turn)
+        .at("GET", "/api/clarify/pending", clarify::pending)
+        .at("GET", "/api/clarify/stream", clarify::stream)
+        .at("POST", "/api/clarify/respond", clarify::respond)
+        .at("GET", "/api/session/stream", streams::of_session)
+        .at("GET", "/api/sessions/events", streams::of_list)
+        .at("GET", "/api/sessions/gateway/stream", streams::of_gateway)
+        .with_state(Arc::clone(prompts))
+}
+
+/// A change of the list of sessions.
+fn changed(reason: &str, version: u64, session: Option<&SessionId>) -> Bytes {
+    let data = json!({ "type": "sessions_changed", "version": version, "reason": reason, "session_id": session });
+    sse::frame(None, "sessions_changed", &data)
+}
+
+/// A parameter of the address, trimmed; none if it is empty.
+fn parameter(uri: &Uri, name: &str) -> Option<String> {
+    let pairs = serde_urlencoded::from_str::<Vec<(String, String)>>(uri.query()?).ok()?;
+    let value = pairs.into_iter().find(|(found, _)| found == name)?.1;
+    Some(value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+/// The session that an address names.
+fn session_in(uri: &Uri) -> Option<SessionId> {
+    parameter(uri, "session_id").map(SessionId::new)
+}
+
+/// The session that a body names.
+fn session_of(body: &Body) -> Option<SessionId> {
+    body.text("session_id").map(SessionId::new)
+}
+
+/// The name that a body has under `name`. One that is no text names nothing that there is, and is not the same as none.
+fn name_of(body: &Body, name: &str) -> Option<String> {
+    match body.0.get(name)? {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+        other => Some(other.to_string()),
+    }
+}
+
+fn without_session(uri: &Uri) -> Response {
+    Problem::new(StatusCode::BAD_REQUEST, "session_id is required").reply(uri.path())
 }

@@ -80,6 +80,12 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
     Some(session)
 }
 
+/// How many messages a session at hand shows.
+pub(super) fn count(engine: &Engine, id: &SessionId) -> usize {
+    let path = engine.state().session(id).map(countersign_core::session::Session::path).unwrap_or_default();
+    path.into_iter().filter(|entry| entry.shown && is_message(&entry.kind)).count()
+}
+
 fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
     let session = engine.state().session(id)?;
     let run = session.run();
@@ -87,7 +93,7 @@ fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
     let shown = path.into_iter().filter(|entry| entry.shown && is_message(&entry.kind));
     let places: Vec<Place> =
         shown.map(|entry| Place { id: entry.id.to_string(), at: entry.at, content: entry.content }).collect();
-    let last = places.last().map_or(session.opened_at(), |place| place.at);
+    let last = places.last().map_or_else(|| session.opened_at(), |place| place.at);
     let model = session.settings().model.as_ref();
     let begun = run.and_then(|run| engine.state().run(run)).map(countersign_core::run::Run::asked_at);
     let told = hermes::Session {

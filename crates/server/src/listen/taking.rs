@@ -16,12 +16,18 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::crowd::{Crowd, Place};
+use super::{
+    crowd::{Crowd, Place},
+    impatient::{Impatient, Patience},
+    peer::Peer,
+};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long the head of a request may take, and how long a connection may say nothing between two.
 const HEAD: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of what is sent to it.
+const DEAF: Duration = Duration::from_secs(20);
 /// How large a head may be, in bytes.
 const LARGEST_HEAD: usize = 32 << 10;
 /// How many are told at once that there is no room.
@@ -31,11 +37,14 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// How long nothing is taken after the system would not give a connection.
 const RECOVERY: Duration = Duration::from_millis(50);
 
-/// Who sent a request: from where, and the place of its connection.
+/// Who sent a request: from where, the place of its connection, what sits at its other end, and how long that may take
+/// nothing of what is sent.
 #[derive(Clone)]
 pub(crate) struct Guest {
     pub(crate) from: SocketAddr,
     pub(crate) place: Arc<Place>,
+    pub(crate) peer: Peer,
+    pub(super) patience: Patience,
 }
 
 /// Serves `router` to everybody who connects, until `end`, and then until all have left. A request carries its
@@ -66,6 +75,8 @@ pub(super) async fn take(
         };
         // A line that cannot be told not to wait still works.
         let _ = stream.set_nodelay(true);
+        // A line that has no address any more has no request either.
+        let peer = stream.local_addr().map(|ours| Peer::new(from, ours)).unwrap_or_default();
         let Some(place) = crowd.enter() else {
             // Over TLS there would have to be a handshake first, which is what there is no room for.
             if acceptor.is_none()
@@ -80,7 +91,8 @@ pub(super) async fn take(
         };
         let (router, acceptor, closes) = (router.clone(), acceptor.clone(), closes.clone());
         tokio::spawn(async move {
-            let guest = Guest { from, place: Arc::clone(&place) };
+            let patience = Patience::new(DEAF);
+            let guest = Guest { from, place: Arc::clone(&place), peer, patience };
             let served = async {
                 match acceptor {
                     None => converse(stream, router, guest, closes).await,
@@ -129,6 +141,7 @@ async fn converse<S>(stream: S, router: Router, guest: Guest, mut closes: watch:
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let stream = Impatient::new(stream, guest.patience.clone());
     let router = TowerToHyperService::new(router);
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(guest.clone());
@@ -163,15 +176,18 @@ mod tests {
         time::Instant,
     };
 
-    use super::{Crowd, Guest, HEAD, LARGEST_HEAD, converse, refuse};
+    use super::{Crowd, DEAF, Guest, HEAD, LARGEST_HEAD, Patience, Peer, converse, refuse};
 
     /// A connection that is served, the client's end of it, and what tells that the port closes.
     fn line() -> (DuplexStream, watch::Sender<bool>) {
         let (client, server) = duplex(1 << 20);
         let (closing, closes) = watch::channel(false);
         let place = Crowd::new(1).enter().unwrap();
-        let guest = Guest { from: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)), place };
-        tokio::spawn(converse(server, Router::new().route("/", get(async || "here")), guest, closes));
+        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let guest = Guest { from, place, peer: Peer::default(), patience: Patience::new(DEAF) };
+        let router =
+            Router::new().route("/", get(async || "here")).route("/much", get(async || "much".repeat(1 << 20)));
+        tokio::spawn(converse(server, router, guest, closes));
         (client, closing)
     }
 
@@ -226,6 +242,23 @@ mod tests {
         closing.send_replace(true);
         assert!(rest(&mut client).await.ends_with("here"));
         assert!(begun.elapsed() < HEAD, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_takes_nothing_of_the_answer_is_closed() {
+        let (mut client, _closing) = line();
+        client.write_all(b"GET /much HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = vec![0; 1 << 20];
+        client.read_exact(&mut answer).await.unwrap();
+        // Whoever takes something now and then stays.
+        for _ in 0..3 {
+            tokio::time::sleep(DEAF * 3 / 4).await;
+            client.read_exact(&mut answer[..1 << 18]).await.unwrap();
+        }
+        tokio::time::sleep(DEAF * 2).await;
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest).await;
+        assert!(rest.len() < 2 << 20, "{} bytes more", rest.len());
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,14 +7,11 @@ use std::collections::BTreeSet;
 use countersign_core::{
     engine::Command,
     id::PrincipalId,
-    policy::{GrantId, Scope},
+    policy::{Grant, GrantId, Scope},
 };
 use countersign_runtime::Source;
 
-use super::{
-    grants,
-    seat::{SeatError, Shelf},
-};
+use super::{grants, seat::SeatError, shelf::Shelf};
 
 /// How many grants are adopted at once.
 const GRANTS: usize = 256;
@@ -23,6 +20,16 @@ const GRANTS: usize = 256;
 pub(super) async fn adopt(shelf: &Shelf, requests: &Source) -> Result<(), SeatError> {
     if shelf.folder.is_none() {
         return Ok(());
+    }
+    // In a gateway the grants of an agent directory are one realm among others.
+    let realm = shelf.abroad.as_ref().and_then(|_| shelf.rules.surroundings.realm.clone());
+    let scope = realm.map_or(Scope::Always, Scope::Realm);
+    if let Some(abroad) = &shelf.abroad {
+        let (_, position) = requests.read(|_| ()).await.ok_or(SeatError::Closed)?;
+        // What was given a moment ago is in the file before it is asked what is not.
+        if !abroad.hall.lasting.reached(position).await {
+            return Err(SeatError::Closed);
+        }
     }
     let path = shelf.common.folder.grants();
     let read = tokio::task::spawn_blocking(move || grants::load(&path)).await;
@@ -34,9 +41,10 @@ pub(super) async fn adopt(shelf: &Shelf, requests: &Source) -> Result<(), SeatEr
         }
     };
     let ids: BTreeSet<GrantId> = kept.iter().map(|grant| grant.id).collect();
+    let of = scope.clone();
     let read = requests.read(move |engine| {
         let grants = engine.state().policy().grants().iter();
-        let gone = grants.filter(|grant| grant.scope == Scope::Always && !ids.contains(&grant.id));
+        let gone = grants.filter(|grant| grant.scope == of && !ids.contains(&grant.id));
         gone.map(|grant| grant.id).collect::<Vec<_>>()
     });
     let (gone, _) = read.await.ok_or(SeatError::Closed)?;
@@ -44,7 +52,8 @@ pub(super) async fn adopt(shelf: &Shelf, requests: &Source) -> Result<(), SeatEr
         requests.ask(Command::Revoke { grant, by: PrincipalId::new("host") }).await?;
     }
     for some in kept.chunks(GRANTS) {
-        requests.ask(Command::Adopt(some.to_vec())).await?;
+        let some = some.iter().map(|grant| Grant { scope: scope.clone(), ..grant.clone() });
+        requests.ask(Command::Adopt(some.collect())).await?;
     }
     Ok(())
 }

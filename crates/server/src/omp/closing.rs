@@ -20,11 +20,14 @@ impl Door {
         if is_heard {
             let _ = timeout(FAREWELL, self.due()).await;
         }
-        let closing = self.seat.as_ref().map(|seat| {
+        // In a gateway the session goes on: its host has gone, and nothing else.
+        let own = self.seat.as_ref().filter(|seat| seat.stay.is_none());
+        let is_own = own.is_some();
+        let closing = own.map(|seat| {
             let handle = seat.handle.clone();
             tokio::spawn(async move { handle.close().await })
         });
-        if is_heard {
+        if is_heard && is_own {
             is_heard = timeout(FAREWELL, self.rest()).await.is_ok();
         }
         if let Some(closing) = closing {

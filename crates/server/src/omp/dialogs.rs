@@ -47,7 +47,7 @@ impl Dialogs {
     /// Opens a dialog in place of one that the gate has. `None` if the system has no randomness: the gate then waits for its deadline.
     pub(crate) fn open(&mut self, shown: Shown) -> Option<String> {
         let id = fresh_id()?;
-        self.forget(shown.gate);
+        self.forget(shown.gate, false);
         self.open.insert(id.clone(), shown);
         Some(id)
     }
@@ -57,13 +57,14 @@ impl Dialogs {
         self.open.remove(id)
     }
 
-    /// Forgets the dialog of a gate that is resolved. Gives what takes it away from the host, where it would stay open otherwise.
-    pub(crate) fn forget(&mut self, gate: GateId) -> Option<UiRequest> {
+    /// Forgets the dialog of a gate that is resolved. Gives what takes it away from the host, where it would stay open otherwise:
+    /// one for words, and any that somebody may have answered `elsewhere`.
+    pub(crate) fn forget(&mut self, gate: GateId, elsewhere: bool) -> Option<UiRequest> {
         let (id, shown) = self.open.iter().find(|(_, shown)| shown.gate == gate)?;
         let (id, is_in_words) = (id.clone(), shown.draft.is_in_words());
         self.open.remove(&id);
         let method = UiMethod::Cancel { target_id: id.clone() };
-        is_in_words.then_some(UiRequest { id, method })
+        (is_in_words || elsewhere).then_some(UiRequest { id, method })
     }
 
     /// Forgets every dialog: another session is open.

@@ -16,14 +16,7 @@ use countersign_runtime::{Refused, Reply};
 use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{
-    commands,
-    dialogs::Dialogs,
-    keeper::Keeper,
-    outbox::Outbox,
-    seat::{Seat, Shelf},
-    teller::Teller,
-};
+use super::{commands, dialogs::Dialogs, keeper::Keeper, outbox::Outbox, seat::Seat, shelf::Shelf, teller::Teller};
 
 /// Where lines come from.
 pub type Input = mpsc::Receiver<Line>;

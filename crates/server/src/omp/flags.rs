@@ -39,6 +39,10 @@ pub struct Flags {
     pub append_system_prompt: Option<String>,
     /// `--permissions`: the file of rules (ours).
     pub permissions: Option<PathBuf>,
+    /// `--attach`: the session lives in the gateway of this machine (ours).
+    pub attach: bool,
+    /// `--attach=DIR`: in the gateway with this data directory.
+    pub attach_to: Option<PathBuf>,
     /// `--allow-home`.
     pub allow_home: bool,
     /// `--cwd`.
@@ -69,7 +73,7 @@ pub struct Listed {
 }
 
 /// The flags that mean something here, one spelling of each.
-pub const LISTED: [Listed; 20] = [
+pub const LISTED: [Listed; 21] = [
     with("mode", "rpc", "The protocol on standard input and output"),
     with("provider", "PROVIDER", "The provider of the model"),
     with("model", "MODEL", "The model: id, provider/id, or part of a name"),
@@ -86,6 +90,7 @@ pub const LISTED: [Listed; 20] = [
     with("system-prompt", "TEXT", "The system prompt, or a file that holds it"),
     with("append-system-prompt", "TEXT", "What is put behind the system prompt, or a file"),
     with("permissions", "FILE", "The rules, in place of the agent directory's"),
+    flag("attach", "Live in the gateway that runs on this machine (--attach=DIR: in that with this data directory)"),
     flag("allow-home", "Work in the home folder"),
     with("cwd", "DIR", "The working folder"),
     flag("no-merge-deltas", "An update for every piece that a provider sends"),
@@ -160,6 +165,10 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, Strin
             "--system-prompt" => flags.system_prompt = Some(value()?),
             "--append-system-prompt" => flags.append_system_prompt = Some(value()?),
             "--permissions" => flags.permissions = Some(value()?.into()),
+            "--attach" => {
+                flags.attach = true;
+                flags.attach_to = inline.clone().map(PathBuf::from);
+            }
             "--allow-home" => flags.allow_home = true,
             "--cwd" => flags.cwd = Some(value()?.into()),
             "--no-merge-deltas" => flags.no_merge = true,

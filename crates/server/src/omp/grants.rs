@@ -16,6 +16,9 @@ use countersign_runtime::tools::regular;
 
 use crate::agent_dir::replace::{Access, replace};
 
+/// Its name in the agent directory.
+pub(crate) const FILE: &str = "grants.jsonl";
+
 /// How long another process may hold the file.
 const LOCKED: Duration = Duration::from_secs(2);
 /// How often the lock is tried.
@@ -35,7 +38,7 @@ struct Read {
 ///
 /// # Errors
 /// What the system said, other than that there is no file.
-pub(super) fn load(path: &Path) -> io::Result<Vec<Grant>> {
+pub(crate) fn load(path: &Path) -> io::Result<Vec<Grant>> {
     let found = match regular::open(path, OpenOptions::new().read(true)) {
         Ok(file) => read(file)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -59,7 +62,7 @@ pub(super) fn load(path: &Path) -> io::Result<Vec<Grant>> {
 ///
 /// # Errors
 /// What the system said, [`io::ErrorKind::WouldBlock`] if another process holds the file too long. The grant then holds for its session only.
-pub(super) fn keep(path: &Path, grant: &Grant) -> io::Result<()> {
+pub(crate) fn keep(path: &Path, grant: &Grant) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }

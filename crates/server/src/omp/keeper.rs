@@ -9,6 +9,7 @@ use countersign_core::{
 };
 use countersign_runtime::{Contents, Released, Source, Subscriber};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::error;
 
 use super::entries;
@@ -18,10 +19,13 @@ use crate::session_file::{Mark, WriteError, Writer};
 pub(crate) struct Keeper {
     path: PathBuf,
     task: tokio::task::JoinHandle<()>,
+    /// Ends it before the log does; so does whoever drops it.
+    ends: DropGuard,
     notices: UnboundedReceiver<String>,
 }
 
 struct Work {
+    ends: CancellationToken,
     session: SessionId,
     writer: Writer,
     subscriber: Subscriber,
@@ -47,7 +51,9 @@ impl Keeper {
     ) -> Self {
         let path = writer.path().to_owned();
         let (sender, notices) = mpsc::unbounded_channel();
+        let ends = CancellationToken::new();
         let work = Work {
+            ends: ends.clone(),
             session,
             writer,
             subscriber,
@@ -59,7 +65,7 @@ impl Keeper {
             is_stuck: false,
             is_lost: false,
         };
-        Self { path, task: tokio::spawn(work.follow()), notices }
+        Self { path, task: tokio::spawn(work.follow()), ends: ends.drop_guard(), notices }
     }
 
     /// Where the file is, whether or not it is there yet.
@@ -81,6 +87,12 @@ impl Keeper {
     pub(crate) async fn finish(self) {
         let _ = self.task.await;
     }
+
+    /// Brings the file up to what was released, records what it is, and ends.
+    pub(crate) async fn stop(self) {
+        drop(self.ends);
+        let _ = self.task.await;
+    }
 }
 
 impl Work {
@@ -91,12 +103,23 @@ impl Work {
                 continue;
             }
             self.write().await;
-            match self.subscriber.next().await {
+            let next = tokio::select! {
+                biased;
+                () = self.ends.cancelled() => None,
+                next = self.subscriber.next() => next,
+            };
+            match next {
                 Some(released) => self.take(&released).await,
                 None => break,
             }
         }
+        while let Some(released) = self.subscriber.try_next() {
+            self.take(&released).await;
+        }
         self.write().await;
+        if self.ends.is_cancelled() {
+            self.tell().await;
+        }
     }
 
     async fn take(&mut self, released: &Released) {

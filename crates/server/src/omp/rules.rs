@@ -12,7 +12,7 @@ use countersign_runtime::tools::Registry;
 use crate::paths;
 use crate::{
     agent_dir::AgentDir,
-    config::{self, Errors},
+    config::{Errors, RuleFile},
     strangers::strangers,
 };
 
@@ -40,32 +40,53 @@ pub(crate) struct Loaded {
 /// The file of a repository's own rules, below its working folder. It can only tighten.
 const PROJECT: &str = ".countersign/permissions.yaml";
 
-/// Reads the rules of a stdio door: `--permissions`, or those of the agent directory, and the working folder's own. `sessions` is the folder of `--session-dir`.
+/// Whose rules they are, and what lies around the calls that they judge.
+pub(crate) struct Place<'a> {
+    /// The agent directory.
+    pub(crate) folder: &'a AgentDir,
+    /// The working folder.
+    pub(crate) cwd: &'a Path,
+    /// `--permissions`.
+    pub(crate) named: Option<&'a Path>,
+    /// The folder of `--session-dir`.
+    pub(crate) sessions: Option<&'a Path>,
+    /// The folder for temporary files.
+    pub(crate) temporary: &'a Path,
+    /// The files of the gateway that the session lives in.
+    pub(crate) gateway: Option<&'a Surroundings>,
+}
+
+/// Reads the files of rules of a stdio door: `--permissions`, or those of the agent directory, and the working folder's own.
 ///
 /// # Errors
-/// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
-pub(crate) fn load(
-    folder: &AgentDir,
-    cwd: &Path,
-    named: Option<&Path>,
-    sessions: Option<&Path>,
-    temporary: &Path,
-) -> Result<Loaded, RulesError> {
+/// [`RulesError`] for the first file that cannot be read.
+pub(crate) fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<RuleFile>, RulesError> {
     let usual = folder.permissions();
     let main = named.map_or_else(|| usual.clone(), |named| cwd.join(named));
     let project = cwd.join(PROJECT);
-    let mut sources = Vec::new();
+    let mut files = Vec::new();
     for (path, layer, must) in [(&main, Layer::Main, named.is_some()), (&project, Layer::Tighten, false)] {
-        match config::permissions(path, layer)? {
-            Some(read) => sources.push(read.source),
+        match RuleFile::read(path, layer)? {
+            Some(file) => files.push(file),
             None if must => return Err(RulesError::Absent(path.clone())),
             None => {}
         }
     }
+    Ok(files)
+}
+
+/// Compiles the rules of a stdio door.
+///
+/// # Errors
+/// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
+pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesError> {
+    let sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
     // A host may bring tools of its own.
     let registry = Registry::standard();
     let names: Vec<&str> = registry.specs().map(|spec| spec.name.as_str()).collect();
-    let people = sources.iter().flat_map(|source| {
+    // A gateway knows people.
+    let lonely = sources.iter().filter(|_| place.gateway.is_none());
+    let people = lonely.flat_map(|source| {
         let rules = source
             .rules
             .rules
@@ -86,12 +107,18 @@ pub(crate) fn load(
         RulesError::Compile(lines.join("\n"))
     })?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
+    let Place { folder, cwd, named, sessions, temporary, gateway } = *place;
+    let own = protected(folder, cwd, named, sessions);
+    let of_gateway = |of: fn(&Surroundings) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
+    let unreadable = paths::both(folder.root().to_owned());
     let surroundings = Surroundings {
         home: Some(text(folder.home())),
         temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
-        protected: protected(folder, cwd, named, sessions).iter().map(|path| text(path)).collect(),
-        unreadable: paths::both(folder.root().to_owned()).map(|path| text(&path)).collect(),
+        protected: own.iter().map(|path| text(path)).chain(of_gateway(|around| &around.protected)).collect(),
+        unreadable: unreadable.map(|path| text(&path)).chain(of_gateway(|around| &around.unreadable)).collect(),
         door: Some(super::DOOR.to_owned()),
+        // The agent directory is where grants for good are kept.
+        realm: gateway.map(|_| text(folder.root())),
     };
     Ok(Loaded {
         warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).chain(people).collect(),
@@ -113,7 +140,7 @@ pub(crate) fn protected(folder: &AgentDir, cwd: &Path, named: Option<&Path>, ses
 mod tests {
     use std::{path::Path, process::Command};
 
-    use super::{PROJECT, load, protected};
+    use super::{PROJECT, Place, compile, files, protected};
     use crate::agent_dir::{AgentDir, Environment, Product};
 
     #[test]
@@ -139,7 +166,7 @@ mod tests {
         let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
         let folder = AgentDir::resolve(Product::Omp, &environment, cwd.path(), |_| false).unwrap();
         let refused = |named| {
-            let error = load(&folder, cwd.path(), named, None, Path::new("/tmp")).unwrap_err().to_string();
+            let error = files(&folder, cwd.path(), named).unwrap_err().to_string();
             assert!(error.ends_with(": it is not a regular file"), "{error}");
         };
         refused(Some(Path::new("/dev/null")));
@@ -192,7 +219,15 @@ mod tests {
         let file = cwd.path().join("rules.yaml");
         std::fs::write(&file, text).unwrap();
         let told = |text: String| text.replace(&format!("{}/", cwd.path().display()), "");
-        match load(&folder, cwd.path(), Some(&file), None, Path::new("/tmp")) {
+        let place = Place {
+            folder: &folder,
+            cwd: cwd.path(),
+            named: Some(&file),
+            sessions: None,
+            temporary: Path::new("/tmp"),
+            gateway: None,
+        };
+        match files(&folder, cwd.path(), Some(&file)).and_then(|files| compile(&files, &place)) {
             Ok(loaded) => Ok(loaded.warnings.into_iter().map(told).collect()),
             Err(error) => Err(told(error.to_string())),
         }

@@ -7,16 +7,14 @@ use std::{
 
 use countersign_core::{
     digest::Digest,
-    engine::{Command, Resume, Rules},
+    engine::Command,
     id::{EntryId, SessionId},
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
 use countersign_protocol::omp::session_file::{Body, Entry as FileEntry, Form, Header};
 use countersign_runtime::{
-    Handle, Lane, OpenError as OwnerError, Options, Source, Subscriber,
-    store::{self, AnyLog, MemoryLog, SqliteLog},
-    system_dice,
-    tools::{Todos, artifacts, todo},
+    Handle, Lane, OpenError as OwnerError, Source, Subscriber, store,
+    tools::{Todos, todo},
 };
 
 use super::{
@@ -25,23 +23,15 @@ use super::{
     entries,
     gathering::{begin_with, follow_file},
     keeper::Keeper,
+    moving,
+    shelf::{Open, Shelf},
     unwritten,
-    workshop::{Common, Workshop},
+    workshop::Workshop,
 };
-use crate::session_file::{self, Blobs, Writer, find, name};
-
-/// Where sessions of a process are kept.
-#[derive(Clone)]
-pub(crate) struct Shelf {
-    pub(crate) common: Arc<Common>,
-    pub(crate) rules: Rules,
-    /// Absent: sessions leave nothing on disk.
-    pub(crate) folder: Option<PathBuf>,
-    pub(crate) cwd: PathBuf,
-    pub(crate) merge: std::time::Duration,
-    /// How often a run is reminded of open tasks.
-    pub(crate) reminders: u32,
-}
+use crate::{
+    attach::{Stay, home},
+    session_file::{self, Writer, name},
+};
 
 /// What a session begins with.
 pub(crate) struct Beginning {
@@ -75,6 +65,21 @@ pub(crate) enum SeatError {
     Refused(#[from] countersign_runtime::Refused),
     #[error("the session's log is closed")]
     Closed,
+    #[error(
+        "session {id} lives in the gateway with the data directory {gateway}, which has to run; --fork {id} takes its conversation along without what was decided there",
+        gateway = .gateway.display()
+    )]
+    Elsewhere { id: SessionId, gateway: PathBuf },
+    #[error("session {id} is open in another host, process {process}")]
+    Taken { id: SessionId, process: u32 },
+    #[error("session {0} has a log of its own")]
+    Own(SessionId),
+    #[error("session {0} waits for an answer in its own log and cannot move; open it without --attach")]
+    Works(SessionId),
+    #[error("{0:?} can be no session of a gateway")]
+    BadId(String),
+    #[error("where the session lives cannot be told: {0}")]
+    Home(std::io::Error),
     #[error("{path} is a copy of another session file", path = .0.path.display())]
     Copy(Arc<session_file::Opened>),
 }
@@ -106,6 +111,8 @@ pub(crate) struct Seat {
     /// The list of tasks as it was at what was released last; the workshop's is ahead of that.
     pub(crate) told_tasks: Todos,
     pub(crate) keeper: Option<Keeper>,
+    /// Its place in the gateway that it lives in; none where its log is its own.
+    pub(crate) stay: Option<Stay>,
 }
 
 impl Seat {
@@ -114,9 +121,14 @@ impl Seat {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| SeatError::Owner(error.to_string()))?;
         let id = SessionId::new(hex::encode(seed));
-        let log = shelf.log(&id)?;
-        let workshop = Arc::new(shelf.workshop(Todos::default()));
-        let handle = Handle::open(log, shelf.options(&workshop)).await?;
+        let Open { handle, workshop, stay } = shelf.open(&id, Todos::default()).await?;
+        let planned = shelf.folder.as_ref().map(|folder| {
+            let now = shelf.common.clock.now();
+            (beginning.path.clone().unwrap_or_else(|| name::file(folder, now, &id)), now)
+        });
+        if let Some((path, _)) = &planned {
+            let _ = shelf.come_home(&id, path)?;
+        }
         let requests = handle.source(Lane::Request);
         let parent = beginning.parent.clone();
         let open = session::Command::Open {
@@ -128,9 +140,7 @@ impl Seat {
         };
         requests.ask(Command::Session(id.clone(), open)).await?;
         let mut writer = None;
-        if let Some(folder) = &shelf.folder {
-            let now = shelf.common.clock.now();
-            let path = beginning.path.unwrap_or_else(|| name::file(folder, now, &id));
+        if let Some((path, now)) = planned {
             // The file comes with the first answer; a crash before that must not lose what was acknowledged.
             let planned = session::Command::FileWritten {
                 path: path.display().to_string(),
@@ -156,7 +166,7 @@ impl Seat {
             keeper = Some(follow(&handle, &id, writer).await?);
         }
         let answers = handle.source(Lane::Result);
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks: Todos::default(), keeper })
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks: Todos::default(), keeper, stay })
     }
 
     /// Opens the session of the file at `path`, which must be one. `settings` may change what is set once the entries are known.
@@ -167,47 +177,55 @@ impl Seat {
     ) -> Result<Option<Self>, SeatError> {
         let Some(opened) = read_file(path).await? else {
             let Some(id) = unwritten::of_path(shelf, path).await else { return Ok(None) };
-            let workshop = Arc::new(shelf.workshop(Todos::default()));
-            let handle = Handle::open(shelf.log(&id)?, shelf.options(&workshop)).await?;
+            if moving::come(shelf, &id, path).await? {
+                // Its file is written now.
+                return Box::pin(Self::reopen(shelf, path, settings)).await;
+            }
+            let open = shelf.open(&id, Todos::default()).await?;
             let header = session_file::open::header(&id, shelf.common.clock.now(), &shelf.cwd, None);
             let file = Origin::Log(path.to_owned());
-            return Self::take_up(shelf, handle, id, workshop, file, header, settings).await.map(Some);
+            return Self::take_up(shelf, open, id, file, header, settings).await.map(Some);
         };
         let header = opened.file.header.clone();
         let id = SessionId::new(header.id.as_str());
         let listed = todos(&opened.file.entries);
         let told = Todos::new(todo::Storage::Session, listed.get());
-        let workshop = Arc::new(shelf.workshop(listed));
-        let log = shelf.log(&id).map_err(|error| match error {
+        if moving::come(shelf, &id, path).await? {
+            return Box::pin(Self::reopen(shelf, path, settings)).await;
+        }
+        let open = shelf.open(&id, listed).await.map_err(|error| match error {
             SeatError::Log(error @ store::OpenError::Corrupt { .. }) => {
                 SeatError::Damaged { error, file: opened.path.clone() }
             }
             other => other,
         })?;
-        let handle = Handle::open(log, shelf.options(&workshop)).await?;
-        if is_copy(&handle, &id, &opened).await {
+        if is_copy(&open.handle, &id, &opened).await {
             // The same session at another place: a conversation of its own, without the decisions.
-            handle.close().await;
-            handle.close_log().await;
+            open.close().await;
             return Err(SeatError::Copy(opened));
         }
-        let seat = Self::take_up(shelf, handle.clone(), id, workshop, Origin::File(opened), header, settings).await;
-        if seat.is_err() {
+        let is_new = shelf.come_home(&id, &opened.path)?;
+        let (handle, is_own) = (open.handle.clone(), open.stay.is_none());
+        let seat = Self::take_up(shelf, open, id.clone(), Origin::File(opened), header, settings).await;
+        if seat.is_err() && is_own {
             handle.close().await;
             handle.close_log().await;
+        }
+        if seat.is_err() && is_new {
+            home::forget(shelf.common.folder.root(), &id);
         }
         seat.map(|seat| Some(Self { told_tasks: told, ..seat }))
     }
 
     async fn take_up(
         shelf: &Shelf,
-        handle: Handle,
+        open: Open,
         id: SessionId,
-        workshop: Arc<Workshop>,
         file: Origin,
         header: Header,
         settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Self, SeatError> {
+        let Open { handle, workshop, stay } = open;
         let requests = handle.source(Lane::Request);
         let known = entries_of(&requests, &id).await.ok_or(SeatError::Closed)?;
         if known.is_none() {
@@ -227,6 +245,9 @@ impl Seat {
                 settings: Box::default(),
             };
             requests.ask(Command::Session(id.clone(), open)).await?;
+            if let Some(came) = moving::came(shelf, &id) {
+                requests.ask(Command::Session(id.clone(), came)).await?;
+            }
         }
         // Rules and protected files were read for this folder; a session that was somewhere else comes here, unless it waits for somebody.
         let cwd = shelf.cwd.display().to_string();
@@ -294,11 +315,15 @@ impl Seat {
             workshop,
             told_tasks: Todos::default(),
             keeper: Some(keeper),
+            stay,
         })
     }
 
-    /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log.
+    /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log. In a gateway it goes on.
     pub(crate) async fn close(self) {
+        if let Some(stay) = self.stay {
+            return stay.leave(self.keeper);
+        }
         self.handle.close().await;
         self.workshop.close().await;
         // The file is brought up to the log before the log is given up.
@@ -400,61 +425,6 @@ fn todos(entries: &[FileEntry]) -> Todos {
         todos.set(phases);
     }
     todos
-}
-
-impl Shelf {
-    /// Where the log of a session lies. An id from a file that somebody else wrote need not be a good name for a file.
-    fn log_path(&self, id: &SessionId) -> PathBuf {
-        let is_plain = |id: &str| {
-            (1..=128).contains(&id.len())
-                && id.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
-        };
-        let name = if is_plain(id.as_str()) { id.to_string() } else { Digest::of(id.as_str().as_bytes()).to_string() };
-        self.common.folder.root().join("countersign").join(format!("{name}.db"))
-    }
-
-    fn log(&self, id: &SessionId) -> Result<AnyLog, SeatError> {
-        if self.folder.is_none() {
-            return Ok(MemoryLog::new().into());
-        }
-        let path = self.log_path(id);
-        // One reserve for all sessions of the folder, made behind the first record and not at the start.
-        let options = store::Options { ballast: Some(path.with_file_name("ballast")), ..store::Options::default() };
-        SqliteLog::open(&path, options).map(AnyLog::from).map_err(SeatError::Log)
-    }
-
-    fn options(&self, workshop: &Arc<Workshop>) -> Options {
-        Options {
-            rules: self.rules.clone(),
-            resume: Resume::Wait,
-            clock: self.common.clock.clone(),
-            dice: system_dice(),
-            host: Arc::clone(workshop) as Arc<dyn countersign_runtime::Host>,
-            merge: self.merge,
-            // The one session of its log.
-            idle: None,
-        }
-    }
-
-    fn workshop(&self, todos: Todos) -> Workshop {
-        // A name that nobody can guess cannot be taken before us.
-        let mut name = [0; 12];
-        let _ = getrandom::fill(&mut name);
-        let artifacts = artifacts::folder(&std::env::temp_dir(), name);
-        Workshop::new(Arc::clone(&self.common), todos, Some(artifacts))
-    }
-
-    pub(crate) fn blobs(&self) -> Blobs {
-        Blobs::new(self.common.folder.blobs())
-    }
-
-    /// The newest session of the working folder, whether or not its file was written yet.
-    pub(crate) async fn newest(&self) -> Option<PathBuf> {
-        let folder = self.folder.as_ref()?;
-        let file = find::newest(folder).map(|found| found.path);
-        let written = file.as_ref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
-        unwritten::newest(self, folder, written).await.or(file)
-    }
 }
 
 /// The first entries of a new session: which model, and how much it thinks.

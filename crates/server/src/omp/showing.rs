@@ -33,7 +33,8 @@ impl Door {
         let id = seat.id.clone();
         let read = seat.requests.read(move |engine| {
             let left = Left::of(engine, &id)?;
-            let gates: Vec<_> = engine.state().pending_gates().filter_map(|gate| waiting(engine, gate.id())).collect();
+            let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&id));
+            let gates: Vec<_> = gates.filter_map(|gate| waiting(engine, gate.id())).collect();
             Some((left, gates))
         });
         let Some((found, position)) = read.await else { return };

@@ -2,31 +2,30 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use countersign_core::{
-    id::EntryId,
-    session::{Retry, Settings, Thresholds},
-};
+use countersign_core::session::{Retry, Settings, Thresholds};
 use countersign_runtime::{
     Clock,
     models::{Api, Entry, Model, Providers, catalogue, demo},
     tools::{self, EditMode, Registry, Roots},
 };
 use parking_lot::Mutex;
-use serde_json::Value;
 use tracing::info;
 
 use super::{
     commands,
     door::{Door, Input, Output},
     flags::Flags,
-    models, rules,
-    seat::{Beginning, Seat, SeatError, Shelf, first_entries, read_file},
-    unwritten,
+    models,
+    opening::open_seat,
+    rules,
+    seat::SeatError,
+    shelf::{Abroad, Shelf},
     workshop::Common,
 };
 use crate::{
@@ -35,8 +34,9 @@ use crate::{
         keys::variables,
         roster::{ChooseError, Wish},
     },
+    config::RuleFile,
     paths,
-    session_file::{Opened, find, name},
+    session_file::name,
 };
 
 /// How the program around the door is started again, for the children that run commands.
@@ -47,12 +47,31 @@ pub struct Program {
 
 /// Why the door did not open. The text is for a person.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct StartError(String);
+#[error("{problem}")]
+pub struct StartError {
+    problem: String,
+    /// The gateway that the session lives in, by its data directory.
+    home: Option<PathBuf>,
+}
 
 impl StartError {
-    fn new(problem: impl ToString) -> Self {
-        Self(problem.to_string())
+    pub(super) fn new(problem: impl ToString) -> Self {
+        Self { problem: problem.to_string(), home: None }
+    }
+
+    /// The data directory of the gateway that the session lives in, where that is why it did not open.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+}
+
+impl From<SeatError> for StartError {
+    fn from(error: SeatError) -> Self {
+        let home = match &error {
+            SeatError::Elsewhere { gateway, .. } => Some(gateway.clone()),
+            _ => None,
+        };
+        Self { home, ..Self::new(error) }
     }
 }
 
@@ -66,39 +85,59 @@ pub struct Surroundings {
     pub clock: Clock,
     /// What reaches the models of every provider, the demo's apart.
     pub models: Arc<dyn Model>,
+    /// The process that the host started.
+    pub process: Process,
+}
+
+/// What a process has from whoever started it, beside its arguments.
+#[derive(Clone, Default)]
+pub struct Process {
+    /// Its working folder.
+    pub cwd: PathBuf,
+    /// Its folder for temporary files.
+    pub temporary: PathBuf,
+    /// Its environment, which commands of the agent inherit, less keys.
+    pub variables: Vec<(OsString, OsString)>,
+}
+
+impl Process {
+    /// This one.
+    ///
+    /// # Errors
+    /// What the system says of its working folder.
+    pub fn own() -> std::io::Result<Self> {
+        let cwd = std::env::current_dir()?;
+        Ok(Self { cwd, temporary: std::env::temp_dir(), variables: std::env::vars_os().collect() })
+    }
+}
+
+/// What has a session live in a gateway.
+pub(super) struct Arrival {
+    pub(super) abroad: Abroad,
+    pub(super) rules: Vec<RuleFile>,
 }
 
 impl Surroundings {
     /// Those of this process: its variables, the machine's clock, providers over HTTP.
-    pub fn of_process(program: &Program) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// What the system says of the working folder.
+    pub fn of_process(program: &Program) -> std::io::Result<Self> {
+        Ok(Self {
             environment: Environment::of_process(),
             launcher: tools::exec::Launcher::new(&program.path),
             clock: Clock::system(),
             models: Arc::new(Providers::default()),
-        }
+            process: Process::own()?,
+        })
     }
 }
 
 /// How long deltas are gathered.
 const MERGE: Duration = Duration::from_millis(50);
 
-/// Opens the door and runs it until the host has gone or `stop` is ready. Notices for a person go to `notice`, one line each.
-///
-/// # Errors
-/// [`StartError`], before anything was read or written.
-pub async fn start(
-    flags: Flags,
-    program: Program,
-    input: Input,
-    output: Output,
-    notice: impl Fn(&str),
-    stop: impl Future<Output = ()>,
-) -> Result<(), StartError> {
-    start_in(flags, Surroundings::of_process(&program), input, output, notice, stop).await
-}
-
-/// As [`start`], with surroundings of one's own.
+/// Opens the door in surroundings of one's own and runs it until the host has gone or `stop` is ready. Notices for a person go to
+/// `notice`, one line each.
 ///
 /// # Errors
 /// [`StartError`], before anything was read or written.
@@ -110,9 +149,54 @@ pub async fn start_in(
     notice: impl Fn(&str),
     stop: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
-    let Surroundings { mut environment, launcher, clock, models } = surroundings;
+    open_in(flags, surroundings, None, output, notice).await?.run(input, stop).await
+}
+
+/// Opens the door, to be run.
+///
+/// # Errors
+/// [`StartError`], before anything was read or written.
+pub async fn open(
+    flags: Flags,
+    program: Program,
+    output: Output,
+    notice: impl Fn(&str),
+) -> Result<OpenDoor, StartError> {
+    let surroundings = Surroundings::of_process(&program).map_err(StartError::new)?;
+    open_in(flags, surroundings, None, output, notice).await
+}
+
+/// A door whose session is open.
+pub struct OpenDoor(Door);
+
+impl OpenDoor {
+    /// Runs it until the host has gone or `stop` is ready.
+    ///
+    /// # Errors
+    /// [`StartError`] if the session's log ended before that.
+    pub async fn run(self, input: Input, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+        self.0.run(input, stop).await.map_err(StartError::new)
+    }
+
+    /// Leaves without having been heard.
+    pub(crate) async fn leave(mut self) {
+        if let Some(seat) = self.0.seat.take() {
+            seat.close().await;
+        }
+    }
+}
+
+/// Opens the door: from flags, files and the environment to a session, which `arrival` may have live in a gateway.
+pub(super) async fn open_in(
+    flags: Flags,
+    surroundings: Surroundings,
+    arrival: Option<Arrival>,
+    output: Output,
+    notice: impl Fn(&str),
+) -> Result<OpenDoor, StartError> {
+    let Surroundings { mut environment, launcher, clock, models, process } = surroundings;
     if let Some(file) = flags.files.first() {
-        return Err(StartError(format!("{file}: files cannot be given on the command line in rpc mode")));
+        return Err(StartError::new(format!("{file}: files cannot be given on the command line in rpc mode")));
     }
     for not_run in &flags.not_run {
         notice(&format!("{not_run}: JavaScript extensions and hooks are not run"));
@@ -120,7 +204,8 @@ pub async fn start_in(
     for unknown in &flags.unknown {
         notice(&format!("{unknown} is not a flag of this door and was ignored"));
     }
-    let cwd = working_folder(&flags, &environment).map_err(StartError::new)?;
+    let Process { cwd, temporary, variables } = process;
+    let cwd = working_folder(&flags, &environment, cwd, &temporary).map_err(StartError::new)?;
     let folder = AgentDir::resolve(Product::Omp, &environment, &cwd, Path::exists).map_err(StartError::new)?;
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
@@ -129,10 +214,22 @@ pub async fn start_in(
     let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
     if let Some(dir) = kept.filter(|dir| holds(&cwd.join(dir), &cwd)) {
         let problem = "the working folder lies in it, and tools may not write where session files are";
-        return Err(StartError(format!("--session-dir {}: {problem}", dir.display())));
+        return Err(StartError::new(format!("--session-dir {}: {problem}", dir.display())));
     }
-    let temporary = std::env::temp_dir();
-    let loaded = rules::load(&folder, &cwd, flags.permissions.as_deref(), kept, &temporary).map_err(StartError::new)?;
+    let named = flags.permissions.as_deref();
+    let (abroad, files) = match arrival {
+        Some(Arrival { abroad, rules }) => (Some(abroad), rules),
+        None => (None, rules::files(&folder, &cwd, named).map_err(StartError::new)?),
+    };
+    let place = rules::Place {
+        folder: &folder,
+        cwd: &cwd,
+        named,
+        sessions: kept,
+        temporary: &temporary,
+        gateway: abroad.as_ref().map(|abroad| &abroad.hall.around),
+    };
+    let loaded = rules::compile(&files, &place).map_err(StartError::new)?;
     info!("commands of the agent have the rights of this user: there is no sandbox (docs/protocol/omp.md)");
     for warning in &loaded.warnings {
         notice(warning);
@@ -144,9 +241,12 @@ pub async fn start_in(
     let scoped = scope(&flags, &settings, &roster, &notice);
     let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
 
-    let common = Arc::new(common(&flags, &settings, folder, roster, Kit { launcher, clock, models }, &cwd));
+    let of_gateway = abroad.iter().flat_map(|abroad| &abroad.hall.around.protected).map(PathBuf::from);
+    let denied = rules::protected(&folder, &cwd, named, kept).into_iter().chain(of_gateway).collect();
+    let kit = Kit { launcher, clock, models, variables, denied };
+    let common = Arc::new(common(&flags, &settings, folder, roster, kit));
     let sessions = flags.session_dir.as_ref().map_or_else(
-        || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &std::env::temp_dir())),
+        || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &temporary)),
         |dir| cwd.join(dir),
     );
     let shelf = Shelf {
@@ -156,6 +256,8 @@ pub async fn start_in(
         cwd,
         merge: if flags.no_merge { Duration::ZERO } else { MERGE },
         reminders: if settings.todo_reminders.enabled { settings.todo_reminders.max } else { 0 },
+        temporary,
+        abroad,
     };
     let modes = [settings.steering_mode.clone(), settings.follow_up_mode.clone(), settings.interrupt_mode.clone()];
     let wanted = flags
@@ -164,7 +266,7 @@ pub async fn start_in(
         .or_else(|| choice.level.map(|level| level.as_str().to_owned()))
         .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
     let session = session_settings(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
-    let seat = open_seat(&flags, &shelf, session, &choice).await.map_err(StartError::new)?;
+    let seat = open_seat(&flags, &shelf, session, &choice).await?;
     let session = seat.id.clone();
     let level = seat.requests.read(move |engine| engine.state().session(&session)?.settings().thinking.clone()).await;
     let wanted = level.and_then(|(level, _)| level).unwrap_or(wanted);
@@ -172,7 +274,7 @@ pub async fn start_in(
     door.modes = modes;
     door.scoped = scoped;
     door.wanted_level = Some(wanted);
-    door.run(input, stop).await.map_err(StartError::new)
+    Ok(OpenDoor(door))
 }
 
 /// Whether `folder` is `inner` or above it.
@@ -180,12 +282,16 @@ fn holds(folder: &Path, inner: &Path) -> bool {
     paths::resolved(folder).zip(paths::resolved(inner)).is_some_and(|(folder, inner)| inner.starts_with(folder))
 }
 
-fn working_folder(flags: &Flags, environment: &Environment) -> std::io::Result<PathBuf> {
-    let cwd = std::env::current_dir()?;
+pub(super) fn working_folder(
+    flags: &Flags,
+    environment: &Environment,
+    cwd: PathBuf,
+    temporary: &Path,
+) -> std::io::Result<PathBuf> {
     let cwd = flags.cwd.as_ref().map_or_else(|| cwd.clone(), |named| cwd.join(named));
     let home = environment.get("HOME").map(PathBuf::from);
     if home.is_some_and(|home| home == cwd) && !flags.allow_home {
-        let scratch = std::env::temp_dir().join("countersign-home");
+        let scratch = temporary.join("countersign-home");
         std::fs::create_dir_all(&scratch)?;
         return Ok(scratch);
     }
@@ -235,16 +341,12 @@ struct Kit {
     launcher: tools::exec::Launcher,
     clock: Clock,
     models: Arc<dyn Model>,
+    variables: Vec<(OsString, OsString)>,
+    /// What no tool may write to.
+    denied: Vec<PathBuf>,
 }
 
-fn common(
-    flags: &Flags,
-    settings: &agent_dir::Settings,
-    folder: AgentDir,
-    roster: Roster,
-    kit: Kit,
-    cwd: &Path,
-) -> Common {
+fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roster: Roster, kit: Kit) -> Common {
     let mode = match settings.edit_mode {
         agent_dir::settings::EditMode::Replace => EditMode::Replace,
         agent_dir::settings::EditMode::Hashline => EditMode::Hashline,
@@ -257,14 +359,12 @@ fn common(
         (None, false) => registry,
     };
     let withheld: BTreeSet<String> = variables().map(str::to_owned).chain(roster.key_variables()).collect();
-    let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
-    let denied = rules::protected(&folder, cwd, flags.permissions.as_deref(), kept);
     Common {
         roster: Mutex::new(roster),
         models: kit.models,
         registry: Arc::new(registry),
-        environment: tools::Environment::inherit_less(move |name| withheld.contains(name)),
-        roots: Roots::whole(denied),
+        environment: tools::Environment::inherit_from(kit.variables, move |name| withheld.contains(name)),
+        roots: Roots::whole(kit.denied),
         launcher: kit.launcher,
         system_prompt: flags.system_prompt.clone(),
         append_system_prompt: flags.append_system_prompt.clone(),
@@ -307,108 +407,4 @@ fn session_settings(
         todo_reminders: reminders,
         ..Settings::default()
     }
-}
-
-/// Opens the session that the flags name, or begins one.
-async fn open_seat(flags: &Flags, shelf: &Shelf, settings: Settings, choice: &Choice) -> Result<Seat, String> {
-    let Some(folder) = &shelf.folder else { return begin(shelf, settings).await };
-    let sessions = shelf.common.folder.sessions();
-    let named = |wanted: &str| find::named(wanted, &shelf.cwd, folder, Some(&sessions)).map(|found| found.path);
-    if let Some(wanted) = &flags.fork {
-        let path = named(wanted).ok_or_else(|| format!("{wanted}: there is no such session"))?;
-        return fork(shelf, &path, settings).await;
-    }
-    let path = match &flags.resume {
-        Some(wanted) => match named(wanted) {
-            Some(path) => Some(path),
-            None if find::is_path(wanted) => Some(shelf.cwd.join(wanted)),
-            None => match unwritten::of_id(shelf, wanted).await {
-                Some(path) => Some(path),
-                None => return Err(format!("{wanted}: there is no such session")),
-            },
-        },
-        None if flags.continues => shelf.newest().await,
-        None => None,
-    };
-    let Some(path) = path else { return begin(shelf, settings).await };
-    // A model that the command line names is stronger than the one that the session had.
-    let is_named = flags.model.is_some() || flags.provider.is_some();
-    let named_level = flags.thinking.clone().or_else(|| choice.level.map(|level| level.as_str().to_owned()));
-    let restore = |settings: Settings, notes: &[(EntryId, String)]| {
-        let level = named_level.or_else(|| last_level(notes)).or_else(|| settings.thinking.clone());
-        let restored = restored(shelf, settings, notes);
-        let model = restored.model.clone();
-        let entry = model.and_then(|model| shelf.common.entry(&model.provider, &model.id));
-        let entry = if is_named { Some(choice.entry.clone()) } else { entry };
-        match entry {
-            Some(entry) => with_model(restored, &entry, level.as_deref()),
-            None => restored,
-        }
-    };
-    let fallback = settings.clone();
-    let opened = Seat::reopen(shelf, &path, move |_, notes| restore(settings, notes)).await;
-    let opened = match opened {
-        Err(SeatError::Copy(copy)) => return fork_of(shelf, copy, fallback).await,
-        opened => opened.map_err(|error| error.to_string())?,
-    };
-    match opened {
-        Some(seat) => Ok(seat),
-        None => {
-            let entries = first_entries(&fallback);
-            let beginning = Beginning { path: Some(path), parent: None, settings: fallback, entries };
-            Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())
-        }
-    }
-}
-
-fn with_model(mut settings: Settings, entry: &Entry, thinking: Option<&str>) -> Settings {
-    settings.model = Some(models::reference(entry));
-    settings.thinking = models::level(entry, thinking).map(|level| level.as_str().to_owned());
-    settings
-}
-
-async fn begin(shelf: &Shelf, settings: Settings) -> Result<Seat, String> {
-    let entries = first_entries(&settings);
-    let beginning = Beginning { path: None, parent: None, settings, entries };
-    Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())
-}
-
-/// A new session with the conversation of another, without its decisions.
-async fn fork(shelf: &Shelf, path: &Path, settings: Settings) -> Result<Seat, String> {
-    let opened = read_file(path).await.map_err(|error| error.to_string())?;
-    let opened = opened.ok_or_else(|| format!("{}: there is no such session", path.display()))?;
-    fork_of(shelf, opened, settings).await
-}
-
-/// A new session with the conversation of a file that was read.
-pub(crate) async fn fork_of(shelf: &Shelf, opened: Arc<Opened>, settings: Settings) -> Result<Seat, String> {
-    let parent = Some(opened.path.display().to_string());
-    let blobs = shelf.blobs();
-    let entries = tokio::task::spawn_blocking(move || {
-        opened.file.entries.iter().map(|entry| super::entries::from_file(entry, &blobs)).collect()
-    });
-    let entries = entries.await.map_err(|error| error.to_string())?;
-    let beginning = Beginning { path: None, parent, settings, entries };
-    Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())
-}
-
-/// The thinking level that a session had last.
-fn last_level(notes: &[(EntryId, String)]) -> Option<String> {
-    let mut values = notes.iter().rev().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok());
-    values.find_map(|value| value.get("thinkingLevel")?.as_str().map(str::to_owned))
-}
-
-/// The settings of a session that is opened again: the model and the level that it had last, where they can still be had.
-pub(crate) fn restored(shelf: &Shelf, mut settings: Settings, notes: &[(EntryId, String)]) -> Settings {
-    let values: Vec<Value> = notes.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect();
-    let last = |key: &str| values.iter().rev().find_map(|value| value.get(key)).and_then(Value::as_str);
-    let model = last("model").and_then(|model| model.split_once('/'));
-    let entry = model
-        .and_then(|(provider, id)| shelf.common.entry(provider, id))
-        .filter(|entry| entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some());
-    let level = last("thinkingLevel").map(str::to_owned).or_else(|| settings.thinking.clone());
-    if let Some(entry) = entry {
-        settings = with_model(settings, &entry, level.as_deref());
-    }
-    settings
 }

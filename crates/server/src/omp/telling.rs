@@ -23,7 +23,19 @@ use super::{
 };
 
 impl Door {
+    /// Whether it is about another session of the same log.
+    fn is_of_others(&self, released: &Released) -> bool {
+        let Some(seat) = self.seat.as_ref().filter(|seat| seat.stay.is_some()) else { return false };
+        match released {
+            Released::Live(live) => live.session != seat.id,
+            Released::Fact(recorded) => recorded.meta.session.as_ref() != Some(&seat.id),
+        }
+    }
+
     pub(super) async fn released(&mut self, released: Released) {
+        if self.is_of_others(&released) {
+            return;
+        }
         let mut events = Vec::new();
         let ended = match &released {
             Released::Live(live) => {
@@ -65,14 +77,16 @@ impl Door {
         loop {
             let Some(seat) = self.seat.as_mut().filter(|seat| seat.subscriber.position() < position) else { return };
             let Some(released) = seat.subscriber.next().await else { return };
-            if let Released::Fact(recorded) = &released {
+            if let Released::Fact(recorded) = &released
+                && !self.is_of_others(&released)
+            {
                 self.beside(&recorded.fact.event, recorded.fact.content.as_deref());
             }
         }
     }
 
-    async fn content(&self, at: Lsn) -> Option<std::sync::Arc<str>> {
-        let contents = self.seat.as_ref()?.handle.contents();
+    async fn content(&mut self, at: Lsn) -> Option<std::sync::Arc<str>> {
+        let contents = self.seat.as_ref()?.handle.contents().clone();
         contents.get(&[at]).await.ok()?.pop().flatten()
     }
 
@@ -84,7 +98,8 @@ impl Door {
                 self.keep_grant(grant.clone());
             }
             Happened::Gate(gate::Event::Resolved { gate, .. }) => {
-                if let Some(taken_away) = self.dialogs.forget(*gate) {
+                let elsewhere = self.seat.as_ref().is_some_and(|seat| seat.stay.is_some());
+                if let Some(taken_away) = self.dialogs.forget(*gate, elsewhere) {
                     self.write(&taken_away);
                 }
             }

@@ -12,7 +12,8 @@ use countersign_core::{
 };
 use countersign_runtime::store::{Log as _, Options, Partition, SqliteLog};
 
-use super::seat::Shelf;
+use super::shelf::Shelf;
+use crate::attach::home;
 
 /// How many logs are looked into at most, the newest first.
 const LOOKED_AT: usize = 16;
@@ -56,12 +57,12 @@ pub(crate) async fn of_path(shelf: &Shelf, path: &Path) -> Option<SessionId> {
     None
 }
 
-/// The logs of the agent directory, the one written to last first.
+/// The logs of the agent directory and the files that name those elsewhere, the one written to last first.
 fn logs(shelf: &Shelf) -> Vec<(PathBuf, SystemTime)> {
-    let folder = shelf.common.folder.root().join("countersign");
+    let folder = home::folder(shelf.common.folder.root());
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut logs: Vec<(PathBuf, SystemTime)> = files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "db"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "db" || extension == "home"))
         .filter(|path| !path.to_string_lossy().contains(".replaced-"))
         .filter_map(|path| {
             let beside = PathBuf::from(format!("{}-wal", path.display()));
@@ -76,6 +77,11 @@ fn logs(shelf: &Shelf) -> Vec<(PathBuf, SystemTime)> {
 
 /// Where the file of a log's session was to be, and which session it is. `None` for one that was being made of another when its process died: nobody was told of it.
 async fn planned(log: &Path) -> Option<(PathBuf, SessionId)> {
+    if log.extension().is_some_and(|extension| extension == "home") {
+        // Its log is a gateway's; this says as much.
+        let home = home::read_at(log).ok()??;
+        return Some((home.file, SessionId::new(home.session)));
+    }
     let log = SqliteLog::open_read_only(log, Options::default().event_format).ok()?;
     let (mut planned, mut after) = (None, Lsn(0));
     loop {

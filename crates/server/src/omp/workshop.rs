@@ -58,6 +58,17 @@ impl Workshop {
         Self { common, shells, todos, artifacts, brake: Mutex::default() }
     }
 
+    /// What works for a session in place of `before`, whose work goes on: in the same shell, with the same list of tasks.
+    pub(crate) fn after(before: &Self, common: Arc<Common>) -> Self {
+        Self {
+            common,
+            shells: before.shells.clone(),
+            todos: before.todos.clone(),
+            artifacts: before.artifacts.clone(),
+            brake: Mutex::new(before.brake.lock().clone()),
+        }
+    }
+
     pub(crate) fn todos(&self) -> &Todos {
         &self.todos
     }

@@ -3,7 +3,7 @@
 /// What a program's token may do. A person may do all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Scope {
+pub enum Scope {
     /// See gates, sessions, events and the record.
     Read,
     /// Answer gates and questions.
@@ -12,6 +12,22 @@ pub(crate) enum Scope {
     Chat,
     /// Change rules, grants and agents.
     Admin,
+}
+
+impl Scope {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Self); 4] =
+        [("read", Self::Read), ("answer", Self::Answer), ("chat", Self::Chat), ("admin", Self::Admin)];
+
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Answer => "answer",
+            Self::Chat => "chat",
+            Self::Admin => "admin",
+        }
+    }
 }
 
 /// Who may call a route.
@@ -38,8 +54,8 @@ pub(crate) enum Effect {
 pub(crate) type Entry = (&'static str, &'static str, Who, Effect);
 
 use Effect::{Acts, Tells};
-use Scope::{Chat, Read};
-use Who::{Anybody, Person, Scope as Has};
+use Scope::{Answer, Chat, Read};
+use Who::{Anybody, Person, Scope as Needs};
 
 /// Everything.
 pub(crate) const TABLE: &[Entry] = &[
@@ -48,30 +64,67 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/login", Anybody, Tells),
     ("POST", "/login", Anybody, Acts),
     ("POST", "/logout", Anybody, Acts),
+    // the console
+    ("GET", "/console", Person, Tells),
+    ("GET", "/console/", Person, Tells),
+    ("GET", "/console/style.css", Anybody, Tells),
+    ("GET", "/console/app.js", Anybody, Tells),
+    ("GET", "/console/live", Person, Tells),
+    ("GET", "/console/gates/{id}", Person, Tells),
+    ("POST", "/console/gates/{id}", Person, Acts),
+    ("POST", "/console/answers", Person, Acts),
+    ("GET", "/console/sessions", Person, Tells),
+    ("POST", "/console/sessions", Person, Acts),
+    ("GET", "/console/sessions/{id}", Person, Tells),
+    ("POST", "/console/sessions/{id}/say", Person, Acts),
+    ("POST", "/console/sessions/{id}/stop", Person, Acts),
+    ("POST", "/console/sessions/{id}/model", Person, Acts),
+    ("GET", "/console/record", Person, Tells),
+    ("GET", "/console/record/{id}", Person, Tells),
+    ("POST", "/console/record", Person, Acts),
+    ("GET", "/console/figures", Person, Tells),
+    ("GET", "/console/policy", Person, Tells),
+    ("GET", "/console/explain", Person, Tells),
+    ("GET", "/console/try", Person, Tells),
+    ("POST", "/console/revoke/{id}", Person, Acts),
+    ("POST", "/console/reload", Person, Acts),
+    ("GET", "/console/agents", Person, Tells),
     // hermes
     ("GET", "/health", Anybody, Tells),
     ("GET", "/api/auth/status", Anybody, Tells),
     ("POST", "/api/auth/login", Anybody, Acts),
     ("POST", "/api/auth/logout", Person, Acts),
-    ("POST", "/api/session/new", Has(Chat), Acts),
-    ("GET", "/api/sessions", Has(Read), Tells),
-    ("GET", "/api/session", Has(Read), Tells),
-    ("GET", "/api/session/status", Has(Read), Tells),
-    ("POST", "/api/session/rename", Has(Chat), Acts),
-    ("POST", "/api/chat/start", Has(Chat), Acts),
-    ("GET", "/api/chat/stream", Has(Read), Tells),
-    ("GET", "/api/chat/stream/status", Has(Read), Tells),
+    ("POST", "/api/session/new", Needs(Chat), Acts),
+    ("GET", "/api/sessions", Needs(Read), Tells),
+    ("GET", "/api/session", Needs(Read), Tells),
+    ("GET", "/api/session/status", Needs(Read), Tells),
+    ("POST", "/api/session/rename", Needs(Chat), Acts),
+    ("POST", "/api/chat/start", Needs(Chat), Acts),
+    ("GET", "/api/chat/stream", Needs(Read), Tells),
+    ("GET", "/api/chat/stream/status", Needs(Read), Tells),
     // Clients stop a turn with a GET: another site's page must not be able to.
-    ("GET", "/api/chat/cancel", Has(Chat), Acts),
-    ("POST", "/api/chat/steer", Has(Chat), Acts),
-    ("GET", "/api/models", Has(Read), Tells),
-    ("GET", "/api/settings", Has(Read), Tells),
-    ("GET", "/api/profiles", Has(Read), Tells),
-    ("GET", "/api/profile/active", Has(Read), Tells),
-    ("GET", "/api/projects", Has(Read), Tells),
-    ("GET", "/api/workspaces", Has(Read), Tells),
-    ("GET", "/api/reasoning", Has(Read), Tells),
+    ("GET", "/api/chat/cancel", Needs(Chat), Acts),
+    ("POST", "/api/chat/steer", Needs(Chat), Acts),
+    ("GET", "/api/models", Needs(Read), Tells),
+    ("GET", "/api/settings", Needs(Read), Tells),
+    ("GET", "/api/profiles", Needs(Read), Tells),
+    ("GET", "/api/profile/active", Needs(Read), Tells),
+    ("GET", "/api/projects", Needs(Read), Tells),
+    ("GET", "/api/workspaces", Needs(Read), Tells),
+    ("GET", "/api/reasoning", Needs(Read), Tells),
     ("POST", "/api/client-events/log", Person, Acts),
+    // hermes: what waits for people
+    ("GET", "/api/approval/pending", Needs(Read), Tells),
+    ("GET", "/api/approval/stream", Needs(Read), Tells),
+    ("POST", "/api/approval/respond", Needs(Answer), Acts),
+    ("GET", "/api/session/yolo", Needs(Read), Tells),
+    ("POST", "/api/session/yolo", Needs(Answer), Acts),
+    ("GET", "/api/clarify/pending", Needs(Read), Tells),
+    ("GET", "/api/clarify/stream", Needs(Read), Tells),
+    ("POST", "/api/clarify/respond", Needs(Answer), Acts),
+    ("GET", "/api/session/stream", Needs(Read), Tells),
+    ("GET", "/api/sessions/events", Needs(Read), Tells),
+    ("GET", "/api/sessions/gateway/stream", Needs(Read), Tells),
     // a front end that the user has
     ("GET", "/index.html", Person, Tells),
     ("GET", "/session/{id}", Person, Tells),
@@ -80,6 +133,25 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/sw.js", Anybody, Tells),
     ("GET", "/manifest.json", Anybody, Tells),
     ("GET", "/favicon.ico", Anybody, Tells),
+    // our own interface
+    ("GET", "/api/v1/gates", Needs(Read), Tells),
+    ("GET", "/api/v1/gates/{id}", Needs(Read), Tells),
+    ("POST", "/api/v1/gates/{id}/allow", Needs(Answer), Acts),
+    ("POST", "/api/v1/gates/{id}/deny", Needs(Answer), Acts),
+    ("POST", "/api/v1/gates/{id}/answer", Needs(Answer), Acts),
+    ("GET", "/api/v1/sessions", Needs(Read), Tells),
+    ("POST", "/api/v1/sessions", Needs(Chat), Acts),
+    ("GET", "/api/v1/sessions/{id}", Needs(Read), Tells),
+    ("POST", "/api/v1/sessions/{id}/messages", Needs(Chat), Acts),
+    ("POST", "/api/v1/sessions/{id}/steer", Needs(Chat), Acts),
+    ("POST", "/api/v1/sessions/{id}/stop", Needs(Chat), Acts),
+    ("GET", "/api/v1/events", Needs(Read), Tells),
+    ("GET", "/api/v1/audit", Needs(Read), Tells),
+    ("GET", "/api/v1/audit/head", Needs(Read), Tells),
+    ("GET", "/api/v1/audit/verify", Needs(Read), Tells),
+    ("GET", "/api/v1/audit/{lsn}", Needs(Read), Tells),
+    ("POST", "/api/v1/policy/explain", Needs(Read), Acts),
+    ("GET", "/api/v1/openapi.json", Needs(Read), Tells),
 ];
 
 /// The row of a method and a path.

@@ -130,12 +130,29 @@ impl Auth {
         self.is_tls
     }
 
+    /// Who sent a request, with tokens that nobody has counted against its address.
+    ///
+    /// # Errors
+    /// [`NotLoggedIn`] for a token that is not known. One that is known is heard however many were wrong.
+    pub(crate) fn heard(&self, from: Option<IpAddr>, headers: &HeaderMap) -> Result<Option<Caller>, NotLoggedIn> {
+        let caller = self.caller(headers);
+        if caller.is_some() || bearer(headers).is_none() {
+            return Ok(caller);
+        }
+        let Some(from) = from else { return Err(NotLoggedIn::Wrong) };
+        let (now, mut wrong) = (self.clock.now(), self.wrong.lock());
+        if wrong.is_limited(from, now) {
+            return Err(NotLoggedIn::TooOften);
+        }
+        wrong.failed(from, now);
+        Err(NotLoggedIn::Wrong)
+    }
+
     /// Who sent a request, if that is known.
     pub(crate) fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
-        let bearer = headers.get("authorization").and_then(|value| value.to_str().ok());
-        if let Some(token) = bearer.and_then(|value| value.strip_prefix("Bearer ")) {
+        if let Some(token) = bearer(headers) {
             // A token that is wrong is no reason to be somebody else.
-            let (name, scopes) = self.tokens.as_ref()?.find(token.trim())?;
+            let (name, scopes) = self.tokens.as_ref()?.find(token)?;
             let principal = PrincipalId::new(format!("token:{name}"));
             return Some(Caller { principal, name, via: Via::Token { scopes } });
         }
@@ -244,6 +261,13 @@ impl Auth {
     fn fingerprint(&self, login: Option<&str>) -> Option<Vec<u8>> {
         self.password(login).map(|password| self.digest(password.expose_secret()))
     }
+}
+
+/// The token that a request shows.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get("authorization")?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// What the record calls somebody who logged in.

@@ -12,9 +12,10 @@ use axum::{
 
 use super::{
     access::{Effect, Who},
-    auth::{Auth, Caller, Via},
+    auth::{Auth, Caller, NotLoggedIn, Via},
     reply::Problem,
 };
+use crate::listen::{Guest, peer};
 
 /// How long a form may be, in bytes.
 const LARGEST_FORM: usize = 1 << 20;
@@ -30,9 +31,33 @@ pub(super) struct Guard {
 /// Lets a request pass, with its [`Caller`] among its extensions, or answers it.
 pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let (mut parts, mut body) = request.into_parts();
-    let caller = guard.auth.caller(&parts.headers);
+    let mut from = None;
+    // Before anything else: neither may it try passwords, nor have others kept out for the tokens that it tries.
+    if guard.effect == Effect::Acts || parts.headers.contains_key(header::AUTHORIZATION) {
+        let guest = parts.extensions.get::<Guest>();
+        let is_agents = match guest {
+            Some(guest) => !guest.peer.may_decide().await,
+            None => false,
+        };
+        if is_agents && guard.effect == Effect::Acts {
+            return refused(&parts, peer::REFUSED);
+        }
+        from = guest.filter(|_| !is_agents).map(|guest| guest.from.ip());
+    }
+    let caller = match guard.auth.heard(from, &parts.headers) {
+        Ok(caller) => caller,
+        Err(_) if guard.who == Who::Anybody => None,
+        Err(NotLoggedIn::Wrong) => {
+            let why = "This token is not known here, or it is out of date";
+            return Problem::new(StatusCode::UNAUTHORIZED, why).reply(parts.uri.path());
+        }
+        Err(NotLoggedIn::TooOften) => {
+            let why = "Too many wrong tokens or passwords came from this address. Wait a minute, then try again";
+            return Problem::new(StatusCode::TOO_MANY_REQUESTS, why).reply(parts.uri.path());
+        }
+    };
     if guard.effect == Effect::Acts
-        && let Err(refused) = is_own(&guard, &parts)
+        && let Some(refused) = is_foreign(&guard, &parts)
     {
         return refused;
     }
@@ -43,8 +68,7 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
             return refused(&parts, "This is for people: a token is not enough");
         }
         (Some(Caller { via: Via::Token { scopes }, .. }), Who::Scope(wanted)) if !scopes.contains(&wanted) => {
-            let wanted = format!("{wanted:?}").to_lowercase();
-            return refused(&parts, &format!("This token does not have the scope {wanted}"));
+            return refused(&parts, &format!("This token does not have the scope {}", wanted.word()));
         }
         (Some(_), Who::Person | Who::Scope(_)) => {}
     }
@@ -79,15 +103,15 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// Whether no other site's page sent this.
-fn is_own(guard: &Guard, parts: &Parts) -> Result<(), Response> {
+/// What another site's page is told that sent this.
+fn is_foreign(guard: &Guard, parts: &Parts) -> Option<Response> {
     let host = text(&parts.headers, header::HOST.as_str());
     let from = text(&parts.headers, "origin").or_else(|| text(&parts.headers, "referer"));
     let is_foreign = from.is_some_and(|from| !guard.auth.is_ours(from, host));
     if is_foreign || text(&parts.headers, "sec-fetch-site") == Some("cross-site") {
-        return Err(refused(parts, "Cross-origin mismatch - check reverse proxy headers"));
+        return Some(refused(parts, "Cross-origin mismatch - check reverse proxy headers"));
     }
-    Ok(())
+    None
 }
 
 /// Whether a browser's page sent this: programs name neither.

@@ -1,6 +1,6 @@
 //! How replies look: JSON, pages, and what went wrong in the words of the door that was asked.
 
-use std::io::Write as _;
+use std::{collections::BTreeMap, io::Write as _};
 
 use axum::{
     body::{Body, to_bytes},
@@ -10,7 +10,7 @@ use axum::{
     response::Response,
 };
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// From how many bytes on a body is compressed.
 const WORTH_IT: u64 = 1024;
@@ -53,20 +53,32 @@ pub(crate) fn plain(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Re
 pub(crate) struct Problem {
     status: StatusCode,
     text: String,
+    /// What programs of our own interface are told beside it.
+    more: BTreeMap<&'static str, Value>,
 }
 
 impl Problem {
     /// With the words for people.
     pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
-        Self { status, text: text.into() }
+        Self { status, text: text.into(), more: BTreeMap::new() }
+    }
+
+    /// The same with a fact for programs of our own interface.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &'static str, value: Value) -> Self {
+        self.more.insert(name, value);
+        self
     }
 
     /// As the door with this path says it: our own interface as a problem document (RFC 9457), hermes as `{"error"}`.
     pub(crate) fn reply(&self, path: &str) -> Response {
         if path.starts_with("/api/v1/") {
             let title = self.status.canonical_reason().unwrap_or("Error");
-            let body =
+            let mut body =
                 json!({ "type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.text });
+            for (name, value) in &self.more {
+                body[*name] = value.clone();
+            }
             let mut response = json(self.status, &body);
             let kind = HeaderValue::from_static("application/problem+json");
             response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -82,7 +94,22 @@ impl Problem {
 /// Puts on every reply what browsers should know, and compresses what is worth it.
 pub(crate) async fn dress(request: Request, next: Next) -> Response {
     let takes_gzip = takes_gzip(request.headers());
+    let path = request.uri().path().to_owned();
     let mut response = next.run(request).await;
+    let is_bare = axum::body::HttpBody::size_hint(response.body()).exact() == Some(0);
+    if is_bare && path.starts_with("/api/") {
+        // Nobody is behind that path, or nobody with that method.
+        let told = match response.status() {
+            StatusCode::NOT_FOUND => Some(format!("there is nothing at {path}")),
+            StatusCode::METHOD_NOT_ALLOWED => Some(format!("{path} does not take this method")),
+            _ => None,
+        };
+        if let Some(told) = told {
+            let allow = response.headers_mut().remove(header::ALLOW);
+            response = Problem::new(response.status(), told).reply(&path);
+            response.headers_mut().extend(allow.map(|allow| (header::ALLOW, allow)));
+        }
+    }
     let headers = response.headers_mut();
     for (name, value) in [
         ("x-content-type-options", "nosniff"),

@@ -103,9 +103,10 @@ impl Audit {
         self.calls.get(&call).is_some_and(|call| call.is_gated)
     }
 
-    /// Messages that wait in a queue of some session.
-    pub(super) fn waiting(&self, queue: Queue) -> usize {
-        self.sessions.values().filter_map(|session| session.queues.get(&queue)).sum()
+    /// Messages that wait in a queue of some session `of` those.
+    pub(super) fn waiting(&self, queue: Queue, of: impl Fn(&SessionId) -> bool) -> usize {
+        let sessions = self.sessions.iter().filter(|(id, _)| of(id));
+        sessions.filter_map(|(_, session)| session.queues.get(&queue)).sum()
     }
 
     pub(super) fn read(&mut self, meta: &Meta, event: &Event) -> Result<(), String> {
@@ -185,6 +186,9 @@ impl Audit {
                 ensure(*ok || !matches!(then, Then::Again), "a request is repeated that is as long as before")
             }
             session::Event::Opened { .. }
+            | session::Event::Hosted { .. }
+            | session::Event::LeftFor { .. }
+            | session::Event::CameFrom { .. }
             | session::Event::Set(_)
             | session::Event::Named { .. }
             | session::Event::Dropped { .. }

@@ -13,7 +13,7 @@ use countersign_core::{
     Work, call,
     engine::{Command, Context, Engine, Event, Fact, Meta, Recorded, Refusal, Reply, Resume, Rules},
     gate::{self, AnswerRefusal},
-    id::{Fresh, GateId, Lsn},
+    id::{Fresh, GateId, Lsn, SessionId},
     time::Millis,
 };
 
@@ -22,6 +22,7 @@ use super::{
     audit::Audit,
     book::Book,
     dice::Dice,
+    hosts::{self, Hosts},
     people, rules,
     world::{Doing, Job, World},
 };
@@ -73,6 +74,7 @@ pub(super) struct Owner {
     fault: Option<Fault>,
     book: Book,
     audit: Audit,
+    hosts: Hosts,
     world: World,
     /// The rules that are recorded to be in force.
     rules: Rules,
@@ -111,6 +113,7 @@ impl Owner {
             fault,
             book: Book::default(),
             audit: Audit::default(),
+            hosts: Hosts::default(),
             world: World::default(),
             engine: Engine::new(rules.clone()).with_bound(bound),
             shadow: Engine::new(rules.clone()),
@@ -150,6 +153,7 @@ impl Owner {
     pub(super) fn open(&mut self) -> Result<(), String> {
         self.coming = None;
         self.owes_time = false;
+        self.hosts.restart();
         if self.dice.chance(20) {
             self.rules = rules::numbered(self.dice.below(rules::SETS));
         }
@@ -176,10 +180,18 @@ impl Owner {
             let job = World::begin(&self.engine, &self.book, &self.audit, &work, None)?;
             self.jobs.insert(work, job);
         }
-        for session in people::SESSIONS.into_iter().chain([people::AGENT]) {
-            if self.audit.boot() == 1 {
+        if self.audit.boot() == 1 {
+            let comes = hosts::comes(&mut self.dice);
+            self.request(comes);
+            for session in people::SESSIONS.into_iter().chain([people::AGENT]) {
                 self.request(people::open(session));
             }
+        } else if self.make(Fault::RulesForHost) {
+            let rules = Box::new(self.rules.clone());
+            let planted = Command::UseRulesFor(SessionId::new(hosts::SESSION), rules);
+            let mut context = Context { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
+            let planted = self.engine.handle(planted, &mut context);
+            self.append(planted.map(|(facts, _)| facts).unwrap_or_default())?;
         }
         self.reconcile()
     }
@@ -287,7 +299,11 @@ impl Owner {
         }
         self.fetch_for(&command);
         let mut context = Context { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
+        let told = matches!(command, Command::UseRulesFor(..) | Command::Leave(_)).then(|| command.clone());
         let outcome = self.engine.handle(command, &mut context);
+        if let Some(told) = told.filter(|_| outcome.is_ok()) {
+            self.hosts.told(&told);
+        }
         match &outcome {
             Ok((facts, reply)) => {
                 self.tell(|| format!("   {reply:?}: {} facts", facts.len()));
@@ -383,6 +399,7 @@ impl Owner {
         self.tell(|| "-- not recorded".to_owned());
         self.figures.failures += 1;
         self.owes_time = true;
+        self.hosts.is_there = false;
         let coming = self.coming.take().filter(|rules| rules.digest() != self.rules.digest());
         let keeps = coming.filter(|_| self.make(Fault::KeepRules));
         let rules = keeps.unwrap_or_else(|| self.rules.clone());
@@ -408,6 +425,7 @@ impl Owner {
         for line in self.book.behind(before) {
             let event = line.event()?;
             self.audit.read(&line.meta, &event)?;
+            self.hosts.read(&line.meta, &event)?;
             self.shadow.replay(&event, &line.meta);
         }
         promises::starts_behind_its_decision(&batch, &self.audit)?;

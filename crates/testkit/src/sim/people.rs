@@ -14,10 +14,10 @@ use countersign_core::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{audit::Audit, dice::Dice, rules, words};
+use super::{audit::Audit, dice::Dice, hosts, rules, words};
 
 /// The sessions of a simulation.
-pub(super) const SESSIONS: [&str; 2] = ["s1", "s2"];
+pub(super) const SESSIONS: [&str; 3] = ["s1", "s2", hosts::SESSION];
 /// The session of an agent that has no run.
 pub(super) const AGENT: &str = "agent:kitchen";
 
@@ -51,6 +51,10 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
     }
     if dice.chance(15) {
         return agent(dice, engine);
+    }
+    if dice.chance(8) {
+        let leaves = Command::Leave(SessionId::new(hosts::SESSION));
+        return if dice.chance(25) { leaves } else { hosts::comes(dice) };
     }
     let to = |command| Command::Session(id.clone(), command);
     match dice.below(100) {
@@ -244,6 +248,7 @@ fn revoke(dice: &mut Dice, engine: &Engine) -> Command {
 pub(super) fn tell(command: &Command) -> String {
     let text = match command {
         Command::UseRules(rules) => format!("UseRules {}", rules.digest()),
+        Command::UseRulesFor(session, rules) => format!("UseRulesFor {session} {}", rules.digest_of_all()),
         Command::Run(run::Command::Answered { run, epoch, answer }) => {
             let calls: Vec<String> =
                 answer.wanted.iter().take(5).map(|wanted| wanted.signature.chars().take(30).collect()).collect();

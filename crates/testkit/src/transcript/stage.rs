@@ -146,6 +146,7 @@ impl Stage {
                 launcher,
                 clock: Clock::starting_at(now),
                 models: Arc::new(model),
+                process: omp::Process::own().unwrap_or_default(),
             };
             Box::pin(omp::start_in(flags, surroundings, lines, output, |_: &str| {}, std::future::pending())).await
         });

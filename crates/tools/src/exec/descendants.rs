@@ -61,6 +61,54 @@ pub(crate) fn kill_session(leader: i32) {
     }
 }
 
+/// Everything that this process started, directly or not, in no order; also what has ended and nobody waited for.
+pub fn descendants() -> Vec<i32> {
+    let processes = all();
+    let parents: BTreeMap<i32, i32> = processes.iter().map(|process| (process.pid, process.parent)).collect();
+    let own = Pid::this().as_raw();
+    let is_ours = |pid: &i32| {
+        let mut at = *pid;
+        while at > 1 {
+            // One whose parent ended while all this was read belongs to another parent by now.
+            let Some(parent) = parents.get(&at) else { return descends(*pid).unwrap_or(false) };
+            if *parent == own {
+                return true;
+            }
+            at = *parent;
+        }
+        false
+    };
+    parents.keys().copied().filter(is_ours).collect()
+}
+
+/// Whether this process started `pid`, directly or not. `None` if there is no such process any more.
+pub fn descends(pid: i32) -> Option<bool> {
+    let own = Pid::this().as_raw();
+    let started = Instant::now();
+    'again: while started.elapsed() < PATIENCE {
+        let mut at = pid;
+        while at > 1 {
+            let Some(process) = one(at) else {
+                // What lost its parent has another one.
+                if at == pid {
+                    return None;
+                }
+                continue 'again;
+            };
+            if process.parent == own {
+                return Some(true);
+            }
+            at = process.parent;
+        }
+        return Some(false);
+    }
+    None
+}
+
+fn one(pid: i32) -> Option<Process> {
+    parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
 fn living() -> Vec<Pid> {
     below(Pid::this().as_raw(), &all())
 }
@@ -68,7 +116,7 @@ fn living() -> Vec<Pid> {
 fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect()
+    pids.filter_map(one).collect()
 }
 
 struct Process {
@@ -110,7 +158,22 @@ fn below(root: i32, processes: &[Process]) -> Vec<Pid> {
 mod tests {
     use nix::unistd::Pid;
 
-    use super::{below, parse};
+    use std::process::Command;
+
+    use super::{below, descendants, descends, parse};
+
+    #[test]
+    fn what_this_process_started_descends_from_it_until_it_is_gone() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        assert_eq!(descends(pid), Some(true));
+        assert!(descendants().contains(&pid));
+        assert_eq!(descends(1), Some(false));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(descends(pid), None);
+        assert!(!descendants().contains(&pid));
+    }
 
     #[test]
     fn descendants_are_all_that_hang_below_and_live() {

@@ -7,6 +7,7 @@ use crate::{
     gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Resolution, Scope},
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Posture, Subject},
+    session::Session,
     settle,
 };
 
@@ -128,10 +129,15 @@ fn granted(
     by: &PrincipalId,
     context: &mut Context,
 ) -> Result<Option<policy::Event>, Refusal> {
+    let session = gate.session().and_then(|session| view.state.session(session));
+    let hosted = session.and_then(Session::hosted);
     let scope = match scope {
         Scope::Once => return Ok(None),
         Scope::Session => policy::Scope::Session(subject.session.clone()),
-        Scope::Always => policy::Scope::Always,
+        Scope::Always => match hosted {
+            Some(hosted) => policy::Scope::Realm(hosted.realm.clone()),
+            None => policy::Scope::Always,
+        },
     };
     let wanted = match answer {
         Answer::Grant(grant) => grant.pattern.as_ref(),
@@ -163,10 +169,11 @@ fn granted(
         covers: proposal.covers,
         label,
         until: lasts.map(|lasts| context.now + lasts),
-        // At a stdio door nobody shows who it is; a gateway asks users that it knows.
+        // At a stdio door nobody shows who it is, wherever its session lives; a gateway asks users that it knows, where it was
+        // told to.
         door: match view.rules.posture {
-            Posture::Stdio => Door::Open,
-            Posture::Gateway => Door::Authenticated,
+            Posture::Gateway if !by.is_open() && (hosted.is_none() || *by != settle::host()) => Door::Authenticated,
+            Posture::Gateway | Posture::Stdio => Door::Open,
         },
     })))
 }

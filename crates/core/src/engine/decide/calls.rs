@@ -8,7 +8,7 @@ use super::{answered::want, find, requests};
 use crate::{
     call::{self, End, Event as Happened, Executor, Known, Phase, Progress, Returned},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
-    id::{CallId, PrincipalId, SessionId},
+    id::{CallId, SessionId},
     policy::Verdict,
     run::Wanted,
     session::{self, Kind, Queue},
@@ -33,6 +33,7 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
         return Err(Refusal::OutOfPlace("the session is closing"));
     }
     let session = find(view, id)?;
+    let view = view.of(session).ok_or_else(|| Refusal::WaitsForHost(id.clone()))?;
     let call = CallId::new(context.fresh.uuid(context.now));
     let wanted = Wanted {
         tool_call_id: call.to_string().into(),
@@ -49,7 +50,7 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
     };
     let (event, content) = want(call, None, wanted);
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
-    let subject = settle::subject(session, &parsed, Effect::Changes, PrincipalId::new("host"));
+    let subject = settle::subject(session, &parsed, Effect::Changes, settle::host());
     if let Verdict::Deny(why) = settle::evaluate(view, &subject, context.now) {
         return Err(Refusal::Denied(format!("Denied by policy: {why}")));
     }

@@ -26,6 +26,8 @@ pub(super) fn recover(view: View<'_>, resume: Resume, context: &mut Context) -> 
     }
     for session in view.state.sessions() {
         let mut branch = Branch::new(session);
+        // What has a host of its own waits for it, whatever the others do.
+        let resume = if session.hosted().is_some() { Resume::Wait } else { resume };
         recover_session(view, session, resume, &mut branch, context);
         facts.extend(branch.finish());
     }

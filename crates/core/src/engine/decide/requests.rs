@@ -98,7 +98,7 @@ fn grants_of_former(view: View<'_>, session: &SessionId, generation: u32) -> Vec
             let number = of.as_str().strip_prefix(session.as_str()).and_then(|rest| rest.strip_prefix('#'));
             number.and_then(|number| number.parse().ok()).is_some_and(|of: u32| of < generation)
         }
-        policy::Scope::Always => false,
+        policy::Scope::Always | policy::Scope::Realm(_) => false,
     };
     view.state.policy().grants().iter().filter(former).map(|grant| grant.id).collect()
 }

@@ -32,8 +32,13 @@ pub(super) fn open(
     if view.state.session(&id).is_some() {
         return Err(Refusal::SessionExists(id));
     }
-    let facts = [opened, Happened::Set(Setting::All(settings))].map(Event::Session);
-    Ok(Decision { facts: facts.map(|event| Fact::plain(event, Some(id.clone()))).into(), reply: Reply::Done })
+    let hosted = view.awaiting(&id).map(|(digest, rules)| {
+        let realm = rules.surroundings.realm.clone().unwrap_or_default();
+        Happened::Hosted { realm, rules: digest }
+    });
+    let events = std::iter::once(opened).chain(hosted).chain([Happened::Set(Setting::All(settings))]);
+    let facts = events.map(|event| Fact::plain(Event::Session(event), Some(id.clone()))).collect();
+    Ok(Decision { facts, reply: Reply::Done })
 }
 
 pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<EntryId>) -> Result<Decision, Refusal> {
@@ -295,6 +300,19 @@ pub(super) fn relocate(session: &Session, cwd: String) -> Result<Decision, Refus
     }
     let event = Event::Session(Happened::Relocated { cwd });
     Ok(Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done })
+}
+
+pub(super) fn leave_for(session: &Session, home: String) -> Result<Decision, Refusal> {
+    if !session.is_at_rest() {
+        return Err(Refusal::Busy(session.id().clone()));
+    }
+    let event = Event::Session(Happened::LeftFor { home });
+    Ok(Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done })
+}
+
+pub(super) fn came_from(session: &Session, home: String) -> Decision {
+    let event = Event::Session(Happened::CameFrom { home });
+    Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done }
 }
 
 pub(super) fn move_to(session: &Session, leaf: Option<EntryId>) -> Result<Decision, Refusal> {

@@ -54,6 +54,7 @@ fn surroundings() -> Surroundings {
         .into(),
         unreadable: vec!["/home/ana/.config/countersign".to_owned()],
         door: None,
+        realm: None,
     }
 }
 

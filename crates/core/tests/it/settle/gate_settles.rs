@@ -44,15 +44,16 @@ fn a_gate_that_waits_settles_nothing() {
 
 #[test]
 fn the_model_is_told_who_denied_it_and_why() {
+    let stays = "A person refused this. Do not retry it: the same action in other words stays denied.";
     for (case, given, want) in [
-        ("why", deny(Some("not on a Friday")), "Denied by ana: not on a Friday"),
-        ("without a reason", deny(None), "Denied by ana. The same action in other words stays denied."),
-        ("a blank reason", deny(Some("  ")), "Denied by ana. The same action in other words stays denied."),
-        ("declined", Answer::Decline, "Denied by ana. The same action in other words stays denied."),
+        ("why", deny(Some("not on a Friday")), "Denied by ana: not on a Friday\n"),
+        ("without a reason", deny(None), "Denied by ana. "),
+        ("a blank reason", deny(Some("  ")), "Denied by ana. "),
+        ("declined", Answer::Decline, "Denied by ana. "),
     ] {
         let mut stage = gated();
         answer(&mut stage, given);
-        assert_eq!(stage.result(), want, "{case}");
+        assert_eq!(stage.result(), format!("{want}{stays}"), "{case}");
     }
 }
 

@@ -166,7 +166,7 @@ async fn queue(
 }
 
 /// What a text stands for: a file's content, if it names one as `/name`.
-async fn meant(text: String, door: &Door) -> String {
+async fn meant(text: String, door: &mut Door) -> String {
     if !text.starts_with('/') {
         return text;
     }
@@ -236,7 +236,7 @@ fn said(text: &str, images: &[ImageContent]) -> Said {
 }
 
 /// The files that a text mentions as `@path`, with what they hold; images too, if the model sees them.
-async fn mentions(text: &str, door: &Door) -> Vec<(Kind, Said)> {
+async fn mentions(text: &str, door: &mut Door) -> Vec<(Kind, Said)> {
     let names: Vec<String> = mentioned(text).map(str::to_owned).collect();
     if names.is_empty() {
         return Vec::new();

@@ -20,8 +20,8 @@ use crate::{
     agent_dir::replace::{Access, replace},
     omp::{
         door::{Door, Lane, Then},
+        opening,
         seat::{Beginning, Seat, SeatError, first_entries},
-        start,
     },
     paths,
     view::{Lines, escape, export},
@@ -194,7 +194,7 @@ fn may_open(door: &Door, path: &Path) -> Result<(), String> {
     if is_ours { Ok(()) } else { refused() }
 }
 
-async fn settings(door: &Door) -> Settings {
+async fn settings(door: &mut Door) -> Settings {
     match door.seat() {
         Some(seat) => settings_of(seat).await.unwrap_or_default(),
         None => Settings::default(),
@@ -225,9 +225,11 @@ async fn open_file(door: &mut Door, path: PathBuf) -> Result<Seat, String> {
     let settings = settings(door).await;
     let shelf = door.shelf.clone();
     let fallback = settings.clone();
-    let opened = Seat::reopen(&door.shelf, &path, |_, notes| start::restored(&shelf, settings, notes)).await;
+    let opened = Seat::reopen(&door.shelf, &path, |_, notes| opening::restored(&shelf, settings, notes)).await;
     let opened = match opened {
-        Err(SeatError::Copy(copy)) => return start::fork_of(&door.shelf, copy, fallback).await,
+        Err(SeatError::Copy(copy)) => {
+            return opening::fork_of(&door.shelf, copy, fallback).await.map_err(|error| error.to_string());
+        }
         opened => opened.map_err(|error| error.to_string())?,
     };
     match opened {

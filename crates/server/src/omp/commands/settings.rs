@@ -81,7 +81,7 @@ fn is_demo(entry: &Entry) -> bool {
 }
 
 /// The model that is chosen now.
-pub(super) async fn current(door: &Door) -> Option<Entry> {
+pub(super) async fn current(door: &mut Door) -> Option<Entry> {
     let seat = door.seat()?;
     let session = seat.id.clone();
     let read = seat.requests.read(move |engine| engine.state().session(&session)?.settings().model.clone());

@@ -10,26 +10,26 @@ use countersign_core::{
     policy, run,
     session::{self, Kind, ModelRef, Setting},
 };
-use countersign_server::view::{Lines, escape};
-use countersign_store::Stored;
+use countersign_runtime::store::Stored;
 use serde::Serialize;
 
 use super::trail::{About, Trail, reason};
+use crate::view::{Lines, escape};
 
 /// Tells records in their order. It remembers what calls and gates are about, since only their first record says so.
 #[derive(Debug, Default)]
-pub(crate) struct Narrator {
+pub struct Narrator {
     trail: Trail,
 }
 
 impl Narrator {
     /// What happened, in one line.
-    pub(crate) fn tell(&mut self, stored: &Stored, content: Option<&str>) -> String {
+    pub fn tell(&mut self, stored: &Stored, content: Option<&str>) -> String {
         self.about(stored, content).1
     }
 
     /// What a record is about, and what happened in one line.
-    pub(crate) fn about(&mut self, stored: &Stored, content: Option<&str>) -> (About, String) {
+    pub fn about(&mut self, stored: &Stored, content: Option<&str>) -> (About, String) {
         let (about, text) = match Event::decode(&stored.kind, stored.version, &stored.facts) {
             Ok(event) => {
                 let about = self.trail.follow(&event, content);
@@ -109,7 +109,7 @@ fn gate(event: &gate::Event, content: Option<&str>, about: &About) -> String {
 }
 
 /// How a call ended.
-pub(crate) const fn ended(end: End) -> &'static str {
+pub const fn ended(end: End) -> &'static str {
     match end {
         End::Done { error: false } => "done",
         End::Done { error: true } => "done, with an error",
@@ -142,6 +142,9 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
     match event {
         session::Event::Opened { cwd, .. } if cwd.is_empty() => "opened".to_owned(),
         session::Event::Opened { cwd, .. } => format!("opened, works in {cwd}"),
+        session::Event::Hosted { .. } => "has the rules that its host brought".to_owned(),
+        session::Event::LeftFor { home } => format!("goes on in {home}"),
+        session::Event::CameFrom { home } => format!("went on from {home}"),
         session::Event::Set(setting) => set(setting),
         session::Event::Named { name } => format!("named {name}"),
         session::Event::Entry { kind, .. } => entry(kind, content),

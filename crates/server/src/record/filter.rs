@@ -3,37 +3,38 @@
 //! It must not read any.
 
 use countersign_core::{id::SessionId, time::Millis};
-use countersign_server::session_file::time::millis;
-use countersign_store::Stored;
+use countersign_runtime::store::Stored;
 
 use super::trail::{About, Outcome};
+use crate::session_file::time::millis;
 
 /// What a record must be; nothing means any.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Filter {
+pub struct Filter {
     /// From this time on.
-    pub(crate) since: Option<Millis>,
+    pub since: Option<Millis>,
     /// Before this time.
-    pub(crate) until: Option<Millis>,
-    pub(crate) session: Option<SessionId>,
-    /// Any of them.
-    pub(crate) tools: Vec<String>,
-    /// Any of them.
-    pub(crate) kinds: Vec<String>,
-    /// Any of them.
-    pub(crate) outcomes: Vec<Outcome>,
+    pub until: Option<Millis>,
+    /// Of this session.
+    pub session: Option<SessionId>,
+    /// About any of these tools.
+    pub tools: Vec<String>,
+    /// Of any of these kinds.
+    pub kinds: Vec<String>,
+    /// That say any of these.
+    pub outcomes: Vec<Outcome>,
     /// The id of a call or gate, or the end of it.
-    pub(crate) about: Option<String>,
+    pub about: Option<String>,
 }
 
 impl Filter {
     /// True if every record fits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// Whether a record is meant.
-    pub(crate) fn fits(&self, stored: &Stored, about: &About) -> bool {
+    pub fn fits(&self, stored: &Stored, about: &About) -> bool {
         let any = |wanted: &[String], found: Option<&str>| {
             wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| wanted == found))
         };
@@ -48,17 +49,16 @@ impl Filter {
 }
 
 /// Whether `id` is the id of the record's call or gate, or the end of it.
-pub(super) fn names(about: &About, id: &str) -> bool {
+pub fn names(about: &About, id: &str) -> bool {
     let ends = |found: Option<String>| found.is_some_and(|found| !id.is_empty() && found.ends_with(id));
     ends(about.call.map(|call| call.to_string())) || ends(about.gate.map(|gate| gate.to_string()))
 }
 
-/// Reads a time as `--since` has it: a day, a minute, a second, with or without an offset, or how long ago.
+/// Reads a time: a day, a minute, a second, with or without an offset, or how long before `now`.
 ///
 /// # Errors
 /// What is understood.
-pub(crate) fn parse_time(text: &str) -> Result<Millis, String> {
-    let now = countersign_runtime::Clock::system().now();
+pub fn time_of(text: &str, now: Millis) -> Result<Millis, String> {
     time(text, now).ok_or_else(|| "a time is 2026-11-21, 2026-11-21T20:00, or 90s, 30m, 12h, 7d ago".to_owned())
 }
 

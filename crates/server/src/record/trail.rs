@@ -4,7 +4,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use clap::ValueEnum;
 use countersign_core::{
     call::{self, End},
     engine::Event,
@@ -13,51 +12,73 @@ use countersign_core::{
     message::{Message, text_of},
     session,
 };
-use countersign_store::Stored;
-
-use crate::paint::Tone;
+use countersign_runtime::store::Stored;
 
 /// How many calls and gates are remembered; the oldest are let go.
 const REMEMBERED: usize = 65_536;
 
 /// How something was decided, or how it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Outcome {
-    /// By a rule or a person
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// By a rule or a person.
     Allowed,
-    /// A person is asked
+    /// A person is asked.
     Asked,
-    /// By a rule or a person
+    /// By a rule or a person.
     Denied,
-    /// Covered by a grant
+    /// Covered by a grant.
     Granted,
-    /// Nobody decided in time
+    /// Nobody decided in time.
     Expired,
-    /// Nobody needs a decision any more
+    /// Nobody needs a decision any more.
     Withdrawn,
-    /// A question was answered
+    /// A question was answered.
     Answered,
-    /// A question was not
+    /// A question was not.
     Declined,
-    /// It was run and did what it should
+    /// It was run and did what it should.
     Done,
-    /// It was run and says that it failed
+    /// It was run and says that it failed.
     Error,
-    /// It could not be run
+    /// It could not be run.
     Failed,
-    /// Too much was waiting already
+    /// Too much was waiting already.
     Limited,
-    /// A message made it pointless
+    /// A message made it pointless.
     Skipped,
-    /// It was stopped before it began
+    /// It was stopped before it began.
     Cancelled,
-    /// It is not known whether it took effect
+    /// It is not known whether it took effect.
     Unknown,
 }
 
 impl Outcome {
+    /// All of them, with what they mean.
+    pub const ALL: [(Self, &'static str); 15] = [
+        (Self::Allowed, "By a rule or a person"),
+        (Self::Asked, "A person is asked"),
+        (Self::Denied, "By a rule or a person"),
+        (Self::Granted, "Covered by a grant"),
+        (Self::Expired, "Nobody decided in time"),
+        (Self::Withdrawn, "Nobody needs a decision any more"),
+        (Self::Answered, "A question was answered"),
+        (Self::Declined, "A question was not"),
+        (Self::Done, "It was run and did what it should"),
+        (Self::Error, "It was run and says that it failed"),
+        (Self::Failed, "It could not be run"),
+        (Self::Limited, "Too much was waiting already"),
+        (Self::Skipped, "A message made it pointless"),
+        (Self::Cancelled, "It was stopped before it began"),
+        (Self::Unknown, "It is not known whether it took effect"),
+    ];
+
+    /// The outcome of a word.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().map(|(outcome, _)| outcome).find(|outcome| outcome.word() == word)
+    }
+
     /// The word of the command line, of JSON and of CSV.
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Asked => "asked",
@@ -74,18 +95,6 @@ impl Outcome {
             Self::Skipped => "skipped",
             Self::Cancelled => "cancelled",
             Self::Unknown => "unknown",
-        }
-    }
-
-    /// How it is set off on a terminal.
-    pub(crate) const fn tone(self) -> Option<Tone> {
-        match self {
-            Self::Allowed | Self::Granted | Self::Done => Some(Tone::Good),
-            Self::Denied | Self::Expired | Self::Error | Self::Failed | Self::Limited | Self::Unknown => {
-                Some(Tone::Bad)
-            }
-            Self::Asked => Some(Tone::Asking),
-            Self::Withdrawn | Self::Answered | Self::Declined | Self::Skipped | Self::Cancelled => None,
         }
     }
 
@@ -118,22 +127,26 @@ impl Outcome {
 
 /// What one record is about, as far as the records before say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct About {
-    pub(crate) call: Option<CallId>,
-    pub(crate) gate: Option<GateId>,
-    pub(crate) tool: Option<Arc<str>>,
+pub struct About {
+    /// The call.
+    pub call: Option<CallId>,
+    /// The gate.
+    pub gate: Option<GateId>,
+    /// The tool of the call.
+    pub tool: Option<Arc<str>>,
     /// What rules were matched against, or the question.
-    pub(crate) subject: Option<Arc<str>>,
-    pub(crate) outcome: Option<Outcome>,
+    pub subject: Option<Arc<str>>,
+    /// How it was decided or ended, where the record says so.
+    pub outcome: Option<Outcome>,
     /// The person who decided.
-    pub(crate) by: Option<Arc<str>>,
+    pub by: Option<Arc<str>>,
     /// What decided, such as a rule with its line.
-    pub(crate) why: Option<Arc<str>>,
+    pub why: Option<Arc<str>>,
 }
 
 /// What is remembered of calls and gates while records are followed.
 #[derive(Debug, Default)]
-pub(crate) struct Trail {
+pub(super) struct Trail {
     calls: BTreeMap<CallId, About>,
     gates: BTreeMap<GateId, About>,
     /// The last result that a run was told of: the call that it belongs to ends in the next record.
@@ -142,7 +155,7 @@ pub(crate) struct Trail {
 
 impl Trail {
     /// What the next record is about.
-    pub(crate) fn follow(&mut self, event: &Event, content: Option<&str>) -> About {
+    pub(super) fn follow(&mut self, event: &Event, content: Option<&str>) -> About {
         match event {
             Event::Call(event) => self.call(event, content),
             Event::Gate(event) => self.gate(event, content),
@@ -251,11 +264,13 @@ pub(super) fn reason(text: &str) -> &str {
         .iter()
         .find_map(|word| text.strip_prefix(word))
         .unwrap_or(text);
-    text.split_once(". The same action").map_or(text, |(text, _)| text)
+    // The last is what earlier versions wrote.
+    let advice = [". A person refused this", "\nA person refused this", ". The same action"];
+    advice.iter().find_map(|advice| text.split_once(advice)).map_or(text, |(text, _)| text)
 }
 
 /// The name of a record's event within its kind.
-pub(super) fn name(stored: &Stored) -> &str {
+pub fn name(stored: &Stored) -> &str {
     // Facts are `{"name":{…}}` or `"name"`.
     stored.facts.split('"').nth(1).unwrap_or(&stored.kind)
 }

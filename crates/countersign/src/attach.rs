@@ -1,0 +1,179 @@
+//! A stdio door whose session lives in a gateway: this process is a pipe between its host and the gateway.
+//!
+//! It must not know what the lines say, but for the one that tells of the gateway's end.
+
+use std::{
+    fmt,
+    io::{BufRead as _, BufReader, ErrorKind, Read, Write as _},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use countersign_server::{
+    attach::{Handover, Opening},
+    control::{FILE, Request},
+};
+
+/// How long the gateway has for its last frames once the host has gone.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Why a session was not taken in.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    /// Nobody listens there.
+    NoGateway(PathBuf),
+    /// It said no.
+    Refused(String),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoGateway(folder) => write!(f, "no gateway runs with the data directory {}", folder.display()),
+            Self::Refused(problem) => f.write_str(problem),
+        }
+    }
+}
+
+/// A session that a gateway has taken in.
+pub(crate) struct Pipe {
+    gateway: PathBuf,
+    stream: UnixStream,
+    reading: BufReader<UnixStream>,
+}
+
+/// Hands a session to the gateway whose data directory is `folder`. What it says for people goes to `notice`.
+pub(crate) fn open(folder: &Path, handover: Handover, notice: impl Fn(&str)) -> Result<Pipe, Problem> {
+    let refused = |problem: &dyn std::fmt::Display| Problem::Refused(format!("{}: {problem}", folder.display()));
+    let mut stream = UnixStream::connect(folder.join(FILE)).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Problem::NoGateway(folder.to_owned()),
+        _ => refused(&error),
+    })?;
+    let request = Request::Attach(Box::new(handover));
+    let mut line = serde_json::to_vec(&request).map_err(|error| refused(&error))?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(|error| refused(&error))?;
+    let mut reading = BufReader::with_capacity(CHUNK, stream.try_clone().map_err(|error| refused(&error))?);
+    loop {
+        let mut line = String::new();
+        match reading.read_line(&mut line) {
+            Ok(0) => return Err(refused(&"the gateway closed the line")),
+            Ok(_) => {}
+            Err(error) => return Err(refused(&error)),
+        }
+        match serde_json::from_str(&line) {
+            Ok(Opening::Notice(text)) => notice(&text),
+            Ok(Opening::Ok {}) => return Ok(Pipe { gateway: folder.to_owned(), stream, reading }),
+            Ok(Opening::Error(problem)) => return Err(Problem::Refused(problem)),
+            Err(error) => return Err(refused(&format!("this is no answer: {error}"))),
+        }
+    }
+}
+
+impl Pipe {
+    /// Hands everything on in both directions until one side has gone. Where that is the gateway, the host is told in a line
+    /// that `told` makes of the reason.
+    pub(crate) fn run(self, told: impl Fn(String) -> Option<Bytes>) -> ExitCode {
+        let Self { gateway, stream, reading } = self;
+        // Whether it is the host that has gone, or somebody who speaks for it.
+        let host_gone = Arc::new(AtomicBool::new(false));
+        for end in [from_host, when_asked] {
+            let (stream, host_gone) = (stream.try_clone(), Arc::clone(&host_gone));
+            std::thread::spawn(move || {
+                let Ok(mut stream) = stream else { return };
+                if end(&mut stream) {
+                    host_gone.store(true, Ordering::SeqCst);
+                    let _ = stream.shutdown(Shutdown::Write);
+                    std::thread::sleep(FAREWELL);
+                    std::process::exit(0);
+                }
+            });
+        }
+        if to_host(reading).is_err() || host_gone.load(Ordering::SeqCst) {
+            return ExitCode::SUCCESS;
+        }
+        let problem = format!(
+            "the gateway with the data directory {} has gone. The session is whole there: it goes on when the gateway runs again and the session is opened again",
+            gateway.display()
+        );
+        if let Some(frame) = told(problem.clone()) {
+            let mut output = std::io::stdout().lock();
+            let _ = output.write_all(&frame).and_then(|()| output.flush());
+        }
+        super::stdio::fail(&problem)
+    }
+}
+
+/// The host does not take frames any more.
+struct HostGone;
+
+/// Hands on what the gateway says, whole lines only: a host must not read the half of one as the last.
+fn to_host(mut reading: BufReader<UnixStream>) -> Result<(), HostGone> {
+    let mut output = std::io::stdout().lock();
+    let mut rest: Vec<u8> = Vec::new();
+    loop {
+        let chunk = match reading.fill_buf() {
+            Ok([]) => return Ok(()),
+            Ok(chunk) => chunk,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => return Ok(()),
+        };
+        let count = chunk.len();
+        match chunk.iter().rposition(|byte| *byte == b'\n') {
+            None => rest.extend_from_slice(chunk),
+            Some(end) => {
+                let (whole, begun) = chunk.split_at(end + 1);
+                let written = output.write_all(&rest).and_then(|()| output.write_all(whole));
+                written.and_then(|()| output.flush()).map_err(|_| HostGone)?;
+                rest.clear();
+                rest.extend_from_slice(begun);
+            }
+        }
+        reading.consume(count);
+    }
+}
+
+/// Hands on what the host says, until it says nothing more. False if the gateway has gone before it.
+fn from_host(stream: &mut UnixStream) -> bool {
+    let mut input = std::io::stdin().lock();
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return true,
+            Ok(count) => {
+                if stream.write_all(&buffer[..count]).is_err() {
+                    return false;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return true,
+        }
+    }
+}
+
+/// Waits until somebody asks the process to end.
+fn when_asked(_: &mut UnixStream) -> bool {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return false };
+    runtime.block_on(async {
+        let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+        else {
+            return false;
+        };
+        tokio::select! {
+            _ = terminate.recv() => true,
+            _ = interrupt.recv() => true,
+        }
+    })
+}

@@ -1,0 +1,65 @@
+//! `tokens`.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::{Subcommand, ValueEnum, builder::PossibleValue};
+use countersign_server::tokens::Scope;
+
+use super::at::Where;
+use crate::tokens::{self, What};
+
+#[derive(Subcommand)]
+pub(super) enum Tokens {
+    /// Which there are, what each may do, and until when
+    List,
+    /// Make one and print it, once
+    ///
+    /// A gateway that runs knows it at once. What is kept is its digest; what a program does with it stands in the record as
+    /// done by token:NAME.
+    Add {
+        /// Its name: letters, digits, dots, - and _
+        name: String,
+        /// What it may do, such as read,answer
+        #[arg(long = "scope", value_name = "SCOPE", value_enum, value_delimiter = ',', required = true)]
+        scopes: Vec<Named>,
+        /// How long it is good, such as 12h or 30d; without it until it is removed
+        #[arg(long = "for", value_name = "TIME", value_parser = super::span)]
+        lasts: Option<Duration>,
+    },
+    /// Take one back: a gateway that runs lets it in no longer after a second
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
+/// A scope that is named on the command line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named(Scope);
+
+impl ValueEnum for Named {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self(Scope::Read), Self(Scope::Answer), Self(Scope::Chat), Self(Scope::Admin)]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self.0 {
+            Scope::Read => "See gates, sessions, events and the record",
+            Scope::Answer => "Answer gates and questions",
+            Scope::Chat => "Open sessions and speak in them",
+            Scope::Admin => "Change rules, grants and agents",
+        };
+        Some(PossibleValue::new(self.0.word()).help(help))
+    }
+}
+
+pub(super) fn run(what: Tokens, at: &Where) -> anyhow::Result<ExitCode> {
+    let what = match what {
+        Tokens::List => What::List,
+        Tokens::Add { name, scopes, lasts } => {
+            What::Add { name, scopes: scopes.into_iter().map(|named| named.0).collect(), lasts }
+        }
+        Tokens::Remove { name } => What::Remove { name },
+    };
+    tokens::run(&at.place()?.folder, &what, at.form())
+}

@@ -1,0 +1,101 @@
+//! `tokens`: which programs may use a gateway over HTTP.
+//!
+//! A token is printed once, when it is made, and never again.
+
+use std::{io::Write as _, path::Path, process::ExitCode, time::Duration};
+
+use countersign_core::time::Millis;
+use countersign_runtime::Clock;
+use countersign_server::{
+    session_file::time::iso,
+    tokens::{self, Scope, Token},
+    view::{Lines, escape},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    audit::Form,
+    paint::{Paint, Tone},
+};
+
+/// What is done with tokens.
+pub(crate) enum What {
+    List,
+    Add { name: String, scopes: Vec<Scope>, lasts: Option<Duration> },
+    Remove { name: String },
+}
+
+pub(crate) fn run(folder: &Path, what: &What, form: Form) -> anyhow::Result<ExitCode> {
+    let now = Clock::system().now();
+    match what {
+        What::List => list(&tokens::list(folder)?, now, folder, form)?,
+        What::Add { name, scopes, lasts } => {
+            let text = tokens::add(folder, name, scopes, *lasts, now)?;
+            let made = tokens::list(folder)?.into_iter().find(|token| token.name == *name);
+            added(made.as_ref(), &text, now, form)?;
+        }
+        What::Remove { name } => {
+            tokens::remove(folder, name)?;
+            let mut out = std::io::stdout().lock();
+            match form {
+                Form::Json => writeln!(out, "{}", json!({ "removed": name }))?,
+                Form::Text => writeln!(out, "removed {}", Paint::stdout().tone(Tone::Strong, name))?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(token: &Token, now: Millis) -> Value {
+    json!({
+        "name": token.name,
+        "scopes": token.scopes,
+        "created": iso(token.created),
+        "expires": token.expires.map(iso),
+        "good": token.is_good(now),
+    })
+}
+
+fn list(listed: &[Token], now: Millis, folder: &Path, form: Form) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        let rows: Vec<Value> = listed.iter().map(|token| row(token, now)).collect();
+        return writeln!(out, "{:#}", Value::Array(rows));
+    }
+    let paint = Paint::stdout();
+    if listed.is_empty() {
+        let folder = folder.display();
+        writeln!(out, "No tokens. Make one with `countersign tokens add NAME --scope read --data {folder}`.")?;
+    }
+    let width = listed.iter().map(|token| token.name.chars().count()).max().unwrap_or_default();
+    for token in listed {
+        let name = format!("{:<width$}", escape(&token.name, Lines::One));
+        let until = match token.expires {
+            Some(expires) if token.is_good(now) => format!(", until {}", iso(expires)),
+            Some(expires) => format!(", out of date since {}", iso(expires)),
+            None => String::new(),
+        };
+        let told = format!("{}, made {}{until}", scopes(token), iso(token.created));
+        writeln!(out, "{}  {}", paint.tone(Tone::Strong, name), paint.tone(Tone::Faint, told))?;
+    }
+    Ok(())
+}
+
+fn scopes(token: &Token) -> String {
+    token.scopes.iter().map(|scope| scope.word()).collect::<Vec<_>>().join(", ")
+}
+
+fn added(made: Option<&Token>, text: &str, now: Millis, form: Form) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let mut told = made.map_or_else(|| json!({}), |token| row(token, now));
+    if form == Form::Json {
+        told["token"] = json!(text);
+        return writeln!(out, "{told}");
+    }
+    let paint = Paint::stdout();
+    if let Some(token) = made {
+        writeln!(out, "added {}: {}", paint.tone(Tone::Strong, &token.name), scopes(token))?;
+    }
+    writeln!(out, "\n  {text}\n")?;
+    writeln!(out, "It is shown this once. A program sends it as `Authorization: Bearer …`.")
+}

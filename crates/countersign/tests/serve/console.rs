@@ -1,0 +1,263 @@
+//! The console without script: what waits is read and decided by forms.
+
+use serde_json::json;
+
+use crate::{
+    agent::Agent,
+    gateway::{Gateway, soon},
+    place::{Place, RULES, TOKEN},
+    web::{Page, Visitor},
+};
+
+fn answer(visitor: &Visitor, gateway: &Gateway, gate: &str, fields: &[(&str, &str)]) -> Page {
+    let path = format!("/console/gates/{gate}");
+    let shown = visitor.get(gateway, &path);
+    let (csrf, digest) = (shown.field("csrf"), shown.field("digest"));
+    let fields = [&[("csrf", csrf.as_str()), ("digest", &digest)][..], fields].concat();
+    visitor.post(gateway, &path, &fields)
+}
+
+/// An agent whose call waits, and the gate.
+fn waiting(place: &Place, gateway: &Gateway, thing: &str) -> (Agent, String) {
+    let mut agent = Agent::join(gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": thing, "way": "open" }));
+    (agent, place.gate())
+}
+
+#[test]
+fn what_waits_is_listed_whole_and_allowed_by_a_form() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let (mut agent, gate) = waiting(&place, &gateway, "door\u{202e}<b>&\"");
+    let visitor = Visitor::default();
+    let root = visitor.get(&gateway, "/");
+    assert_eq!((root.status, root.header("location")), (303, Some("/console/")));
+    let inbox = visitor.get(&gateway, "/console/");
+    assert_eq!(inbox.status, 200);
+    for want in [
+        &gate[..],
+        "door<mark title=\"a character that cannot be seen\">\\u{202e}</mark>&lt;b&gt;&amp;&quot;",
+        "through agent-gate",
+        "by default &quot;*&quot; (",
+        "1 decision waiting",
+    ] {
+        assert!(inbox.text.contains(want), "{want}: {}", inbox.text);
+    }
+    assert!(!inbox.text.contains("<b>") && !inbox.text.contains('\u{202e}'));
+    let done = answer(&visitor, &gateway, &gate, &[("answer", "once"), ("key", "k1")]);
+    assert_eq!((done.status, done.header("location")), (303, Some(&*format!("/console/?done={gate}"))));
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    let after = visitor.get(&gateway, &format!("/console/?done={gate}"));
+    assert!(
+        after.text.contains("Allowed once") && after.text.contains("by somebody at this machine"),
+        "{}",
+        after.text
+    );
+    assert!(after.text.contains("Nothing waits for a decision"));
+    let record = visitor.get(&gateway, &format!("/console/record/{gate}"));
+    for want in ["wanted: ", "waits for a person", "allowed once by web:open", "done: "] {
+        assert!(record.text.contains(want), "{want}: {}", record.text);
+    }
+    place.verify();
+}
+
+#[test]
+fn a_denial_carries_its_reason_and_whoever_is_late_hears_who_was_first() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let (mut agent, gate) = waiting(&place, &gateway, "door");
+    let visitor = Visitor::default();
+    let path = format!("/console/gates/{gate}");
+    let digest = visitor.get(&gateway, &path).field("digest");
+    let done = answer(&visitor, &gateway, &gate, &[("answer", "deny"), ("reason", "it <rains>"), ("key", "first")]);
+    assert_eq!(done.status, 303);
+    let reply = agent.reply(&json!(1)).to_string();
+    assert!(reply.contains("it <rains>") || reply.contains("denied"), "{reply}");
+    let late = [("digest", digest.as_str()), ("answer", "once"), ("key", "second")];
+    let told = visitor.post(&gateway, &path, &late);
+    assert_eq!(told.status, 409);
+    assert!(told.text.contains("somebody at this machine was first: denied."), "{}", told.text);
+    assert!(told.text.contains("<q>it &lt;rains&gt;</q>"), "{}", told.text);
+    // The same form, sent twice, is no second answer.
+    let again = [("answer", "deny"), ("reason", "it <rains>"), ("key", "first")];
+    assert_eq!(visitor.post(&gateway, &path, &again).status, 303);
+    assert_eq!(place.service.count("/turn/door"), 0);
+}
+
+#[test]
+fn only_what_was_shown_is_allowed_and_only_what_is_offered() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let (_agent, gate) = waiting(&place, &gateway, "door");
+    let visitor = Visitor::default();
+    let path = format!("/console/gates/{gate}");
+    for (fields, told) in [
+        (&[("answer", "once")][..], "not what was shown"),
+        (&[("answer", "once"), ("digest", "00")], "not what was shown"),
+        (&[("answer", "maybe")], "Choose one of the answers"),
+        (&[("answer", "say"), ("text", "x")], "no question"),
+    ] {
+        let page = visitor.post(&gateway, &path, fields);
+        assert_eq!((page.status, page.text.contains(told)), (400, true), "{fields:?}: {}", page.text);
+    }
+    let fields = [("answer", "grant"), ("reach", "always"), ("lasts", "0"), ("covers", "pattern:*")];
+    let page = answer(&visitor, &gateway, &gate, &fields);
+    assert_eq!((page.status, page.text.contains("not offered")), (400, true), "{}", page.text);
+    let nobody = visitor.get(&gateway, "/console/gates/gate_00000000000000000000000000000000");
+    assert_eq!(nobody.status, 404);
+    assert_eq!(place.gates().len(), 1);
+    let fields = [("answer", "grant"), ("reach", "always"), ("lasts", "3600"), ("covers", "pattern:turn(door, *)")];
+    assert_eq!(answer(&visitor, &gateway, &gate, &fields).status, 303);
+    let policy = visitor.get(&gateway, "/console/policy");
+    assert!(policy.text.contains("anything like turn(door, *)"), "{}", policy.text);
+    let (_, rest) = policy.text.split_once("action=\"/console/revoke/").unwrap();
+    let grant = rest.split('"').next().unwrap();
+    assert_eq!(visitor.post(&gateway, &format!("/console/revoke/{grant}"), &[]).status, 303);
+    assert!(visitor.get(&gateway, "/console/policy").text.contains("Nobody has allowed anything beyond single calls"));
+}
+
+#[test]
+fn several_are_denied_at_once() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for (id, thing) in [(1, "door"), (2, "gate")] {
+        agent.request(id, "turn", json!({ "thing": thing }));
+    }
+    let gates: Vec<String> = place.waits(2).iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+    let visitor = Visitor::default();
+    let inbox = visitor.get(&gateway, "/console/");
+    let names: Vec<String> = gates.iter().map(|gate| format!("gate.{gate}")).collect();
+    let digests: Vec<String> = names.iter().map(|name| inbox.field(name)).collect();
+    let mut fields = vec![("answer", "deny")];
+    fields.extend(names.iter().map(String::as_str).zip(digests.iter().map(String::as_str)));
+    assert_eq!(visitor.post(&gateway, "/console/answers", &fields).status, 303);
+    for id in [1, 2] {
+        assert_ne!(agent.reply(&json!(id))["result"]["status"], "executed");
+    }
+    assert_eq!(visitor.post(&gateway, "/console/answers", &[("answer", "deny")]).status, 400);
+}
+
+#[test]
+fn a_window_that_comes_back_hears_what_it_missed_or_that_it_missed_too_much() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let inbox = visitor.get(&gateway, "/console/");
+    let (_, rest) = inbox.text.split_once("data-after=\"").unwrap();
+    let after = rest.split('"').next().unwrap();
+    let live = format!("/console/live?after={after}");
+    // Frames are made while somebody looks.
+    let (_, window) = visitor.hear(&gateway, &live, "event: hello");
+    let (_agent, gate) = waiting(&place, &gateway, "door");
+    let (heard, _) = visitor.hear(&gateway, &live, &gate);
+    assert!(heard.contains("event: gate\ndata: {") && heard.contains("\"isNew\":true,\"waiting\":1"), "{heard}");
+    assert_eq!(answer(&visitor, &gateway, &gate, &[("answer", "deny")]).status, 303);
+    let (heard, _) = visitor.hear(&gateway, &live, "\"state\":\"over\"");
+    assert_eq!(heard.matches("event: gate\n").count(), 2, "{heard}");
+    for (after, why) in [("0", "of before it began"), ("99999999", "of another record")] {
+        let (heard, _) = visitor.hear(&gateway, &format!("/console/live?after={after}"), "event: reload");
+        assert!(!heard.contains("event: gate\n"), "{why}: {heard}");
+    }
+    drop(window);
+}
+
+#[test]
+fn other_sites_and_windows_without_the_token_change_nothing() {
+    let place = Place::with("web: { password: open-sesame }", RULES);
+    let gateway = Gateway::start(&place);
+    let (_agent, gate) = waiting(&place, &gateway, "door");
+    let path = format!("/console/gates/{gate}");
+    let stranger = Visitor::default();
+    let asked = stranger.get(&gateway, &path);
+    assert_eq!(asked.status, 302);
+    assert!(asked.header("location").unwrap().starts_with("/login?next=%2Fconsole%2Fgates%2F"));
+    assert_eq!(stranger.get(&gateway, "/console/style.css").status, 200);
+    let entered = stranger.post(&gateway, "/login", &[("password", "open-sesame"), ("next", &path)]);
+    assert_eq!((entered.status, entered.header("location")), (303, Some(&*path)));
+    let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let visitor = Visitor { cookie: Some(cookie), ..Visitor::default() };
+    let page = visitor.get(&gateway, &path);
+    let (csrf, digest) = (page.field("csrf"), page.field("digest"));
+    assert_eq!(csrf.len(), 64);
+    let without = [("answer", "once"), ("digest", digest.as_str())];
+    assert_eq!(visitor.post(&gateway, &path, &without).status, 403);
+    let whole = [("answer", "once"), ("digest", digest.as_str()), ("csrf", csrf.as_str())];
+    let foreign = Visitor { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
+    assert_eq!(foreign.post(&gateway, &path, &whole).status, 403);
+    assert_eq!(stranger.post(&gateway, &path, &whole).status, 302);
+    assert_eq!(place.gates().len(), 1);
+    assert_eq!(visitor.post(&gateway, &path, &whole).status, 303);
+    let done = visitor.get(&gateway, &path);
+    assert!(done.text.contains("by whoever has the console"), "{}", done.text);
+}
+
+#[test]
+fn every_page_is_there_and_small_and_what_is_not_is_not_found() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor { headers: vec![("accept-encoding", "identity".to_owned())], ..Visitor::default() };
+    for path in [
+        "/console/",
+        "/console/sessions",
+        "/console/sessions/agent%3Adefault",
+        "/console/record",
+        "/console/figures",
+        "/console/policy",
+        "/console/agents",
+        "/console/try?pattern=look*&action=deny",
+        "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock",
+    ] {
+        let page = visitor.get(&gateway, path);
+        assert_eq!(page.status, 200, "{path}");
+        assert!(page.text.contains("<h1>") && page.text.contains("</html>"), "{path}");
+        assert!(!page.text.contains("<script>") && !page.text.contains(" style="), "{path}");
+        assert_eq!(page.header("cache-control"), Some("no-store"), "{path}");
+        assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'self'"), "{path}");
+    }
+    for path in ["/console/sessions/nobody", "/console/record/gate_1", "/console/gates/x", "/console/nothing"] {
+        assert_eq!(visitor.get(&gateway, path).status, 404, "{path}");
+    }
+    let inbox = visitor.get(&gateway, "/console/");
+    let style = inbox.text.split("href=\"").find(|part| part.starts_with("/console/style.css?")).unwrap();
+    let style = visitor.get(&gateway, style.split('"').next().unwrap());
+    assert!(style.header("cache-control").unwrap().contains("immutable"));
+    assert_eq!(visitor.get(&gateway, "/console/app.js").header("cache-control"), Some("no-cache"));
+}
+
+#[test]
+fn a_rule_is_explained_and_read_again() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let explained = visitor.get(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock");
+    assert!(explained.text.contains("Denied") && explained.text.contains("turn(lock*"), "{}", explained.text);
+    let refused = visitor.get(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=");
+    assert!(refused.text.contains("Missing required argument: thing"), "{}", refused.text);
+    place.write("permissions.yaml", "rules: [ { pattern: 5 } ]\n");
+    let told = visitor.post(&gateway, "/console/reload", &[]);
+    assert!(told.text.contains("were not taken") && told.text.contains("permissions.yaml"), "{}", told.text);
+    place.write("permissions.yaml", "rules:\n  - { pattern: 'turn(lock*', action: allow }\n");
+    assert!(visitor.post(&gateway, "/console/reload", &[]).text.contains("are in force"));
+    let explained = visitor.get(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock");
+    assert!(explained.text.contains("Allowed"), "{}", explained.text);
+}
+
+#[test]
+fn a_chat_is_started_and_read_without_script() {
+    let place = Place::with("model: { provider: demo, id: scripted-1 }", RULES);
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    assert_eq!(visitor.post(&gateway, "/console/sessions", &[]).status, 400);
+    let opened = visitor.post(&gateway, "/console/sessions", &[("message", "hello <you>")]);
+    assert_eq!(opened.status, 303, "{}", opened.text);
+    let path = opened.header("location").unwrap().to_owned();
+    soon("the answer", || visitor.get(&gateway, &path).text.contains("I am a scripted model").then_some(()));
+    let page = visitor.get(&gateway, &path);
+    assert!(page.text.contains("hello &lt;you&gt;") && page.text.contains("through console"), "{}", page.text);
+    assert!(visitor.get(&gateway, "/console/sessions").text.contains("hello &lt;you&gt;"));
+    let wrong = visitor.post(&gateway, &format!("{path}/model"), &[("model", "demo/none")]);
+    assert_eq!((wrong.status, wrong.text.contains("Unknown model")), (400, true));
+    let foreign = visitor.post(&gateway, "/console/sessions/agent%3Adefault/say", &[("message", "x")]);
+    assert_eq!(foreign.status, 403, "{}", foreign.text);
+}

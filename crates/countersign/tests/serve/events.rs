@@ -1,0 +1,213 @@
+//! The stream of everything that happens: whoever goes on from the last id misses nothing and hears nothing twice.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    gateway::Gateway,
+    place::{Place, RULES},
+    program::{Event, Events, ask},
+};
+
+/// How often the stream is cut, all in all.
+const CUTS: usize = 1000;
+/// How many follow at once.
+const READERS: u64 = 4;
+/// How many sessions are opened before each kill, at least.
+const SESSIONS: usize = 20;
+/// How many gateways are killed meanwhile.
+const KILLS: usize = 8;
+
+/// Numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
+}
+
+/// Somebody who follows, whatever becomes of the line.
+struct Reader {
+    dice: Dice,
+    last: String,
+    heard: Vec<Event>,
+}
+
+impl Reader {
+    fn new(seed: u64) -> Self {
+        Self { dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)), last: "start".to_owned(), heard: Vec::new() }
+    }
+
+    fn open(&mut self, address: &str) -> std::io::Result<Events> {
+        // A browser says how far it came beside what it asked for at first.
+        if self.dice.below(2) == 0 && self.last != "start" {
+            return Events::open(address, "?after=start", &[("last-event-id", &self.last)]);
+        }
+        Events::open(address, &format!("?after={}", self.last), &[])
+    }
+
+    fn take(&mut self, events: &mut Events) {
+        for event in events.whole() {
+            assert_ne!(event.name, "reset", "{event:?} after {}", self.last);
+            self.last = event.id.clone().unwrap();
+            if event.name != "ready" {
+                self.heard.push(event);
+            }
+        }
+    }
+
+    /// Follows for so many bytes, which may end in the middle of an event.
+    fn follow(&mut self, address: &str) {
+        let Ok(mut events) = self.open(address) else { return };
+        let mut left = self.dice.below(9000);
+        while left > 0 {
+            match events.read(usize::try_from(left).unwrap()) {
+                Ok(count) => left -= count as u64,
+                // It was killed.
+                Err(_) => break,
+            }
+            self.take(&mut events);
+        }
+        self.take(&mut events);
+    }
+
+    fn follow_to(&mut self, address: &str, end: u64) {
+        let mut events = self.open(address).unwrap();
+        while self.heard.last().is_none_or(|event| event.data["lsn"].as_u64() < Some(end)) {
+            events.read(64 << 10).unwrap();
+            self.take(&mut events);
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misses_nothing() {
+    let place = Place::with("model: { provider: demo, id: scripted-1 }", RULES);
+    let mut readers: Vec<Reader> = (1..=READERS).map(Reader::new).collect();
+    let (cuts, opened) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    for kill in 1..=KILLS {
+        let gateway = Gateway::start(&place);
+        let (address, is_over, due) = (gateway.address.clone(), AtomicBool::new(false), CUTS * kill / KILLS);
+        thread::scope(|scope| {
+            for reader in &mut readers {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        reader.follow(&address);
+                        cuts.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        // What is asked of a gateway that is killed comes to nothing.
+                        let say = json!({ "message": "hello" });
+                        let told = ask(&address, ("POST", "/api/v1/sessions"), &[], Some(&say));
+                        opened.fetch_add(usize::from(told.is_ok_and(|told| told.status == 201)), Ordering::Relaxed);
+                    }
+                });
+            }
+            while cuts.load(Ordering::Relaxed) < due || opened.load(Ordering::Relaxed) < SESSIONS * kill {
+                thread::yield_now();
+                thread::park_timeout(std::time::Duration::from_millis(1));
+            }
+            gateway.kill();
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+    assert!(cuts.load(Ordering::Relaxed) >= CUTS);
+    let gateway = Gateway::start(&place);
+    let head = gateway.get("/api/v1/audit/head").1["lsn"].as_u64().unwrap();
+    assert!(head > 1000, "{head} records are no test");
+    for reader in &mut readers {
+        reader.follow_to(&gateway.address, head);
+    }
+    drop(gateway);
+    let log = place.log();
+    let exported = place.run(&["audit", "export", "--log", log.to_str().unwrap()]).out;
+    let record: BTreeMap<u64, Value> = exported
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|record| (record["lsn"].as_u64().unwrap(), record))
+        .collect();
+    for (number, reader) in readers.iter().enumerate() {
+        let lsns: Vec<u64> = reader.heard.iter().map(|event| event.data["lsn"].as_u64().unwrap()).collect();
+        let want: Vec<u64> = (1..=*lsns.last().unwrap()).collect();
+        let at = lsns.iter().zip(&want).position(|(heard, want)| heard != want);
+        assert!(at.is_none() && lsns.len() == want.len() && *lsns.last().unwrap() >= head, "reader {number} at {at:?}");
+        for event in &reader.heard {
+            let (lsn, id) = (event.data["lsn"].as_u64().unwrap(), event.id.clone().unwrap());
+            let record = &record[&lsn];
+            assert_eq!(id, format!("{lsn}-{}", &record["chain"].as_str().unwrap()[..16]));
+            for name in ["at", "session", "kind", "version", "facts"] {
+                assert_eq!(event.data[name], record[name], "{lsn}");
+            }
+            assert_eq!(event.data["content"]["digest"], record["content_digest"], "{lsn}");
+        }
+    }
+    place.verify();
+}
+
+#[test]
+fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_over() {
+    let (place, other) = (Place::with("model: { provider: demo, id: scripted-1 }", RULES), Place::new());
+    let gateway = Gateway::start(&place);
+    let say = json!({ "message": "hello" });
+    assert_eq!(ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
+    let mut events = Events::open(&gateway.address, "?after=start&content=1", &[]).unwrap();
+    let heard = events.until(|event| event.data["event"] == "ended");
+    assert_eq!((heard[0].name.as_str(), &heard[0].data), ("ready", &json!({ "after": "0" })));
+    let said =
+        heard.iter().any(|event| event.data["content"]["text"].as_str().is_some_and(|text| text.contains("hello")));
+    assert!(said, "{heard:?}");
+    let last = heard.last().unwrap().id.clone().unwrap();
+    let (lsn, chain) = last.split_once('-').unwrap();
+    let lsn: u64 = lsn.parse().unwrap();
+    for (case, cursor, reason) in [
+        ("the future", format!("{}-{chain}", lsn + 100_000), "ahead"),
+        ("another history", format!("{lsn}-0123456789abcdef"), "elsewhere"),
+    ] {
+        let mut events = Events::open(&gateway.address, &format!("?after={cursor}"), &[]).unwrap();
+        let heard = events.until(|event| event.data["lsn"] == 2);
+        let want = json!({ "asked": cursor, "reason": reason, "after": "0" });
+        assert_eq!((heard[0].name.as_str(), &heard[0].data), ("reset", &want), "{case}");
+        assert_eq!((&heard[1].data["lsn"], heard.len()), (&json!(1), 3), "{case}");
+    }
+    // The same cursor in a record that has not come that far.
+    let gateway = Gateway::start(&other);
+    let mut events = Events::open(&gateway.address, &format!("?after={last}"), &[]).unwrap();
+    assert_eq!(events.until(|_| true)[0].name, "reset");
+    let told = ask(&gateway.address, ("GET", "/api/v1/events?after=yesterday"), &[], None).unwrap();
+    assert_eq!(told.status, 400, "{told:?}");
+    assert!(told.body["detail"].as_str().unwrap().contains("yesterday"), "{told:?}");
+}
+
+#[test]
+fn what_is_said_is_heard_while_it_is_said_by_those_who_ask_for_it() {
+    let place = Place::with("model: { provider: demo, id: scripted-1 }", RULES);
+    let gateway = Gateway::start(&place);
+    let [mut lively, mut plain] =
+        ["?after=start&live=1", "?after=start"].map(|query| Events::open(&gateway.address, query, &[]).unwrap());
+    let say = json!({ "message": "hello" });
+    // Both follow before anything is said.
+    for events in [&mut lively, &mut plain] {
+        events.until(|event| event.name == "ready");
+    }
+    assert_eq!(ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
+    let is_end = |event: &Event| event.data["kind"] == "run" && event.data["event"] == "ended";
+    let (heard, facts) = (lively.until(is_end), plain.until(is_end));
+    let texts: String = heard.iter().filter_map(|event| event.data["text"].as_str()).collect();
+    assert!(texts.contains("scripted model"), "{heard:?}");
+    assert!(heard.iter().all(|event| (event.name == "live") == event.id.is_none()));
+    let without: Vec<&Event> = heard.iter().filter(|event| event.name != "live").collect();
+    assert_eq!(without, facts.iter().collect::<Vec<_>>());
+}

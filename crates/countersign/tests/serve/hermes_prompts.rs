@@ -1,0 +1,337 @@
+//! What waits for people, as clients of hermes see and answer it.
+
+mod questions;
+mod scene;
+mod streams;
+
+use std::{sync::Barrier, thread};
+
+use serde_json::{Value, json};
+
+use self::scene::{Stream, ask, chat, get, pending, post, respond};
+use crate::{
+    agent::Agent,
+    gateway::{Gateway, soon},
+    place::{Place, RULES, TOKEN},
+    provider::{Reply, bash, say},
+    talk::Talk,
+};
+
+/// The session of the agent of most tests.
+const AGENT: &str = "agent:default";
+
+/// Has the agent ask for something, and gives the name of what waits once it does.
+fn raise(gateway: &Gateway, agent: &mut Agent, id: u32, thing: &str) -> String {
+    let before = pending(gateway, "approval", AGENT)["pending_count"].as_u64().unwrap();
+    agent.request(id, "turn", json!({ "thing": thing, "way": "open" }));
+    let mut stream = Stream::of(gateway, "approval", AGENT);
+    stream.until(|frame| frame.state().1 == before + 1);
+    let rows = ask(gateway, "GET", "/api/sessions", None).1;
+    assert!(rows.to_string().contains(AGENT), "{rows}");
+    names(gateway).pop().unwrap()
+}
+
+/// The names of what waits in the agent's session, oldest first, by answering nothing.
+fn names(gateway: &Gateway) -> Vec<String> {
+    let mut stream = Stream::of(gateway, "session", AGENT);
+    let count = pending(gateway, "approval", AGENT)["pending_count"].as_u64().unwrap();
+    (0..count).map(|_| stream.named("approval_required")["approval_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_stream_shows_the_oldest_and_how_many_wait() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut streams = [(); 2].map(|()| Stream::of(&gateway, "approval", AGENT));
+    let nothing = json!({ "pending": null, "pending_count": 0 });
+    for stream in &mut streams {
+        let first = stream.next();
+        assert_eq!((first.event.as_str(), &first.data), ("initial", &nothing));
+    }
+    let mut shows = |head: Option<&str>, count: u64| {
+        for stream in &mut streams {
+            let frame = stream.next();
+            assert_eq!((frame.event.as_str(), frame.state()), ("approval", (head, count)));
+        }
+        // Whoever comes now is told the same first, and so is whoever asks.
+        let first = Stream::of(&gateway, "approval", AGENT).next();
+        assert_eq!((first.event.as_str(), first.state()), ("initial", (head, count)));
+        assert_eq!(pending(&gateway, "approval", AGENT), first.data);
+    };
+    let a = raise(&gateway, &mut agent, 1, "door-a");
+    shows(Some(&a), 1);
+    let b = raise(&gateway, &mut agent, 2, "door-b");
+    shows(Some(&a), 2);
+    let c = raise(&gateway, &mut agent, 3, "door-c");
+    shows(Some(&a), 3);
+    for (id, head, count) in [(&a, Some(b.as_str()), 2), (&b, Some(&c), 1), (&c, None, 0)] {
+        assert_eq!(respond(&gateway, AGENT, "once", Some(id)), (200, json!({ "ok": true, "choice": "once" })));
+        shows(head, count);
+    }
+    for id in 1..=3 {
+        assert_eq!(agent.reply(&json!(id))["result"]["status"], "executed");
+    }
+}
+
+#[test]
+fn a_card_says_exactly_what_would_run_and_what_can_be_chosen() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door\u{202e}", "way": "open" }));
+    let gate = place.gate();
+    let card = &pending(&gateway, "approval", AGENT)["pending"];
+    let is = |name: &str| card[name].clone();
+    assert_eq!(is("approval_id"), json!(gate));
+    assert_eq!(is("command"), json!("turn(door\\u{202e}, open)\nthing: door\\u{202e}\nway: open"));
+    assert_eq!(is("args"), json!({ "thing": "door\u{202e}", "way": "open" }));
+    assert_eq!(is("pattern_key"), json!("exactly turn(door\\u{202e}, open)"));
+    assert_eq!(is("pattern_keys"), json!([is("pattern_key")]));
+    assert_eq!(is("choices"), json!(["once", "session", "always", "deny"]));
+    assert_eq!((is("allow_permanent"), is("tool"), is("session_id")), (json!(true), json!("turn"), json!(AGENT)));
+    assert!(is("description").as_str().unwrap().contains("\"*\" (permissions.yaml:4)"), "{card}");
+    let left = is("expires_at").as_f64().unwrap() - is("requested_at").as_f64().unwrap();
+    assert!((left - 900.0).abs() < 1.0, "{card}");
+}
+
+#[test]
+fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let ok = |choice: &str| (200, json!({ "ok": true, "choice": choice }));
+    let cleared = |choice: &str| (200, json!({ "ok": true, "choice": choice, "stale_cleared": true }));
+    let kept = |choice: &str| (200, json!({ "ok": false, "choice": choice }));
+    let error = |text: &str| (400, json!({ "error": text }));
+    // Nothing waits.
+    assert_eq!(respond(&gateway, AGENT, "once", None), ok("once"));
+    assert_eq!(respond(&gateway, AGENT, "once", Some("no-such-id")), cleared("once"));
+    let a = raise(&gateway, &mut agent, 1, "door-a");
+    let b = raise(&gateway, &mut agent, 2, "door-b");
+    let c = raise(&gateway, &mut agent, 3, "door-c");
+    let d = raise(&gateway, &mut agent, 4, "door-d");
+    let answer = |body: Value| post(&gateway, "/api/approval/respond", body);
+    for body in [json!({ "choice": "once" }), json!({ "session_id": " ", "approval_id": a })] {
+        assert_eq!(answer(body), error("session_id is required"));
+    }
+    for (choice, told) in [(json!("allow"), "allow"), (json!(""), ""), (json!(5), "5")] {
+        let refused = answer(json!({ "session_id": AGENT, "choice": choice, "approval_id": a }));
+        assert_eq!(refused, error(&format!("Invalid choice: {told}")));
+    }
+    // Names that name nothing of this session.
+    for named in [json!("no-such-id"), json!("gate_00000000000000000000000000000000"), json!(7), json!({})] {
+        let told = answer(json!({ "session_id": AGENT, "choice": "once", "approval_id": named }));
+        assert_eq!(told, kept("once"), "{named}");
+    }
+    assert_eq!(respond(&gateway, "agent:kitchen", "once", Some(&a)), cleared("once"));
+    assert_eq!(names(&gateway), [&a, &b, &c, &d].map(Clone::clone));
+    // By name anywhere in the queue, with blanks around it; then the oldest; none means deny.
+    assert_eq!(respond(&gateway, AGENT, "once", Some(&format!(" {b} "))), ok("once"));
+    assert_eq!(respond(&gateway, AGENT, "once", Some("")), ok("once"));
+    assert_eq!(names(&gateway), [&c, &d].map(Clone::clone));
+    assert_eq!(answer(json!({ "session_id": AGENT, "approval_id": c })), ok("deny"));
+    // The same again gets the first result, another choice does not.
+    assert_eq!(respond(&gateway, AGENT, "deny", Some(&c)), ok("deny"));
+    assert_eq!(respond(&gateway, AGENT, "once", Some(&c)), cleared("once"));
+    assert_eq!(respond(&gateway, AGENT, "once", Some(&b)), ok("once"));
+    assert_eq!(names(&gateway), [d]);
+    for (id, ran) in [(1, true), (2, true), (3, false)] {
+        assert_eq!(agent.reply(&json!(id))["result"]["status"] == "executed", ran, "{id}");
+    }
+    let (status, _) = ask(&gateway, "POST", "/api/approval/respond", None);
+    assert_eq!(status, 400);
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn of_two_answers_at_once_one_has_an_effect() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for round in 0..5 {
+        let id = raise(&gateway, &mut agent, round, &format!("door-{round}"));
+        let together = Barrier::new(4);
+        let told: Vec<(u16, Value)> = thread::scope(|scope| {
+            let answers = ["once", "deny", "once", "deny"].map(|choice| {
+                let (gateway, id, together) = (&gateway, &id, &together);
+                scope.spawn(move || {
+                    together.wait();
+                    respond(gateway, AGENT, choice, Some(id))
+                })
+            });
+            answers.into_iter().map(|answer| answer.join().unwrap()).collect()
+        });
+        let counted = |choice: &str| {
+            let counted = told.iter().filter(|(_, told)| told["choice"] == choice && told["stale_cleared"].is_null());
+            counted.count()
+        };
+        assert!(told.iter().all(|(status, told)| *status == 200 && told["ok"] == true), "{told:?}");
+        let (once, deny) = (counted("once"), counted("deny"));
+        assert!((once, deny) == (2, 0) || (once, deny) == (0, 2), "{told:?}");
+        let is_done = agent.reply(&json!(round))["result"]["status"] == "executed";
+        assert_eq!(is_done, once == 2, "{told:?}");
+        assert_eq!(place.service.count(&format!("/turn/door-{round}")), usize::from(is_done));
+        if !is_done {
+            // An agent that is denied again and again would be asked about once only.
+            let (_, held) = respond(&gateway, AGENT, "once", None);
+            assert_eq!(held["ok"], true);
+        }
+    }
+}
+
+#[test]
+fn a_choice_for_longer_covers_what_was_shown_and_nothing_else() {
+    for choice in ["session", "always"] {
+        let place = Place::new();
+        let gateway = Gateway::start(&place);
+        let mut agent = Agent::join(&gateway, TOKEN);
+        let id = raise(&gateway, &mut agent, 1, "door");
+        assert_eq!(respond(&gateway, AGENT, choice, Some(&id)).1, json!({ "ok": true, "choice": choice }));
+        assert_eq!(agent.call(2, "turn", json!({ "thing": "door", "way": "open" }))["status"], "executed");
+        raise(&gateway, &mut agent, 3, "door2");
+        let grants = place.people(&["grants", "list", "--json"]).json();
+        assert_eq!((&grants[0]["scope"], &grants[0]["by"]), (&json!(choice), &json!("web:open")), "{grants}");
+        // Nobody showed who they are, and the list says so.
+        assert_eq!(
+            (&grants[0]["covers"], &grants[0]["door"]),
+            (&json!("turn(door, open)"), &json!("open")),
+            "{grants}"
+        );
+    }
+}
+
+#[test]
+fn where_a_rule_names_people_an_answer_is_one_of_several() {
+    let rules = "rules:\n  - { pattern: 'turn(door*)', action: ask, approvals: 2 }\n";
+    let place = Place::with("people: [ { id: ana, local: [1] }, { id: ben, local: [2] } ]", rules);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let id = raise(&gateway, &mut agent, 1, "door");
+    let card = pending(&gateway, "approval", AGENT)["pending"].take();
+    assert_eq!((&card["choices"], &card["allow_permanent"]), (&json!(["once", "deny"]), &json!(false)));
+    let voted = (200, json!({ "ok": true, "choice": "always", "have": 1, "need": 2 }));
+    for _ in 0..2 {
+        assert_eq!(respond(&gateway, AGENT, "always", Some(&id)), voted);
+    }
+    // Nobody is let through in their place.
+    let (_, told) = post(&gateway, "/api/session/yolo", json!({ "session_id": AGENT }));
+    assert_eq!(told, json!({ "ok": true, "yolo_enabled": true }));
+    let now = pending(&gateway, "approval", AGENT);
+    assert_eq!((&now["pending"]["approval_id"], &now["pending"]["have"]), (&json!(id), &json!(1)), "{now}");
+    assert_eq!(respond(&gateway, AGENT, "deny", Some(&id)).1["ok"], true);
+    assert_eq!(agent.reply(&json!(1))["error"]["code"], -32001);
+}
+
+#[test]
+fn nobody_in_time_takes_the_card_down() {
+    let place = Place::with("approval_timeout: 1", RULES);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut stream = Stream::of(&gateway, "approval", AGENT);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    let gate = stream.until(|frame| frame.state().1 == 1);
+    let id = gate.state().0.unwrap();
+    assert_eq!(stream.next().state(), (None, 0));
+    assert_eq!(respond(&gateway, AGENT, "once", Some(id)).1["stale_cleared"], true);
+    assert_eq!(agent.reply(&json!(1))["error"]["code"], -32002);
+    assert_eq!(place.service.count("/turn/door"), 0);
+}
+
+#[test]
+fn what_waits_keeps_its_names_through_a_power_cut() {
+    let talk = Talk::new();
+    let (gateway, _) = talk.start();
+    let (session, _) = chat(&talk, &gateway, [Reply::new(vec![bash("c1", "echo ran >> out")]), say("done")]);
+    let asked = soon("the approval", || {
+        let told = pending(&gateway, "approval", &session);
+        (told["pending_count"] == 1).then_some(told)
+    });
+    gateway.kill();
+    let (gateway, _) = talk.start();
+    assert_eq!(pending(&gateway, "approval", &session), asked);
+    let mut stream = Stream::of(&gateway, "approval", &session);
+    assert_eq!(stream.next().data, asked);
+    let id = asked["pending"]["approval_id"].as_str().unwrap();
+    assert_eq!(respond(&gateway, &session, "once", Some(id)).1["ok"], true);
+    assert_eq!(stream.next().state(), (None, 0));
+    talk.provider.asked(1);
+    // What became of an answer is known to the next process as well.
+    gateway.kill();
+    let (gateway, _) = talk.start();
+    assert_eq!(respond(&gateway, &session, "once", Some(id)).1, json!({ "ok": true, "choice": "once" }));
+    assert_eq!(respond(&gateway, &session, "deny", Some(id)).1["stale_cleared"], true);
+    let out = std::fs::read_to_string(talk.place.data().join("agents/main/out")).unwrap();
+    assert_eq!(out, "ran\n");
+}
+
+#[test]
+fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
+    let talk = Talk::new();
+    let (gateway, _) = talk.start();
+    let destroys = "rm -rf / --one-file-system --nope";
+    let (session, turn) = chat(&talk, &gateway, [Reply::new(vec![bash("c1", destroys)]), say("done")]);
+    let mut stream = Stream::of(&gateway, "approval", &session);
+    let mut first = stream.next();
+    if first.state().1 == 0 {
+        first = stream.next();
+    }
+    let card = first.data["pending"].take();
+    assert_eq!((&card["choices"], &card["allow_permanent"]), (&json!(["once", "deny"]), &json!(false)), "{card}");
+    assert_eq!((&card["command"], &card["risk_level"]), (&json!(destroys), &json!("high")));
+    // On the stream of its turn it stands by itself.
+    let mut bare = turn.named("approval").data;
+    assert_eq!(bare["pending_count"].take(), 1);
+    bare.as_object_mut().unwrap().remove("pending_count");
+    assert_eq!(bare, card);
+    let told = post(&gateway, "/api/session/yolo", json!({ "session_id": session })).1;
+    assert_eq!(told["yolo_enabled"], true);
+    assert_eq!(pending(&gateway, "approval", &session)["pending"], card, "nobody is let through at the floor");
+    assert_eq!(respond(&gateway, &session, "deny", None).1["ok"], true);
+    let told = talk.provider.asked(1).result("c1").unwrap();
+    assert_eq!(
+        told,
+        "Denied by web:open. A person refused this. Do not retry it: the same action in other words stays denied."
+    );
+    turn.ended();
+}
+
+#[test]
+fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let is_on = || get(&gateway, &format!("/api/session/yolo?session_id={AGENT}"))["yolo_enabled"].clone();
+    let turn = |body: Value| post(&gateway, "/api/session/yolo", body);
+    for (method, body) in [("GET", None), ("POST", Some(json!({})))] {
+        let told = ask(&gateway, method, "/api/session/yolo", body.as_ref());
+        assert_eq!(told, (400, json!({ "error": "session_id is required" })));
+    }
+    assert_eq!(is_on(), false);
+    let a = raise(&gateway, &mut agent, 1, "door-a");
+    raise(&gateway, &mut agent, 2, "door-b");
+    let mut stream = Stream::of(&gateway, "approval", AGENT);
+    assert_eq!(turn(json!({ "session_id": AGENT })), (200, json!({ "ok": true, "yolo_enabled": true })));
+    assert_eq!(is_on(), true);
+    stream.until(|frame| frame.state() == (None, 0));
+    for id in [1, 2] {
+        assert_eq!(agent.reply(&json!(id))["result"]["status"], "executed");
+    }
+    assert_eq!(agent.call(3, "turn", json!({ "thing": "door-c" }))["status"], "executed");
+    assert_eq!(agent.call(4, "turn", json!({ "thing": "lock" }))["code"], -32003);
+    // Once each: nothing was granted, and nobody else is let through.
+    assert_eq!(place.people(&["grants", "list", "--json"]).json(), json!([]));
+    assert_eq!(turn(json!({ "session_id": AGENT, "enabled": false })).1["yolo_enabled"], false);
+    raise(&gateway, &mut agent, 5, "door-d");
+    let own = json!({ "session_id": AGENT, "choice": "once", "approval_id": a, "yolo": true });
+    // What was answered long ago lets the session through all the same: it is what the person wants.
+    let (_, told) = post(&gateway, "/api/approval/respond", own);
+    assert_eq!(told, json!({ "ok": true, "choice": "once", "stale_cleared": true, "yolo_enabled": true }));
+    assert_eq!(agent.reply(&json!(5))["result"]["status"], "executed");
+    // It is lost with the process.
+    gateway.kill();
+    let gateway = Gateway::start(&place);
+    let told = get(&gateway, &format!("/api/session/yolo?session_id={AGENT}"));
+    assert_eq!(told, json!({ "yolo_enabled": false }));
+}

@@ -1,0 +1,125 @@
+//! Questions of runs, and what people say to them.
+
+use serde_json::{Value, json};
+
+use super::scene::{Stream, chat, pending, post};
+use crate::{
+    provider::{Part, Reply, call, say},
+    talk::Talk,
+};
+
+const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";
+
+/// The call that asks these questions.
+fn asks(id: &str, questions: &Value) -> Part {
+    call(id, "ask", &json!({ "questions": questions }))
+}
+
+fn colour() -> Value {
+    let options = json!([{ "label": "red" }, { "label": "blue\u{200b}" }]);
+    json!({ "id": "colour", "question": "Which colour?", "options": options, "recommended": 1 })
+}
+
+fn several() -> Value {
+    let options = json!([{ "label": "a" }, { "label": "b, c" }, { "label": "d" }]);
+    json!({ "id": "several", "question": "Which of them?", "options": options, "multi": true })
+}
+
+fn free() -> Value {
+    json!({ "id": "free", "question": "Why?", "options": [] })
+}
+
+/// The name of the oldest question, once it is another than `before`.
+fn next(stream: &mut Stream, before: Option<&str>) -> (String, Value) {
+    let frame = stream.until(|frame| frame.state().0.is_some_and(|id| Some(id) != before));
+    (frame.state().0.unwrap().to_owned(), frame.data["pending"].clone())
+}
+
+#[test]
+fn a_question_is_shown_and_what_is_said_reaches_the_model() {
+    let talk = Talk::new();
+    let (gateway, _) = talk.start();
+    let script = [
+        Reply::new(vec![asks("c1", &json!([colour(), several(), free()]))]),
+        Reply::new(vec![asks("c2", &json!([free()]))]),
+        say("done"),
+    ];
+    let (session, turn) = chat(&talk, &gateway, script);
+    let mut stream = Stream::of(&gateway, "clarify", &session);
+    let (first, card) = next(&mut stream, None);
+    let is = |name: &str| card[name].clone();
+    assert_eq!(
+        (is("question"), is("kind"), is("session_id")),
+        (json!("Which colour?"), json!("clarify"), json!(session))
+    );
+    assert_eq!((is("choices_offered"), is("recommended")), (json!(["red", "blue\\u{200b}"]), json!("blue\\u{200b}")));
+    assert_eq!((is("timeout_seconds"), is("multi")), (json!(3600), json!(false)));
+    let left = is("expires_at").as_f64().unwrap() - is("requested_at").as_f64().unwrap();
+    assert!((left - 3600.0).abs() < 1.0, "{card}");
+    assert_eq!(pending(&gateway, "clarify", &session)["pending"], card);
+    assert_eq!(turn.named("clarify").data["clarify_id"], json!(first));
+    assert_eq!(pending(&gateway, "approval", &session)["pending"], Value::Null);
+    let respond = |body: Value| post(&gateway, "/api/clarify/respond", body);
+    let stale = (409, json!({ "ok": false, "stale": true, "error": STALE }));
+    for (body, want) in [
+        (json!({ "response": "x" }), (400, json!({ "error": "session_id is required" }))),
+        (json!({ "session_id": session }), (400, json!({ "error": "response is required" }))),
+        (json!({ "session_id": session, "response": " \n" }), (400, json!({ "error": "response is required" }))),
+        (
+            json!({ "session_id": session, "response": "", "answer": "x" }),
+            (400, json!({ "error": "response is required" })),
+        ),
+        (json!({ "session_id": session, "clarify_id": "000000000000", "response": "x" }), stale.clone()),
+        (json!({ "session_id": session, "clarify_id": 5, "response": "x" }), stale.clone()),
+        (json!({ "session_id": "another", "clarify_id": first, "response": "x" }), stale.clone()),
+        (json!({ "session_id": "another", "response": "x" }), stale.clone()),
+    ] {
+        assert_eq!(respond(body.clone()), want, "{body}");
+    }
+    let own = json!({ "session_id": session, "clarify_id": first, "response": " blue\\u{200b} " });
+    let told = (200, json!({ "ok": true, "response": "blue\\u{200b}" }));
+    assert_eq!(respond(own.clone()), told);
+    let (second, _) = next(&mut stream, Some(&first));
+    // The same again gets the first result, and another answer is too late.
+    assert_eq!(respond(own), told);
+    assert_eq!(respond(json!({ "session_id": session, "clarify_id": first, "response": "red" })), stale);
+    assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(second));
+    let body = json!({ "session_id": session, "clarify_id": "", "response": null, "answer": "b, c, a", "choice": "d" });
+    assert_eq!(respond(body), (200, json!({ "ok": true, "response": "b, c, a" })));
+    let (third, _) = next(&mut stream, Some(&second));
+    assert_eq!(respond(json!({ "session_id": session, "choice": 42 })), (200, json!({ "ok": true, "response": "42" })));
+    let (_, last) = next(&mut stream, Some(&third));
+    assert_eq!((&last["choices_offered"], &last["question"]), (&json!([]), &json!("Why?")));
+    assert_eq!(respond(json!({ "session_id": session, "response": "because" })).0, 200);
+    assert_eq!(stream.next().state(), (None, 0));
+    turn.ended();
+    let told = talk.provider.last();
+    let want = "Which colour?\n  blue\u{200b}\nWhich of them?\n  a, b, c\nWhy?\n  42";
+    assert_eq!((told.result("c1").as_deref(), told.result("c2").as_deref()), (Some(want), Some("Why?\n  because")));
+}
+
+#[test]
+fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
+    let talk = Talk::with("clarify_timeout: 2\n");
+    let (gateway, _) = talk.start();
+    let one = || [Reply::new(vec![asks("c1", &json!([colour()]))]), say("done")];
+    let (session, turn) = chat(&talk, &gateway, one());
+    let mut stream = Stream::of(&gateway, "clarify", &session);
+    let (id, card) = next(&mut stream, None);
+    assert_eq!(card["timeout_seconds"], 2);
+    assert_eq!(stream.next().state(), (None, 0));
+    let late = json!({ "session_id": session, "clarify_id": id, "response": "red" });
+    assert_eq!(post(&gateway, "/api/clarify/respond", late).0, 409);
+    turn.ended();
+    assert!(talk.provider.last().text().contains("nobody answered in time"));
+
+    let (session, _) = chat(&talk, &gateway, one());
+    let (id, _) = next(&mut Stream::of(&gateway, "clarify", &session), None);
+    gateway.kill();
+    let (gateway, _) = talk.start();
+    // Its time goes on, and it has some more, because nobody could answer meanwhile.
+    assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(id));
+    let body = json!({ "session_id": session, "clarify_id": id, "response": "red" });
+    assert_eq!(post(&gateway, "/api/clarify/respond", body).0, 200);
+    assert!(talk.provider.asked(3).text().contains("red"));
+}

@@ -1,0 +1,168 @@
+//! What a browser or a phone does about what waits, and streams that are read no sooner than a test asks for it.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    time::Instant,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    gateway::{Gateway, PATIENCE},
+    http::{Events, Http},
+    provider::Reply,
+    talk::Talk,
+};
+
+/// A request of a client without cookies. The status and the JSON of the reply.
+pub(crate) fn ask(gateway: &Gateway, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    let http = Http::new(&gateway.address).with("content-type", "application/json");
+    let reply = http.send(method, path, &body.map(Value::to_string).unwrap_or_default());
+    (reply.status, reply.json())
+}
+
+pub(crate) fn get(gateway: &Gateway, path: &str) -> Value {
+    let (status, told) = ask(gateway, "GET", path, None);
+    assert_eq!(status, 200, "{path}: {told}");
+    told
+}
+
+pub(crate) fn post(gateway: &Gateway, path: &str, body: Value) -> (u16, Value) {
+    ask(gateway, "POST", path, Some(&body))
+}
+
+/// An answer to an approval.
+pub(crate) fn respond(gateway: &Gateway, session: &str, choice: &str, id: Option<&str>) -> (u16, Value) {
+    let mut body = json!({ "session_id": session, "choice": choice });
+    if let Some(id) = id {
+        body["approval_id"] = id.into();
+    }
+    post(gateway, "/api/approval/respond", body)
+}
+
+/// What waits in a session, of one kind.
+pub(crate) fn pending(gateway: &Gateway, kind: &str, session: &str) -> Value {
+    get(gateway, &format!("/api/{kind}/pending?session_id={session}"))
+}
+
+/// One event of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Frame {
+    pub(crate) event: String,
+    pub(crate) data: Value,
+}
+
+impl Frame {
+    /// The name of what is at the head, and how much waits.
+    pub(crate) fn state(&self) -> (Option<&str>, u64) {
+        let head = &self.data["pending"];
+        let id = head["approval_id"].as_str().or_else(|| head["clarify_id"].as_str());
+        (id, self.data["pending_count"].as_u64().unwrap())
+    }
+}
+
+/// A stream that is open. Nothing of it is read before it is asked for.
+pub(crate) struct Stream {
+    lines: BufReader<TcpStream>,
+    /// What is left of the chunk that is being read.
+    chunk: Vec<u8>,
+}
+
+impl Stream {
+    /// Opens a stream; the status and text of a refusal.
+    pub(crate) fn open(gateway: &Gateway, path: &str) -> Result<Self, (u16, String)> {
+        let mut stream = TcpStream::connect(&gateway.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address).unwrap();
+        let mut lines = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(lines.read_line(&mut head).unwrap() > 0, "no head: {head:?}");
+        }
+        let head = head.to_lowercase();
+        if !head.contains("content-type: text/event-stream") {
+            return Err((head.split_whitespace().nth(1).unwrap().parse().unwrap(), head));
+        }
+        assert!(head.contains("cache-control: no-cache") && !head.contains("content-encoding"), "{head}");
+        Ok(Self { lines, chunk: Vec::new() })
+    }
+
+    pub(crate) fn of(gateway: &Gateway, kind: &str, session: &str) -> Self {
+        Self::open(gateway, &format!("/api/{kind}/stream?session_id={session}")).unwrap_or_else(|why| panic!("{why:?}"))
+    }
+
+    /// The next event, or `None` at the end. What only keeps the stream alive is passed over.
+    pub(crate) fn read(&mut self) -> Option<Frame> {
+        let (mut event, mut data) = (String::new(), None);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let line = self.line()?;
+            // A stream on which nothing happens goes on saying that it is there.
+            assert!(Instant::now() < deadline, "nothing came");
+            assert!(!line.starts_with("id:") && !line.starts_with("retry:"), "{line}");
+            if let Some(name) = line.strip_prefix("event: ") {
+                event = name.to_owned();
+            } else if let Some(text) = line.strip_prefix("data: ") {
+                data = Some(serde_json::from_str(text).unwrap());
+            } else if let (true, Some(data)) = (line.is_empty(), data.take()) {
+                return Some(Frame { event, data });
+            }
+        }
+    }
+
+    /// The next event.
+    pub(crate) fn next(&mut self) -> Frame {
+        self.read().expect("the stream goes on")
+    }
+
+    /// The next event of that name.
+    pub(crate) fn named(&mut self, event: &str) -> Value {
+        loop {
+            let frame = self.next();
+            if frame.event == event {
+                return frame.data;
+            }
+        }
+    }
+
+    /// The next state that fits: the newest one alone has to come.
+    pub(crate) fn until(&mut self, fits: impl Fn(&Frame) -> bool) -> Frame {
+        loop {
+            let frame = self.next();
+            if fits(&frame) {
+                return frame;
+            }
+        }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.chunk.iter().position(|byte| *byte == b'\n') {
+                let line = self.chunk.drain(..=end).collect::<Vec<u8>>();
+                return Some(String::from_utf8(line).unwrap().trim_end().to_owned());
+            }
+            let mut size = String::new();
+            // A connection that is closed and one that breaks off are both the end.
+            self.lines.read_line(&mut size).ok().filter(|count| *count > 0)?;
+            let size = usize::from_str_radix(size.trim(), 16).unwrap();
+            let mut chunk = vec![0; size + 2];
+            self.lines.read_exact(&mut chunk).ok()?;
+            chunk.truncate(size);
+            if size == 0 {
+                return None;
+            }
+            self.chunk.extend(chunk);
+        }
+    }
+}
+
+/// A turn in a new session, in which the model says these things, one for each time that it is asked.
+pub(crate) fn chat(talk: &Talk, gateway: &Gateway, script: impl IntoIterator<Item = Reply>) -> (String, Events) {
+    let http = Http::new(&gateway.address);
+    let session = http.session();
+    talk.provider.script(script);
+    let stream = http.say(&session, "begin");
+    let turn = http.turn(&stream);
+    (session, turn)
+}

@@ -1,0 +1,147 @@
+//! Streams: what a session and the list of all tell, readers that do not read, and more of them than there is room for.
+
+use serde_json::{Value, json};
+
+use super::{
+    AGENT, raise,
+    scene::{Stream, ask, get, pending, respond},
+};
+use crate::{
+    agent::Agent,
+    gateway::{Gateway, soon},
+    place::{Place, RULES, TOKEN},
+    provider::{Reply, bash, say},
+    talk::Talk,
+};
+
+#[test]
+fn a_session_tells_of_turns_approvals_and_tools() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let session = http.session();
+    let mut stream = Stream::of(&gateway, "session", &session);
+    assert_eq!(stream.named("initial"), json!({ "session_id": session }));
+    talk.provider.script([Reply::new(vec![bash("c1", "echo hello")]), say("it said hello")]);
+    let turn = http.say(&session, "begin");
+    let started = stream.named("turn_started");
+    assert_eq!((&started["stream_id"], &started["session_id"]), (&json!(turn), &json!(session)));
+    let required = stream.named("approval_required");
+    let id = required["approval_id"].as_str().unwrap();
+    assert_eq!(
+        (&required["pending_count"], &required["choices"]),
+        (&json!(1), &json!(["once", "session", "always", "deny"]))
+    );
+    assert!(required["description"].as_str().unwrap().contains("echo hello"), "{required}");
+    assert_eq!(required["route"], json!(format!("/session/{session}")));
+    // Whoever comes now finds the turn and what waits in it.
+    let mut late = Stream::of(&gateway, "session", &session);
+    assert_eq!(late.next().event, "initial");
+    let running = late.named("server_turn_started");
+    assert_eq!((&running["stream_id"], &running["recovered"]), (&json!(turn), &json!(true)));
+    assert_eq!(late.named("approval_required"), required);
+    assert_eq!(respond(&gateway, &session, "once", Some(id)).1["ok"], true);
+    for status in ["running", "completed"] {
+        let activity = stream.named("activity_summary");
+        assert_eq!(activity["tool"], json!({ "name": "bash", "status": status }));
+    }
+    let over = stream.named("turn_completed");
+    assert!(over["status"] == "completed" && over["summary"].as_str().unwrap().contains("it said hello"), "{over}");
+    let updated = stream.named("session-updated");
+    let known = get(&gateway, &format!("/api/session?session_id={session}"))["session"]["message_count"].clone();
+    assert_eq!(updated, json!({ "session_id": session, "message_count": known }));
+    // Whoever knows less than there is, is told so.
+    let path = format!("/api/session/stream?session_id={session}&known_count=1");
+    assert_eq!(Stream::open(&gateway, &path).unwrap().named("session-updated")["message_count"], known);
+    assert_eq!(Stream::open(&gateway, "/api/session/stream").err().unwrap().0, 400);
+}
+
+#[test]
+fn the_list_tells_that_it_changed_and_why() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut list = Stream::open(&gateway, "/api/sessions/events").unwrap();
+    let id = raise(&gateway, &mut agent, 1, "door-a");
+    let mut version = 0;
+    let mut next = |want: &str| {
+        let told = list.named("sessions_changed");
+        assert_eq!((&told["type"], &told["session_id"]), (&json!("sessions_changed"), &json!(AGENT)));
+        assert_eq!(told["reason"], want);
+        assert!(told["version"].as_u64().unwrap() > version, "{told}");
+        version = told["version"].as_u64().unwrap();
+    };
+    next("attention_pending");
+    let other = raise(&gateway, &mut agent, 2, "door-b");
+    next("attention_pending");
+    respond(&gateway, AGENT, "once", Some(&id));
+    next("attention_resolved");
+    respond(&gateway, AGENT, "once", Some(&other));
+    next("attention_cleared");
+    let (status, told) = ask(&gateway, "GET", "/api/sessions/gateway/stream?probe=1", None);
+    assert_eq!((status, &told["enabled"]), (404, &json!(false)));
+    for kind in ["approval", "clarify"] {
+        let (status, _) = Stream::open(&gateway, &format!("/api/{kind}/stream")).err().unwrap();
+        assert_eq!(status, 400, "{kind}");
+        assert_eq!(get(&gateway, &format!("/api/{kind}/pending"))["pending"], Value::Null);
+    }
+}
+
+#[test]
+fn who_reads_late_gets_the_newest_state_and_holds_up_nobody() {
+    let place = Place::with("rate_limit: { max_requests_per_minute: 1000 }", RULES);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    // What this one does not read soon fills its line.
+    let mut deaf = Stream::of(&gateway, "approval", AGENT);
+    let mut quick = Stream::of(&gateway, "approval", AGENT);
+    let long = "x".repeat(60_000);
+    for round in 0..60 {
+        agent.request(round, "turn", json!({ "thing": format!("door-{round}"), "way": long }));
+        let frame = quick.until(|frame| frame.state().1 == 1);
+        assert_eq!(respond(&gateway, AGENT, "once", frame.state().0).1["ok"], true);
+        quick.until(|frame| frame.state().1 == 0);
+        agent.reply(&json!(round));
+    }
+    agent.request(999, "turn", json!({ "thing": "last" }));
+    let last = quick.until(|frame| frame.state().1 == 1);
+    let mut count = 0;
+    while deaf.next().data != last.data {
+        count += 1;
+    }
+    assert!(count < 121, "every state that there ever was came");
+}
+
+#[test]
+fn streams_leave_room_for_answers() {
+    let place = Place::with("rate_limit: { max_connections: 128 }", RULES);
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    let gate = place.gate();
+    let path = format!("/api/approval/stream?session_id={AGENT}");
+    let mut streams: Vec<Stream> = (0..64).map(|_| Stream::open(&gateway, &path).unwrap()).collect();
+    let (status, head) = Stream::open(&gateway, &path).err().unwrap();
+    assert_eq!((status, head.contains("retry-after: 5")), (503, true), "{head}");
+    // Those who say nothing do not take the place of those who answer, nor of streams.
+    let silent: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(&gateway.address).unwrap()).collect();
+    assert_eq!(pending(&gateway, "approval", AGENT)["pending_count"], 1);
+    assert_eq!(respond(&gateway, AGENT, "once", Some(&gate)).1["ok"], true);
+    for stream in &mut streams {
+        stream.until(|frame| frame.state() == (None, 0));
+    }
+    drop((silent, streams));
+    soon("room for a stream", || Stream::open(&gateway, &path).ok());
+}
+
+#[test]
+fn a_gateway_that_ends_ends_its_streams() {
+    let place = Place::new();
+    let mut gateway = Gateway::start(&place);
+    let mut streams = Vec::from(["approval", "clarify", "session"].map(|kind| Stream::of(&gateway, kind, AGENT)));
+    streams.push(Stream::open(&gateway, "/api/sessions/events").unwrap());
+    let end = gateway.stop();
+    assert_eq!(end.code, Some(0));
+    for stream in &mut streams {
+        while stream.read().is_some() {}
+    }
+}

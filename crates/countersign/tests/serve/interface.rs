@@ -1,0 +1,263 @@
+//! The gateway's own interface for programs: tokens and what each may do, gates, sessions, the record, policy.
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    place::{Place, RULES, TOKEN},
+    program::{Answer, Program, ask},
+};
+
+const MORE: &str = "web: { password: correct-horse }\nmodel: { provider: demo, id: scripted-1 }";
+
+/// A program that may do what `scopes` say.
+fn program<'a>(place: &Place, gateway: &'a Gateway, name: &str, scopes: &str) -> Program<'a> {
+    let made = place.people(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
+    Program { gateway, token: made["token"].as_str().unwrap().to_owned() }
+}
+
+fn is_problem(answer: &Answer, status: u16, told: &str) {
+    assert_eq!((answer.status, &answer.body["status"]), (status, &json!(status)), "{answer:?}");
+    assert!(answer.head.to_lowercase().contains("content-type: application/problem+json"), "{answer:?}");
+    assert!(answer.body["detail"].as_str().unwrap().contains(told), "{answer:?}");
+}
+
+#[test]
+fn a_token_does_what_its_scopes_say_until_it_is_removed() {
+    let place = Place::with(MORE, RULES);
+    let gateway = Gateway::start(&place);
+    let reader = program(&place, &gateway, "reader", "read");
+    assert_eq!(reader.read("/api/v1/gates")["gates"], json!([]));
+    is_problem(&reader.post("/api/v1/gates/gate_00000000/allow", json!({})), 403, "does not have the scope answer");
+    is_problem(&reader.post("/api/v1/sessions", json!({})), 403, "does not have the scope chat");
+    let nobody = ask(&gateway.address, ("GET", "/api/v1/gates"), &[], None).unwrap();
+    is_problem(&nobody, 401, "Authentication required");
+    let wrong = Program { gateway: &gateway, token: "cst_wrong".to_owned() };
+    is_problem(&wrong.get("/api/v1/gates"), 401, "not known here");
+    let listed = place.people(&["tokens", "list", "--json"]).json();
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["scopes"], &listed[0]["good"]),
+        (&json!("reader"), &json!(["read"]), &json!(true))
+    );
+    assert!(!listed.to_string().contains(&reader.token));
+    assert_eq!(place.people(&["tokens", "remove", "reader"]).code, Some(0));
+    crate::gateway::soon("the end of the token", || (reader.get("/api/v1/gates").status == 401).then_some(()));
+    for (arguments, told) in [
+        (&["tokens", "remove", "reader"][..], "there is no token reader"),
+        (&["tokens", "add", "a b", "--scope", "read"], "no name for a token"),
+        (&["tokens", "add", "x", "--scope", "rule"], "invalid value"),
+    ] {
+        let said = place.people(arguments);
+        assert!(said.code != Some(0) && said.err.contains(told), "{said:?}");
+    }
+}
+
+#[test]
+fn wrong_tokens_count_with_wrong_passwords_and_a_right_one_is_heard_all_the_same() {
+    let place = Place::with(MORE, RULES);
+    let gateway = Gateway::start(&place);
+    let good = program(&place, &gateway, "good", "read");
+    let wrong = Program { gateway: &gateway, token: "cst_wrong".to_owned() };
+    for _ in 0..5 {
+        assert_eq!(wrong.get("/api/v1/gates").status, 401);
+    }
+    is_problem(&wrong.get("/api/v1/gates"), 429, "Too many");
+    let log_in = |password: &str| {
+        let body = json!({ "password": password });
+        ask(&gateway.address, ("POST", "/api/auth/login"), &[], Some(&body)).unwrap().status
+    };
+    assert_eq!(log_in("correct-horse"), 429);
+    assert_eq!(good.get("/api/v1/gates").status, 200);
+}
+
+#[test]
+fn a_gate_is_listed_read_and_answered_once() {
+    let place = Place::with(MORE, RULES);
+    let gateway = Gateway::start(&place);
+    let (ana, bo) = (program(&place, &gateway, "ana", "read,answer"), program(&place, &gateway, "bo", "read,answer"));
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door", "way": "open" }));
+    let id = place.gate();
+    let listed = ana.read("/api/v1/gates?door=agent-gate&tool=turn");
+    let gate = &listed["gates"][0];
+    assert_eq!((gate["id"].as_str(), &gate["state"]), (Some(id.as_str()), &json!("pending")));
+    assert_eq!(gate["arguments"], json!({ "thing": "door", "way": "open" }));
+    assert_eq!((&gate["subject"], &gate["session"]), (&json!("turn(door, open)"), &json!("agent:default")));
+    assert_eq!(gate["scopes"], json!(["once", "session", "always"]));
+    assert_eq!(ana.read("/api/v1/gates?door=hermes")["gates"], json!([]));
+    let end = &id[id.len() - 10..];
+    assert_eq!(&ana.read(&format!("/api/v1/gates/{end}")), gate);
+    let path = |what: &str| format!("/api/v1/gates/{end}/{what}");
+    is_problem(&ana.post(&path("allow"), json!({ "scope": "forever" })), 400, "once, session or always");
+    is_problem(&ana.post(&path("allow"), json!({ "scop": "once" })), 400, "\"scop\"");
+    is_problem(&ana.post(&path("allow"), json!({ "scope": "always", "rule": "*" })), 422, "not proposed");
+    is_problem(&ana.post(&path("answer"), json!({ "answers": ["yes"] })), 422, "allowed or denied");
+    is_problem(&ana.post(&path("answer"), json!({ "answers": "yes" })), 400, "a list of texts");
+    is_problem(&ana.post("/api/v1/gates/abc/allow", json!({})), 400, "at least its last 8");
+    is_problem(&ana.ask("PUT", &path("allow"), &[], None), 405, "does not take this method");
+    is_problem(&ana.get("/api/v1/gate"), 404, "not found");
+    let key = [("idempotency-key", "k1")];
+    let allow = |program: &Program<'_>, body: Value| {
+        let path = format!("/api/v1/gates/{id}/allow");
+        program.ask("POST", &path, &key, Some(&body))
+    };
+    let first = allow(&ana, json!({}));
+    assert_eq!(
+        (first.status, &first.body["resolution"], &first.body["scope"]),
+        (200, &json!("allowed"), &json!("once"))
+    );
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    // The same of the same caller again gets the first result; anything else hears who was first.
+    assert_eq!(allow(&ana, json!({})).body, first.body);
+    for late in [
+        allow(&bo, json!({})),
+        allow(&ana, json!({ "scope": "session" })),
+        ana.post(&format!("/api/v1/gates/{id}/deny"), json!({})),
+    ] {
+        is_problem(&late, 409, "allowed by token:ana");
+        assert_eq!(
+            (&late.body["by"], &late.body["resolution"], &late.body["scope"]),
+            (&json!("token:ana"), &json!("allowed"), &json!("once"))
+        );
+    }
+    let after = ana.read(&format!("/api/v1/gates/{id}"));
+    assert_eq!(
+        (&after["state"], &after["by"], &after["subject"]),
+        (&json!("resolved"), &json!("token:ana"), &gate["subject"])
+    );
+    agent.request(2, "turn", json!({ "thing": "window" }));
+    let denied = bo.post(&format!("/api/v1/gates/{}/deny", place.gate()), json!({ "reason": "not at night" }));
+    assert_eq!((denied.status, &denied.body["resolution"]), (200, &json!("denied")));
+    assert!(agent.reply(&json!(2)).to_string().contains("not at night"));
+    let said = bo.read(&format!("/api/v1/gates/{}", denied.body["id"].as_str().unwrap()));
+    assert_eq!(said["said"], "not at night");
+    is_problem(&bo.get("/api/v1/gates/gate_0193f1b0000070008000000000000001"), 404, "there is no gate");
+    assert_eq!(place.service.count("/turn/door"), 1);
+}
+
+#[test]
+fn a_session_is_opened_spoken_in_and_read_page_by_page() {
+    let place = Place::with(MORE, RULES);
+    let gateway = Gateway::start(&place);
+    let program = program(&place, &gateway, "chat", "read,chat");
+    let opened = program.post("/api/v1/sessions", json!({ "workspace": "garden", "message": "hello there" }));
+    assert_eq!((opened.status, &opened.body["state"]), (201, &json!("working")), "{opened:?}");
+    let path = format!("/api/v1/sessions/{}", opened.body["id"].as_str().unwrap());
+    let rest = || crate::gateway::soon("rest", || Some(program.read(&path)).filter(|told| told["state"] == "resting"));
+    let told = rest();
+    assert_eq!((&told["name"], &told["door"], &told["length"]), (&json!("hello there"), &json!("api"), &json!(2)));
+    assert_eq!(
+        (&told["entries"][0]["message"]["role"], &told["entries"][1]["message"]["role"]),
+        (&json!("user"), &json!("assistant"))
+    );
+    let said = program.post(&format!("{path}/messages"), json!({ "text": "once more" }));
+    assert_eq!((said.status, &said.body["state"]), (202, &json!("working")));
+    assert_eq!(rest()["length"], 4);
+    let newest = program.read(&format!("{path}?limit=3"));
+    let before = newest["earlier"].as_str().unwrap();
+    let older = program.read(&format!("{path}?limit=3&before={before}"));
+    assert_eq!((older["entries"].as_array().unwrap().len(), &older["earlier"]), (1, &Value::Null));
+    assert_eq!(older["entries"][0], told["entries"][0]);
+    is_problem(&program.post(&format!("{path}/steer"), json!({ "text": "left" })), 409, "no run works");
+    assert_eq!(program.post(&format!("{path}/stop"), json!({})).body, json!({ "run": null }));
+    is_problem(&program.post(&format!("{path}/messages"), json!({})), 400, "text is missing");
+    is_problem(&program.get("/api/v1/sessions/nobody"), 404, "no session nobody");
+    is_problem(&program.post("/api/v1/sessions/nobody/messages", json!({ "text": "x" })), 404, "not found");
+    is_problem(&program.post("/api/v1/sessions", json!({ "workspace": "../.." })), 422, "Workspace");
+    is_problem(&program.post("/api/v1/sessions", json!({ "model": "gpt-nothing" })), 422, "Unknown model");
+    let listed = program.read("/api/v1/sessions?door=api");
+    assert_eq!((&listed["sessions"][0]["name"], &listed["next"]), (&json!("hello there"), &Value::Null));
+    let first = program.read("/api/v1/sessions?limit=1");
+    let next = first["next"].as_str().unwrap();
+    let second = program.read(&format!("/api/v1/sessions?limit=100&after={next}"));
+    let ids: Vec<&Value> =
+        [&first, &second].iter().flat_map(|page| page["sessions"].as_array().unwrap()).map(|row| &row["id"]).collect();
+    assert_eq!(ids.len(), 3, "two agents and a conversation: {ids:?}");
+    assert_eq!(ids[0], &opened.body["id"]);
+}
+
+#[test]
+fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
+    let place = Place::with(MORE, RULES);
+    let gateway = Gateway::start(&place);
+    let program = program(&place, &gateway, "auditor", "read");
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for number in 0..5 {
+        agent.call(number, "look", json!({ "thing": format!("a{number}") }));
+    }
+    agent.call(9, "turn", json!({ "thing": "lock" }));
+    agent.settle();
+    // The last that is recorded of them is that their replies were received.
+    crate::gateway::soon("the receipts", || {
+        let entries = program.read("/api/v1/audit?kind=call&limit=1000")["entries"].as_array().unwrap().clone();
+        (entries.iter().filter(|entry| entry["event"] == "received").count() == 6).then_some(())
+    });
+    let all = program.read("/api/v1/audit?limit=1000");
+    let entries = all["entries"].as_array().unwrap();
+    assert_eq!(all["next"], Value::Null);
+    let lsns: Vec<u64> = entries.iter().map(|entry| entry["lsn"].as_u64().unwrap()).collect();
+    assert_eq!(lsns, (1..=lsns.len() as u64).collect::<Vec<_>>());
+    // Page by page it is the same.
+    let (mut paged, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = program.read(&format!("/api/v1/audit?limit=7{after}"));
+        paged.extend(page["entries"].as_array().unwrap().clone());
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(&paged, entries);
+    // What the command line says is the same too.
+    let tail = place.people(&["audit", "tail", "--json", "--tool", "turn", "--outcome", "denied"]);
+    let mut told: Vec<Value> = tail.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut denied = program.read("/api/v1/audit?tool=turn&outcome=denied")["entries"].as_array().unwrap().clone();
+    denied.iter_mut().chain(&mut told).for_each(|entry| drop(entry.as_object_mut().unwrap().remove("cursor")));
+    assert!(!denied.is_empty() && denied == told, "{denied:?} {told:?}");
+    assert_eq!(program.read("/api/v1/audit?last=2")["entries"].as_array().unwrap()[..], entries[entries.len() - 2..]);
+    let wanted = entries.iter().find(|entry| entry["event"] == "wanted").unwrap();
+    let one = program.read(&format!("/api/v1/audit/{}", wanted["lsn"]));
+    assert!(one["content"]["text"].as_str().unwrap().contains("look(a0)"), "{one}");
+    let head = program.read("/api/v1/audit/head");
+    assert_eq!(head["cursor"], entries.last().unwrap()["cursor"]);
+    let checked = program.read(&format!("/api/v1/audit/verify?head={}", head["head"].as_str().unwrap()));
+    assert_eq!((&checked["ok"], &checked["records"]), (&json!(true), &head["lsn"]));
+    let zeros = "0".repeat(64);
+    let checked = program.read(&format!("/api/v1/audit/verify?head=1:{zeros}"));
+    assert!(checked["flaw"].as_str().unwrap().contains("rewritten"), "{checked}");
+    for (query, told) in [
+        ("?outcome=great", "\"great\" is no outcome"),
+        ("?kind=tool", "\"tool\" is no kind"),
+        ("?since=yesterday", "since: a time is"),
+        ("?after=x", "no cursor"),
+        ("?limit=0", "from 1 to 1000"),
+        ("?colour=red", "no parameter \"colour\""),
+    ] {
+        is_problem(&program.get(&format!("/api/v1/audit{query}")), 400, told);
+    }
+    is_problem(&program.get("/api/v1/audit?after=1-0123456789abcdef"), 410, "not of this record");
+    is_problem(&program.get("/api/v1/audit/999999"), 404, "no record 999999");
+}
+
+#[test]
+fn a_request_is_explained_as_the_command_line_does_and_the_interface_describes_itself() {
+    let place = Place::with(MORE, RULES);
+    let gateway = Gateway::start(&place);
+    let program = program(&place, &gateway, "looker", "read");
+    let explained = program
+        .post("/api/v1/policy/explain", json!({ "tool": "turn", "arguments": { "thing": "lock", "way": "open" } }));
+    let said = place.run(&["policy", "explain", "turn", "thing=lock", "way=open", "--json", "--config", "config.yaml"]);
+    let want = said.json();
+    assert_eq!(explained.status, 200);
+    for name in ["verdict", "signature", "principal", "door", "target", "steps"] {
+        assert_eq!(explained.body[name], want[name], "{name}");
+    }
+    assert_eq!(explained.body["rule"]["pattern"], want["rule"]["pattern"]);
+    assert_eq!(explained.body["verdict"], "deny");
+    let refused = program.post("/api/v1/policy/explain", json!({ "tool": "look", "arguments": {} }));
+    assert_eq!((refused.status, &refused.body["verdict"]), (200, &json!("refused")), "{refused:?}");
+    is_problem(&program.post("/api/v1/policy/explain", json!({})), 400, "tool is missing");
+    is_problem(&program.post("/api/v1/policy/explain", json!({ "tool": "x", "arguments": [] })), 400, "an object");
+    let described = program.read("/api/v1/openapi.json");
+    assert_eq!(described["openapi"], "3.1.0");
+    assert_eq!(described["paths"]["/api/v1/gates/{id}/allow"]["post"]["x-scope"], "answer");
+}

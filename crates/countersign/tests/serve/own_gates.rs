@@ -1,0 +1,128 @@
+//! Nobody answers their own gate: commands that an agent runs are refused wherever people answer.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::Agent,
+    gateway::{Gateway, soon},
+    place::{Place, TOKEN},
+    program::ask,
+    service::Manner,
+};
+
+const RULES: &str = r#"
+defaults:
+  - { pattern: "*", action: allow }
+rules:
+  - { pattern: "turn(*)", action: ask }
+"#;
+const MODEL: &str = "/v1/chat/completions";
+const TOLD: &str = "This comes from a command of an agent, which may not decide";
+
+/// What a provider streams.
+fn stream(delta: &Value, stop: &str) -> Manner {
+    let chunk = |choice: Value| {
+        let chunk = json!({ "id": "c1", "object": "chat.completion.chunk", "model": "small-1", "choices": [choice] });
+        format!("data: {chunk}\n\n")
+    };
+    let text = chunk(json!({ "index": 0, "delta": delta, "finish_reason": null }))
+        + &chunk(json!({ "index": 0, "delta": {}, "finish_reason": stop }))
+        + "data: [DONE]\n\n";
+    Manner::Answer(200, "text/event-stream", text)
+}
+
+fn bash(command: &str) -> Manner {
+    let function = json!({ "name": "bash", "arguments": json!({ "command": command, "_i": "a test" }).to_string() });
+    let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
+    stream(&json!({ "role": "assistant", "tool_calls": [call] }), "tool_calls")
+}
+
+fn say(text: &str) -> Manner {
+    stream(&json!({ "role": "assistant", "content": text }), "stop")
+}
+
+/// A gateway with a model that is at the place's service.
+fn place() -> Place {
+    let place = Place::with("", RULES);
+    let more = format!(
+        "agents_dir: rooms\nmodel: {{ provider: local, id: small-1 }}\nproviders: {{ local: {{ api: openai-completions, base_url: '{}/v1', api_key: k, models: [ {{ id: small-1, context_window: 128000, max_tokens: 8192 }} ] }} }}",
+        place.service.url
+    );
+    place.write("config.yaml", &place.config(&more));
+    place
+}
+
+/// Has a run work to its end on what the model wants.
+fn run(place: &Place, gateway: &Gateway, command: &str) {
+    let asked = place.service.count(MODEL);
+    place.service.does(MODEL, bash(command));
+    let body = json!({ "message": "go" });
+    let opened = ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&body)).unwrap();
+    assert_eq!(opened.status, 201, "{opened:?}");
+    let session = format!("/api/v1/sessions/{}", opened.body["id"].as_str().unwrap());
+    // A model that wants nothing more ends the run.
+    place.service.wait(MODEL, asked + 1);
+    place.service.does(MODEL, say("done"));
+    soon("the end of the run", || {
+        let told = ask(&gateway.address, ("GET", &session), &[], None).unwrap();
+        (told.body["state"] == "resting").then_some(())
+    });
+}
+
+#[test]
+fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() {
+    let place = place();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    let gate = place.gate();
+    let room = place.folder.join("rooms/main");
+    fs::create_dir_all(&room).unwrap();
+    std::os::unix::fs::symlink(place.data(), room.join("here")).unwrap();
+    let port = gateway.address.rsplit_once(':').unwrap().1;
+    let post = |path: &str| {
+        format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'POST {path} HTTP/1.1\\r\\nhost: 127.0.0.1\\r\\ncontent-length: 0\\r\\nconnection: close\\r\\n\\r\\n' >&3"
+        )
+    };
+    let allow = format!("/api/v1/gates/{gate}/allow");
+    let countersign = env!("CARGO_BIN_EXE_countersign");
+    let (answer, login) = (post(&allow), post("/login"));
+    let attempts = [
+        format!("{answer}; cat <&3 >http.txt"),
+        format!("{login}; cat <&3 >login.txt"),
+        format!("setsid bash -c \"{}\" & wait", format!("{answer}; cat <&3 >apart.txt").replace('$', "\\$")),
+        format!("(bash -c \"{answer}; cat <&3 >orphan.txt\" &) ; until [ -s orphan.txt ]; do sleep 0.05; done"),
+        format!(
+            "{countersign} gates list --data here >list.txt 2>&1; {countersign} gates allow {gate} --data here >allow.txt 2>&1; true"
+        ),
+        // It does not wait for what it is told.
+        format!("bash -c \"{answer}\""),
+    ];
+    for attempt in &attempts {
+        run(&place, &gateway, attempt);
+    }
+    for (file, status) in [
+        ("http.txt", "HTTP/1.1 403 "),
+        ("login.txt", "HTTP/1.1 403 "),
+        ("apart.txt", "HTTP/1.1 403 "),
+        ("orphan.txt", "HTTP/1.1 403 "),
+    ] {
+        let told = fs::read_to_string(room.join(file)).unwrap();
+        assert!(told.starts_with(status) && told.contains(TOLD), "{file}: {told}");
+    }
+    for file in ["list.txt", "allow.txt"] {
+        let told = fs::read_to_string(room.join(file)).unwrap();
+        assert!(told.contains(TOLD) && !told.contains("turn(door)"), "{file}: {told}");
+    }
+    // Had one of them counted, this would come too late. The shells of the runs are still there.
+    let told = ask(&gateway.address, ("POST", &allow), &[], Some(&json!({}))).unwrap();
+    assert_eq!((told.status, &told.body["resolution"]), (200, &json!("allowed")), "{told:?}");
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    // So is a person's command line.
+    agent.request(2, "turn", json!({ "thing": "window" }));
+    place.allow(&place.gate());
+    assert_eq!(agent.reply(&json!(2))["result"]["status"], "executed");
+}

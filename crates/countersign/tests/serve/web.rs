@@ -1,0 +1,101 @@
+//! A browser without script: requests in plain HTTP, forms, and a cookie.
+
+use std::{
+    fmt::Write as _,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use crate::gateway::{Gateway, PATIENCE};
+
+/// Whoever looks at pages.
+#[derive(Clone, Default)]
+pub(crate) struct Visitor {
+    pub(crate) cookie: Option<String>,
+    /// Headers beside those that every browser sends.
+    pub(crate) headers: Vec<(&'static str, String)>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) text: String,
+}
+
+impl Page {
+    /// A header of the reply.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(": ")?;
+            found.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+
+    /// The value of the first field of this name on the page.
+    pub(crate) fn field(&self, name: &str) -> String {
+        let wanted = format!("name=\"{name}\" value=\"");
+        let (_, rest) = self.text.split_once(&wanted).unwrap_or_else(|| panic!("no field {name}: {}", self.text));
+        rest.split('"').next().unwrap().replace("&quot;", "\"").replace("&amp;", "&")
+    }
+}
+
+impl Visitor {
+    pub(crate) fn get(&self, gateway: &Gateway, path: &str) -> Page {
+        self.send(gateway, "GET", path, "")
+    }
+
+    /// Sends a form as a page of the gateway's own does.
+    pub(crate) fn post(&self, gateway: &Gateway, path: &str, fields: &[(&str, &str)]) -> Page {
+        let body = form(fields);
+        let mut visitor = self.clone();
+        if visitor.headers.iter().all(|(name, _)| *name != "origin") {
+            visitor.headers.push(("origin", format!("http://{}", gateway.address)));
+        }
+        visitor.headers.push(("content-type", "application/x-www-form-urlencoded".to_owned()));
+        visitor.send(gateway, "POST", path, &body)
+    }
+
+    /// What a stream says until it has said `last`, and the stream, which stays open for as long as it is held.
+    pub(crate) fn hear(&self, gateway: &Gateway, path: &str, last: &str) -> (String, TcpStream) {
+        let mut stream = TcpStream::connect(&gateway.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address).unwrap();
+        let (mut heard, mut piece) = (String::new(), [0; 4096]);
+        while !heard.contains(last) {
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "no {last}: {heard}");
+            heard.push_str(&String::from_utf8_lossy(&piece[..count]));
+        }
+        (heard, stream)
+    }
+
+    fn send(&self, gateway: &Gateway, method: &str, path: &str, body: &str) -> Page {
+        let mut stream = TcpStream::connect(&gateway.address).unwrap();
+        let length = body.len();
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {length}\r\n",
+            gateway.address
+        );
+        let cookie = self.cookie.iter().map(|cookie| ("cookie", cookie.clone()));
+        for (name, value) in self.headers.iter().cloned().chain(cookie) {
+            write!(head, "{name}: {value}\r\n").unwrap();
+        }
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        let reply = String::from_utf8(reply).unwrap();
+        let (head, text) = reply.split_once("\r\n\r\n").unwrap();
+        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+        Page { status, head: head.to_owned(), text: text.to_owned() }
+    }
+}
+
+/// The fields as a form sends them.
+fn form(fields: &[(&str, &str)]) -> String {
+    let escaped = |text: &str| text.bytes().fold(String::new(), |all, byte| format!("{all}%{byte:02x}"));
+    let pairs: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
+    pairs.join("&")
+}

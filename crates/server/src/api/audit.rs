@@ -1,0 +1,187 @@
+//! The record, for programs. Source: docs/protocol/api.md, Record.
+
+use std::{str::FromStr as _, sync::Arc};
+
+use axum::{
+    extract::{Path, RawQuery, State},
+    http::StatusCode,
+};
+use countersign_core::{
+    digest::Digest,
+    id::{Lsn, SessionId},
+};
+use countersign_runtime::store::{AnyLog, Content, Head, Log as _, Partition, ReadError, Stored};
+use serde_json::{Value, json};
+
+use super::{
+    Answered, Api, Failure,
+    cursor::{Cursor, record},
+    params::Params,
+};
+use crate::{
+    record::{Filter, Narrator, Outcome, time_of, told},
+    web::{Problem, reply},
+};
+
+/// How many entries a page has, if nobody says.
+const USUAL: usize = 100;
+/// How many it may have.
+const MOST: usize = 1000;
+/// How many records are looked at for one page.
+const LOOKED_AT: u64 = 20_000;
+/// How many records before the first are looked at, for what calls and gates are about.
+const LOOK_BACK: u64 = 4096;
+/// How many are read at once.
+const AT_ONCE: usize = 512;
+/// What entries can be.
+const KINDS: [&str; 6] = ["session", "run", "call", "gate", "policy", "booted"];
+
+/// `GET /api/v1/audit`.
+pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
+    let known = ["after", "last", "limit", "since", "until", "session", "agent", "tool", "kind", "outcome", "about"];
+    let params = Params::of(query.as_deref(), &known)?;
+    let filter = filter(&params, &api)?;
+    let limit = params.count("limit", USUAL, MOST)?;
+    let log = api.site.handle.log();
+    let head = log.head(Partition::ZERO).await?;
+    let last = params.count("last", 0, MOST)?;
+    let after = match (params.get("after"), last) {
+        (Some(_), 1..) => return Err(Failure::bad("after and last are two places to begin at: leave one out")),
+        (None, 0) => Lsn(0),
+        (None, last) => Lsn(head.lsn.0.saturating_sub(last as u64)),
+        (Some(text), _) => place(log, text).await?,
+    };
+    let mut narrator = Narrator::default();
+    let mut at = Lsn(after.0.saturating_sub(LOOK_BACK));
+    let mut entries = Vec::new();
+    let end = Lsn((after.0 + LOOKED_AT).min(head.lsn.0));
+    let mut reached = after;
+    'pages: while at < end {
+        let page = log.read(Partition::ZERO, at, AT_ONCE).await?;
+        let Some(last) = page.last() else { break };
+        at = last.lsn;
+        let texts = texts(log, &page).await?;
+        for (stored, text) in page.iter().zip(texts) {
+            if stored.lsn > end || entries.len() == limit {
+                break 'pages;
+            }
+            let (about, words) = narrator.about(stored, text.as_deref());
+            if stored.lsn <= after {
+                continue;
+            }
+            reached = stored.lsn;
+            if filter.fits(stored, &about) {
+                let mut entry = told(stored, &about, &words);
+                entry["cursor"] = json!(Cursor::behind(stored).to_string());
+                entries.push(entry);
+            }
+        }
+    }
+    let next = if reached < head.lsn { Some(Cursor::at(log, reached).await?.to_string()) } else { None };
+    let cursor = Cursor::of(head).to_string();
+    Ok(reply::ok(&json!({ "entries": entries, "next": next, "cursor": cursor })))
+}
+
+/// The texts of a page, where they are still there.
+async fn texts(log: &AnyLog, page: &[Stored]) -> Result<Vec<Option<Arc<str>>>, ReadError> {
+    let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
+    let contents = log.contents(Partition::ZERO, &lsns).await?.into_iter();
+    Ok(contents
+        .map(|content| match content {
+            Some(Content::Text(text)) => Some(text),
+            Some(Content::Redacted) | None => None,
+        })
+        .collect())
+}
+
+async fn place(log: &AnyLog, text: &str) -> Result<Lsn, Failure> {
+    let cursor = Cursor::parse(text).ok_or_else(|| Failure::bad(format!("after: {text:?} is no cursor")))?;
+    cursor.place(log).await?.map_err(|misplaced| {
+        let told = format!("the cursor {text} is not of this record: begin without it");
+        Failure(Problem::new(StatusCode::GONE, told).with("reason", json!(misplaced.word())))
+    })
+}
+
+fn filter(params: &Params, api: &Api) -> Result<Filter, Failure> {
+    let now = api.site.clock.now();
+    let time = |name: &str| {
+        let read = params.get(name).map(|text| time_of(text, now));
+        read.transpose().map_err(|problem| Failure::bad(format!("{name}: {problem}")))
+    };
+    let outcome = |word: &str| {
+        let known = || Outcome::ALL.map(|(outcome, _)| outcome.word()).join(", ");
+        Outcome::of(word).ok_or_else(|| Failure::bad(format!("{word:?} is no outcome: {}", known())))
+    };
+    if let Some(kind) = params.all("kind").into_iter().find(|kind| !KINDS.contains(kind)) {
+        return Err(Failure::bad(format!("{kind:?} is no kind: {}", KINDS.join(", "))));
+    }
+    let session = params.get("agent").map(|agent| format!("agent:{agent}"));
+    let owned = |name: &str| params.all(name).into_iter().map(str::to_owned).collect();
+    Ok(Filter {
+        since: time("since")?,
+        until: time("until")?,
+        session: session.or_else(|| params.get("session").map(str::to_owned)).map(SessionId::new),
+        tools: owned("tool"),
+        kinds: owned("kind"),
+        outcomes: params.all("outcome").into_iter().map(outcome).collect::<Result<_, _>>()?,
+        about: params.get("about").map(str::to_owned),
+    })
+}
+
+/// `GET /api/v1/audit/{lsn}`.
+pub(super) async fn one(State(api): State<Arc<Api>>, Path(lsn): Path<String>) -> Answered {
+    let log = api.site.handle.log();
+    let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no record {lsn}"));
+    let lsn = Lsn(lsn.parse().map_err(|_| missing())?);
+    let stored = record(log, lsn).await?.ok_or_else(missing)?;
+    let content = match log.contents(Partition::ZERO, &[lsn]).await?.pop().flatten() {
+        Some(Content::Text(text)) => json!({ "digest": stored.content_digest, "text": &*text }),
+        Some(Content::Redacted) => json!({ "digest": stored.content_digest, "redacted": true }),
+        None => Value::Null,
+    };
+    let mut narrator = Narrator::default();
+    let text = content["text"].as_str().map(str::to_owned);
+    let (about, words) = narrator.about(&stored, text.as_deref());
+    let mut entry = told(&stored, &about, &words);
+    entry["version"] = json!(stored.version);
+    entry["facts"] = serde_json::from_str(&stored.facts).unwrap_or(Value::Null);
+    entry["content"] = content;
+    entry["chain"] = json!(stored.chain);
+    entry["cursor"] = json!(Cursor::behind(&stored).to_string());
+    Ok(reply::ok(&entry))
+}
+
+/// `GET /api/v1/audit/head`.
+pub(super) async fn head(State(api): State<Arc<Api>>) -> Answered {
+    let head = api.site.handle.log().head(Partition::ZERO).await?;
+    Ok(reply::ok(&json!({
+        "lsn": head.lsn.0,
+        "chain": head.chain,
+        "head": format!("{}:{}", head.lsn, head.chain),
+        "cursor": Cursor::of(head).to_string(),
+    })))
+}
+
+/// `GET /api/v1/audit/verify`.
+pub(super) async fn verify(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
+    let params = Params::of(query.as_deref(), &["head"])?;
+    let expected = params.get("head").map(parse_head).transpose()?;
+    let Ok(_permit) = api.verifying.try_acquire() else {
+        return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "the chain is being checked already: ask again later"));
+    };
+    let report = api.site.handle.log().verify(Partition::ZERO, expected).await?;
+    Ok(reply::ok(&json!({
+        "ok": report.flaw.is_none(),
+        "records": report.records,
+        "redacted": report.redacted,
+        "head": format!("{}:{}", report.head.lsn, report.head.chain),
+        "flaw": report.flaw.map(|flaw| flaw.to_string()),
+    })))
+}
+
+fn parse_head(text: &str) -> Result<Head, Failure> {
+    let read = text
+        .split_once(':')
+        .and_then(|(lsn, chain)| Some(Head { lsn: Lsn(lsn.parse().ok()?), chain: Digest::from_str(chain).ok()? }));
+    read.ok_or_else(|| Failure::bad("head is a position, a colon and 64 hex digits"))
+}

@@ -1,0 +1,165 @@
+//! Places in everything that happened. A cursor names a record and what was before it, so that one of another record, or of
+//! a future that never came, is known for what it is.
+
+use std::fmt;
+
+use countersign_core::id::Lsn;
+use countersign_runtime::store::{AnyLog, Head, Log as _, Partition, ReadError, Stored};
+
+/// How many hex digits of the chain a cursor has.
+const DIGITS: usize = 16;
+
+/// A place. *Shape:* the position, `-`, and the first 16 hex digits of the chain there; `0` is the place before everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    lsn: Lsn,
+    /// Absent where somebody named a position alone.
+    chain: Option<String>,
+}
+
+impl Cursor {
+    /// The place before everything.
+    pub(super) const START: Self = Self { lsn: Lsn(0), chain: None };
+
+    /// Reads one.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (lsn, chain) = match text.split_once('-') {
+            None => (text, None),
+            Some((lsn, chain)) => (lsn, Some(chain)),
+        };
+        let is_plain = !lsn.is_empty() && lsn.bytes().all(|byte| byte.is_ascii_digit());
+        let is_chain = |chain: &&str| chain.len() == DIGITS && chain.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_plain || chain.is_some_and(|chain| !is_chain(&chain)) {
+            return None;
+        }
+        let lsn = Lsn(lsn.parse().ok()?);
+        Some(Self { lsn, chain: chain.map(str::to_ascii_lowercase) })
+    }
+
+    /// The place behind a record.
+    pub(super) fn behind(stored: &Stored) -> Self {
+        Self::of(Head { lsn: stored.lsn, chain: stored.chain })
+    }
+
+    /// The place behind the last record.
+    pub(super) fn of(head: Head) -> Self {
+        if head.lsn == Lsn(0) {
+            return Self::START;
+        }
+        let chain = head.chain.to_string();
+        Self { lsn: head.lsn, chain: Some(chain.get(..DIGITS).unwrap_or(&chain).to_owned()) }
+    }
+
+    /// The place behind the record at `lsn`, or behind the last one where that is not written yet.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(super) async fn at(log: &AnyLog, lsn: Lsn) -> Result<Self, ReadError> {
+        if lsn == Lsn(0) {
+            return Ok(Self::START);
+        }
+        match record(log, lsn).await? {
+            Some(stored) => Ok(Self::behind(&stored)),
+            None => Ok(Self::of(log.head(Partition::ZERO).await?)),
+        }
+    }
+
+    /// The position of the record that it is behind, if that is a place in `log`.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(super) async fn place(&self, log: &AnyLog) -> Result<Result<Lsn, Misplaced>, ReadError> {
+        if self.lsn == Lsn(0) {
+            return Ok(Ok(self.lsn));
+        }
+        let Some(stored) = record(log, self.lsn).await? else { return Ok(Err(Misplaced::Ahead)) };
+        let there = Self::behind(&stored);
+        Ok(if self.chain.is_none() || self.chain == there.chain { Ok(self.lsn) } else { Err(Misplaced::Elsewhere) })
+    }
+}
+
+/// Why a cursor is no place in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Misplaced {
+    /// The record ends before it.
+    Ahead,
+    /// It is of another record, or of a history that was replaced.
+    Elsewhere,
+}
+
+impl Misplaced {
+    /// The word for it.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Ahead => "ahead",
+            Self::Elsewhere => "elsewhere",
+        }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.chain {
+            Some(chain) => write!(f, "{}-{chain}", self.lsn),
+            None => write!(f, "{}", self.lsn),
+        }
+    }
+}
+
+/// The record at `lsn`.
+pub(super) async fn record(log: &AnyLog, lsn: Lsn) -> Result<Option<Stored>, ReadError> {
+    let Some(before) = lsn.0.checked_sub(1) else { return Ok(None) };
+    let mut found = log.read(Partition::ZERO, Lsn(before), 1).await?;
+    Ok(found.pop().filter(|stored| stored.lsn == lsn))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{id::Lsn, time::Millis};
+    use countersign_runtime::store::{Batch, Log as _, MemoryLog, Partition, Record};
+
+    use super::{Cursor, Misplaced};
+
+    async fn log(facts: &[&str]) -> MemoryLog {
+        let log = MemoryLog::new();
+        let record = |facts: &&str| Record {
+            at: Millis(1),
+            session: None,
+            key: None,
+            kind: "booted".into(),
+            version: 1,
+            facts: (*facts).into(),
+            content: None,
+        };
+        let batch = Batch(facts.iter().map(record).collect());
+        log.append(Partition::ZERO, Lsn(0), batch).await.unwrap();
+        log
+    }
+
+    #[tokio::test]
+    async fn a_cursor_is_a_place_in_its_own_record_only() {
+        let (one, other) = (log(&["1", "2"]).await.into(), log(&["1", "3"]).await.into());
+        let cursor = Cursor::at(&one, Lsn(2)).await.unwrap();
+        assert_eq!(Cursor::parse(&cursor.to_string()), Some(cursor.clone()));
+        assert_eq!(cursor.place(&one).await.unwrap(), Ok(Lsn(2)));
+        assert_eq!(cursor.place(&other).await.unwrap(), Err(Misplaced::Elsewhere));
+        // What both have in common is a place in both.
+        assert_eq!(Cursor::at(&one, Lsn(1)).await.unwrap().place(&other).await.unwrap(), Ok(Lsn(1)));
+        let ahead = log(&["1", "2", "3"]).await.into();
+        let ahead = Cursor::at(&ahead, Lsn(3)).await.unwrap();
+        assert_eq!(ahead.place(&one).await.unwrap(), Err(Misplaced::Ahead));
+        assert_eq!(Cursor::START.place(&one).await.unwrap(), Ok(Lsn(0)));
+        assert_eq!(Cursor::at(&one, Lsn(0)).await.unwrap(), Cursor::START);
+        assert_eq!(Cursor::at(&one, Lsn(9)).await.unwrap(), cursor, "what is not written yet is still to come");
+    }
+
+    #[test]
+    fn what_is_no_cursor_is_not_taken_for_one() {
+        for text in
+            ["", "-", "x", "1-", "1-12", "-1", "1-zzzzzzzzzzzzzzzz", "1-0123456789abcdef0", "99999999999999999999"]
+        {
+            assert_eq!(Cursor::parse(text), None, "{text:?}");
+        }
+        assert!(Cursor::parse("7").is_some() && Cursor::parse("7-0123456789ABCDEF").is_some());
+    }
+}

@@ -1,0 +1,80 @@
+//! What is asked for behind the question mark: nothing that is not understood is passed over.
+
+use super::Failure;
+
+/// The parameters of one request.
+pub(super) struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// Reads them. `known` are those that the route has.
+    ///
+    /// # Errors
+    /// One that the route does not have.
+    pub(super) fn of(query: Option<&str>, known: &[&str]) -> Result<Self, Failure> {
+        let pairs = serde_urlencoded::from_str::<Vec<(String, String)>>(query.unwrap_or_default())
+            .map_err(|error| Failure::bad(format!("the query cannot be read: {error}")))?;
+        match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            Some((name, _)) => {
+                Err(Failure::bad(format!("there is no parameter {name:?} here, only: {}", known.join(", "))))
+            }
+            None => Ok(Self(pairs)),
+        }
+    }
+
+    /// The last value under `name`; an empty one counts as none.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().rev().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// All values under `name`: repeated, or separated by commas.
+    pub(super) fn all(&self, name: &str) -> Vec<&str> {
+        let values = self.0.iter().filter(|(known, _)| known == name).flat_map(|(_, value)| value.split(','));
+        values.map(str::trim).filter(|value| !value.is_empty()).collect()
+    }
+
+    /// Whether `name` is 1 or true.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
+        match self.get(name) {
+            None | Some("0" | "false") => Ok(false),
+            Some("1" | "true") => Ok(true),
+            Some(other) => Err(Failure::bad(format!("{name} is 1 or 0, not {other:?}"))),
+        }
+    }
+
+    /// A number of 1 to `most`, or `usual`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub(super) fn count(&self, name: &str, usual: usize, most: usize) -> Result<usize, Failure> {
+        let Some(text) = self.get(name) else { return Ok(usual) };
+        let count = text.parse().ok().filter(|count| (1..=most).contains(count));
+        count.ok_or_else(|| Failure::bad(format!("{name} is a number from 1 to {most}, not {text:?}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, Params};
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        let known = ["limit", "live", "tool"];
+        let params = Params::of(Some("limit=5&live=1&tool=a,b&tool=%20c"), &known).unwrap();
+        assert_eq!(params.count("limit", 1, 9), Ok(5));
+        assert_eq!(params.flag("live"), Ok(true));
+        assert_eq!(params.all("tool"), ["a", "b", "c"]);
+        for (query, name) in [("limt=5", "limt"), ("limit=5&x", "x")] {
+            let told = format!("there is no parameter {name:?} here, only: limit, live, tool");
+            assert_eq!(Params::of(Some(query), &known).err(), Some(Failure::bad(told)), "{query}");
+        }
+        for query in ["limit=0", "limit=10", "limit=x"] {
+            let params = Params::of(Some(query), &known).unwrap();
+            assert!(format!("{:?}", params.count("limit", 1, 9)).contains("from 1 to 9"), "{query}");
+        }
+        assert!(Params::of(Some("live=maybe"), &known).unwrap().flag("live").is_err());
+    }
+}

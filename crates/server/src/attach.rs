@@ -1,0 +1,102 @@
+//! Sessions of stdio doors that live in a gateway: their hosts' processes are pipes to it.
+//!
+//! It must not know what the pipes say: a door is opened on each as on two pipes of its own. What the door takes from the
+//! process and the machine around it is handed over.
+
+mod guests;
+pub(crate) mod home;
+mod lasting;
+mod line;
+
+use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use countersign_core::policy::Surroundings;
+use countersign_runtime::{Clock, Handle};
+use serde::{Deserialize, Serialize};
+use tokio_util::task::TaskTracker;
+
+use crate::config::RuleFile;
+
+pub(crate) use guests::{Guests, Stay};
+pub(crate) use lasting::Lasting;
+pub use line::Opening;
+pub(crate) use line::serve;
+
+/// How long sessions have to bring their files up to date when the gateway ends.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a host's process hands over: all that its door would have read from the process and from the files of rules.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    /// Which door it is, such as `omp`.
+    pub door: String,
+    /// The arguments behind its name.
+    pub arguments: Vec<String>,
+    /// The working folder of the process.
+    pub cwd: PathBuf,
+    /// Its folder for temporary files.
+    pub temporary: PathBuf,
+    /// Its environment. Values may be secret.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Its rules, as it read them.
+    pub rules: Vec<RuleFile>,
+    /// Its number, by which others are told who has a session.
+    pub process: u32,
+    /// Whether a session that has a log of its own comes along.
+    pub moves: bool,
+}
+
+/// Without what may be secret.
+impl fmt::Debug for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { door, cwd, process, .. } = self;
+        f.debug_struct("Handover")
+            .field("door", door)
+            .field("cwd", cwd)
+            .field("process", process)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a gateway takes in the sessions of hosts.
+pub(crate) struct Hall {
+    pub(crate) handle: Handle,
+    pub(crate) guests: Arc<Guests>,
+    pub(crate) clock: Clock,
+    /// What is started again for the children that run commands.
+    pub(crate) program: PathBuf,
+    /// The gateway's own files, which no tool of a guest may touch either.
+    pub(crate) around: Surroundings,
+    /// The data directory, by which it is found again.
+    pub(crate) folder: PathBuf,
+    /// The grants for good, as far as they are in the files of their agent directories.
+    pub(crate) lasting: Lasting,
+    /// What has to end before the record is given up: lines to hosts, and sessions whose hosts have gone.
+    pub(crate) open: TaskTracker,
+}
+
+/// What a hall is made of.
+pub(crate) struct Furniture {
+    pub(crate) handle: Handle,
+    pub(crate) guests: Arc<Guests>,
+    pub(crate) clock: Clock,
+    pub(crate) program: PathBuf,
+    pub(crate) around: Surroundings,
+    pub(crate) folder: PathBuf,
+}
+
+impl Hall {
+    /// Opens it; `None` if the record has ended already.
+    pub(crate) async fn open(furniture: Furniture) -> Option<Arc<Self>> {
+        let Furniture { handle, guests, clock, program, around, folder } = furniture;
+        let lasting = Lasting::follow(&handle).await?;
+        let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
+        Some(Arc::new(Self { handle, guests, clock, program, around, folder, lasting, open: TaskTracker::new() }))
+    }
+
+    /// Waits until the sessions have ended, which they do when the record's owner does.
+    pub(crate) async fn close(&self) {
+        self.open.close();
+        let _ = tokio::time::timeout(FAREWELL, self.open.wait()).await;
+    }
+}

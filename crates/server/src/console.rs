@@ -1,0 +1,107 @@
+//! The console: the pages on which one person sees everything that waits, decides it, and understands what happened.
+//!
+//! It decides nothing: an answer is a command of the engine, and what is shown is read from the engine and its log.
+
+mod answers;
+mod assets;
+mod card;
+mod conversation;
+mod decision;
+mod effect;
+mod explain;
+mod figures;
+mod gates;
+mod history;
+mod live;
+mod machines;
+mod page;
+mod picture;
+mod policy;
+mod record;
+mod sessions;
+mod stream;
+mod transcript;
+mod trial;
+mod words;
+
+use std::sync::Arc;
+
+use axum::{Router, response::Redirect};
+use countersign_core::{gate::People, id::Lsn, time::Millis};
+use countersign_runtime::Lane;
+
+use crate::{
+    site::Site,
+    web::{Caller, Routes},
+};
+
+use self::{history::History, live::Live, page::Trouble};
+
+/// What every page works with.
+struct Console {
+    site: Arc<Site>,
+    live: Arc<Live>,
+    history: History,
+}
+
+/// What every page shows beside its own.
+struct Look {
+    caller: Caller,
+    /// How many gates wait.
+    waiting: usize,
+    /// The last record that is part of what is shown.
+    head: Lsn,
+    now: Millis,
+    people: People,
+}
+
+impl Console {
+    async fn look(&self, caller: Caller) -> Result<Look, Trouble> {
+        let read = |engine: &countersign_core::engine::Engine| {
+            let state = engine.state();
+            (state.pending_gates().count(), state.head(), engine.rules().people.clone())
+        };
+        let read = self.site.handle.source(Lane::Request).read(read).await;
+        let ((waiting, head, people), _) = read.ok_or_else(Trouble::closing)?;
+        Ok(Look { caller, waiting, head, now: self.site.clock.now(), people })
+    }
+}
+
+/// The routes. `/` is the console's unless a front end of the user's is served there.
+pub(crate) fn routes(site: &Arc<Site>) -> Router {
+    let console = Arc::new(Console {
+        site: Arc::clone(site),
+        live: Live::follow(site.handle.clone(), site.clock.clone()),
+        history: History::default(),
+    });
+    let mut routes = Routes::new(&site.auth);
+    if site.webui().is_none() {
+        routes = routes.at("GET", "/", || async { Redirect::to("/console/") });
+    }
+    routes
+        .at("GET", "/console", || async { Redirect::to("/console/") })
+        .at("GET", "/console/", gates::inbox)
+        .at("GET", "/console/style.css", assets::style)
+        .at("GET", "/console/app.js", assets::script)
+        .at("GET", "/console/live", stream::open)
+        .at("GET", "/console/gates/{id}", gates::one)
+        .at("POST", "/console/gates/{id}", answers::one)
+        .at("POST", "/console/answers", answers::several)
+        .at("GET", "/console/sessions", sessions::list)
+        .at("POST", "/console/sessions", sessions::open)
+        .at("GET", "/console/sessions/{id}", conversation::show)
+        .at("POST", "/console/sessions/{id}/say", conversation::say)
+        .at("POST", "/console/sessions/{id}/stop", conversation::stop)
+        .at("POST", "/console/sessions/{id}/model", conversation::use_model)
+        .at("GET", "/console/record", record::list)
+        .at("POST", "/console/record", record::verify)
+        .at("GET", "/console/record/{id}", decision::show)
+        .at("GET", "/console/figures", figures::show)
+        .at("GET", "/console/policy", policy::show)
+        .at("GET", "/console/explain", explain::show)
+        .at("GET", "/console/try", trial::show)
+        .at("POST", "/console/revoke/{id}", policy::revoke)
+        .at("POST", "/console/reload", policy::reload)
+        .at("GET", "/console/agents", machines::show)
+        .with_state(console)
+}

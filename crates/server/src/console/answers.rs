@@ -1,0 +1,204 @@
+//! What people answer: forms become commands of the engine, and whoever was late is told who was first.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Extension,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Redirect, Response},
+};
+use countersign_core::{
+    engine::{Refusal, Reply},
+    gate::{Answer, AnswerRefusal, Content, Grant, People, Scope},
+    id::GateId,
+};
+use countersign_runtime::{Lane, Refused};
+
+use super::{
+    Console,
+    card::{Asked, Place, Reader},
+    gates::fresh_key,
+    page::Trouble,
+    words,
+};
+use crate::{
+    decisions,
+    web::{Body, Caller, reply},
+};
+
+/// The longest reason or answer, in characters.
+const LONGEST: usize = 20_000;
+
+pub(super) async fn one(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    let gate = GateId::parse(&id).ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
+    let found = console.gate(gate).await?;
+    let (asked, _) = found.ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
+    let problem = match answer(&body, &asked) {
+        Err(problem) => Some((StatusCode::BAD_REQUEST, problem)),
+        Ok(answer) => {
+            let source = console.site.handle.source(Lane::Result);
+            let key = body.text("key").map(str::to_owned);
+            match decisions::answer(&source, gate, answer, &look.caller.principal, key).await {
+                Ok(Reply::Voted { have, need }) => {
+                    Some((StatusCode::OK, format!("Your approval counts: {have} of {need} have allowed it.")))
+                }
+                Ok(_) => None,
+                Err(refused) => Some(told(&refused, &look.people)),
+            }
+        }
+    };
+    let is_page = body.text("from") == Some("page");
+    if headers.contains_key("x-fragment") {
+        // The script puts the card in the place of the one that it has.
+        let (asked, answered) = console.gate(gate).await?.ok_or_else(|| Trouble::missing(format!("gate {id}")))?;
+        let key = fresh_key();
+        let reader = Reader {
+            now: look.now,
+            csrf: look.caller.csrf(),
+            key: &key,
+            place: if is_page { Place::Page } else { Place::List },
+            notice: problem.as_ref().map(|(_, text)| text.as_str()),
+        };
+        let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
+        return Ok(reply::html(status, asked.card(&reader, &answered).into_string()));
+    }
+    match problem {
+        Some((status, problem)) => console.gate_page(&look, gate, Some((status, &problem))).await,
+        None if is_page => Ok(see(&words::path("/console/gates/", &gate.to_string()))),
+        None => Ok(see(&format!("/console/?done={gate}"))),
+    }
+}
+
+/// Answers several, each of which was shown whole.
+pub(super) async fn several(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    let bad = |text: &str| Trouble::new(StatusCode::BAD_REQUEST, text);
+    let answer = match body.text("answer") {
+        Some("once") => Answer::Allow(Scope::Once),
+        Some("deny") => Answer::Deny { reason: body.text("reason").map(str::to_owned) },
+        _ => return Err(bad("The answer is neither once nor deny.")),
+    };
+    let mut done = Vec::new();
+    let source = console.site.handle.source(Lane::Result);
+    for (name, shown) in body.0.iter().filter_map(|(name, value)| Some((name.strip_prefix("gate.")?, value.as_str()?)))
+    {
+        let gate = GateId::parse(name).ok_or_else(|| bad("One of the chosen ones has no id of a gate."))?;
+        let Some((asked, _)) = console.gate(gate).await? else { continue };
+        // Whether each counted stands on its card.
+        if asked.digest() == shown && asked.is_whole(Place::List) {
+            let _ = decisions::answer(&source, gate, answer.clone(), &look.caller.principal, None).await;
+        }
+        done.push(gate.to_string());
+    }
+    if done.is_empty() {
+        return Err(bad("None was chosen."));
+    }
+    Ok(see(&format!("/console/?done={}", done.join(","))))
+}
+
+fn see(at: &str) -> Response {
+    Redirect::to(at).into_response()
+}
+
+/// The answer that a form gives to a gate.
+fn answer(body: &Body, asked: &Asked) -> Result<Answer, String> {
+    let text = |name: &str| body.text(name).map(str::to_owned);
+    if [text("reason"), text("text")].iter().flatten().any(|text| text.chars().count() > LONGEST) {
+        return Err(format!("That is longer than {LONGEST} characters."));
+    }
+    let word = body.text("answer").unwrap_or_default();
+    // What is allowed is what was seen.
+    if matches!(word, "once" | "session" | "grant") && body.text("digest") != Some(&asked.digest()) {
+        return Err("This is not what was shown. Look at it again.".to_owned());
+    }
+    match word {
+        "once" => Ok(Answer::Allow(Scope::Once)),
+        "session" => Ok(Answer::Allow(Scope::Session)),
+        "grant" => grant(body),
+        "deny" => Ok(Answer::Deny { reason: text("reason") }),
+        "decline" => Ok(Answer::Decline),
+        "say" => said(body, &asked.content),
+        _ => Err("Choose one of the answers.".to_owned()),
+    }
+}
+
+fn grant(body: &Body) -> Result<Answer, String> {
+    let scope = match body.text("reach") {
+        Some("session") => Scope::Session,
+        Some("always") => Scope::Always,
+        _ => return Err("Say where it is allowed.".to_owned()),
+    };
+    let lasts = match body.text("lasts").unwrap_or("0").parse::<u64>() {
+        Ok(0) => None,
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => return Err("Say for how long it is allowed.".to_owned()),
+    };
+    let pattern = match body.text("covers") {
+        Some("exact") => None,
+        Some(covers) => Some(covers.strip_prefix("pattern:").ok_or("Choose what is allowed.")?.to_owned()),
+        None => return Err("Choose what is allowed.".to_owned()),
+    };
+    Ok(Answer::Grant(Grant { scope, pattern, lasts }))
+}
+
+fn said(body: &Body, content: &Content) -> Result<Answer, String> {
+    let Content::Question { choices, multi, .. } = content else {
+        return Err("This is no question.".to_owned());
+    };
+    let chosen: Vec<String> = if *multi {
+        let chosen = choices.iter().enumerate().filter(|(at, _)| body.is_set(&format!("choice.{at}")));
+        chosen.map(|(_, choice)| choice.label.clone()).collect()
+    } else {
+        let chosen = body.text("choice").and_then(|at| at.parse::<usize>().ok()).and_then(|at| choices.get(at));
+        chosen.map(|choice| choice.label.clone()).into_iter().collect()
+    };
+    let own = body.text("text").map(str::to_owned);
+    // Of a question with one answer, what was written counts.
+    let said: Vec<String> = match own {
+        Some(own) if !*multi => vec![own],
+        own => chosen.into_iter().chain(own).collect(),
+    };
+    if said.is_empty() { Err("Choose an answer, or write one.".to_owned()) } else { Ok(Answer::Say(said)) }
+}
+
+/// Why an answer did not count.
+fn told(refused: &Refused, people: &People) -> (StatusCode, String) {
+    match refused {
+        Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { resolution, by, .. })) => {
+            let how = words::resolved(resolution);
+            let text = match by {
+                Some(by) => format!("{} was first: {}.", words::who(people, by), how.to_lowercase()),
+                None => format!("It is over already: {}.", how.to_lowercase()),
+            };
+            (StatusCode::CONFLICT, text)
+        }
+        Refused::Refusal(Refusal::Answer(AnswerRefusal::NotOffered { problem, .. })) => {
+            (StatusCode::BAD_REQUEST, format!("This answer is not offered: {problem}."))
+        }
+        Refused::Refusal(Refusal::Answer(AnswerRefusal::NotAmong { .. })) => {
+            (StatusCode::FORBIDDEN, "You are not among those who may allow this. You may deny it.".to_owned())
+        }
+        Refused::Refusal(Refusal::Answer(AnswerRefusal::Nobody { .. })) => (
+            StatusCode::FORBIDDEN,
+            "Several people have to allow this, and your login belongs to no person of the configuration.".to_owned(),
+        ),
+        Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Unreadable(_) | Refused::Closed => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("It was not decided: {refused}."))
+        }
+        Refused::Refusal(_) | Refused::TooLarge | Refused::Panicked => {
+            (StatusCode::BAD_REQUEST, format!("It was not decided: {refused}."))
+        }
+    }
+}

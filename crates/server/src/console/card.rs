@@ -1,0 +1,278 @@
+//! One gate as a card: exactly what would run, who asks, why, how long is left, and what can be answered.
+
+mod change;
+mod form;
+
+use std::sync::Arc;
+
+use countersign_core::{
+    engine::Engine,
+    folder_of,
+    gate::{Content, Gate, Kind, People, Phase, Scope, Vote},
+    id::{GateId, Lsn, SessionId},
+    time::Millis,
+};
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use super::words::{self, Tone, ago, left, many, moment, one, path, plain};
+use crate::{
+    control::Approvals,
+    view::{GateCard, gate_card},
+};
+
+pub(super) use change::of as change;
+
+/// How long a card may be in a list, in characters. A longer one is shown whole on its own page, and allowed there.
+const LONGEST: usize = 16_000;
+
+/// A gate with all that a card shows.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) id: GateId,
+    pub(super) kind: Kind,
+    pub(super) session: Option<SessionId>,
+    pub(super) content: Arc<Content>,
+    pub(super) scopes: Vec<Scope>,
+    pub(super) opened_at: Millis,
+    pub(super) deadline: Option<Millis>,
+    pub(super) phase: Phase,
+    door: String,
+    /// An agent's id, or the name of the session.
+    asker: String,
+    is_agents: bool,
+    cwd: Option<String>,
+    approvals: Option<Approvals>,
+    votes: Vec<Vote>,
+    people: People,
+}
+
+/// Where a card is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Among others: a very long one is cut, and can only be denied.
+    List,
+    /// Alone and whole.
+    Page,
+}
+
+/// What goes with a card for whoever looks at it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a> {
+    pub(super) now: Millis,
+    /// What forms send back; empty in what the script completes.
+    pub(super) csrf: &'a str,
+    /// Names the window, so that one that sends twice is answered alike.
+    pub(super) key: &'a str,
+    pub(super) place: Place,
+    /// What to say above it.
+    pub(super) notice: Option<&'a str>,
+}
+
+/// The text of a resolved gate's answer, and who gave it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answered {
+    pub(super) text: Option<Arc<str>>,
+}
+
+impl Asked {
+    /// Every gate that waits, the most urgent first.
+    pub(super) fn pending(engine: &Engine) -> Vec<Self> {
+        let gates = engine.state().pending_gates();
+        let mut all: Vec<Self> = gates
+            .filter_map(|gate| Some(Self::of(engine, gate, Arc::clone(engine.admitted().gate(gate.id())?))))
+            .collect();
+        all.sort_by_key(|asked| (asked.deadline.unwrap_or(Millis(u64::MAX)), asked.opened_at));
+        all
+    }
+
+    /// One gate with what it shows.
+    pub(super) fn of(engine: &Engine, gate: &Gate, content: Arc<Content>) -> Self {
+        let session = gate.session().and_then(|id| engine.state().session(id));
+        let id = gate.session().map(|id| id.as_str().to_owned()).unwrap_or_default();
+        let agent = id.strip_prefix("agent:").map(str::to_owned);
+        let door = session.and_then(|session| session.door());
+        let fallback = if agent.is_some() { crate::agent_gate::DOOR } else { crate::omp::DOOR };
+        let call = gate.call().and_then(|call| engine.admitted().call(call));
+        let cwd = match (session, call) {
+            (Some(session), Some(call)) if call.request.is_none() => Some(folder_of(session, call)),
+            _ => None,
+        };
+        let named = session.and_then(|session| session.name()).map(str::to_owned);
+        Self {
+            id: gate.id(),
+            kind: gate.kind(),
+            session: gate.session().cloned(),
+            content,
+            scopes: gate.scopes().to_vec(),
+            opened_at: gate.opened_at(),
+            deadline: gate.deadline(),
+            phase: gate.phase().clone(),
+            door: door.unwrap_or(fallback).to_owned(),
+            is_agents: agent.is_some(),
+            asker: agent.or(named).unwrap_or(id),
+            cwd: cwd.filter(|cwd| !cwd.is_empty()),
+            approvals: Approvals::of(gate),
+            votes: gate.votes().to_vec(),
+            people: engine.rules().people.clone(),
+        }
+    }
+
+    /// Whether it waits.
+    pub(super) fn is_pending(&self) -> bool {
+        self.phase == Phase::Pending
+    }
+
+    /// Where the text of its answer lies.
+    pub(super) fn answer_at(&self) -> Option<Lsn> {
+        match &self.phase {
+            Phase::Pending => None,
+            Phase::Resolved { lsn, .. } => Some(*lsn),
+        }
+    }
+
+    /// What would run, as every door shows it.
+    fn shown(&self) -> Option<(GateCard, &Map<String, Value>, &str)> {
+        let Content::Approval { tool, arguments, signature, intent, why } = &*self.content else { return None };
+        let card = GateCard::new(&gate_card::Asked {
+            tool,
+            arguments,
+            signature,
+            asker: &self.caller(),
+            reason: why,
+            intent: intent.as_deref(),
+            cwd: self.cwd.as_deref(),
+            choices: &[],
+        });
+        Some((card, arguments, tool))
+    }
+
+    /// What whoever allows has to have seen.
+    pub(super) fn digest(&self) -> String {
+        match self.shown() {
+            Some((card, ..)) => card.digest.to_string(),
+            None => countersign_core::digest::Digest::of(self.title().as_bytes()).to_string(),
+        }
+    }
+
+    /// Who asks, in a sentence.
+    fn caller(&self) -> String {
+        if self.is_agents { self.asker.clone() } else { format!("The run of “{}”", self.asker) }
+    }
+
+    /// In one line, for titles and notifications.
+    pub(super) fn title(&self) -> String {
+        match &*self.content {
+            Content::Approval { tool, .. } => format!("{} wants to use {}", plain(&self.caller()), plain(tool)),
+            Content::Question { question, .. } => plain(question),
+            Content::GoOn { question, .. } => plain(question),
+        }
+    }
+
+    /// Whether all of it fits into a list.
+    pub(super) fn is_whole(&self, place: Place) -> bool {
+        place == Place::Page || self.shown().is_none_or(|(card, ..)| card.length() <= LONGEST)
+    }
+
+    /// The card, waiting or over.
+    pub(super) fn card(&self, reader: &Reader<'_>, answered: &Answered) -> Markup {
+        let (id, waits) = (self.id.to_string(), self.is_pending());
+        let page = path("/console/gates/", &id);
+        let is_whole = self.is_whole(reader.place);
+        html! {
+            article.card.over[!waits] #(id) tabindex="-1" aria-labelledby={ "t-" (id) }
+                data-state=(if waits { "waiting" } else { "over" }) data-page=(page)
+                data-deadline=(self.deadline.unwrap_or(Millis(u64::MAX >> 12)).0) data-opened=(self.opened_at.0) {
+                header {
+                    @if waits && reader.place == Place::List && is_whole && self.kind != Kind::Question {
+                        input.choose type="checkbox" form="several" name={ "gate." (id) } value=(self.digest()) aria-label={ "Choose: " (self.title()) };
+                    }
+                    h2 #{ "t-" (id) } { (self.heading()) }
+                    @if waits {
+                        @if let Some(deadline) = self.deadline { p.time { (left(deadline, reader.now)) } }
+                    } @else if reader.place == Place::List {
+                        a.button.quiet.dismiss href="/console/" { "Dismiss" }
+                    }
+                }
+                p.meta {
+                    span { "through " (plain(&self.door)) }
+                    @if let Some(session) = &self.session { a href=(path("/console/sessions/", session.as_str())) { (plain(&self.asker)) } }
+                    span { "asked " (ago(self.opened_at, reader.now)) }
+                    @if reader.place == Place::List { a href=(page) { "Details" } } @else { span.id { (id) } }
+                }
+                @if let Some(notice) = reader.notice { p.problem role="alert" { (notice) } }
+                @if let Phase::Resolved { .. } = &self.phase { (self.outcome(answered)) }
+                (self.what(is_whole, &page))
+                @if waits { (self.answers(reader, is_whole, &page)) }
+            }
+        }
+    }
+
+    fn heading(&self) -> Markup {
+        match &*self.content {
+            Content::Approval { tool, .. } => {
+                html! { strong { (plain(&self.caller())) } " wants to use " strong.tool { (plain(tool)) } }
+            }
+            Content::Question { question, .. } => html! { (many(question)) },
+            Content::GoOn { question, .. } => html! { (many(question)) },
+        }
+    }
+
+    /// What would run, all of it or as much as fits.
+    fn what(&self, is_whole: bool, page: &str) -> Markup {
+        let Some((card, arguments, tool)) = self.shown() else { return html! {} };
+        let change = change(tool, arguments);
+        html! {
+            @if is_whole {
+                div.what {
+                    @for section in &card.sections {
+                        @if change.as_ref().is_none_or(|change| !change.replaces.contains(&section.label.as_str())) {
+                            (piece(&section.label, &words::marked(&section.text), section.text.contains('\n') || section.text.len() > 60))
+                        }
+                    }
+                    @if let Some(change) = &change { (change.shown) }
+                }
+            } @else {
+                div.what.cut {
+                    @let text = card.text();
+                    p.note { "This is too long to be shown among others: " (text.chars().count()) " characters. It can be allowed where it is shown whole. It begins:" }
+                    pre { (words::marked(&text.chars().take(1200).collect::<String>())) }
+                    p { a.button href=(page) { "Show all of it" } }
+                }
+            }
+            dl.facts {
+                @if let Some(intent) = &card.intent { div { dt { "It says" } dd.said { "“" (words::marked(intent)) "”" } } }
+                @if !card.reason.is_empty() { div { dt { "Asked" } dd { (words::marked(&card.reason)) } } }
+                @if let Some(approvals) = &self.approvals {
+                    div { dt { "Allowed" } dd { "by " (plain(&approvals.to_string())) } }
+                }
+            }
+        }
+    }
+
+    /// How it ended, and by whom.
+    fn outcome(&self, answered: &Answered) -> Markup {
+        let Phase::Resolved { resolution, by, at, .. } = &self.phase else { return html! {} };
+        let said = answered.text.as_deref().map(|text| match serde_json::from_str::<Vec<String>>(text) {
+            Ok(said) => said.join(", "),
+            Err(_) => text.to_owned(),
+        });
+        let others: Vec<String> = self.votes.iter().map(|vote| words::who(&self.people, &vote.by)).collect();
+        html! {
+            p.outcome.(Tone::of(resolution).class()) {
+                strong { (words::resolved(resolution)) }
+                @if let Some(by) = by { " by " (words::who(&self.people, by)) }
+                @if others.len() > 1 { " (with " (others.join(", ")) ")" }
+                ", " (moment(*at))
+                @if let Some(said) = &said { ": " q { (one(said)) } }
+            }
+        }
+    }
+}
+
+/// One argument: in the line of its name where it is short, below where it is long.
+pub(super) fn piece(label: &str, text: &Markup, is_long: bool) -> Markup {
+    html! {
+        div.piece.long[is_long] { span.label { (label) } pre { (text) } }
+    }
+}

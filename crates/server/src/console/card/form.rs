@@ -1,0 +1,68 @@
+//! What can be answered to a gate that waits.
+
+use countersign_core::gate::{Choice, Content, Scope};
+use maud::{Markup, html};
+
+use super::{Asked, Place, Reader, one, path};
+
+impl Asked {
+    /// The form of the answers that the gate offers.
+    pub(super) fn answers(&self, reader: &Reader<'_>, is_whole: bool, page: &str) -> Markup {
+        let id = self.id.to_string();
+        html! {
+            form.answer method="post" action=(path("/console/gates/", &id)) {
+                input type="hidden" name="csrf" value=(reader.csrf);
+                input type="hidden" name="key" value=(reader.key);
+                input type="hidden" name="digest" value=(self.digest());
+                input type="hidden" name="from" value=(if reader.place == Place::Page { "page" } else { "list" });
+                @match &*self.content {
+                    Content::Question { choices, multi, recommended, .. } => (question(choices, *multi, *recommended, &id)),
+                    Content::Approval { .. } | Content::GoOn { .. } => (self.approval(is_whole, page)),
+                }
+            }
+        }
+    }
+
+    fn approval(&self, is_whole: bool, page: &str) -> Markup {
+        let id = self.id.to_string();
+        let offers = |scope| is_whole && self.scopes.contains(&scope);
+        html! {
+            div.act {
+                @if offers(Scope::Once) { button.primary type="submit" name="answer" value="once" { "Allow once" } }
+                @if offers(Scope::Session) { button type="submit" name="answer" value="session" { "For the session" } }
+                @if offers(Scope::Always) { a.button href={ (page) "#longer" } { "For longer…" } }
+                span.deny {
+                    label.unseen for={ "r-" (id) } { "Reason for denying" }
+                    input.reason #{ "r-" (id) } type="text" name="reason" placeholder="Reason, told to the agent" maxlength="2000" autocomplete="off";
+                    button.danger type="submit" name="answer" value="deny" { "Deny" }
+                }
+            }
+            @if is_whole && self.scopes == [Scope::Once] {
+                p.note { "This can be allowed once only, by whoever sees it each time." }
+            }
+        }
+    }
+}
+
+fn question(choices: &[Choice], multi: bool, recommended: Option<usize>, id: &str) -> Markup {
+    html! {
+        @if !choices.is_empty() {
+            fieldset {
+                legend { @if multi { "Choose what applies" } @else { "Choose one" } }
+                @for (at, choice) in choices.iter().enumerate() {
+                    label.choice {
+                        @if multi { input type="checkbox" name={ "choice." (at) } value="on"; }
+                        @else { input type="radio" name="choice" value=(at); }
+                        span { (one(&choice.label)) @if recommended == Some(at) { " " em { "(recommended)" } } }
+                    }
+                }
+            }
+        }
+        label.own for={ "w-" (id) } { @if choices.is_empty() { "Your answer" } @else { "Or in your own words" } }
+        textarea #{ "w-" (id) } name="text" rows="2" {}
+        div.act {
+            button.primary type="submit" name="answer" value="say" { "Answer" }
+            button type="submit" name="answer" value="decline" { "Decline" }
+        }
+    }
+}

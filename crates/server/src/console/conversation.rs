@@ -1,0 +1,216 @@
+//! One session: what was said in it, as it comes, and saying something in it.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse as _, Redirect, Response},
+};
+use countersign_core::{
+    id::{Lsn, SessionId},
+    session::WhenBusy,
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    Console, Look,
+    history::Verdict,
+    page::{Tab, Trouble, page_with},
+    sessions::{model, told},
+    transcript::{About, Transcript},
+    words::{ago, many, one, path, plain},
+};
+use crate::web::{Body, Caller};
+
+/// How many calls of an agent are shown.
+const CALLS: usize = 100;
+
+/// Which part of it.
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    /// Entries before this position.
+    before: Option<u64>,
+}
+
+pub(super) async fn show(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    console.conversation(&look, &SessionId::new(id), wanted.before.map(Lsn), None).await
+}
+
+impl Console {
+    async fn conversation(
+        &self,
+        look: &Look,
+        id: &SessionId,
+        before: Option<Lsn>,
+        problem: Option<(StatusCode, String)>,
+    ) -> Result<Response, Trouble> {
+        let transcript = self.transcript(id, before).await?;
+        let about = &transcript.about;
+        let title = about.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain);
+        let at = path("/console/sessions/", id.as_str());
+        let can_speak =
+            !about.is_agents && about.door.as_deref().is_some_and(|door| matches!(door, "console" | "hermes"));
+        let body = html! {
+            p.back { a href="/console/sessions" { "← Sessions" } }
+            h1 { (title) }
+            (self.line(about, id))
+            @if let Some((_, problem)) = &problem { p.problem role="alert" { (many(problem)) } }
+            @if about.is_agents { (self.requests(look, id).await?) }
+            @else { (conversation(&transcript, look, &at)) }
+            @if can_speak && before.is_none() { (self.speak(look, about, &at)) }
+            @else if !about.is_agents && before.is_none() { p.note { "Its host speaks in this session. It is shown here and can be decided about." } }
+        };
+        let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
+        let follows = before.is_none().then_some(id.as_str());
+        Ok(page_with(status, look, Tab::Sessions, &title, follows, &body))
+    }
+
+    fn line(&self, about: &About, id: &SessionId) -> Markup {
+        html! {
+            p.meta #state {
+                span { "through " (plain(about.door.as_deref().unwrap_or("omp"))) }
+                @if !about.cwd.is_empty() { span { "in " code { (plain(&about.cwd)) } } }
+                @if let Some((provider, model)) = &about.model { span { (plain(provider)) "/" (plain(model)) } }
+                @if about.run.is_some() { span.badge.good { "working" } }
+                @if about.queued > 0 { span { (about.queued) " queued" } }
+                a href={ "/console/record?" (serde_urlencoded::to_string([("session", id.as_str())]).unwrap_or_default()) } { "In the record" }
+            }
+        }
+    }
+
+    fn speak(&self, look: &Look, about: &About, at: &str) -> Markup {
+        let csrf = html! { input type="hidden" name="csrf" value=(look.caller.csrf()); };
+        let current = about.model.as_ref().map(|(provider, id)| (provider.as_str(), id.as_str()));
+        html! {
+            div.speak #speak {
+                form.stack method="post" action={ (at) "/say" } #say {
+                    (csrf)
+                    label for="message" { @if about.run.is_some() { "Steer it: it reads this on its way" } @else { "Message" } }
+                    textarea #message name="message" rows="3" required {}
+                    div.act { button.primary type="submit" { @if about.run.is_some() { "Steer" } @else { "Send" } } }
+                }
+                div.row {
+                    @if about.run.is_some() {
+                        form method="post" action={ (at) "/stop" } { (csrf) button.danger type="submit" { "Stop" } }
+                    }
+                    form.inline method="post" action={ (at) "/model" } { (csrf) label for="model" { "Model" } (self.model_choice("model", current)) button type="submit" { "Use" } }
+                }
+            }
+        }
+    }
+
+    /// What an agent asked for lately, and what became of it.
+    async fn requests(&self, look: &Look, id: &SessionId) -> Result<Markup, Trouble> {
+        let past = self.history.upto_now(&self.site.handle).await.map_err(Trouble::unread)?;
+        let calls: Vec<_> = past.calls().rev().filter(|made| made.session == *id).take(CALLS).collect();
+        Ok(html! {
+            div #transcript aria-label="Requests" role="region" {
+                @if calls.is_empty() { p.empty { "It has asked for nothing yet." } }
+                @for made in calls {
+                    @let (class, word) = verdict(made.verdict);
+                    article.said.agent #{ "c-" (made.id) } {
+                        header { (ago(made.at, look.now)) }
+                        pre.code { (one(&made.signature)) }
+                        p.verdict {
+                            span.badge.(class) { (word) }
+                            @if let Some(by) = &made.by { " by " (super::words::who(&look.people, by)) }
+                            @else if !made.why.is_empty() { " " span.why { (one(&made.why)) } }
+                            @if let Some(end) = made.end { " " span.badge.(super::words::Tone::of_end(end).class()) { (crate::record::ended(end)) } }
+                            @match (made.verdict, made.gate) {
+                                (Verdict::Open, Some(gate)) => { " " a href=(path("/console/gates/", &gate.to_string())) { "Decide" } }
+                                _ => { " " a.more href=(path("/console/record/", &made.id.to_string())) { "in the record" } }
+                            }
+                        }
+                    }
+                }
+            }
+        })
+    }
+}
+
+const fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Open => ("ask", "waits"),
+        Verdict::Rule => ("good", "allowed"),
+        Verdict::Grant => ("good", "allowed by a grant"),
+        Verdict::Person => ("good", "allowed"),
+        Verdict::RefusedByRule => ("bad", "denied"),
+        Verdict::RefusedByPerson => ("bad", "denied"),
+        Verdict::Undecided => ("still", "nobody decided"),
+    }
+}
+
+fn conversation(transcript: &Transcript, look: &Look, at: &str) -> Markup {
+    html! {
+        @if let (true, Some(first)) = (transcript.has_more, transcript.first()) { p { a.button href={ (at) "?before=" (first) } { "Earlier" } } }
+        div #transcript aria-label="Conversation" role="region" {
+            @if transcript.is_empty() { p.empty { "Nothing was said yet." } }
+            (transcript.shown(&look.people))
+        }
+        div #live aria-label="As it comes" role="region" hidden {}
+    }
+}
+
+/// Back to the conversation, or to it with what went wrong.
+async fn back(
+    console: &Console,
+    look: &Look,
+    id: &SessionId,
+    done: Result<(), crate::chats::ChatError>,
+) -> Result<Response, Trouble> {
+    match done {
+        Ok(()) => Ok(Redirect::to(&format!("{}#speak", path("/console/sessions/", id.as_str()))).into_response()),
+        Err(error) => console.conversation(look, id, None, Some(told(&error))).await,
+    }
+}
+
+pub(super) async fn say(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Response, Trouble> {
+    let (look, id) = (console.look(caller).await?, SessionId::new(id));
+    let message = body.text("message").unwrap_or_default();
+    let said = console.site.chats.prompt(&id, message, WhenBusy::Steer).await;
+    back(&console, &look, &id, said.map(drop)).await
+}
+
+pub(super) async fn stop(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    _: Body,
+) -> Result<Response, Trouble> {
+    let (look, id) = (console.look(caller).await?, SessionId::new(id));
+    let stopped = console.site.chats.stop(&id).await;
+    back(&console, &look, &id, stopped.map(drop)).await
+}
+
+pub(super) async fn use_model(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Response, Trouble> {
+    let (look, id) = (console.look(caller).await?, SessionId::new(id));
+    let chats = &console.site.chats;
+    let found = match model(&body) {
+        Some((provider, model)) => chats.model(provider.as_deref(), &model),
+        None => Err(crate::chats::ChatError::Invalid("Choose a model".to_owned())),
+    };
+    let done = match found {
+        Ok(model) => chats.use_model(&id, model).await,
+        Err(error) => Err(error),
+    };
+    back(&console, &look, &id, done).await
+}

@@ -1,0 +1,218 @@
+//! What a rule or a grant would have done to the calls in the record.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    engine::{Engine, Rules},
+    id::{GateId, PrincipalId},
+    policy::{self, Constraints, Covers, Door, Grant, GrantId, Grants, Layers, Proposal, Subject, evaluate},
+    time::Millis,
+};
+use countersign_runtime::Lane;
+use maud::{Markup, html};
+
+use super::{
+    Console,
+    history::{Made, Verdict},
+    page::Trouble,
+    words::{counted, one},
+};
+use crate::gateway::trial;
+
+/// How many calls are named as examples.
+const EXAMPLES: usize = 8;
+
+/// How many of the recorded calls become what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) allowed: u64,
+    pub(super) asked: u64,
+    pub(super) denied: u64,
+}
+
+impl Sums {
+    fn add(&mut self, action: policy::Action) {
+        match action {
+            policy::Action::Allow => self.allowed += 1,
+            policy::Action::Ask => self.asked += 1,
+            policy::Action::Deny => self.denied += 1,
+        }
+    }
+
+    fn all(&self) -> u64 {
+        self.allowed + self.asked + self.denied
+    }
+}
+
+/// What would be otherwise.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Effect {
+    pub(super) now: Sums,
+    pub(super) then: Sums,
+    /// Calls of which something else would become, the newest first.
+    pub(super) changed: Vec<(Made, policy::Action, policy::Action)>,
+    pub(super) changes: u64,
+    /// How many of those that would be allowed a person denied.
+    pub(super) against: u64,
+}
+
+/// Rules and grants to decide by.
+pub(super) struct Law {
+    pub(super) rules: Rules,
+    pub(super) grants: Grants,
+}
+
+impl Law {
+    /// What is in force.
+    pub(super) fn of(engine: &Engine) -> Self {
+        Self { rules: engine.rules().clone(), grants: engine.state().policy().grants().clone() }
+    }
+
+    /// The same with one grant more.
+    fn with(&self, grant: Grant) -> Self {
+        let mut state = policy::State::default();
+        for known in self.grants.iter().cloned().chain([grant]) {
+            state.apply(&policy::Event::Granted(known));
+        }
+        Self { rules: self.rules.clone(), grants: state.grants().clone() }
+    }
+
+    fn action(&self, subject: &Subject, now: Millis) -> policy::Action {
+        let layers = Layers {
+            compiled: &self.rules.compiled,
+            // What somebody denied a while ago says nothing about a rule.
+            constraints: &Constraints::default(),
+            contract: None,
+            grants: &self.grants,
+            posture: self.rules.posture,
+            surroundings: &self.rules.surroundings,
+        };
+        trial::action(&evaluate(&layers, subject, now))
+    }
+}
+
+/// Decides about each of `calls` by both laws.
+pub(super) fn between(now: &Law, then: &Law, calls: &[Made], at: Millis) -> Effect {
+    let mut effect = Effect::default();
+    for made in calls.iter().rev() {
+        let Some(subject) = &made.subject else { continue };
+        let (before, after) = (now.action(subject, at), then.action(subject, at));
+        effect.now.add(before);
+        effect.then.add(after);
+        if before != after {
+            effect.changes += 1;
+            effect.against += u64::from(after == policy::Action::Allow && made.verdict == Verdict::RefusedByPerson);
+            if effect.changed.len() < EXAMPLES {
+                effect.changed.push((made.clone(), before, after));
+            }
+        }
+    }
+    effect
+}
+
+/// Something that may be allowed for longer, and what it would have done.
+pub(super) struct Offered {
+    pub(super) pattern: Option<String>,
+    pub(super) effect: Effect,
+}
+
+/// What is proposed for a gate that waits, each with its effect on what the same asker did with the same tool.
+pub(super) async fn of_proposals(console: &Console, gate: GateId) -> Result<Vec<Offered>, Trouble> {
+    let read = move |engine: &Engine| {
+        let gate = engine.state().gate(gate)?;
+        let content = engine.admitted().call(gate.call()?)?;
+        let to = content.request.as_ref().map_or_else(|| PrincipalId::new("agent"), |asked| asked.principal.clone());
+        let tool = Arc::clone(&content.tool);
+        Some((engine.proposals(gate), Law::of(engine), to, tool))
+    };
+    let read = console.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+    let Some((proposals, law, to, tool)) = read else { return Ok(Vec::new()) };
+    let past = console.history.upto_now(&console.site.handle).await.map_err(Trouble::unread)?;
+    let fits = |made: &&Made| {
+        made.verdict != Verdict::Open && made.tool == tool && made.subject.as_ref().is_some_and(|it| it.principal == to)
+    };
+    let calls: Vec<Made> = past.calls().filter(fits).cloned().collect();
+    drop(past);
+    let at = console.site.clock.now();
+    let reckon = move || {
+        let offered = |proposal: Proposal| {
+            let grant = grant(&proposal, &to);
+            let effect = between(&law, &law.with(grant), &calls, at);
+            let pattern = match proposal.covers {
+                Covers::Pattern(pattern) => Some(pattern),
+                Covers::Exact(_) => None,
+            };
+            Offered { pattern, effect }
+        };
+        proposals.into_iter().map(offered).collect()
+    };
+    tokio::task::spawn_blocking(reckon).await.map_err(Trouble::unread)
+}
+
+/// The grant that a proposal would become, for trying it.
+fn grant(proposal: &Proposal, to: &PrincipalId) -> Grant {
+    Grant {
+        id: GrantId::parse(&"f".repeat(32)).expect("it is 32 hex digits"),
+        by: PrincipalId::new("nobody"),
+        to: to.clone(),
+        scope: policy::Scope::Always,
+        covers: proposal.covers.clone(),
+        label: proposal.label.clone(),
+        until: None,
+        door: Door::Open,
+    }
+}
+
+impl Offered {
+    /// As one of the choices of a form.
+    pub(super) fn choice(&self, is_first: bool) -> Markup {
+        let value = self.pattern.as_ref().map_or_else(|| "exact".to_owned(), |pattern| format!("pattern:{pattern}"));
+        html! {
+            label.choice.offered {
+                input type="radio" name="covers" value=(value) checked[is_first];
+                span {
+                    span.rule {
+                        @match &self.pattern {
+                            Some(pattern) => { "Anything like " code { (one(pattern)) } }
+                            None => { "Exactly this, with these arguments" }
+                        }
+                    }
+                    span.effect { (self.effect.sentence()) }
+                }
+            }
+        }
+    }
+}
+
+impl Effect {
+    /// In one sentence.
+    pub(super) fn sentence(&self) -> Markup {
+        let Sums { allowed, asked, denied } = self.then;
+        html! {
+            @if self.now.all() == 0 { "No call like this is in the record yet." }
+            @else {
+                "Of " (counted(self.now.all(), "recorded call")) " it would have "
+                strong { "allowed " (allowed) } ", asked " (asked) ", denied " (denied)
+                @if self.changes == 0 { ", as the rules do now." }
+                @else { "; the rules now allow " (self.now.allowed) ", ask " (self.now.asked) ", deny " (self.now.denied) "." }
+                @if self.against > 0 {
+                    " " strong.warn { (counted(self.against, "call")) " among those that it would allow " @if self.against == 1 { "was" } @else { "were" } " denied by a person." }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sums;
+
+    #[test]
+    fn sums_count_each_call_once() {
+        let mut sums = Sums::default();
+        for action in [super::policy::Action::Allow, super::policy::Action::Ask, super::policy::Action::Allow] {
+            sums.add(action);
+        }
+        assert_eq!((sums, sums.all()), (Sums { allowed: 2, asked: 1, denied: 0 }, 3));
+    }
+}

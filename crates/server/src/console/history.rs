@@ -1,0 +1,250 @@
+//! What was asked in the past and what became of it: followed from the log once, and then from where that ended.
+//!
+//! It keeps the newest calls word for word, so that a rule can be tried on them, and counts all of them.
+
+mod tally;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use countersign_core::{
+    Whereabouts,
+    call::{self, End},
+    engine::Event,
+    gate::{self, Resolution},
+    id::{CallId, GateId, Lsn, PrincipalId, SessionId},
+    policy::Subject,
+    session::{self},
+    subject_at,
+    time::Millis,
+};
+use countersign_runtime::{
+    Handle,
+    store::{Log as _, Partition, ReadError, Stored},
+};
+use tokio::sync::{Mutex, MutexGuard};
+
+pub(super) use tally::{Counts, Like, Tally, WAITS};
+
+/// How many calls are kept.
+const MOST: usize = 5000;
+/// How many bytes of arguments they hold together.
+const MOST_BYTES: usize = 16 << 20;
+/// Arguments of more bytes are counted and not kept.
+const LARGEST: usize = 64 << 10;
+/// How many records are read at once.
+const PAGE: usize = 512;
+
+/// The past, read when somebody first asks.
+#[derive(Default)]
+pub(super) struct History(Mutex<Past>);
+
+/// How a call was decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is not decided.
+    #[default]
+    Open,
+    /// A rule let it through.
+    Rule,
+    /// A person did.
+    Person,
+    /// A grant that came while it waited.
+    Grant,
+    /// A rule refused it.
+    RefusedByRule,
+    /// A person did.
+    RefusedByPerson,
+    /// Nobody decided.
+    Undecided,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    pub(super) id: CallId,
+    pub(super) session: SessionId,
+    pub(super) at: Millis,
+    /// The agent, or the door of the session.
+    pub(super) asker: Arc<str>,
+    pub(super) tool: Arc<str>,
+    pub(super) signature: Arc<str>,
+    /// What policy was asked; absent where that was too long to be kept.
+    pub(super) subject: Option<Arc<Subject>>,
+    pub(super) gate: Option<GateId>,
+    pub(super) asked_at: Option<Millis>,
+    pub(super) why: Arc<str>,
+    pub(super) verdict: Verdict,
+    pub(super) by: Option<PrincipalId>,
+    pub(super) end: Option<End>,
+    bytes: usize,
+}
+
+/// Where a session's tools work.
+#[derive(Clone, Debug, Default)]
+struct Room {
+    door: Option<String>,
+    cwd: String,
+    folder: String,
+}
+
+/// Everything up to a record.
+#[derive(Default)]
+pub(super) struct Past {
+    upto: Lsn,
+    rooms: BTreeMap<SessionId, Room>,
+    /// By id, which is the order in which they were wanted.
+    calls: BTreeMap<CallId, Made>,
+    gates: BTreeMap<GateId, CallId>,
+    bytes: usize,
+    pub(super) tally: Tally,
+    /// When each session last wanted a call.
+    seen: BTreeMap<SessionId, Millis>,
+}
+
+impl History {
+    /// The past up to the last record that is durable.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(super) async fn upto_now(&self, handle: &Handle) -> Result<MutexGuard<'_, Past>, ReadError> {
+        let mut past = self.0.lock().await;
+        loop {
+            let page = handle.log().read(Partition::ZERO, past.upto, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            let wants = |stored: &&Stored| stored.kind == "call" && stored.facts.starts_with("{\"wanted\"");
+            let lsns: Vec<Lsn> = page.iter().filter(wants).map(|stored| stored.lsn).collect();
+            let texts = handle.contents().get(&lsns).await?;
+            let mut texts = lsns.into_iter().zip(texts).peekable();
+            for stored in page {
+                let text = texts.next_if(|(lsn, _)| *lsn == stored.lsn).and_then(|(_, text)| text);
+                past.fold(&stored, text.as_deref());
+            }
+            if is_last {
+                return Ok(past);
+            }
+        }
+    }
+}
+
+impl Past {
+    /// The calls that are kept, oldest first.
+    pub(super) fn calls(&self) -> impl DoubleEndedIterator<Item = &Made> {
+        self.calls.values()
+    }
+
+    /// When a session last wanted a call.
+    pub(super) fn asked(&self, session: &SessionId) -> Option<Millis> {
+        self.seen.get(session).copied()
+    }
+
+    fn fold(&mut self, stored: &Stored, text: Option<&str>) {
+        self.upto = stored.lsn;
+        let Ok(event) = Event::decode(&stored.kind, stored.version, &stored.facts) else { return };
+        match (event, &stored.session) {
+            (Event::Session(event), Some(session)) => self.moved(session, event),
+            (Event::Call(event), Some(session)) => self.call(session, &event, stored.at, text),
+            (Event::Gate(event), _) => self.gate(&event, stored.at),
+            _ => {}
+        }
+    }
+
+    fn moved(&mut self, session: &SessionId, event: session::Event) {
+        match event {
+            session::Event::Opened { cwd, door, .. } => {
+                self.rooms.insert(session.clone(), Room { door, folder: cwd.clone(), cwd });
+            }
+            session::Event::Relocated { cwd } => {
+                let room = self.rooms.entry(session.clone()).or_default();
+                (room.cwd, room.folder) = (cwd.clone(), cwd);
+            }
+            session::Event::Folder { path } => self.rooms.entry(session.clone()).or_default().folder = path,
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, session: &SessionId, event: &call::Event, at: Millis, text: Option<&str>) {
+        if let call::Event::Wanted { call, effect, .. } = event {
+            self.seen.insert(session.clone(), at);
+            let content = text.and_then(|text| serde_json::from_str::<call::Content>(text).ok());
+            let Some(content) = content.filter(|content| content.problem.is_none()) else { return };
+            let room = self.rooms.get(session).cloned().unwrap_or_default();
+            let place = Whereabouts { session, door: room.door.as_deref(), cwd: &room.cwd, folder: &room.folder };
+            let bytes = text.map_or(0, str::len);
+            let subject = (bytes <= LARGEST).then(|| Arc::new(subject_at(place, &content, *effect)));
+            let asker = session.as_str().strip_prefix("agent:").or(room.door.as_deref()).unwrap_or("a run");
+            let made = Made {
+                id: *call,
+                session: session.clone(),
+                at,
+                asker: asker.into(),
+                tool: content.tool,
+                signature: content.signature.into(),
+                subject,
+                gate: None,
+                asked_at: None,
+                why: "".into(),
+                verdict: Verdict::Open,
+                by: None,
+                end: None,
+                bytes: if bytes <= LARGEST { bytes } else { 0 },
+            };
+            self.bytes += made.bytes;
+            self.calls.insert(*call, made);
+            while self.calls.len() > MOST || self.bytes > MOST_BYTES {
+                let Some((_, oldest)) = self.calls.pop_first() else { break };
+                self.bytes -= oldest.bytes;
+                if let Some(gate) = oldest.gate {
+                    self.gates.remove(&gate);
+                }
+            }
+            return;
+        }
+        let Some(made) = self.calls.get_mut(&event.call()) else { return };
+        match event {
+            call::Event::Allowed { why, by, .. } => {
+                if made.verdict == Verdict::Open && by.is_none() {
+                    made.verdict = Verdict::Rule;
+                    self.tally.decided(made, at);
+                }
+                if made.gate.is_none() {
+                    made.why = why.as_str().into();
+                }
+            }
+            call::Event::Gated { why, .. } => made.why = why.as_str().into(),
+            call::Event::Ended { end, .. } => {
+                made.end = Some(*end);
+                if made.verdict == Verdict::Open {
+                    made.verdict = if *end == End::Denied { Verdict::RefusedByRule } else { Verdict::Undecided };
+                    self.tally.decided(made, at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn gate(&mut self, event: &gate::Event, at: Millis) {
+        match event {
+            gate::Event::Opened { gate, call: Some(call), kind: gate::Kind::Approval, .. } => {
+                if let Some(made) = self.calls.get_mut(call) {
+                    (made.gate, made.asked_at) = (Some(*gate), Some(at));
+                    self.gates.insert(*gate, *call);
+                }
+            }
+            gate::Event::Resolved { gate, resolution, by, .. } => {
+                let made = self.gates.remove(gate).and_then(|call| self.calls.get_mut(&call));
+                let Some(made) = made.filter(|made| made.verdict == Verdict::Open) else { return };
+                made.verdict = match resolution {
+                    Resolution::Allowed { .. } => Verdict::Person,
+                    Resolution::Granted => Verdict::Grant,
+                    Resolution::Denied => Verdict::RefusedByPerson,
+                    Resolution::Answered | Resolution::Declined | Resolution::Expired | Resolution::Withdrawn => {
+                        Verdict::Undecided
+                    }
+                };
+                made.by.clone_from(by);
+                self.tally.decided(made, at);
+            }
+            _ => {}
+        }
+    }
+}

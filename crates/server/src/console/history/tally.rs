@@ -1,0 +1,132 @@
+//! Sums over all decisions.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use countersign_core::{
+    policy::{Covers, propose},
+    time::Millis,
+};
+
+use super::{Made, Verdict};
+
+/// How many patterns of calls are counted apart.
+const MOST_LIKES: usize = 4096;
+/// How many days.
+const MOST_DAYS: usize = 400;
+/// How many tools or askers.
+const MOST_NAMES: usize = 500;
+/// Bounds of the time that an answer takes, in seconds, with their names.
+pub(in super::super) const WAITS: [(u64, &str); 6] = [
+    (10, "under 10 s"),
+    (60, "under 1 min"),
+    (300, "under 5 min"),
+    (900, "under 15 min"),
+    (3600, "under 1 h"),
+    (u64::MAX, "longer"),
+];
+const DAY: u64 = 86_400_000;
+
+/// What became of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Counts {
+    pub(in super::super) rule: u64,
+    pub(in super::super) person: u64,
+    pub(in super::super) refused_by_rule: u64,
+    pub(in super::super) refused_by_person: u64,
+    pub(in super::super) undecided: u64,
+}
+
+/// One of the counts, with its name and class.
+pub(in super::super) type Bar = (&'static str, &'static str, fn(&Counts) -> u64);
+
+impl Counts {
+    /// The parts of a bar, from the bottom.
+    pub(in super::super) const BARS: [Bar; 5] = [
+        ("allowed by rule or grant", "b-rule", |counts| counts.rule),
+        ("allowed by a person", "b-person", |counts| counts.person),
+        ("denied by rule", "b-norule", |counts| counts.refused_by_rule),
+        ("denied by a person", "b-noperson", |counts| counts.refused_by_person),
+        ("nobody decided", "b-none", |counts| counts.undecided),
+    ];
+
+    pub(in super::super) fn all(&self) -> u64 {
+        Self::BARS.iter().map(|(.., of)| of(self)).sum()
+    }
+
+    fn add(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Open => {}
+            Verdict::Rule | Verdict::Grant => self.rule += 1,
+            Verdict::Person => self.person += 1,
+            Verdict::RefusedByRule => self.refused_by_rule += 1,
+            Verdict::RefusedByPerson => self.refused_by_person += 1,
+            Verdict::Undecided => self.undecided += 1,
+        }
+    }
+}
+
+/// Calls that one pattern would cover.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Like {
+    pub(in super::super) asked: u64,
+    pub(in super::super) allowed: u64,
+    pub(in super::super) denied: u64,
+    pub(in super::super) last: u64,
+}
+
+/// The sums.
+#[derive(Default)]
+pub(in super::super) struct Tally {
+    /// By day since 1970, in UTC.
+    pub(in super::super) days: BTreeMap<u64, Counts>,
+    pub(in super::super) tools: BTreeMap<Arc<str>, Counts>,
+    pub(in super::super) askers: BTreeMap<Arc<str>, Counts>,
+    /// How long people took, by the bounds of [`WAITS`].
+    pub(in super::super) waits: [u64; WAITS.len()],
+    /// What people were asked about, by asker and pattern.
+    pub(in super::super) likes: BTreeMap<(Arc<str>, String), Like>,
+    pub(in super::super) all: Counts,
+}
+
+impl Tally {
+    pub(super) fn decided(&mut self, made: &Made, at: Millis) {
+        let verdict = made.verdict;
+        self.all.add(verdict);
+        self.days.entry(at.0 / DAY).or_default().add(verdict);
+        if self.days.len() > MOST_DAYS {
+            self.days.pop_first();
+        }
+        count(&mut self.tools, &made.tool, verdict);
+        count(&mut self.askers, &made.asker, verdict);
+        let Some(asked_at) = made.asked_at else { return };
+        if matches!(verdict, Verdict::Person | Verdict::RefusedByPerson) {
+            let seconds = at.since(asked_at).as_secs();
+            let slot = WAITS.iter().position(|(bound, _)| seconds < *bound).unwrap_or(WAITS.len() - 1);
+            self.waits[slot] += 1;
+        }
+        let pattern = made.subject.as_ref().and_then(|subject| {
+            propose(subject).into_iter().find_map(|proposal| match proposal.covers {
+                Covers::Pattern(pattern) => Some(pattern),
+                Covers::Exact(_) => None,
+            })
+        });
+        let key = (Arc::clone(&made.asker), pattern.unwrap_or_else(|| made.signature.to_string()));
+        if self.likes.len() >= MOST_LIKES && !self.likes.contains_key(&key) {
+            return;
+        }
+        let like = self.likes.entry(key).or_default();
+        like.asked += 1;
+        like.last = at.0;
+        match verdict {
+            Verdict::Person | Verdict::Grant => like.allowed += 1,
+            Verdict::RefusedByPerson => like.denied += 1,
+            Verdict::Open | Verdict::Rule | Verdict::RefusedByRule | Verdict::Undecided => {}
+        }
+    }
+}
+
+fn count(of: &mut BTreeMap<Arc<str>, Counts>, name: &Arc<str>, verdict: Verdict) {
+    // A name that an agent made up must not fill the memory.
+    let name = if of.len() >= MOST_NAMES && !of.contains_key(name) { "others".into() } else { Arc::clone(name) };
+    of.entry(name).or_default().add(verdict);
+}

@@ -1,0 +1,282 @@
+//! What happens, made into frames once for everybody who looks: one follower of the log for all windows.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use countersign_core::{
+    call,
+    engine::{self, Engine, Event, Recorded},
+    gate::{self, Content, Gate},
+    id::{GateId, Lsn, SessionId},
+    message::text_of,
+    session::{self, Kind},
+};
+use countersign_runtime::{Clock, Handle, Lane, Live as Frame, LiveKind, Part, Released, Source};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::card::{Answered, Asked, Place, Reader};
+use crate::{
+    view::{Lines, escape},
+    web::sse,
+};
+
+/// How many frames a window may be behind before it is told to look at everything again.
+const BEHIND: usize = 512;
+/// How many frames about gates are kept for windows that come back.
+const KEPT: usize = 256;
+/// How many sessions it is known of when they last changed.
+const SESSIONS: usize = 10_000;
+/// How much of a message that is being written is kept for windows that come in the middle, in bytes.
+const OPEN: usize = 256 << 10;
+/// How much of a call's output is shown while it runs, in characters.
+const OUTPUT: usize = 4000;
+
+/// Whom a frame is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Topic {
+    /// Every window.
+    Gates,
+    /// Those that show this session.
+    Session(SessionId),
+    /// Every window: nothing more comes.
+    End,
+}
+
+/// One frame.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) topic: Topic,
+    pub(super) bytes: Bytes,
+}
+
+/// The follower, for all windows.
+pub(super) struct Live {
+    state: Mutex<State>,
+    told: broadcast::Sender<Told>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Nothing is known of what was before this record.
+    since: Lsn,
+    /// Frames about gates, with the record of each.
+    kept: VecDeque<(Lsn, Bytes)>,
+    /// When each session last changed.
+    changed: BTreeMap<SessionId, Lsn>,
+    /// Messages that are being written.
+    open: BTreeMap<SessionId, Vec<Piece>>,
+}
+
+/// A part of a message that is being written.
+#[derive(Clone, Debug)]
+struct Piece {
+    index: usize,
+    kind: &'static str,
+    name: String,
+    text: String,
+}
+
+/// What a window gets first, and then.
+pub(super) struct Joined {
+    pub(super) first: Vec<Bytes>,
+    pub(super) then: broadcast::Receiver<Told>,
+}
+
+impl Live {
+    /// Follows everything that `handle` releases.
+    pub(super) fn follow(handle: Handle, clock: Clock) -> Arc<Self> {
+        let live = Arc::new(Self { state: Mutex::default(), told: broadcast::Sender::new(BEHIND) });
+        let follower = Arc::clone(&live);
+        tokio::spawn(async move { follower.run(handle, clock).await });
+        live
+    }
+
+    /// Lets a window in that has seen everything up to `after`.
+    pub(super) fn join(&self, after: Lsn, session: Option<&SessionId>) -> Joined {
+        let state = self.state.lock();
+        // Under the lock, so that no frame comes between.
+        let then = self.told.subscribe();
+        if after < state.since || state.kept.len() == KEPT && state.kept.front().is_some_and(|(lsn, _)| after < *lsn) {
+            return Joined { first: vec![reload()], then };
+        }
+        let mut first: Vec<Bytes> =
+            state.kept.iter().filter(|(lsn, _)| *lsn > after).map(|(_, frame)| frame.clone()).collect();
+        if let Some(session) = session {
+            if state.changed.get(session).is_some_and(|changed| *changed > after) {
+                first.push(changed(session, None, false));
+            }
+            first.extend(state.open.get(session).into_iter().flatten().map(Piece::frame));
+        }
+        Joined { first, then }
+    }
+
+    async fn run(&self, handle: Handle, clock: Clock) {
+        let Some(mut released) = handle.subscribe().await else { return };
+        let source = handle.source(Lane::Request);
+        let head = source.read(|engine| engine.state().head()).await;
+        self.state.lock().since = head.map_or(Lsn(u64::MAX), |(head, _)| head);
+        while let Some(next) = released.next().await {
+            match next {
+                Released::Fact(recorded) => self.fact(&recorded, &handle, &source, &clock).await,
+                Released::Live(frame) => self.frame(&frame),
+            }
+        }
+        // Windows must not keep a gateway that closes.
+        self.tell(Topic::End, Bytes::new());
+    }
+
+    async fn fact(&self, recorded: &Recorded, handle: &Handle, source: &Source, clock: &Clock) {
+        let lsn = recorded.meta.lsn;
+        if let Some(session) = &recorded.meta.session {
+            self.changed(session, lsn, &recorded.fact.event);
+        }
+        let Event::Gate(event) = &recorded.fact.event else { return };
+        if matches!(event, gate::Event::Shown { .. } | gate::Event::Updated { .. }) {
+            return;
+        }
+        if self.told.receiver_count() == 0 {
+            // Nobody looks: whoever comes reads everything, and nothing is made for nobody.
+            let mut state = self.state.lock();
+            state.kept.clear();
+            state.since = lsn;
+            return;
+        }
+        let Some((asked, waiting)) = asked(event.gate(), handle, source).await else { return };
+        let answered = match event {
+            gate::Event::Resolved { .. } => Answered { text: recorded.fact.content.clone() },
+            _ => Answered::default(),
+        };
+        let reader = Reader { now: clock.now(), csrf: "", key: "", place: Place::List, notice: None };
+        let frame = sse::frame(
+            Some(&lsn.to_string()),
+            "gate",
+            &json!({
+                "id": asked.id.to_string(),
+                "state": if asked.is_pending() { "waiting" } else { "over" },
+                "isNew": matches!(event, gate::Event::Opened { .. }),
+                "waiting": waiting,
+                "title": asked.title(),
+                "html": asked.card(&reader, &answered).into_string(),
+            }),
+        );
+        let mut state = self.state.lock();
+        state.kept.push_back((lsn, frame.clone()));
+        if state.kept.len() > KEPT {
+            state.kept.pop_front();
+        }
+        self.tell(Topic::Gates, frame);
+    }
+
+    /// Something of a session was recorded.
+    fn changed(&self, session: &SessionId, lsn: Lsn, event: &Event) {
+        if matches!(event, Event::Call(call::Event::Received { .. })) {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.changed.insert(session.clone(), lsn);
+        if state.changed.len() > SESSIONS {
+            // Windows on sessions that nothing is known of any more must not believe that nothing happened.
+            state.changed.clear();
+            state.open.clear();
+            state.since = lsn;
+        }
+        let is_said = matches!(
+            event,
+            Event::Session(session::Event::Entry { kind: Kind::Assistant { .. } | Kind::ToolResult { .. }, .. })
+                | Event::Run(countersign_core::run::Event::Ended { .. })
+        );
+        if is_said {
+            state.open.remove(session);
+        }
+        self.tell(Topic::Session(session.clone()), changed(session, Some(lsn), is_said));
+    }
+
+    /// Something that is not recorded.
+    fn frame(&self, frame: &Frame) {
+        let session = &frame.session;
+        let mut state = self.state.lock();
+        let open = state.open.entry(session.clone()).or_default();
+        let told = match &frame.kind {
+            LiveKind::MessageStarted { .. } => {
+                open.clear();
+                sse::frame(None, "begin", &Value::Null)
+            }
+            LiveKind::PartStarted { index, part } => {
+                let (kind, name) = match part {
+                    Part::Text => ("text", String::new()),
+                    Part::Thinking | Part::Redacted => ("thinking", String::new()),
+                    Part::ToolCall { name, .. } => ("call", escape(name, Lines::One).into_owned()),
+                };
+                open.push(Piece { index: *index, kind, name, text: String::new() });
+                open.last().map(Piece::frame).unwrap_or_default()
+            }
+            LiveKind::Delta { index, text } => {
+                let text = escape(text, Lines::Many);
+                let held: usize = open.iter().map(|piece| piece.text.len()).sum();
+                if let Some(piece) = open.iter_mut().find(|piece| piece.index == *index).filter(|_| held < OPEN) {
+                    piece.text.push_str(&text);
+                }
+                sse::frame(None, "delta", &json!({ "index": index, "text": text }))
+            }
+            LiveKind::PartEnded { .. } => return,
+            LiveKind::CallProgress { content, .. } => {
+                let text = text_of(content);
+                let shown = text.chars().count().saturating_sub(OUTPUT);
+                let text: String = text.chars().skip(shown).collect();
+                sse::frame(None, "output", &json!({ "text": escape(&text, Lines::Many) }))
+            }
+        };
+        if !told.is_empty() {
+            self.tell(Topic::Session(session.clone()), told);
+        }
+    }
+
+    /// To every window; without any it is for nobody.
+    fn tell(&self, topic: Topic, bytes: Bytes) {
+        let _ = self.told.send(Told { topic, bytes });
+    }
+}
+
+impl Piece {
+    fn frame(&self) -> Bytes {
+        let Self { index, kind, name, text } = self;
+        sse::frame(None, "part", &json!({ "index": index, "kind": kind, "name": name, "text": text }))
+    }
+}
+
+/// Tells a window to look at everything again.
+pub(super) fn reload() -> Bytes {
+    sse::frame(None, "reload", &Value::Null)
+}
+
+/// Tells that something of a session was recorded; `done` if that is what was being written.
+fn changed(session: &SessionId, lsn: Option<Lsn>, done: bool) -> Bytes {
+    let id = lsn.map(|lsn| lsn.to_string());
+    sse::frame(id.as_deref(), "changed", &json!({ "session": session.as_str(), "done": done }))
+}
+
+/// A gate as it is now, and how many wait.
+async fn asked(id: GateId, handle: &Handle, source: &Source) -> Option<(Asked, usize)> {
+    let read = move |engine: &Engine| {
+        let gate = engine.state().gate(id)?;
+        Some((gate.content(), engine.admitted().gate(id).cloned()))
+    };
+    let (at, content) = source.read_of(engine::Scope::Gate(id), read).await?.0?;
+    let content = match content {
+        Some(content) => content,
+        None => {
+            let text = handle.contents().get(&[at]).await.ok()?.pop()??;
+            Arc::new(serde_json::from_str::<Content>(&text).ok()?)
+        }
+    };
+    let read = move |engine: &Engine| {
+        let gate: &Gate = engine.state().gate(id)?;
+        Some((Asked::of(engine, gate, content), engine.state().pending_gates().count()))
+    };
+    source.read_of(engine::Scope::Gate(id), read).await?.0
+}

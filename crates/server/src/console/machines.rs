@@ -1,0 +1,157 @@
+//! Agents, services, messengers, models, and the gateway itself: what is there and how it is doing.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use axum::{Extension, extract::State, response::Response};
+use countersign_core::{engine::Engine, id::SessionId, time::Millis};
+use countersign_runtime::{
+    Lane,
+    store::{Log as _, Partition},
+};
+use futures_util::future::join_all;
+use maud::{Markup, html};
+
+use super::{
+    Console,
+    page::{Tab, Trouble, page},
+    policy::ago_or_never,
+    words::{ago, counted, one, path, plain, span},
+};
+use crate::web::Caller;
+
+/// How long a page waits for a service to say how it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// One agent.
+struct Agent {
+    id: String,
+    session: SessionId,
+    is_connected: bool,
+    open: usize,
+    results: usize,
+    seen: Option<Millis>,
+}
+
+pub(super) async fn show(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    let site = &console.site;
+    let agents = console.agents().await?;
+    let services = site.config.services.iter().map(|service| async move {
+        let health = tokio::time::timeout(PATIENCE, site.services.health(&service.name)).await;
+        (service, health.unwrap_or_else(|_| Err("it did not answer in time".to_owned())))
+    });
+    let services = join_all(services).await;
+    let head = site.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
+    // What was recorded lately lies beside it.
+    let beside = format!("{}-wal", site.config.storage.log.display());
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    let size = size(&site.config.storage.log) + size(beside.as_ref());
+    let body = html! {
+        h1 { "Agents and machines" }
+        section aria-labelledby="agents" {
+            h2 #agents { "Agents" }
+            @if agents.is_empty() { p.empty { "No agent is configured, so their door is closed." } }
+            @else { (table(&["Agent", "State", "Last asked", "Open", "Results not received"], agents.iter().map(|agent| html! {
+                td { a href=(path("/console/sessions/", agent.session.as_str())) { (plain(&agent.id)) } }
+                td { (state(agent.is_connected, "connected", "away")) }
+                td { (ago_or_never(agent.seen, look.now)) }
+                td.number { (agent.open) }
+                td.number { (agent.results) }
+            }))) }
+        }
+        section aria-labelledby="services" {
+            h2 #services { "Services" }
+            @if services.is_empty() { p.empty { "No service is configured." } }
+            @else { (table(&["Service", "State", "Address", "Tools"], services.iter().map(|(service, health)| html! {
+                td { (plain(&service.name)) }
+                td { (state(health.is_ok(), "well", "not well")) @if let Err(why) = health { p.note { (one(why)) } } }
+                td { code { (plain(&service.url)) } }
+                td.number { (service.tools.len()) }
+            }))) }
+        }
+        section aria-labelledby="messengers" {
+            h2 #messengers { "Messengers" }
+            (messengers(&console, look.now))
+        }
+        section aria-labelledby="models" {
+            h2 #models { "Models" }
+            @let usual = site.chats.models().usual();
+            (table(&["Model", "Provider", "Context"], site.chats.models().entries().map(|entry| html! {
+                td { (plain(&entry.name)) " " code { (plain(&entry.id)) } @if usual.as_ref().is_some_and(|usual| usual.id == entry.id && usual.provider == entry.provider) { " " span.bound { "the usual one" } } }
+                td { (plain(&entry.provider)) }
+                td.number { (entry.context_window) }
+            })))
+            @if usual.is_none() { p.note { "No model is configured as the usual one: each chat has to choose." } }
+        }
+        section aria-labelledby="gateway" {
+            h2 #gateway { "This gateway" }
+            dl.facts.panel {
+                div { dt { "Address" } dd { code { (plain(&site.address)) } } }
+                div { dt { "Login" } dd { @if site.auth.is_guarded() { "people log in" } @else { "nothing is asked for; only this machine can reach it" } } }
+                div { dt { "Runs for" } dd { (span(look.now.0.saturating_sub(site.started_at.0))) } }
+                div { dt { "Version" } dd { (env!("CARGO_PKG_VERSION")) } }
+                div { dt { "Record" } dd { code { (plain(&site.config.storage.log.display().to_string())) } ", " (counted(head.lsn.0, "record")) ", " (size >> 10) " KiB" } }
+                div { dt { "Head" } dd { code.head { (head.lsn) ":" (head.chain) } } }
+                div { dt { "Rules" } dd { code { (plain(&site.config.permissions.display().to_string())) } } }
+            }
+        }
+    };
+    Ok(page(&look, Tab::Agents, "Agents and machines", &body))
+}
+
+impl Console {
+    async fn agents(&self) -> Result<Vec<Agent>, Trouble> {
+        let known: Vec<(String, SessionId)> =
+            self.site.agents.agents().map(|(id, session)| (id.to_owned(), session.clone())).collect();
+        let asked = known.clone();
+        let read = move |engine: &Engine| -> Vec<(usize, usize)> {
+            let of = |session: &SessionId| {
+                let requester = engine.state().session(session).and_then(|session| session.requester());
+                requester.map_or((0, 0), |requester| (requester.open().len(), requester.results().len()))
+            };
+            asked.iter().map(|(_, session)| of(session)).collect()
+        };
+        let counts = self.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+        let past = self.history.upto_now(&self.site.handle).await.map_err(Trouble::unread)?;
+        let agent = |((id, session), (open, results)): ((String, SessionId), (usize, usize))| Agent {
+            is_connected: self.site.agents.is_connected(&session),
+            seen: past.asked(&session),
+            id,
+            session,
+            open,
+            results,
+        };
+        Ok(known.into_iter().zip(counts).map(agent).collect())
+    }
+}
+
+fn messengers(console: &Console, now: Millis) -> Markup {
+    let Some(report) = console.site.telegram.as_ref().map(|report| report()) else {
+        return html! { p.empty { "No messenger is configured: decisions are made here, at the terminal and by the doors." } };
+    };
+    let is_well = report.is_well();
+    table(
+        &["Messenger", "State", "Last worked", "Last error"],
+        std::iter::once(html! {
+            td { "Telegram" }
+            td { (state(is_well, "well", "not well")) }
+            td { (ago_or_never(report.worked, now)) }
+            td { @match &report.failed { Some((at, why)) => { (one(why)) ", " (ago(*at, now)) }, None => "none" } }
+        }),
+    )
+}
+
+fn state(is_well: bool, well: &str, ill: &str) -> Markup {
+    html! { span.badge.(if is_well { "good" } else { "still" }) { (if is_well { well } else { ill }) } }
+}
+
+fn table(heads: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(heads[0]) {
+            table.plain { thead { tr { @for head in heads { th scope="col" { (head) } } } } tbody { @for row in rows { tr { (row) } } } }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What all pages have in common: the frame around them, and how something that went wrong looks.
+
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use maud::{DOCTYPE, Markup, html};
+
+use super::{
+    Look,
+    assets::{SCRIPT_AT, STYLE_AT},
+};
+use crate::web::{Via, reply};
+
+/// A picture for the tab, so that browsers ask for none.
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='4' fill='%230f5c6e'/%3E%3Cpath d='M4 8.5l2.8 2.8L12 5.5' fill='none' stroke='white' stroke-width='2'/%3E%3C/svg%3E";
+
+/// The part of the console that a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tab {
+    Inbox,
+    Sessions,
+    Record,
+    Policy,
+    Agents,
+}
+
+impl Tab {
+    const ALL: [(Self, &'static str, &'static str); 5] = [
+        (Self::Inbox, "/console/", "Inbox"),
+        (Self::Sessions, "/console/sessions", "Sessions"),
+        (Self::Record, "/console/record", "Record"),
+        (Self::Policy, "/console/policy", "Policy"),
+        (Self::Agents, "/console/agents", "Agents"),
+    ];
+}
+
+/// A page.
+pub(super) fn page(look: &Look, tab: Tab, title: &str, body: &Markup) -> Response {
+    page_with(StatusCode::OK, look, tab, title, None, body)
+}
+
+/// A page with its status, of `session` if it follows one.
+pub(super) fn page_with(
+    status: StatusCode,
+    look: &Look,
+    tab: Tab,
+    title: &str,
+    session: Option<&str>,
+    body: &Markup,
+) -> Response {
+    let csrf = look.caller.csrf();
+    let is_known = matches!(look.caller.via, Via::Cookie { .. });
+    let page = html! {
+        (head(title))
+        body data-after=(look.head) data-now=(look.now.0) data-csrf=(csrf) data-waiting=(look.waiting) data-session=[session] {
+            a.skip href="#main" { "Skip to content" }
+            header.top {
+                a.brand href="/console/" { span.mark aria-hidden="true" { "✓" } "Countersign" }
+                nav aria-label="Console" {
+                    @for (at, href, name) in Tab::ALL {
+                        a href=(href) aria-current=[(at == tab).then_some("page")] {
+                            (name)
+                            @if at == Tab::Inbox {
+                                " " span.count #count hidden[look.waiting == 0] { (look.waiting) span.unseen { " waiting" } }
+                            }
+                        }
+                    }
+                }
+                div.tools {
+                    span.link #link hidden { "offline" }
+                    button.quiet #notify type="button" hidden { "Notify me" }
+                    button.quiet #theme type="button" hidden aria-label="Colours: light, dark, or as the system" { "◐" }
+                    @if is_known {
+                        form method="post" action="/logout" {
+                            input type="hidden" name="csrf" value=(csrf);
+                            button.quiet type="submit" { "Log out" }
+                        }
+                    }
+                }
+            }
+            p.unseen #said role="status" aria-live="polite" {}
+            main #main tabindex="-1" { (body) }
+            (help())
+        }
+    };
+    reply::html(status, format!("{}{}</html>", DOCTYPE.into_string() + "<html lang=\"en\">", page.into_string()))
+}
+
+fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) " · Countersign" }
+            link rel="icon" href=(ICON);
+            link rel="stylesheet" href=(*STYLE_AT);
+            script src=(*SCRIPT_AT) defer {}
+        }
+    }
+}
+
+fn help() -> Markup {
+    const KEYS: [(&[&str], &str); 9] = [
+        (&["j", "k"], "to the next card, to the one before"),
+        (&["a"], "allow once"),
+        (&["s"], "allow for the session"),
+        (&["d"], "deny: write a reason, then Enter"),
+        (&["x"], "choose it, to decide several at once"),
+        (&["Enter"], "open it"),
+        (&["Esc"], "from a field back to its card"),
+        (&["g", "i"], "to the inbox; g s, g r, g p, g a to the other parts"),
+        (&["?"], "these keys"),
+    ];
+    html! {
+        dialog #help aria-labelledby="help-title" {
+            h2 #help-title { "Keys" }
+            dl.keys {
+                @for (keys, what) in KEYS {
+                    dt { @for key in keys { kbd { (key) } " " } }
+                    dd { (what) }
+                }
+            }
+            form method="dialog" { button type="submit" { "Close" } }
+        }
+    }
+}
+
+/// Something that went wrong, as a page.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    status: StatusCode,
+    text: String,
+}
+
+impl Trouble {
+    pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+
+    pub(super) fn missing(what: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::NOT_FOUND, format!("There is no {what}."))
+    }
+
+    pub(super) fn closing() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "The gateway is closing.")
+    }
+
+    /// The record could not be read.
+    pub(super) fn unread(error: impl std::fmt::Display) -> Self {
+        tracing::error!(%error, "the console cannot read the record");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("The record cannot be read: {error}"))
+    }
+}
+
+impl IntoResponse for Trouble {
+    fn into_response(self) -> Response {
+        let told = super::words::many(&self.text);
+        let page = html! {
+            (head("Not done"))
+            body {
+                header.top { a.brand href="/console/" { span.mark aria-hidden="true" { "✓" } "Countersign" } }
+                main #main {
+                    h1 { (self.status.canonical_reason().unwrap_or("Not done")) }
+                    p.problem role="alert" { (told) }
+                    p { a href="/console/" { "Back to the inbox" } }
+                }
+            }
+        };
+        let page = format!("{}<html lang=\"en\">{}</html>", DOCTYPE.into_string(), page.into_string());
+        reply::html(self.status, page)
+    }
+}

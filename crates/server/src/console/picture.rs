@@ -1,0 +1,77 @@
+//! Pictures of numbers, drawn here: nothing is loaded for them.
+
+use maud::{Markup, html};
+
+use super::history::Counts;
+
+/// Bars by day, each of what became of calls.
+pub(super) fn days(days: &[(String, Counts)]) -> Markup {
+    const HEIGHT: u64 = 120;
+    const STEP: usize = 26;
+    let most = days.iter().map(|(_, counts)| counts.all()).max().unwrap_or(0).max(1);
+    let width = days.len().max(1) * STEP + 34;
+    let total: u64 = days.iter().map(|(_, counts)| counts.all()).sum();
+    html! {
+        svg.chart viewBox={ "0 0 " (width) " 150" } width=(width) role="img" aria-label={ (total) " decisions in " (days.len()) " days; the numbers stand in the table below" } {
+            line.axis x1="30" y1="125" x2=(width) y2="125" {}
+            text.tick x="26" y="128" text-anchor="end" { "0" }
+            text.tick x="26" y="12" text-anchor="end" { (most) }
+            @for (at, (day, counts)) in days.iter().enumerate() {
+                @let x = 32 + at * STEP;
+                @for (class, y, height) in stacked(counts, most, HEIGHT) {
+                    rect.(class) x=(x) y=(y + 5) width="20" height=(height) {}
+                }
+                @if at % 3 == days.len().saturating_sub(1) % 3 { text.tick x=(x + 10) y="142" text-anchor="middle" { (day.get(5..).unwrap_or(day)) } }
+            }
+        }
+    }
+}
+
+/// One bar of what became of calls, lying.
+pub(super) fn share(counts: &Counts) -> Markup {
+    let all = counts.all().max(1);
+    let mut at = 0;
+    let mut parts = Vec::new();
+    for (name, class, of) in Counts::BARS {
+        let wide = of(counts) * 200 / all;
+        parts.push((name, class, at, wide));
+        at += wide;
+    }
+    html! {
+        svg.share viewBox="0 0 200 10" preserveAspectRatio="none" aria-hidden="true" {
+            @for (_, class, x, wide) in &parts { @if *wide > 0 { rect.(class) x=(x) y="0" width=(wide) height="10" {} } }
+        }
+    }
+}
+
+/// What the colours mean.
+pub(super) fn legend() -> Markup {
+    html! { ul.legend { @for (name, class, _) in Counts::BARS { li { svg width="12" height="12" aria-hidden="true" { rect.(class) width="12" height="12" rx="2" {} } " " (name) } } } }
+}
+
+/// The parts of one bar from the bottom: class, top and height. Nothing that is there is too small to be seen.
+fn stacked(counts: &Counts, most: u64, height: u64) -> Vec<(&'static str, u64, u64)> {
+    let mut top = height;
+    let mut parts = Vec::new();
+    for (_, class, of) in Counts::BARS {
+        let count = of(counts);
+        if count == 0 {
+            continue;
+        }
+        let tall = (count * height / most).max(2).min(top);
+        top -= tall;
+        parts.push((class, top, tall));
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, stacked};
+
+    #[test]
+    fn a_bar_has_a_part_for_each_count_that_is_there() {
+        let counts = Counts { rule: 50, refused_by_person: 1, ..Counts::default() };
+        assert_eq!(stacked(&counts, 100, 120), [("b-rule", 60, 60), ("b-noperson", 58, 2)]);
+    }
+}

@@ -1,0 +1,270 @@
+//! The rules in force and where each comes from, what people granted and denied, and reading the rules again.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse as _, Redirect, Response},
+};
+use countersign_core::{
+    engine::Engine,
+    policy::{self, Action, Constraint, Grant},
+};
+use countersign_runtime::Lane;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    Console, Look, explain,
+    page::{Tab, Trouble, page},
+    trial,
+    words::{ago, left, many, one, plain, who},
+};
+use crate::{
+    decisions,
+    gateway::rules,
+    web::{Body, Caller},
+};
+
+/// What was just done.
+#[derive(Deserialize)]
+pub(super) struct Done {
+    #[serde(default)]
+    done: String,
+}
+
+/// One rule in force, as it is listed.
+struct Row {
+    text: String,
+    origin: String,
+    action: Action,
+    is_default: bool,
+    bound: Vec<(&'static str, String)>,
+    description: Option<String>,
+    steps: usize,
+}
+
+pub(super) async fn show(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    Query(done): Query<Done>,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    console.policy_page(&look, notice(&done.done)).await
+}
+
+fn notice(done: &str) -> Option<(bool, String)> {
+    match done {
+        "revoked" => Some((true, "It is taken back. From now on this is asked about again.".to_owned())),
+        "lifted" => Some((true, "The denial no longer binds.".to_owned())),
+        _ => None,
+    }
+}
+
+impl Console {
+    async fn policy_page(&self, look: &Look, notice: Option<(bool, String)>) -> Result<Response, Trouble> {
+        let read = |engine: &Engine| {
+            let state = engine.state().policy();
+            let rows: Vec<Row> = engine.rules().compiled.rules().map(|listed| row(&listed)).collect();
+            let grants: Vec<Grant> = state.grants().iter().cloned().collect();
+            let denials: Vec<Constraint> = state.constraints().iter().cloned().collect();
+            (rows, grants, denials, engine.rules().digest())
+        };
+        let read = self.site.handle.source(Lane::Request).read(read).await;
+        let ((rows, grants, denials, digest), _) = read.ok_or_else(Trouble::closing)?;
+        let denials: Vec<Constraint> = denials.into_iter().filter(|one| one.until > look.now).collect();
+        let body = html! {
+            h1 { "Policy" }
+            @if let Some((is_good, text)) = &notice {
+                div.(if *is_good { "told" } else { "problem" }) role=(if *is_good { "status" } else { "alert" }) { pre { (many(text)) } }
+            }
+            section aria-labelledby="grants" {
+                h2 #grants { "What people granted" }
+                (self::grants(look, &grants))
+            }
+            @if !denials.is_empty() {
+                section aria-labelledby="denials" {
+                    h2 #denials { "Denials that bind" }
+                    p { "The same call stays denied for a while after a person denied it." }
+                    (self::denials(look, &denials))
+                }
+            }
+            section.two {
+                div.panel { h2 { "What becomes of a call?" } (explain::form(self, &explain::Wanted::default())) }
+                div.panel { h2 { "Try a rule" } (trial::form(&trial::Wanted::default())) }
+            }
+            section aria-labelledby="rules" {
+                div.heads {
+                    h2 #rules { "Rules in force" }
+                    form method="post" action="/console/reload" {
+                        input type="hidden" name="csrf" value=(look.caller.csrf());
+                        button type="submit" { "Read the file again" }
+                    }
+                }
+                p { "From " code { (plain(&self.site.config.permissions.display().to_string())) } ", digest " code { (digest.to_string().get(..16).unwrap_or_default()) } ". They are looked at from top to bottom." }
+                (table(&rows))
+            }
+        };
+        Ok(page(look, Tab::Policy, "Policy", &body))
+    }
+}
+
+fn row(listed: &policy::Listed<'_>) -> Row {
+    let rule = listed.rule;
+    let bound = [("principal", &rule.principal), ("door", &rule.door), ("target", &rule.target)];
+    let bound = bound.into_iter().filter_map(|(side, pattern)| Some((side, plain(pattern.as_deref()?))));
+    Row {
+        text: listed.named.pattern.clone(),
+        origin: listed.named.origin.to_string(),
+        action: rule.action,
+        is_default: listed.is_default,
+        bound: bound.collect(),
+        description: rule.description.clone(),
+        steps: rule.steps.len(),
+    }
+}
+
+/// The rules in the order in which they are looked at.
+fn table(rows: &[Row]) -> Markup {
+    let of = |action: Action, is_default: bool| {
+        rows.iter().filter(move |row| (row.action, row.is_default) == (action, is_default))
+    };
+    let group = |title: &str, action: Action| {
+        let mut found = of(action, false).peekable();
+        html! { @if found.peek().is_some() { tbody { tr.group { th scope="rowgroup" colspan="3" { (title) } } @for row in found { (line(row)) } } } }
+    };
+    let defaults: Vec<&Row> = rows.iter().filter(|row| row.is_default).collect();
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Rules in force" {
+            table.rules {
+                thead { tr { th scope="col" { "Then" } th scope="col" { "If a call is like" } th scope="col" { "Written in" } } }
+                (group("Denied, whatever else is said", Action::Deny))
+                tbody { tr.fixed { td colspan="3" { "Then denials of people that bind, and what destroys beyond the workspace: that is always asked about." } } }
+                (group("Allowed", Action::Allow))
+                tbody { tr.fixed { td colspan="3" { "Then what people granted." } } }
+                (group("Asked about", Action::Ask))
+                @if !defaults.is_empty() {
+                    tbody { tr.group { th scope="rowgroup" colspan="3" { "For the rest, the first that fits" } } @for row in defaults { (line(row)) } }
+                }
+                tbody { tr.fixed { td colspan="3" { @if rows.is_empty() { "There are no rules: what only reads inside the workspace may happen, and the rest is asked about." } @else { "What nothing fits is asked about." } } } }
+            }
+        }
+    }
+}
+
+fn line(row: &Row) -> Markup {
+    let (class, word) = verb(row.action);
+    html! {
+        tr {
+            td { span.badge.(class) { (word) } }
+            td {
+                code { (one(&row.text)) }
+                @for (side, pattern) in &row.bound { " " span.bound { (side) " " code { (pattern) } } }
+                @if row.steps > 0 { " " span.bound { "named people have to allow" } }
+                @if let Some(description) = &row.description { p.note { (one(description)) } }
+            }
+            td.origin { (one(&row.origin)) }
+        }
+    }
+}
+
+/// The class and the word of what a rule says.
+pub(super) const fn verb(action: Action) -> (&'static str, &'static str) {
+    match action {
+        Action::Allow => ("good", "allow"),
+        Action::Deny => ("bad", "deny"),
+        Action::Ask => ("ask", "ask"),
+    }
+}
+
+fn grants(look: &Look, grants: &[Grant]) -> Markup {
+    if grants.is_empty() {
+        return html! { p.empty { "Nobody has allowed anything beyond single calls." } };
+    }
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Grants" {
+            table {
+                thead { tr { th scope="col" { "Covers" } th scope="col" { "Of" } th scope="col" { "Given by" } th scope="col" { "Ends" } th scope="col" { span.unseen { "Take back" } } } }
+                tbody {
+                    @for grant in grants {
+                        tr {
+                            td { (one(&grant.label)) }
+                            td { (who(&look.people, &grant.to)) @if let policy::Scope::Session(session) = &grant.scope { ", in session " (plain(session.as_str())) } }
+                            td { (who(&look.people, &grant.by)) @if grant.door == policy::Door::Open { " " span.bound { "without a login" } } }
+                            td { @match grant.until { Some(until) => (left(until, look.now)), None => "not by itself" } }
+                            td { (take_back(look, &grant.id.to_string(), "Revoke", &plain(&grant.label))) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn denials(look: &Look, denials: &[Constraint]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Denials that bind" {
+            table {
+                thead { tr { th scope="col" { "Tool" } th scope="col" { "Of" } th scope="col" { "Denied by" } th scope="col" { "Ends" } th scope="col" { span.unseen { "Take back" } } } }
+                tbody {
+                    @for denial in denials {
+                        tr {
+                            td { (one(&denial.tool)) }
+                            td { (who(&look.people, &denial.principal)) }
+                            td { (who(&look.people, &denial.by)) @if let Some(reason) = &denial.reason { ": " q { (one(reason)) } } }
+                            td { (left(denial.until, look.now)) }
+                            td { (take_back(look, &decisions::denial(denial), "Lift", &plain(&denial.tool))) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn take_back(look: &Look, id: &str, word: &str, what: &str) -> Markup {
+    html! {
+        form method="post" action={ "/console/revoke/" (id) } {
+            input type="hidden" name="csrf" value=(look.caller.csrf());
+            button.danger.quiet type="submit" aria-label={ (word) ": " (what) } { (word) }
+        }
+    }
+}
+
+pub(super) async fn revoke(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    _: Body,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    let source = console.site.handle.source(Lane::Result);
+    match decisions::revoke(&source, &id, &look.caller.principal).await {
+        Ok(_) if id.starts_with("denial_") => Ok(Redirect::to("/console/policy?done=lifted").into_response()),
+        Ok(_) => Ok(Redirect::to("/console/policy?done=revoked").into_response()),
+        Err(problem) => Err(Trouble::new(StatusCode::NOT_FOUND, format!("Not taken back: {problem}."))),
+    }
+}
+
+pub(super) async fn reload(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    _: Body,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    let site = &console.site;
+    let done = rules::reload(&site.handle, &site.config.permissions, &site.household).await;
+    let notice = match done {
+        Ok(warnings) if warnings.is_empty() => (true, "The rules were read again and are in force.".to_owned()),
+        Ok(warnings) => (true, format!("The rules were read again and are in force.\n{}", warnings.join("\n"))),
+        Err(problem) => (false, format!("The rules were not taken, those of before stay in force:\n{problem}")),
+    };
+    console.policy_page(&look, Some(notice)).await
+}
+
+/// When something was last so, or never.
+pub(super) fn ago_or_never(at: Option<countersign_core::time::Millis>, now: countersign_core::time::Millis) -> Markup {
+    at.map_or_else(|| html! { "never" }, |at| ago(at, now))
+}

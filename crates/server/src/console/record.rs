@@ -1,0 +1,336 @@
+//! The record, the newest entries first, and whether it is whole.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{Query, State},
+    response::Response,
+};
+use countersign_core::{id::Lsn, time::Millis};
+use countersign_runtime::store::{Log as _, Partition, Stored};
+use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Console, Look,
+    page::{Tab, Trouble, page},
+    words::{moment, path, plain},
+};
+use crate::{
+    record::{About, Narrator, Outcome},
+    session_file::time::millis,
+    web::{Body, Caller},
+};
+
+/// How many entries a page has.
+const ROWS: usize = 60;
+/// How many records are looked at together.
+const WINDOW: u64 = 1500;
+/// How many records before those are read for the names of calls and gates.
+const LOOK_BACK: u64 = 800;
+/// How many windows one page looks through.
+const WINDOWS: usize = 12;
+/// How much of an entry's text is listed, in characters.
+const LONGEST: usize = 400;
+/// How many records are read at once.
+const PAGE: usize = 512;
+const KINDS: [&str; 6] = ["gate", "call", "run", "session", "policy", "booted"];
+
+/// What is looked for. Nothing means everything.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Wanted {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    outcome: String,
+    #[serde(default)]
+    tool: String,
+    #[serde(default)]
+    session: String,
+    #[serde(default)]
+    who: String,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    since: String,
+    #[serde(default)]
+    until: String,
+    /// Entries before this position.
+    #[serde(default)]
+    before: String,
+}
+
+/// One entry as it is shown.
+pub(super) struct Entry {
+    pub(super) stored: Stored,
+    pub(super) about: About,
+    pub(super) text: String,
+}
+
+/// A page of entries, and from where the next goes on.
+struct Listed {
+    entries: Vec<Entry>,
+    older: Option<u64>,
+    /// Whether the page ended because it had looked at enough, not because it was full.
+    is_tired: bool,
+}
+
+pub(super) async fn list(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    console.record_page(&look, &wanted, None).await
+}
+
+/// Checks the chain.
+pub(super) async fn verify(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    _: Body,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    let report = console.site.handle.log().verify(Partition::ZERO, None).await.map_err(Trouble::unread)?;
+    let told = match &report.flaw {
+        None => (
+            true,
+            format!("The record is whole: {} records fit, {} of them redacted.", report.records, report.redacted),
+        ),
+        Some(flaw) => (false, format!("The record does not fit: {flaw}. {} records before it do.", report.records)),
+    };
+    console.record_page(&look, &Wanted::default(), Some(told)).await
+}
+
+/// Links between the two parts of the record.
+pub(super) fn tabs(at: &str) -> Markup {
+    html! {
+        nav.sub aria-label="Record" {
+            @for (href, name) in [("/console/record", "Entries"), ("/console/figures", "Figures")] {
+                a href=(href) aria-current=[(href == at).then_some("page")] { (name) }
+            }
+        }
+    }
+}
+
+impl Console {
+    async fn record_page(
+        &self,
+        look: &Look,
+        wanted: &Wanted,
+        notice: Option<(bool, String)>,
+    ) -> Result<Response, Trouble> {
+        let head = self.site.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
+        let listed = self.entries(wanted, look.head.0).await?;
+        let body = html! {
+            h1 { "Record" }
+            (tabs("/console/record"))
+            @if let Some((is_whole, text)) = &notice {
+                div.(if *is_whole { "told" } else { "problem" }) role=(if *is_whole { "status" } else { "alert" }) { p { (text) } }
+            }
+            div.panel.chain {
+                p { strong { (head.lsn.0) " records" } ", each bound to those before it. Head:" }
+                p { code.head { (head.lsn) ":" (head.chain) } }
+                p.note { "Keep the head elsewhere: with it a record that was cut off later is known." }
+                form method="post" action="/console/record" {
+                    input type="hidden" name="csrf" value=(look.caller.csrf());
+                    button type="submit" { "Check the whole chain" }
+                }
+            }
+            (filter(wanted))
+            (rows(&listed.entries, Links::ToDecisions))
+            @if listed.entries.is_empty() { p.empty { "Nothing here fits." } }
+            @if let Some(older) = listed.older {
+                p { a.button href={ "/console/record?" (query(wanted, older)) } { @if listed.is_tired { "Search further back" } @else { "Older entries" } } }
+            }
+        };
+        Ok(page(look, Tab::Record, "Record", &body))
+    }
+
+    /// The newest entries that fit, from the end or from where a page before ended.
+    async fn entries(&self, wanted: &Wanted, head: u64) -> Result<Listed, Trouble> {
+        let filter = Filter::of(wanted);
+        let mut end = wanted.before.parse::<u64>().map_or(head, |before| before.saturating_sub(1).min(head));
+        let mut entries: Vec<Entry> = Vec::new();
+        for _ in 0..WINDOWS {
+            let first = end.saturating_sub(WINDOW);
+            let mut found = self.window(first, end).await?;
+            let is_past = found.first().is_some_and(|entry| filter.since.is_some_and(|since| entry.stored.at < since));
+            found.retain(|entry| filter.fits(entry));
+            entries.extend(found.into_iter().rev());
+            if entries.len() > ROWS {
+                entries.truncate(ROWS);
+                let older = entries.last().map(|entry| entry.stored.lsn.0);
+                return Ok(Listed { entries, older, is_tired: false });
+            }
+            end = first;
+            if end == 0 || is_past {
+                return Ok(Listed { entries, older: None, is_tired: false });
+            }
+        }
+        Ok(Listed { entries, older: Some(end + 1), is_tired: true })
+    }
+
+    /// The entries behind `first` and up to `last`, each told in words.
+    async fn window(&self, first: u64, last: u64) -> Result<Vec<Entry>, Trouble> {
+        let mut narrator = Narrator::default();
+        let mut entries = Vec::new();
+        let mut after = Lsn(first.saturating_sub(LOOK_BACK));
+        while after.0 < last {
+            let page = self.page(after).await?;
+            let Some((stored, _)) = page.last() else { break };
+            after = stored.lsn;
+            for (stored, text) in page {
+                let (about, text) = narrator.about(&stored, text.as_deref());
+                if stored.lsn.0 > first && stored.lsn.0 <= last {
+                    entries.push(Entry { stored, about, text });
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Some records behind `after`, with their contents.
+    pub(super) async fn page(&self, after: Lsn) -> Result<Vec<(Stored, Option<Arc<str>>)>, Trouble> {
+        let handle = &self.site.handle;
+        let page = handle.log().read(Partition::ZERO, after, PAGE).await.map_err(Trouble::unread)?;
+        let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
+        let texts = handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
+        Ok(page.into_iter().zip(texts).collect())
+    }
+}
+
+/// Whether entries lead to all that is known of their call or gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    ToDecisions,
+    /// They stand there already.
+    None,
+}
+
+/// As much of a text as an entry of the list has room for.
+fn cut(text: &str) -> String {
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST - 1).chain(['…']).collect()
+}
+
+/// Entries as a table.
+pub(super) fn rows(entries: &[Entry], links: Links) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Entries" {
+            table.entries {
+                thead { tr { th scope="col" { "Position" } th scope="col" { "When" } th scope="col" { "Of" } th scope="col" { "What" } } }
+                tbody {
+                    @for Entry { stored, about, text } in entries {
+                        tr {
+                            td.number { (stored.lsn) }
+                            td.when { (moment(stored.at)) }
+                            td { span.kind { (stored.kind) } @if let Some(session) = &stored.session { br; a href=(path("/console/sessions/", session.as_str())) { (plain(session.as_str())) } } }
+                            td.text {
+                                @if let Some(outcome) = about.outcome { span.badge.(class(outcome)) { (outcome.word()) } " " }
+                                (super::words::marked(&cut(text)))
+                                @let id = about.gate.map(|id| id.to_string()).or_else(|| about.call.map(|id| id.to_string()));
+                                @if let (Links::ToDecisions, Some(id)) = (links, id) {
+                                    " " a.more href=(path("/console/record/", &id)) { "all about it" span.unseen { ", " (id) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+const fn class(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Allowed | Outcome::Granted | Outcome::Done | Outcome::Answered => "good",
+        Outcome::Denied | Outcome::Expired | Outcome::Error | Outcome::Failed | Outcome::Limited | Outcome::Unknown => {
+            "bad"
+        }
+        Outcome::Asked => "ask",
+        Outcome::Withdrawn | Outcome::Declined | Outcome::Skipped | Outcome::Cancelled => "still",
+    }
+}
+
+fn filter(wanted: &Wanted) -> Markup {
+    let field = |name: &str, label: &str, value: &str, hint: &str| {
+        html! { div { label for={ "f-" (name) } { (label) } input #{ "f-" (name) } name=(name) value=(value) placeholder=(hint) autocomplete="off"; } }
+    };
+    html! {
+        form.filter method="get" action="/console/record" role="search" aria-label="Entries" {
+            div { label for="f-kind" { "Kind" } select #f-kind name="kind" { option value="" { "any" } @for kind in KINDS { option value=(kind) selected[wanted.kind == kind] { (kind) } } } }
+            div { label for="f-outcome" { "Outcome" } select #f-outcome name="outcome" { option value="" { "any" } @for (outcome, _) in Outcome::ALL { option value=(outcome.word()) selected[wanted.outcome == outcome.word()] { (outcome.word()) } } } }
+            (field("tool", "Tool", &wanted.tool, "bash"))
+            (field("session", "Agent or session", &wanted.session, ""))
+            (field("who", "Decided by", &wanted.who, ""))
+            (field("since", "From (UTC)", &wanted.since, "2026-01-31"))
+            (field("until", "Before (UTC)", &wanted.until, "2026-02-01"))
+            (field("text", "Words", &wanted.text, ""))
+            div.act { button.primary type="submit" { "Search" } a.button.quiet href="/console/record" { "Clear" } }
+        }
+    }
+}
+
+fn query(wanted: &Wanted, before: u64) -> String {
+    let wanted = Wanted { before: before.to_string(), ..wanted.clone() };
+    serde_urlencoded::to_string(&wanted).unwrap_or_default()
+}
+
+/// A filter whose times are read.
+struct Filter<'a> {
+    wanted: &'a Wanted,
+    text: String,
+    since: Option<Millis>,
+    until: Option<Millis>,
+}
+
+impl<'a> Filter<'a> {
+    fn of(wanted: &'a Wanted) -> Self {
+        Self { wanted, text: wanted.text.trim().to_lowercase(), since: time(&wanted.since), until: time(&wanted.until) }
+    }
+
+    fn fits(&self, Entry { stored, about, text }: &Entry) -> bool {
+        let Wanted { kind, outcome, tool, session, who, .. } = self.wanted;
+        let is = |wanted: &str, found: Option<&str>| wanted.trim().is_empty() || found == Some(wanted.trim());
+        let of = stored.session.as_ref().map(|session| session.as_str());
+        let decided = about.outcome.map(Outcome::word);
+        is(kind, Some(&stored.kind))
+            && is(outcome, decided)
+            && is(tool, about.tool.as_deref())
+            && (is(session, of) || of.and_then(|of| of.strip_prefix("agent:")) == Some(session.trim()))
+            && (who.trim().is_empty() || about.by.as_deref().is_some_and(|by| by.contains(who.trim())))
+            && self.since.is_none_or(|since| stored.at >= since)
+            && self.until.is_none_or(|until| stored.at < until)
+            && (self.text.is_empty() || text.to_lowercase().contains(&self.text))
+    }
+}
+
+/// Reads a day, a minute or a whole moment.
+fn time(text: &str) -> Option<Millis> {
+    let text = text.trim().replacen(' ', "T", 1);
+    ["", "Z", ":00Z", "T00:00:00Z"].iter().find_map(|rest| millis(&format!("{text}{rest}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, query, time};
+
+    #[test]
+    fn a_page_of_older_entries_keeps_what_was_looked_for() {
+        let wanted = Wanted { tool: "bash".to_owned(), text: "a&b".to_owned(), ..Wanted::default() };
+        let query = query(&wanted, 17);
+        assert!(query.contains("tool=bash") && query.contains("text=a%26b") && query.ends_with("before=17"), "{query}");
+    }
+
+    #[test]
+    fn times_are_days_minutes_or_moments() {
+        for text in ["2026-02-03", "2026-02-03 00:00", "2026-02-03T00:00:00Z"] {
+            assert_eq!(time(text).map(|at| at.0), Some(1_770_076_800_000), "{text}");
+        }
+        assert_eq!(time("soon"), None);
+    }
+}

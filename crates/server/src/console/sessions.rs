@@ -1,0 +1,177 @@
+//! The list of sessions, and starting a chat.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Extension,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Redirect, Response},
+};
+use countersign_core::{engine::Engine, session::WhenBusy, time::Millis};
+use countersign_runtime::Lane;
+use maud::{Markup, html};
+
+use super::{
+    Console, Look,
+    page::{Tab, Trouble, page_with},
+    words::{ago, path, plain},
+};
+use crate::{
+    chats::{ChatError, Wish},
+    sessions as index,
+    web::{Body, Caller},
+};
+
+/// How many sessions are listed.
+const ROWS: usize = 200;
+
+/// What works or waits in a session.
+#[derive(Clone, Copy, Debug, Default)]
+struct Busy {
+    runs: bool,
+    waits: usize,
+}
+
+pub(super) async fn list(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    console.sessions_page(&look, None).await
+}
+
+impl Console {
+    async fn sessions_page(&self, look: &Look, problem: Option<(StatusCode, String)>) -> Result<Response, Trouble> {
+        let rows = index::list(self.site.handle.log()).await.map_err(Trouble::unread)?;
+        let read = |engine: &Engine| {
+            let mut busy: BTreeMap<String, Busy> = BTreeMap::new();
+            for run in engine.state().runs() {
+                busy.entry(run.session().as_str().to_owned()).or_default().runs = true;
+            }
+            for session in engine.state().pending_gates().filter_map(|gate| gate.session()) {
+                busy.entry(session.as_str().to_owned()).or_default().waits += 1;
+            }
+            busy
+        };
+        let busy = self.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+        let of = |id: &str| busy.get(id).copied().unwrap_or_default();
+        let agents: Vec<(&str, &str)> = self.site.agents.agents().map(|(id, session)| (id, session.as_str())).collect();
+        let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
+        let body = html! {
+            h1 { "Sessions" }
+            @if let Some((_, problem)) = &problem { p.problem role="alert" { (problem) } }
+            (self.new_chat(look))
+            section aria-labelledby="chats" {
+                h2 #chats { "Conversations" }
+                @if rows.is_empty() { p.empty { "There is none yet." } }
+                @else {
+                    ul.sessions {
+                        @for row in rows.iter().take(ROWS) {
+                            li {
+                                a href=(path("/console/sessions/", &row.id)) { (row.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain)) }
+                                " " (state(of(&row.id)))
+                                p.meta {
+                                    span { "through " (plain(row.door.as_deref().unwrap_or("omp"))) }
+                                    span { (row.messages) " messages, " (row.calls) " calls" }
+                                    span { (ago(Millis(row.last_at), look.now)) }
+                                    @if let Some((provider, model)) = &row.model { span { (plain(provider)) "/" (plain(model)) } }
+                                }
+                            }
+                        }
+                    }
+                    @if rows.len() > ROWS { p.note { "These are the newest " (ROWS) " of " (rows.len()) "." } }
+                }
+            }
+            @if !agents.is_empty() {
+                section aria-labelledby="of-agents" {
+                    h2 #of-agents { "Agents" }
+                    ul.sessions { @for (id, session) in &agents { li { a href=(path("/console/sessions/", session)) { (plain(id)) } " " (state(of(session))) } } }
+                }
+            }
+        };
+        Ok(page_with(status, look, Tab::Sessions, "Sessions", None, &body))
+    }
+
+    fn new_chat(&self, look: &Look) -> Markup {
+        html! {
+            details.panel.new open[false] {
+                summary { "New chat" }
+                form.stack method="post" action="/console/sessions" {
+                    input type="hidden" name="csrf" value=(look.caller.csrf());
+                    label for="message" { "Message" }
+                    textarea #message name="message" rows="3" required {}
+                    div.row {
+                        div { label for="model" { "Model" } (self.model_choice("model", None)) }
+                        div { label for="workspace" { "Workspace" } input #workspace name="workspace" list="workspaces" placeholder=(crate::chats::MAIN) autocomplete="off";
+                            datalist #workspaces { @for folder in self.site.chats.workspaces() { @if let Some(name) = folder.file_name() { option value=(name.to_string_lossy()) {} } } } }
+                        button.primary type="submit" { "Start" }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A choice of model. `None` is the usual one.
+    pub(super) fn model_choice(&self, id: &str, current: Option<(&str, &str)>) -> Markup {
+        let models = self.site.chats.models();
+        let usual = models.usual();
+        let usual = usual.as_ref().map(|usual| (usual.provider.as_str(), usual.id.as_str()));
+        let chosen = current.or(usual);
+        html! {
+            select #(id) name="model" {
+                @for entry in models.entries() {
+                    @let own = (entry.provider.as_str(), entry.id.as_str());
+                    option value={ (entry.provider) "/" (entry.id) } selected[chosen == Some(own)] { (plain(&entry.name)) " (" (plain(&entry.provider)) ")" }
+                }
+            }
+        }
+    }
+}
+
+fn state(busy: Busy) -> Markup {
+    html! {
+        @if busy.waits > 0 { span.badge.ask { (busy.waits) " waiting" } }
+        @else if busy.runs { span.badge.good { "working" } }
+    }
+}
+
+/// The provider and id that a form names.
+pub(super) fn model(body: &Body) -> Option<(Option<String>, String)> {
+    let (provider, id) = body.text("model")?.split_once('/')?;
+    Some((Some(provider.to_owned()), id.to_owned()))
+}
+
+pub(super) async fn open(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Response, Trouble> {
+    let look = console.look(caller).await?;
+    let wish = Wish { workspace: body.text("workspace").map(str::to_owned), model: model(&body), parent: None };
+    let Some(message) = body.text("message") else {
+        let problem = (StatusCode::BAD_REQUEST, "Write a message to start with.".to_owned());
+        return console.sessions_page(&look, Some(problem)).await;
+    };
+    let chats = &console.site.chats;
+    let opened = match chats.open("console", wish).await {
+        Ok(session) => chats.prompt(&session, message, WhenBusy::Steer).await.map(|_| session),
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(session) => Ok(Redirect::to(&path("/console/sessions/", session.as_str())).into_response()),
+        Err(error) => console.sessions_page(&look, Some(told(&error))).await,
+    }
+}
+
+/// What went wrong in a conversation.
+pub(super) fn told(error: &ChatError) -> (StatusCode, String) {
+    let status = match error {
+        ChatError::Unknown => StatusCode::NOT_FOUND,
+        ChatError::NotOurs => StatusCode::FORBIDDEN,
+        ChatError::Busy => StatusCode::CONFLICT,
+        ChatError::Invalid(_) => StatusCode::BAD_REQUEST,
+        ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, format!("{error}."))
+}

@@ -1,0 +1,343 @@
+//! What was said in a session and what became of each call.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use countersign_core::{
+    call::{self, End},
+    engine::{Engine, Event, Scope},
+    gate::{self, People, Resolution},
+    id::{CallId, GateId, Lsn, PrincipalId, RunId, SessionId},
+    message::{Block, Message, text_of},
+    session::{Entry, Session},
+    time::Millis,
+};
+use countersign_runtime::{
+    Lane,
+    store::{self, Log as _, Partition},
+};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    Console,
+    card::{change, piece},
+    page::Trouble,
+    words::{self, Tone, many, moment, one, path, plain},
+};
+use crate::{record::ended, sessions::is_agents};
+
+/// How many entries a page shows.
+const ENTRIES: usize = 120;
+/// How many records are read at once.
+const PAGE: usize = 512;
+/// How many records are looked through for what became of calls.
+const MOST: usize = 40_000;
+/// How much of an output is shown at once, in characters.
+const OUTPUT: usize = 30_000;
+
+/// What a page says of a session itself.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    pub(super) name: Option<String>,
+    pub(super) door: Option<String>,
+    pub(super) cwd: String,
+    pub(super) model: Option<(String, String)>,
+    pub(super) run: Option<RunId>,
+    pub(super) queued: usize,
+    pub(super) is_agents: bool,
+}
+
+/// Entries on the way to the last, and the calls among them.
+pub(super) struct Transcript {
+    pub(super) about: About,
+    entries: Vec<(Entry, Option<Message>)>,
+    calls: BTreeMap<Arc<str>, Made>,
+    /// Whether there are entries before these.
+    pub(super) has_more: bool,
+}
+
+/// What became of a call.
+#[derive(Clone, Debug, Default)]
+struct Made {
+    id: Option<CallId>,
+    gate: Option<GateId>,
+    why: String,
+    allowed: Option<Option<PrincipalId>>,
+    resolution: Option<(Resolution, Option<PrincipalId>)>,
+    end: Option<End>,
+    is_running: bool,
+}
+
+impl Console {
+    /// The newest entries of a session, or those before `before`.
+    pub(super) async fn transcript(&self, id: &SessionId, before: Option<Lsn>) -> Result<Transcript, Trouble> {
+        let wanted = id.clone();
+        let read = move |engine: &Engine| {
+            let session = engine.state().session(&wanted)?;
+            Some((about(session), on_the_way(session, before)))
+        };
+        let source = self.site.handle.source(Lane::Request);
+        let read = source.read_of(Scope::Session(id.clone()), read).await.ok_or_else(Trouble::closing)?.0;
+        let (about, (entries, has_more)) = read.ok_or_else(|| Trouble::missing(format!("session {id}")))?;
+        let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
+        let texts = self.site.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
+        let message = |text: Option<Arc<str>>| text.and_then(|text| serde_json::from_str::<Message>(&text).ok());
+        let calls = match entries.first() {
+            Some(first) => self.calls_behind(id, Lsn(first.lsn.0.saturating_sub(1))).await?,
+            None => BTreeMap::new(),
+        };
+        let entries = entries.into_iter().zip(texts.into_iter().map(message)).collect();
+        Ok(Transcript { about, entries, calls, has_more })
+    }
+
+    /// What became of the calls that a session wanted behind `after`, by the model's id of each.
+    async fn calls_behind(&self, id: &SessionId, after: Lsn) -> Result<BTreeMap<Arc<str>, Made>, Trouble> {
+        let handle = &self.site.handle;
+        let (mut after, mut calls, mut read) = (after, Vec::<(CallId, Lsn, Made)>::new(), 0);
+        let mut at: BTreeMap<CallId, usize> = BTreeMap::new();
+        let mut gates: BTreeMap<GateId, usize> = BTreeMap::new();
+        while read < MOST {
+            let page = handle.log().read_scope(Partition::ZERO, store::Scope::Session(id), after, PAGE).await;
+            let page = page.map_err(Trouble::unread)?;
+            let (count, last) = (page.len(), page.last().map(|stored| stored.lsn));
+            for stored in page.iter().filter(|stored| matches!(&*stored.kind, "call" | "gate")) {
+                match Event::decode(&stored.kind, stored.version, &stored.facts) {
+                    Ok(Event::Call(call::Event::Wanted { call, .. })) => {
+                        at.insert(call, calls.len());
+                        calls.push((call, stored.lsn, Made { id: Some(call), ..Made::default() }));
+                    }
+                    Ok(Event::Call(event)) => {
+                        if let Some(at) = at.get(&event.call()) {
+                            calls[*at].2.call(&event);
+                        }
+                    }
+                    Ok(Event::Gate(gate::Event::Opened { gate, call: Some(call), .. })) => {
+                        if let Some(at) = at.get(&call) {
+                            gates.insert(gate, *at);
+                            calls[*at].2.gate = Some(gate);
+                        }
+                    }
+                    Ok(Event::Gate(gate::Event::Resolved { gate, resolution, by, .. })) => {
+                        if let Some(at) = gates.get(&gate) {
+                            calls[*at].2.resolution = Some((resolution, by));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            read += count;
+            match last {
+                Some(last) if count == PAGE => after = last,
+                _ => break,
+            }
+        }
+        let lsns: Vec<Lsn> = calls.iter().map(|(_, lsn, _)| *lsn).collect();
+        let texts = handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
+        let named = calls.into_iter().zip(texts).filter_map(|((.., made), text)| {
+            let content: call::Content = serde_json::from_str(&text?).ok()?;
+            Some((content.tool_call_id, made))
+        });
+        Ok(named.collect())
+    }
+}
+
+fn about(session: &Session) -> About {
+    About {
+        name: session.name().map(str::to_owned),
+        door: session.door().map(str::to_owned),
+        cwd: session.cwd().to_owned(),
+        model: session.settings().model.as_ref().map(|model| (model.provider.clone(), model.id.clone())),
+        run: session.run(),
+        queued: session.queued(),
+        is_agents: is_agents(session.id()),
+    }
+}
+
+/// The newest entries on the way to the leaf, oldest first, and whether there are more before them.
+fn on_the_way(session: &Session, before: Option<Lsn>) -> (Vec<Entry>, bool) {
+    let mut found = Vec::new();
+    let mut at = session.leaf().and_then(|leaf| session.entry(leaf));
+    while let Some(entry) = at {
+        if before.is_none_or(|before| entry.lsn < before) {
+            if found.len() == ENTRIES {
+                return (found.into_iter().rev().collect(), true);
+            }
+            found.push(entry.clone());
+        }
+        at = entry.parent.as_ref().and_then(|parent| session.entry(parent));
+    }
+    (found.into_iter().rev().collect(), false)
+}
+
+impl Made {
+    fn call(&mut self, event: &call::Event) {
+        match event {
+            call::Event::Allowed { why, by, .. } => {
+                self.allowed = Some(by.clone());
+                if self.gate.is_none() {
+                    self.why.clone_from(why);
+                }
+            }
+            call::Event::Gated { why, .. } => self.why.clone_from(why),
+            call::Event::Started { .. } => self.is_running = true,
+            call::Event::Ended { end, .. } => (self.end, self.is_running) = (Some(*end), false),
+            call::Event::Wanted { .. }
+            | call::Event::Requested { .. }
+            | call::Event::Received { .. }
+            | call::Event::Aborting { .. }
+            | call::Event::InDoubt { .. }
+            | call::Event::Again { .. }
+            | call::Event::ResultDropped { .. } => {}
+        }
+    }
+
+    /// How it was decided, and how it ended.
+    fn verdict(&self, people: &People) -> Markup {
+        let why = self.why.strip_prefix("allowed ").unwrap_or(&self.why);
+        html! {
+            p.verdict {
+                @match (&self.resolution, self.gate, &self.allowed) {
+                    (Some((resolution, by)), ..) => {
+                        span.badge.(Tone::of(resolution).class()) { (words::resolved(resolution)) }
+                        @if let Some(by) = by { " by " (words::who(people, by)) }
+                    }
+                    (None, Some(gate), _) => {
+                        span.badge.ask { "waits for a decision" } " " a href=(path("/console/gates/", &gate.to_string())) { "Decide" }
+                    }
+                    (None, None, Some(_)) => { span.badge.good { "allowed" } " " span.why { (one(why)) } }
+                    (None, None, None) => {}
+                }
+                @if let Some(end) = self.end {
+                    " " span.badge.(Tone::of_end(end).class()) { (ended(end)) }
+                } @else if self.is_running { " " span.badge.still { "running" } }
+                @if let Some(id) = self.id { " " a.more href=(path("/console/record/", &id.to_string())) { "in the record" } }
+            }
+        }
+    }
+}
+
+impl Transcript {
+    /// The position of the first entry that is shown.
+    pub(super) fn first(&self) -> Option<Lsn> {
+        self.entries.first().map(|(entry, _)| entry.lsn)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries.
+    pub(super) fn shown(&self, people: &People) -> Markup {
+        html! {
+            @for (entry, message) in &self.entries {
+                @match message {
+                    Some(message) => (self.message(entry, message, people)),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn message(&self, entry: &Entry, message: &Message, people: &People) -> Markup {
+        let id = format!("e-{}", entry.lsn);
+        match message {
+            Message::User(said) => said_by(&id, "You", "user", entry.at, &blocks(&said.content)),
+            Message::Developer(said) => said_by(&id, "Gateway", "system", entry.at, &blocks(&said.content)),
+            Message::Assistant(said) => {
+                let body = html! {
+                    @for block in &said.content { (self.block(block, people)) }
+                    @if let Some(error) = &said.error_message { p.problem { (one(error)) } }
+                };
+                said_by(&id, "Agent", "agent", entry.at, &body)
+            }
+            Message::ToolResult(result) => html! {
+                article.said.result #(id) aria-label={ "Output of " (plain(&result.tool_name)) } {
+                    details open[text_of(&result.content).len() < 1500] {
+                        summary { "Output of " (plain(&result.tool_name)) @if result.is_error { " " span.badge.bad { "failed" } } }
+                        (output(&text_of(&result.content)))
+                    }
+                }
+            },
+            Message::BashExecution(ran) => {
+                let body = html! { pre.code { "$ " (many(&ran.command)) } (output(&ran.output)) };
+                said_by(&id, "Person's command", "user", entry.at, &body)
+            }
+            Message::CompactionSummary(summary) | Message::BranchSummary(summary) => {
+                let body = html! { details { summary { "Summary of what came before" } pre.prose { (many(&summary.summary)) } } };
+                said_by(&id, "Summary", "system", entry.at, &body)
+            }
+            Message::FileMention(mention) => {
+                let names: Vec<&str> = mention.files.iter().filter_map(|file| file.get("path")?.as_str()).collect();
+                said_by(&id, "Files", "system", entry.at, &html! { p { (plain(&names.join(", "))) } })
+            }
+            Message::Custom(custom) if custom.display => {
+                said_by(&id, &plain(&custom.custom_type), "system", entry.at, &blocks(&custom.content))
+            }
+            Message::Custom(_) => html! {},
+        }
+    }
+
+    fn block(&self, block: &Block, people: &People) -> Markup {
+        match block {
+            Block::Text(text) if text.text.trim().is_empty() => html! {},
+            Block::Text(text) => html! { pre.prose { (many(&text.text)) } },
+            Block::Thinking(thinking) => {
+                html! { details.thinking { summary { "Thinking" } pre.prose { (many(&thinking.thinking)) } } }
+            }
+            Block::RedactedThinking { .. } => html! { p.note { "Thinking that its provider sealed" } },
+            Block::Image(image) => html! { p.note { "An image (" (plain(&image.mime_type)) ")" } },
+            Block::ToolCall(call) => {
+                let made = self.calls.get(call.id.as_str());
+                let change = change(&call.name, &call.arguments);
+                let is_told = |name: &str| change.as_ref().is_none_or(|change| !change.replaces.contains(&name));
+                html! {
+                    div.call {
+                        p.head { strong.tool { (plain(&call.name)) } @if let Some(intent) = &call.intent { " " span.said { "“" (one(intent)) "”" } } }
+                        @for (name, value) in call.arguments.iter().filter(|(name, _)| name.as_str() != "_i" && is_told(name)) {
+                            @let text = shown(value);
+                            (piece(&plain(name), &many(&text), text.len() > 60 || text.contains('\n')))
+                        }
+                        @if let Some(change) = &change { (change.shown) }
+                        @if let Some(made) = made { (made.verdict(people)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(_) | Value::Object(_) => serde_json::to_string_pretty(value).unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+fn said_by(id: &str, who: &str, class: &str, at: Millis, body: &Markup) -> Markup {
+    html! {
+        article.said.(class) #(id) {
+            header { strong { (who) } " " (moment(at)) }
+            (body)
+        }
+    }
+}
+
+fn blocks(content: &[Block]) -> Markup {
+    let images = content.iter().filter(|block| matches!(block, Block::Image(_))).count();
+    html! {
+        pre.prose { (many(&text_of(content))) }
+        @if images > 0 { p.note { (words::counted(images as u64, "image")) } }
+    }
+}
+
+fn output(text: &str) -> Markup {
+    let length = text.chars().count();
+    html! {
+        @if length <= OUTPUT { pre.output { (many(text)) } }
+        @else {
+            pre.output { (many(&text.chars().take(OUTPUT).collect::<String>())) }
+            p.note { "This is the beginning: " (length) " characters in all, which the record holds." }
+        }
+    }
+}

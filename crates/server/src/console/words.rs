@@ -1,0 +1,192 @@
+//! How the console says things: escaped text, times, people, how something ended.
+
+use countersign_core::{
+    call::End,
+    gate::{People, Resolution, Scope},
+    id::PrincipalId,
+    time::Millis,
+};
+use maud::{Markup, html};
+
+use crate::{
+    session_file::time::iso,
+    view::{Lines, escape},
+};
+
+/// Text of one line.
+pub(super) fn one(text: &str) -> Markup {
+    marked(&escape(text, Lines::One))
+}
+
+/// Text of many lines.
+pub(super) fn many(text: &str) -> Markup {
+    marked(&escape(text, Lines::Many))
+}
+
+/// Sets off what was hidden and was written out.
+pub(super) fn marked(shown: &str) -> Markup {
+    let mut rest = shown;
+    let mut parts: Vec<(&str, &str)> = Vec::new();
+    while let Some(at) = rest.find("\\u{") {
+        let (before, form) = rest.split_at(at);
+        let Some(end) = form.find('}') else { break };
+        parts.push((before, &form[..=end]));
+        rest = &form[end + 1..];
+    }
+    html! { @for (before, form) in parts { (before) mark title="a character that cannot be seen" { (form) } } (rest) }
+}
+
+/// Text for an attribute or a place that takes no tags.
+pub(super) fn plain(text: &str) -> String {
+    escape(text, Lines::One).into_owned()
+}
+
+/// A moment. The script shows it in the reader's own time.
+pub(super) fn moment(at: Millis) -> Markup {
+    let iso = iso(at);
+    let shown = iso.get(..19).unwrap_or(&iso).replace('T', " ");
+    html! { time datetime=(iso) { (shown) " UTC" } }
+}
+
+/// How long ago, counted on by the script.
+pub(super) fn ago(at: Millis, now: Millis) -> Markup {
+    html! { time.ago datetime=(iso(at)) data-since=(at.0) { (span(now.0.saturating_sub(at.0))) " ago" } }
+}
+
+/// How long is left, counted on by the script.
+pub(super) fn left(until: Millis, now: Millis) -> Markup {
+    html! { time.left datetime=(iso(until)) data-until=(until.0) { (span(until.0.saturating_sub(now.0))) " left" } }
+}
+
+/// A length of time in one or two units.
+pub(super) fn span(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// Somebody who decided, as people know them.
+pub(super) fn who(people: &People, id: &PrincipalId) -> String {
+    if let Some(person) = people.of(id) {
+        return plain(person);
+    }
+    let text = id.as_str();
+    match text.split_once(':') {
+        Some(("console", login)) => plain(login),
+        Some(("telegram", user)) => format!("Telegram user {}", plain(user)),
+        Some(("local", user)) => format!("the command line (user {})", plain(user)),
+        Some(("token", name)) => format!("the token {}", plain(name)),
+        Some(("web", "open")) => "somebody at this machine".to_owned(),
+        Some(("agent", name)) => plain(name),
+        _ if text == "web" => "whoever has the console's password".to_owned(),
+        _ => plain(text),
+    }
+}
+
+/// How a gate was resolved.
+pub(super) const fn resolved(resolution: &Resolution) -> &'static str {
+    match resolution {
+        Resolution::Allowed { scope: Scope::Once } => "Allowed once",
+        Resolution::Allowed { scope: Scope::Session } => "Allowed for the session",
+        Resolution::Allowed { scope: Scope::Always } => "Allowed always",
+        Resolution::Denied => "Denied",
+        Resolution::Answered => "Answered",
+        Resolution::Declined => "Declined",
+        Resolution::Granted => "Allowed by a grant",
+        Resolution::Expired => "Nobody answered in time",
+        Resolution::Withdrawn => "No longer needed",
+    }
+}
+
+/// The colour of how something ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Good,
+    Bad,
+    Still,
+}
+
+impl Tone {
+    pub(super) const fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Bad => "bad",
+            Self::Still => "still",
+        }
+    }
+
+    pub(super) const fn of(resolution: &Resolution) -> Self {
+        match resolution {
+            Resolution::Allowed { .. } | Resolution::Granted | Resolution::Answered => Self::Good,
+            Resolution::Denied | Resolution::Expired => Self::Bad,
+            Resolution::Declined | Resolution::Withdrawn => Self::Still,
+        }
+    }
+
+    pub(super) const fn of_end(end: End) -> Self {
+        match end {
+            End::Done { error: false } => Self::Good,
+            End::Done { error: true }
+            | End::Failed
+            | End::Denied
+            | End::Refused
+            | End::Expired
+            | End::Limited
+            | End::Unknown => Self::Bad,
+            End::Skipped | End::Cancelled => Self::Still,
+        }
+    }
+}
+
+/// A path of this site with `part` as one segment.
+pub(super) fn path(before: &str, part: &str) -> String {
+    /// What may stand in a segment as it is.
+    const PLAIN: &percent_encoding::AsciiSet =
+        &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    format!("{before}{}", percent_encoding::utf8_percent_encode(part, PLAIN))
+}
+
+/// A number with what it counts.
+pub(super) fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{gate::People, id::PrincipalId};
+
+    use super::{many, path, span, who};
+
+    #[test]
+    fn what_cannot_be_seen_is_set_off_and_html_is_text() {
+        let shown = many("a\u{202e}b <b>\\u{41}").into_string();
+        let mark = |form: &str| format!("<mark title=\"a character that cannot be seen\">{form}</mark>");
+        assert_eq!(shown, format!("a{}b &lt;b&gt;{}u{{41}}", mark("\\u{202e}"), mark("\\u{5c}")));
+    }
+
+    #[test]
+    fn times_have_at_most_two_units() {
+        for (milliseconds, want) in [(999, "0 s"), (61_000, "1 min"), (3_660_000, "1 h 1 min"), (90_000_000, "1 d 1 h")]
+        {
+            assert_eq!(span(milliseconds), want);
+        }
+    }
+
+    #[test]
+    fn people_are_called_by_their_names() {
+        let ana = PrincipalId::new("console:ana");
+        let people = People::new([("Ana".to_owned(), vec![ana.clone()])]);
+        assert_eq!(who(&people, &ana), "Ana");
+        assert_eq!(who(&People::default(), &ana), "ana");
+        assert_eq!(who(&People::default(), &PrincipalId::new("telegram:7")), "Telegram user 7");
+    }
+
+    #[test]
+    fn an_id_is_one_segment_of_a_path() {
+        assert_eq!(path("/console/sessions/", "agent:a/../b"), "/console/sessions/agent%3Aa%2F..%2Fb");
+    }
+}

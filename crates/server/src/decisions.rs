@@ -1,0 +1,168 @@
+//! What people decide, the same whichever door they come through: gates are answered, grants and denials taken back.
+//!
+//! It decides nothing itself: it finds what is meant and hands it to the engine.
+
+use countersign_core::{
+    digest::Digest,
+    engine::{Command, Engine, Reply},
+    gate::{self, Answer},
+    id::{GateId, PrincipalId},
+    policy::{self, Constraint, Constraints, GrantId, Grants},
+};
+use countersign_runtime::{Refused, Source};
+use serde_json::{Value, json};
+
+use crate::{
+    control::{Row, pending},
+    session_file::time::iso,
+};
+
+/// How many characters of an id name what is answered or removed; looking at it takes fewer.
+const LEAST: usize = 8;
+/// How the id of a denial begins.
+const DENIAL: &str = "denial_";
+
+/// Answers a gate. A repeated key gets the first result.
+///
+/// # Errors
+/// [`Refused`], with the gate as it was.
+pub(crate) async fn answer(
+    source: &Source,
+    gate: GateId,
+    answer: Answer,
+    by: &PrincipalId,
+    key: Option<String>,
+) -> Result<Reply, Refused> {
+    let command = gate::Command::Answer { gate, answer, by: by.clone(), key };
+    source.ask(Command::Gate(command)).await.map(|reply| reply.outcome)
+}
+
+/// Takes a grant or a denial back, by its id. It gives the whole id.
+///
+/// # Errors
+/// What to say where that did not happen.
+pub(crate) async fn revoke(source: &Source, id: &str, by: &PrincipalId) -> Result<String, String> {
+    if id.starts_with(DENIAL) {
+        let wanted = id.to_owned();
+        let found = read(source, move |engine| {
+            let denials = engine.state().policy().constraints();
+            let found = denials.iter().find(|one| denial(one) == wanted);
+            found.map(|one| (one.principal.clone(), one.key))
+        });
+        let (principal, key) = found.await?.ok_or_else(|| format!("there is no denial {id}"))?;
+        ask(source, Command::Lift { principal, key, by: by.clone() }).await?;
+        return Ok(id.to_owned());
+    }
+    let grant = GrantId::parse(id).ok_or_else(|| format!("{id} is no id of a grant"))?;
+    let known = read(source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
+    if !known {
+        return Err(format!("there is no grant {id}"));
+    }
+    ask(source, Command::Revoke { grant, by: by.clone() }).await?;
+    Ok(grant.to_string())
+}
+
+/// Reads something of the engine.
+///
+/// # Errors
+/// The gateway is closing.
+pub(crate) async fn read<T: Send + 'static>(
+    source: &Source,
+    read: impl FnOnce(&Engine) -> T + Send + 'static,
+) -> Result<T, String> {
+    source.read(read).await.map(|(value, _)| value).ok_or_else(|| "the gateway is closing".to_owned())
+}
+
+async fn ask(source: &Source, command: Command) -> Result<Reply, String> {
+    source.ask(command).await.map(|reply| reply.outcome).map_err(|refused| refused.to_string())
+}
+
+/// Whether so much of an id, with or without its kind before it, is enough to answer or remove what it names: less of
+/// it would sooner or later name what nobody meant.
+///
+/// # Errors
+/// What to say where it is not.
+pub fn enough(id: &str) -> Result<(), String> {
+    let given = ["gate_", "call_"].iter().find_map(|kind| id.strip_prefix(kind)).unwrap_or(id);
+    if given.chars().count() >= LEAST {
+        return Ok(());
+    }
+    Err(format!("{id} is too little of an id: give at least its last {LEAST} characters"))
+}
+
+/// The pending gate whose id is, or ends with, `id`.
+///
+/// # Errors
+/// What to say where there is none, or more than one.
+pub fn find(engine: &Engine, id: &str) -> Result<Row, String> {
+    let wanted = id.strip_prefix("gate_").unwrap_or(id);
+    let mut found = pending(engine).into_iter().filter(|row| !wanted.is_empty() && row.id.ends_with(wanted));
+    match (found.next(), found.next()) {
+        (Some(row), None) => Ok(row),
+        (None, _) => Err(format!("no gate {id} waits")),
+        (Some(_), Some(_)) => Err(format!("more than one gate ends with {id}; give more of its id")),
+    }
+}
+
+/// What people call a denial that binds.
+pub(crate) fn denial(one: &Constraint) -> String {
+    let text = format!("{} {}", one.principal, one.key);
+    let digest = Digest::of(text.as_bytes()).to_string();
+    format!("{DENIAL}{}", digest.get(..16).unwrap_or(&digest))
+}
+
+/// Every denial that binds, as the command line shows it.
+pub fn denials(constraints: &Constraints) -> Value {
+    let rows = constraints.iter().map(|one| {
+        json!({
+            "id": denial(one),
+            "to": one.principal.to_string(),
+            "by": one.by.to_string(),
+            "tool": one.tool,
+            "reason": one.reason,
+            "until": iso(one.until),
+        })
+    });
+    rows.collect()
+}
+
+/// Every grant as the command line shows it.
+pub fn listed(grants: &Grants) -> Value {
+    let rows: Vec<Value> = grants
+        .iter()
+        .map(|grant| {
+            let (scope, session, realm) = match &grant.scope {
+                policy::Scope::Session(session) => ("session", Some(session.to_string()), None),
+                policy::Scope::Always => ("always", None, None),
+                policy::Scope::Realm(realm) => ("always", None, Some(realm)),
+            };
+            json!({
+                "id": grant.id.to_string(),
+                "to": grant.to.to_string(),
+                "by": grant.by.to_string(),
+                "scope": scope,
+                "session": session,
+                "realm": realm,
+                "covers": grant.label,
+                "until": grant.until.map(iso),
+                "door": grant.door,
+            })
+        })
+        .collect();
+    Value::Array(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::enough;
+
+    #[test]
+    fn an_answer_takes_eight_characters_of_an_id() {
+        for id in ["", "1", "1234567", "gate_", "gate_1", "gate_1234567", "call_1234567"] {
+            assert!(enough(id).is_err_and(|why| why.contains("at least its last 8")), "{id}");
+        }
+        for id in ["12345678", "gate_12345678", "call_0193f1b0000070008000000000000001"] {
+            assert_eq!(enough(id), Ok(()), "{id}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! An explanation in full: which rule decided, who has to allow, and what nearly decided, for people and programs.
+//!
+//! It must not judge anything: that was done before.
+
+use countersign_core::{
+    gate::{OnExpiry, Step},
+    policy::{Action, Cause, Named, Near},
+};
+use serde_json::{Value, json};
+
+use super::trial::{self, Explained};
+
+/// Why a rule did not decide, a line each.
+pub fn kept_off(near: &Near) -> Vec<String> {
+    if near.misses.is_empty() {
+        return vec!["it matches too, and what decided goes before it".to_owned()];
+    }
+    near.misses.iter().map(ToString::to_string).collect()
+}
+
+impl Explained {
+    /// The rule that decided, if it was one, and whether it is a default.
+    pub fn rule(&self) -> Option<(&Named, bool)> {
+        match &self.verdict.why().cause {
+            Cause::Rule(rule) => Some((rule, false)),
+            Cause::Default(rule) => Some((rule, true)),
+            Cause::Grant { .. }
+            | Cause::Constraint { .. }
+            | Cause::Contract { .. }
+            | Cause::Floor { .. }
+            | Cause::Protected { .. }
+            | Cause::Unreadable { .. }
+            | Cause::ReadsInside
+            | Cause::NoRules
+            | Cause::Unmatched { .. } => None,
+        }
+    }
+
+    /// Who has to allow what is asked about: the steps of the rule, or any one person.
+    pub fn steps(&self) -> Vec<Step> {
+        if trial::action(&self.verdict) != Action::Ask {
+            return Vec::new();
+        }
+        let steps = self.rule().map(|(rule, _)| rule.steps.clone()).unwrap_or_default();
+        if steps.is_empty() { vec![Step::default()] } else { steps }
+    }
+
+    /// All of an explanation, for programs.
+    pub fn told(&self) -> Value {
+        let Explained { subject, verdict, near } = self;
+        let named = |rule: &Named, is_default: bool| {
+            json!({
+                "pattern": rule.pattern, "file": rule.origin.file, "line": rule.origin.line, "default": is_default,
+                "description": rule.description,
+            })
+        };
+        let near: Vec<Value> = near
+            .iter()
+            .map(|near| {
+                let mut told = named(&near.rule, near.is_default);
+                told["action"] = json!(near.action);
+                told["matches"] = json!(near.misses.is_empty());
+                told["why"] = json!(kept_off(near));
+                told
+            })
+            .collect();
+        let step = |step: &Step| {
+            let (expiry, times) = match step.on_expiry {
+                OnExpiry::Deny => ("deny", None),
+                OnExpiry::Again(times) => ("again", Some(times)),
+                OnExpiry::Next => ("next", None),
+            };
+            json!({
+                "approvals": step.approvals, "from": step.from, "within": step.within.map(|time| time.as_secs()),
+                "on_expiry": expiry, "times": times,
+            })
+        };
+        json!({
+            "verdict": trial::action(verdict),
+            "steps": self.steps().iter().map(step).collect::<Vec<_>>(),
+            "why": verdict.why().to_string(),
+            "rule": self.rule().map(|(rule, is_default)| named(rule, is_default)),
+            "signature": subject.signature,
+            "further_signatures": subject.further_signatures,
+            "undeclared": subject.undeclared,
+            "principal": subject.principal.as_str(),
+            "door": subject.door,
+            "target": subject.target,
+            "policy": verdict.why().policy.to_string(),
+            "nearly": near,
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! What is shown of one session to those who hold a stream open: always the newest state, made once for all of them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use countersign_core::id::{GateId, Lsn};
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
+
+use super::{
+    card::Asked,
+    queue::{Line, Queues},
+};
+use crate::web::sse;
+
+/// How many notices one who reads slowly may be behind, before it is told how things stand instead.
+const NOTICES: usize = 32;
+
+/// The frames of one session.
+pub(crate) struct Board {
+    at: Lsn,
+    /// Whether it was ever shown anything: before that it only knows that what is older may be wrong.
+    is_shown: bool,
+    waiting: BTreeMap<GateId, Line>,
+    approvals: watch::Sender<Bytes>,
+    questions: watch::Sender<Bytes>,
+    /// What the session's own stream tells.
+    notices: broadcast::Sender<Bytes>,
+    /// Every approval that waits, as that stream tells of it, oldest first.
+    required: Vec<(GateId, Value)>,
+}
+
+/// What changed with a newer state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing that waits is new, and nothing is gone.
+    Nothing,
+    /// Something new waits.
+    Pending,
+    /// Something is gone, and something else still waits.
+    Resolved,
+    /// Nothing waits any more.
+    Cleared,
+}
+
+impl Board {
+    /// With nothing that waits, as of `at`.
+    pub(crate) fn new(at: Lsn) -> Self {
+        let nothing = Queues::default();
+        Self {
+            at,
+            is_shown: false,
+            waiting: BTreeMap::new(),
+            approvals: watch::Sender::new(nothing.frame(Line::Approvals)),
+            questions: watch::Sender::new(nothing.frame(Line::Questions)),
+            notices: broadcast::Sender::new(NOTICES),
+            required: Vec::new(),
+        }
+    }
+
+    /// Shows a newer state. One that is older than what is shown comes too late; `None` if it is too old to be shown and
+    /// nothing else is.
+    pub(crate) fn show(&mut self, queues: &Queues) -> Option<Change> {
+        if queues.at < self.at {
+            return self.is_shown.then_some(Change::Nothing);
+        }
+        self.at = queues.at;
+        self.is_shown = true;
+        for (line, sender) in [(Line::Approvals, &self.approvals), (Line::Questions, &self.questions)] {
+            let frame = queues.frame(line);
+            sender.send_if_modified(|shown| {
+                let is_new = *shown != frame;
+                if is_new {
+                    *shown = frame;
+                }
+                is_new
+            });
+        }
+        let waiting = queues.ids();
+        let is_new = waiting.keys().any(|gate| !self.waiting.contains_key(gate));
+        let is_less = self.waiting.keys().any(|gate| !waiting.contains_key(gate));
+        self.require(queues.line(Line::Approvals));
+        self.waiting = waiting;
+        Some(match (is_new, is_less) {
+            (true, _) => Change::Pending,
+            (false, true) if self.waiting.is_empty() => Change::Cleared,
+            (false, true) => Change::Resolved,
+            (false, false) => Change::Nothing,
+        })
+    }
+
+    /// Tells of each approval that is new.
+    fn require(&mut self, approvals: &[Asked]) {
+        let before = std::mem::take(&mut self.required);
+        for asked in approvals {
+            let known = before.iter().find(|(gate, _)| *gate == asked.id());
+            let notice = known.map_or_else(|| asked.notice(&asked.told()), |(_, notice)| notice.clone());
+            if known.is_none() {
+                self.tell("approval_required", &with_count(&notice, approvals.len()));
+            }
+            self.required.push((asked.id(), notice));
+        }
+    }
+
+    /// Tells those who hold the session's stream something.
+    pub(crate) fn tell(&self, event: &str, data: &Value) {
+        if self.is_heard() {
+            // Nobody has to listen any more.
+            let _ = self.notices.send(sse::frame(None, event, data));
+        }
+    }
+
+    /// Whether anybody holds the session's stream.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.notices.receiver_count() > 0
+    }
+
+    /// Whether anybody holds any stream of the session, or something waits in it.
+    pub(crate) fn is_needed(&self) -> bool {
+        let watched = self.approvals.receiver_count() + self.questions.receiver_count();
+        watched > 0 || self.is_heard() || !self.waiting.is_empty()
+    }
+
+    /// The position of what is shown.
+    pub(crate) const fn at(&self) -> Lsn {
+        self.at
+    }
+
+    /// Follows one of the two queues.
+    pub(crate) fn watch(&self, line: Line) -> watch::Receiver<Bytes> {
+        match line {
+            Line::Approvals => self.approvals.subscribe(),
+            Line::Questions => self.questions.subscribe(),
+        }
+    }
+
+    /// Follows the session.
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Bytes> {
+        self.notices.subscribe()
+    }
+
+    /// Every approval that waits, as the session's stream tells of it, oldest first.
+    pub(crate) fn required(&self) -> Bytes {
+        let count = self.required.len();
+        let frames =
+            self.required.iter().map(|(_, told)| sse::frame(None, "approval_required", &with_count(told, count)));
+        frames.flatten().collect()
+    }
+}
+
+fn with_count(notice: &Value, count: usize) -> Value {
+    let mut notice = notice.clone();
+    notice["pending_count"] = count.into();
+    notice
+}

@@ -1,0 +1,225 @@
+//! One thing that waits, in the words of the wire: an approval or a question.
+//!
+//! What would run is shown whole and escaped; beside it stand the exact arguments.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    engine::Engine,
+    folder_of,
+    gate::{Content, Gate, Kind, Scope},
+    id::GateId,
+};
+use serde_json::{Map, Value, json};
+
+use super::super::transcript::seconds;
+use crate::{
+    control::Approvals,
+    view::{GateCard, Lines, escape, gate_card::Asked as Subject},
+};
+
+/// What a notification can hold, in characters. What is longer can only be denied from there.
+const NOTIFIED: usize = 1000;
+
+/// A gate with what it shows, taken out of the engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    gate: Gate,
+    content: Arc<Content>,
+    /// The folder that it would work in; none for what agents ask of services.
+    folder: Option<String>,
+}
+
+/// A gate that waits, by name and value as the chat stream has it: bare, with the number of those that wait with it.
+pub(crate) fn bare(engine: &Engine, gate: &Gate) -> Option<(&'static str, Value)> {
+    let asked = Asked::of(engine, gate)?;
+    let of_kind = |other: &&Gate| other.session() == gate.session() && is_question(other) == is_question(gate);
+    let count = engine.state().pending_gates().filter(of_kind).count();
+    let mut told = asked.told();
+    told["pending_count"] = count.into();
+    Some((if is_question(gate) { "clarify" } else { "approval" }, told))
+}
+
+/// Whether a gate is answered with words.
+pub(crate) fn is_question(gate: &Gate) -> bool {
+    gate.kind() == Kind::Question
+}
+
+/// Whether a gate is covered when its session is let through unasked: neither the floor nor what names people.
+pub(crate) fn is_coverable(gate: &Gate) -> bool {
+    gate.kind() == Kind::Approval && gate.step().is_none() && gate.scopes().contains(&Scope::Session)
+}
+
+/// What of a choice a gate offers: the widest reach that is not wider.
+pub(crate) fn offered(gate: &Gate, wanted: Scope) -> Scope {
+    gate.scopes().iter().copied().filter(|scope| *scope <= wanted).max().unwrap_or(Scope::Once)
+}
+
+impl Asked {
+    /// A gate whose content is at hand.
+    pub(crate) fn of(engine: &Engine, gate: &Gate) -> Option<Self> {
+        let content = Arc::clone(engine.admitted().gate(gate.id())?);
+        let session = gate.session().and_then(|id| engine.state().session(id));
+        let call = gate.call().and_then(|call| engine.admitted().call(call));
+        let folder = session.zip(call).filter(|(_, call)| call.request.is_none());
+        let folder = folder.map(|(session, call)| folder_of(session, call));
+        Some(Self { gate: gate.clone(), content, folder })
+    }
+
+    /// Which.
+    pub(crate) fn id(&self) -> GateId {
+        self.gate.id()
+    }
+
+    /// The gate.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// As the wire has it, without what waits beside it.
+    pub(crate) fn told(&self) -> Value {
+        match &*self.content {
+            Content::Approval { tool, arguments, signature, intent, why } => {
+                let mut told = self.approval(&command(tool, arguments, signature), &format!("Needs approval {why}"));
+                let signature = escape(signature, Lines::One);
+                let key = match self.gate.scopes() {
+                    [Scope::Once] | [] => format!("only this call of {signature}"),
+                    _ => format!("exactly {signature}"),
+                };
+                told["pattern_key"] = key.as_str().into();
+                told["pattern_keys"] = json!([key]);
+                told["tool"] = escape(tool, Lines::One).into();
+                told["args"] = Value::Object(arguments.clone());
+                told["risk_level"] = self.risk(tool).into();
+                if let Some(intent) = intent {
+                    told["intent"] = escape(intent, Lines::One).into();
+                }
+                if let Some(folder) = &self.folder {
+                    told["cwd"] = escape(folder, Lines::One).into();
+                }
+                told
+            }
+            Content::GoOn { asker, question } => {
+                let why = format!("{asker} was denied several times in a row");
+                let mut told = self.approval(&escape(question, Lines::Many), &why);
+                let key = format!("{} may go on", escape(asker, Lines::One));
+                told["pattern_key"] = key.as_str().into();
+                told["pattern_keys"] = json!([key]);
+                told["risk_level"] = "medium".into();
+                told
+            }
+            Content::Question { question, choices, multi, recommended, .. } => {
+                let label = |label: &str| escape(label, Lines::One).into_owned();
+                let offered: Vec<String> = choices.iter().map(|choice| label(&choice.label)).collect();
+                let recommended = recommended.and_then(|at| offered.get(at)).cloned();
+                let limit = self.gate.deadline().map(|deadline| deadline.since(self.gate.opened_at()));
+                json!({
+                    "clarify_id": self.id().to_string(),
+                    "question": escape(question, Lines::Many),
+                    "choices_offered": offered,
+                    "multi": multi,
+                    "recommended": recommended,
+                    "session_id": self.gate.session(),
+                    "run_id": self.gate.run().map(|run| run.to_string()),
+                    "kind": "clarify",
+                    "requested_at": seconds(self.gate.opened_at()),
+                    "timeout_seconds": limit.map_or(0, |limit| limit.as_secs_f64().round() as u64),
+                    "expires_at": self.gate.deadline().map_or(0.0, seconds),
+                })
+            }
+        }
+    }
+
+    /// As a notification shows it, which has room for little. What does not fit can only be denied there.
+    pub(crate) fn notice(&self, told: &Value) -> Value {
+        let text = |name: &str| told[name].as_str().unwrap_or_default();
+        let whole = format!("{}: {}", text("description"), text("command"));
+        let (description, choices) = if whole.chars().count() <= NOTIFIED {
+            (whole, told["choices"].clone())
+        } else {
+            let beginning: String = whole.chars().take(NOTIFIED - 100).collect();
+            let left = whole.chars().count() - (NOTIFIED - 100);
+            (format!("{beginning} [… {left} more characters: open it to allow it]"), json!(["deny"]))
+        };
+        let mut notice = json!({
+            "approval_id": told["approval_id"],
+            "session_id": told["session_id"],
+            "description": description,
+            "summary": text("description"),
+            "choices": choices,
+        });
+        for name in ["tool", "run_id", "risk_level", "expires_at"] {
+            if !told[name].is_null() {
+                notice[name] = told[name].clone();
+            }
+        }
+        if let Some(session) = told["session_id"].as_str() {
+            notice["route"] = route(session).into();
+        }
+        notice
+    }
+
+    fn approval(&self, command: &str, description: &str) -> Value {
+        let scopes = self.gate.scopes();
+        let choices: Vec<&str> = scopes.iter().map(|scope| word(*scope)).chain(["deny"]).collect();
+        let mut told = json!({
+            "approval_id": self.id().to_string(),
+            "session_id": self.gate.session(),
+            "run_id": self.gate.run().map(|run| run.to_string()),
+            "command": command,
+            "description": escape(description, Lines::Many),
+            "choices": choices,
+            "allow_permanent": scopes.contains(&Scope::Always),
+            "requested_at": seconds(self.gate.opened_at()),
+        });
+        if let Some(deadline) = self.gate.deadline() {
+            told["expires_at"] = seconds(deadline).into();
+        }
+        if let Some(approvals) = Approvals::of(&self.gate) {
+            told["description"] = format!("{} ({approvals})", told["description"].as_str().unwrap_or_default()).into();
+            told["have"] = approvals.have.len().into();
+            told["need"] = approvals.need.into();
+        }
+        told
+    }
+
+    fn risk(&self, tool: &str) -> &'static str {
+        match tool {
+            _ if !is_coverable(&self.gate) => "high",
+            "read" | "ls" | "grep" | "find" => "low",
+            _ => "medium",
+        }
+    }
+}
+
+/// Where a client shows a session.
+pub(crate) fn route(session: &str) -> String {
+    format!("/session/{}", percent_encoding::utf8_percent_encode(session, percent_encoding::NON_ALPHANUMERIC))
+}
+
+/// The wire's word for how far an answer reaches.
+pub(crate) const fn word(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Once => "once",
+        Scope::Session => "session",
+        Scope::Always => "always",
+    }
+}
+
+/// What would run, all of it. A shell command that has no other arguments stands for itself.
+fn command(tool: &str, arguments: &Map<String, Value>, signature: &str) -> String {
+    if let (Some(Value::String(command)), 1) = (arguments.get("command"), arguments.len()) {
+        return escape(command, Lines::Many).into_owned();
+    }
+    let card = GateCard::new(&Subject {
+        tool,
+        arguments,
+        signature,
+        asker: "",
+        reason: "",
+        intent: None,
+        cwd: None,
+        choices: &[],
+    });
+    format!("{}\n{}", card.signature, card.text()).trim_end().to_owned()
+}

@@ -1,0 +1,193 @@
+//! Questions: what waits, every change of it, and what people say.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::State,
+    http::{StatusCode, Uri},
+    response::Response,
+};
+use countersign_core::{
+    digest::Digest,
+    engine::Refusal,
+    gate::{Answer, AnswerRefusal, Content},
+    id::SessionId,
+};
+use countersign_runtime::Refused;
+use serde_json::{Value, json};
+
+use super::{Closed, Found, Prompts, queue::Line, streams};
+use crate::{
+    view::{Lines, escape},
+    web::{BadBody, Body, Caller, Problem, reply},
+};
+
+/// What is said to whoever answers what waits no longer.
+const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";
+/// What stands between labels where several are chosen.
+const BETWEEN: [&str; 4] = [", ", ",", "\r\n", "\n"];
+
+pub(super) async fn pending(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
+    streams::pending(&prompts, &uri, Line::Questions).await
+}
+
+pub(super) async fn stream(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
+    streams::of_line(&prompts, &uri, Line::Questions).await
+}
+
+pub(super) async fn respond(
+    State(prompts): State<Arc<Prompts>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+    body: Result<Body, BadBody>,
+) -> Result<Response, BadBody> {
+    let body = body?;
+    let Some(session) = super::session_of(&body) else { return Ok(super::without_session(&uri)) };
+    let Some(said) = said(&body) else {
+        return Ok(Problem::new(StatusCode::BAD_REQUEST, "response is required").reply(uri.path()));
+    };
+    let named = super::name_of(&body, "clarify_id");
+    Ok(match answer(&prompts, &session, named.as_deref(), &said, &caller).await {
+        Ok(Ok(())) => reply::ok(&json!({ "ok": true, "response": said })),
+        Ok(Err(refused)) => refused,
+        Err(closed) => Problem::from(closed).reply(uri.path()),
+    })
+}
+
+/// What a body says, under any of its names; `None` if that is nothing.
+fn said(body: &Body) -> Option<String> {
+    let value = ["response", "answer", "choice"].iter().find_map(|name| match body.0.get(*name) {
+        None | Some(Value::Null) => None,
+        Some(value) => Some(value),
+    })?;
+    let text = match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Array(parts) if parts.iter().all(Value::is_string) => {
+            let parts: Vec<&str> = parts.iter().filter_map(Value::as_str).map(str::trim).collect();
+            parts.join(", ")
+        }
+        other => other.to_string(),
+    };
+    Some(text).filter(|text| !text.is_empty())
+}
+
+async fn answer(
+    prompts: &Prompts,
+    session: &SessionId,
+    named: Option<&str>,
+    said: &str,
+    caller: &Caller,
+) -> Result<Result<(), Response>, Closed> {
+    let stale = || reply::json(StatusCode::CONFLICT, &json!({ "ok": false, "stale": true, "error": STALE }));
+    let refused = |status, why: &str| reply::json(status, &json!({ "ok": false, "error": why }));
+    loop {
+        let Found::Gate(gate, shown) = prompts.find(session, named, Line::Questions).await? else {
+            return Ok(Err(stale()));
+        };
+        let answer = Answer::Say(shown.map_or_else(|| vec![said.to_owned()], |shown| words(&shown, said)));
+        let key = format!("web:{}:say:{}", caller.principal, Digest::of(said.as_bytes()));
+        let Err(problem) = prompts.answer(&gate, answer, &caller.principal, key).await else { return Ok(Ok(())) };
+        return Ok(Err(match problem {
+            Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::Unknown(_))) => {
+                if named.is_none() {
+                    continue;
+                }
+                stale()
+            }
+            Refused::Refusal(Refusal::Answer(refusal @ AnswerRefusal::NotAllowed { .. })) => {
+                refused(StatusCode::FORBIDDEN, &refusal.to_string())
+            }
+            Refused::TooLarge | Refused::Refusal(Refusal::TooLong { .. }) => {
+                refused(StatusCode::PAYLOAD_TOO_LARGE, &problem.to_string())
+            }
+            Refused::Refusal(refusal) => refused(StatusCode::CONFLICT, &refusal.to_string()),
+            problem => refused(StatusCode::SERVICE_UNAVAILABLE, &problem.to_string()),
+        }));
+    }
+}
+
+/// What an answer to a question means: its choices where it names them, else somebody's own words.
+pub(super) fn words(content: &Content, said: &str) -> Vec<String> {
+    let Content::Question { choices, multi, .. } = content else { return vec![said.to_owned()] };
+    let own = || vec![said.to_owned()];
+    let labels: Vec<(&str, String)> =
+        choices.iter().map(|choice| (choice.label.as_str(), escape(&choice.label, Lines::One).into_owned())).collect();
+    let is = |(label, shown): &&(&str, String)| *label == said || label.trim() == said || shown == said;
+    if let Some((label, _)) = labels.iter().find(is) {
+        return vec![(*label).to_owned()];
+    }
+    if *multi { listed(&labels, said).unwrap_or_else(own) } else { own() }
+}
+
+/// The labels that make up `said`, one behind the other, each once. Labels may hold what stands between them.
+fn listed(labels: &[(&str, String)], said: &str) -> Option<Vec<String>> {
+    // How each end of a label was reached: where that label began and which it was.
+    let mut reached: Vec<Option<(usize, usize)>> = vec![None; said.len() + 1];
+    for at in 0..said.len() {
+        let begins = if at == 0 {
+            vec![0]
+        } else if reached[at].is_some() {
+            BETWEEN.iter().filter(|sign| said[at..].starts_with(**sign)).map(|sign| at + sign.len()).collect()
+        } else {
+            continue;
+        };
+        for begin in begins {
+            for (index, (label, shown)) in labels.iter().enumerate() {
+                for text in [*label, shown.as_str()] {
+                    if !text.is_empty() && said[begin..].starts_with(text) {
+                        reached[begin + text.len()].get_or_insert((at, index));
+                    }
+                }
+            }
+        }
+    }
+    let mut chosen = Vec::new();
+    let mut end = said.len();
+    while end > 0 {
+        let (before, index) = reached[end]?;
+        if chosen.contains(&index) {
+            return None;
+        }
+        chosen.push(index);
+        end = before;
+    }
+    // In the order of the question, as every door hands them on.
+    chosen.sort_unstable();
+    Some(chosen.into_iter().map(|index| labels[index].0.to_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::gate::{Choice, Content};
+
+    use super::words;
+
+    #[test]
+    fn an_answer_is_a_label_a_list_of_labels_or_somebodys_own_words() {
+        let content = |multi| Content::Question {
+            id: "q".to_owned(),
+            question: "Which?".to_owned(),
+            choices: ["a", "b, c", "a, b", "h\u{202e}i"].map(|label| Choice { label: label.to_owned() }).to_vec(),
+            multi,
+            recommended: None,
+        };
+        for (multi, said, want) in [
+            (false, "a", vec!["a"]),
+            (false, "b, c", vec!["b, c"]),
+            (false, "h\\u{202e}i", vec!["h\u{202e}i"]),
+            (false, "a, b, c", vec!["a, b, c"]),
+            (false, "something else", vec!["something else"]),
+            (true, "b, c", vec!["b, c"]),
+            (true, "b, c, a", vec!["a", "b, c"]),
+            (true, "a\nh\\u{202e}i", vec!["a", "h\u{202e}i"]),
+            (true, "a, b, b, c", vec!["b, c", "a, b"]),
+            (true, "a, a", vec!["a, a"]),
+            (true, "a, d", vec!["a, d"]),
+            (true, "a,", vec!["a,"]),
+            (true, ", a", vec![", a"]),
+        ] {
+            assert_eq!(words(&content(multi), said), want, "{multi} {said:?}");
+        }
+    }
+}

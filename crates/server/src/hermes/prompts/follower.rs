@@ -1,0 +1,237 @@
+//! The one task that follows the log for all streams.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use countersign_core::{
+    call,
+    engine::{Engine, Event, Recorded},
+    gate,
+    id::{CallId, SessionId},
+    message::{Block, Message, StopReason},
+    run::{self, End, Trigger},
+    session::{self, Kind},
+};
+use countersign_runtime::{Lane, Released, Source, Subscriber};
+use serde_json::{Value, json};
+
+use super::{
+    super::{journal, transcript},
+    Prompts, card,
+};
+use crate::view::{Lines, escape};
+
+/// How many facts are looked at together.
+const TOGETHER: usize = 512;
+/// How much of what was said a notification shows, in characters.
+const SUMMARY: usize = 200;
+
+/// What is remembered between facts, of sessions whose stream somebody holds.
+struct Follower {
+    prompts: Arc<Prompts>,
+    answers: Source,
+    /// What the model said last in a run that works.
+    said: BTreeMap<SessionId, Said>,
+    /// The tools of calls that have not ended.
+    tools: BTreeMap<CallId, String>,
+    /// Sessions in whose queues something changed.
+    touched: BTreeSet<SessionId>,
+    /// Sessions in which a run ended.
+    ended: BTreeSet<SessionId>,
+}
+
+#[derive(Default)]
+struct Said {
+    text: String,
+    problem: Option<String>,
+}
+
+/// Follows the log to its end.
+pub(super) async fn follow(prompts: Arc<Prompts>, mut subscriber: Subscriber) {
+    let mut follower = Follower {
+        answers: prompts.handle.source(Lane::Result),
+        prompts: Arc::clone(&prompts),
+        said: BTreeMap::new(),
+        tools: BTreeMap::new(),
+        touched: BTreeSet::new(),
+        ended: BTreeSet::new(),
+    };
+    while let Some(first) = subscriber.next().await {
+        follower.released(&first).await;
+        for _ in 0..TOGETHER {
+            let Some(released) = subscriber.try_next() else { break };
+            follower.released(&released).await;
+        }
+        if follower.settle().await.is_none() {
+            break;
+        }
+    }
+    prompts.close();
+}
+
+impl Follower {
+    async fn released(&mut self, released: &Released) {
+        let Released::Fact(recorded) = released else { return };
+        let Some(session) = &recorded.meta.session else { return };
+        match &recorded.fact.event {
+            Event::Gate(gate::Event::Shown { .. } | gate::Event::Updated { .. }) => {}
+            Event::Gate(event) => {
+                if let Some(allow) = self.prompts.covering(session, event) {
+                    self.answers.tell(allow).await;
+                }
+                self.touched.insert(session.clone());
+            }
+            Event::Session(event) => self.session(session, event, recorded),
+            Event::Run(event) => self.run(session, event, recorded),
+            Event::Call(event) => self.call(session, event, recorded),
+            Event::Booted | Event::Policy(_) => {}
+        }
+    }
+
+    fn session(&mut self, session: &SessionId, event: &session::Event, recorded: &Recorded) {
+        match event {
+            session::Event::Opened { .. } => self.changed("session_new", session, recorded),
+            session::Event::Named { .. } => self.changed("session_rename", session, recorded),
+            session::Event::Entry { kind: Kind::Assistant { .. }, .. } if self.is_heard(session) => {
+                let message = recorded.fact.content.as_ref().and_then(|content| serde_json::from_str(content).ok());
+                if let Some(Message::Assistant(message)) = message {
+                    let text = message.content.iter().rev().find_map(|block| match block {
+                        Block::Text(text) if !text.text.trim().is_empty() => Some(summary(&text.text)),
+                        _ => None,
+                    });
+                    let problem = message.error_message.filter(|_| message.stop_reason == StopReason::Error);
+                    let said = Said { text: text.unwrap_or_default(), problem: problem.as_deref().map(summary) };
+                    self.said.insert(session.clone(), said);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, session: &SessionId, event: &run::Event, recorded: &Recorded) {
+        match event {
+            run::Event::Started { run, trigger } => {
+                let mut started = json!({
+                    "session_id": session,
+                    "run_id": run.to_string(),
+                    "stream_id": journal::stream_id(*run),
+                    "pending_started_at": transcript::seconds(recorded.meta.at),
+                    "route": card::route(session.as_str()),
+                });
+                // A client whose own message began it knows of its stream. It would take any other for a second turn.
+                let event = if *trigger == Trigger::Prompt { "turn_started" } else { "server_turn_started" };
+                started["input_type"] = if *trigger == Trigger::Prompt { "chat" } else { "follow-up" }.into();
+                self.tell(session, event, &started);
+                self.changed("turn_started", session, recorded);
+            }
+            run::Event::Ended { run, end, .. } => {
+                let said = self.said.remove(session).unwrap_or_default();
+                let (event, status, otherwise) = match end {
+                    End::Completed => ("turn_completed", "completed", "The turn is complete."),
+                    End::Aborted | End::RetryCancelled => ("turn_completed", "cancelled", "The turn was stopped."),
+                    End::Failed => ("turn_failed", "error", "The model's provider failed."),
+                    End::Overflowed => ("turn_failed", "error", "The conversation is too long for the model."),
+                    End::Interrupted => ("turn_failed", "error", "The gateway ended in the middle of the turn."),
+                };
+                let text = Some(said.text).filter(|text| !text.is_empty());
+                let mut ended = json!({
+                    "session_id": session,
+                    "run_id": run.to_string(),
+                    "stream_id": journal::stream_id(*run),
+                    "status": status,
+                    "summary": text.as_deref().unwrap_or(otherwise),
+                    "route": card::route(session.as_str()),
+                });
+                if event == "turn_failed" {
+                    ended["error"] = said.problem.as_deref().unwrap_or(otherwise).into();
+                }
+                self.tell(session, event, &ended);
+                self.changed("turn_ended", session, recorded);
+                if self.is_heard(session) {
+                    self.ended.insert(session.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, session: &SessionId, event: &call::Event, recorded: &Recorded) {
+        match event {
+            call::Event::Wanted { call, .. } if self.is_heard(session) => {
+                let content = recorded.fact.content.as_deref();
+                let content = content.and_then(|content| serde_json::from_str::<call::Content>(content).ok());
+                if let Some(content) = content {
+                    self.tools.insert(*call, escape(&content.tool, Lines::One).into_owned());
+                }
+            }
+            call::Event::Started { call, .. } => {
+                if let Some(tool) = self.tools.get(call) {
+                    self.tell(session, "activity_summary", &activity(session, tool, "running"));
+                }
+            }
+            call::Event::Ended { call, end, .. } => {
+                if let Some(tool) = self.tools.remove(call) {
+                    let status = if end.is_error() { "failed" } else { "completed" };
+                    self.tell(session, "activity_summary", &activity(session, &tool, status));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Shows how the sessions stand in which something happened. `None` once the owner has ended.
+    async fn settle(&mut self) -> Option<()> {
+        if !self.touched.is_empty() {
+            self.prompts.refresh(&std::mem::take(&mut self.touched)).await.ok()?;
+        }
+        if self.ended.is_empty() {
+            return Some(());
+        }
+        let ended = std::mem::take(&mut self.ended);
+        let count = move |engine: &Engine| -> Vec<(SessionId, usize)> {
+            ended.iter().map(|session| (session.clone(), transcript::count(engine, session))).collect()
+        };
+        let (counts, _) = self.answers.read(count).await?;
+        for (session, count) in counts {
+            self.tell(&session, "session-updated", &json!({ "session_id": session, "message_count": count }));
+        }
+        Some(())
+    }
+
+    fn is_heard(&self, session: &SessionId) -> bool {
+        let boards = self.prompts.boards.lock();
+        boards.by_session.get(session).is_some_and(super::Board::is_heard)
+    }
+
+    fn tell(&self, session: &SessionId, event: &str, data: &Value) {
+        if let Some(board) = self.prompts.boards.lock().by_session.get(session) {
+            board.tell(event, data);
+        }
+    }
+
+    fn changed(&self, reason: &str, session: &SessionId, recorded: &Recorded) {
+        self.prompts.boards.lock().change(reason, session, recorded.meta.lsn);
+    }
+}
+
+fn activity(session: &SessionId, tool: &str, status: &str) -> Value {
+    json!({
+        "session_id": session,
+        "summary": if status == "running" { "The agent is at work." } else { "The agent goes on." },
+        "tool": { "name": tool, "status": status },
+        "route": card::route(session.as_str()),
+    })
+}
+
+/// The beginning of a text, in one line.
+fn summary(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = escape(&line, Lines::One);
+    if line.chars().count() <= SUMMARY {
+        return line.into_owned();
+    }
+    let cut: String = line.chars().take(SUMMARY - 1).collect();
+    format!("{}…", cut.trim_end())
+}

@@ -1,0 +1,171 @@
+//! Streams that stay open: the two queues of a session, the session itself, and the list of all of them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use axum::{
+    extract::State,
+    http::{StatusCode, Uri},
+    response::Response,
+};
+use bytes::Bytes;
+use countersign_core::{engine::Engine, id::SessionId};
+use countersign_runtime::Lane;
+use futures_util::stream;
+use serde_json::json;
+use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
+
+use super::{
+    super::{journal, transcript},
+    Closed, Prompts, Seat, card,
+    queue::Line,
+};
+use crate::web::{Problem, reply, sse};
+
+/// What keeps a stream alive on which nothing happens.
+const ALIVE: &str = "keepalive";
+
+/// The reply to a poll of one queue. Nobody's queue is empty.
+pub(super) async fn pending(prompts: &Prompts, uri: &Uri, line: Line) -> Response {
+    let Some(session) = super::session_in(uri) else {
+        return reply::ok(&json!({ "pending": null, "pending_count": 0 }));
+    };
+    match prompts.queues(&session).await {
+        Ok(queues) => reply::ok(&queues.state(line)),
+        Err(closed) => Problem::from(closed).reply(uri.path()),
+    }
+}
+
+/// The stream of one queue: how it stands, then every newer state. Whoever reads slowly gets the newest.
+pub(super) async fn of_line(prompts: &Arc<Prompts>, uri: &Uri, line: Line) -> Response {
+    let Some(session) = super::session_in(uri) else { return super::without_session(uri) };
+    let ((first, states), seat) = match prompts.watch(&session, line).await {
+        Ok(watched) => watched,
+        Err(closed) => return Problem::from(closed).reply(uri.path()),
+    };
+    let frames = stream::unfold((Some(initial(&first)), states, seat), async |(first, mut states, seat)| {
+        let frame = match first {
+            Some(first) => first,
+            None => {
+                states.changed().await.ok()?;
+                states.borrow_and_update().clone()
+            }
+        };
+        Some((frame, (None, states, seat)))
+    });
+    sse::reply(frames, ALIVE)
+}
+
+/// A frame of a state as the first of its stream.
+fn initial(state: &Bytes) -> Bytes {
+    let data = state.iter().position(|byte| *byte == b'\n').unwrap_or_default();
+    [b"event: initial", &state[data..]].concat().into()
+}
+
+/// What is followed of a session.
+struct Listening {
+    first: Option<Bytes>,
+    notices: Receiver<Bytes>,
+    seat: Seat,
+}
+
+/// The stream of a session: what waits in it, and what happens in it.
+pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
+    let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
+    let known = super::parameter(&uri, "known_count").and_then(|count| count.parse::<usize>().ok());
+    let listening = match listen(&prompts, &session, known).await {
+        Ok(listening) => listening,
+        Err(closed) => return Problem::from(closed).reply(uri.path()),
+    };
+    let frames = stream::unfold(listening, async |mut listening: Listening| {
+        if let Some(first) = listening.first.take() {
+            return Some((first, listening));
+        }
+        loop {
+            match listening.notices.recv().await {
+                Ok(notice) => return Some((notice, listening)),
+                Err(RecvError::Closed) => return None,
+                // What is behind is told no more; how things stand now is.
+                Err(RecvError::Lagged(_)) => {
+                    listening.notices = listening.notices.resubscribe();
+                    let now = listening.seat.required();
+                    if !now.is_empty() {
+                        return Some((now, listening));
+                    }
+                }
+            }
+        }
+    });
+    sse::reply(frames, ALIVE)
+}
+
+/// Begins to follow a session: what it is told first is how things stand.
+async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize>) -> Result<Listening, Closed> {
+    // Before it is looked at, so that nothing falls in between.
+    let (notices, seat) = prompts.sit(session, super::Board::listen)?;
+    prompts.refresh(&BTreeSet::from([session.clone()])).await?;
+    let of = session.clone();
+    let look = move |engine: &Engine| {
+        let run = engine.state().session(&of).and_then(countersign_core::session::Session::run);
+        (transcript::count(engine, &of), run)
+    };
+    let (here, _) = prompts.handle.source(Lane::Request).read(look).await.ok_or(Closed)?;
+    let (count, run) = here;
+    let mut first = Vec::from(sse::frame(None, "initial", &json!({ "session_id": session })));
+    if let Some(run) = run {
+        let started = json!({
+            "session_id": session,
+            "run_id": run.to_string(),
+            "stream_id": journal::stream_id(run),
+            "input_type": "chat",
+            "recovered": true,
+            "route": card::route(session.as_str()),
+        });
+        first.extend(sse::frame(None, "server_turn_started", &started));
+    } else if known.is_some_and(|known| known < count) {
+        let updated = json!({ "session_id": session, "message_count": count });
+        first.extend(sse::frame(None, "session-updated", &updated));
+    }
+    first.extend(seat.required());
+    Ok(Listening { first: Some(first.into()), notices, seat })
+}
+
+impl Seat {
+    /// Every approval that waits, as the session's stream tells of it.
+    fn required(&self) -> Bytes {
+        let boards = self.prompts.boards.lock();
+        boards.by_session.get(&self.session).map(super::Board::required).unwrap_or_default()
+    }
+}
+
+/// The stream of the list of sessions: that something changed in it, and why.
+pub(super) async fn of_list(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
+    let changes = prompts.boards.lock().changes.as_ref().map(Sender::subscribe);
+    let Some(changes) = changes else { return Problem::from(Closed).reply(uri.path()) };
+    let frames = stream::unfold((changes, prompts), async |(mut changes, prompts)| {
+        let change = match changes.recv().await {
+            Ok(change) => change,
+            Err(RecvError::Closed) => return None,
+            Err(RecvError::Lagged(_)) => {
+                changes = changes.resubscribe();
+                super::changed("resync", prompts.boards.lock().version, None)
+            }
+        };
+        Some((change, (changes, prompts)))
+    });
+    sse::reply(frames, ALIVE)
+}
+
+/// The question of whether sessions of another program are followed here: they are not.
+pub(super) async fn of_gateway() -> Response {
+    let told = json!({
+        "enabled": false,
+        "ok": false,
+        "watcher_running": false,
+        "fallback_poll_ms": 30_000,
+        "scope": "gateway_sessions",
+        "session_stream_available": true,
+        "session_stream_path": "/api/session/stream",
+        "error": "No other gateway is followed here",
+    });
+    reply::json(StatusCode::NOT_FOUND, &told)
+}

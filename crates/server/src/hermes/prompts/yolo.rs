@@ -1,0 +1,129 @@
+//! Sessions that somebody lets through unasked, for as long as this process lives.
+//!
+//! What a deny rule refuses stays refused, and what the floor asks about or a rule asks certain people about still waits
+//! for a person.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use axum::{
+    Extension,
+    extract::State,
+    http::{StatusCode, Uri},
+    response::Response,
+};
+use countersign_core::{
+    engine::{Command, Engine},
+    gate::{self, Answer, Gate, Scope},
+    id::{GateId, PrincipalId, SessionId},
+};
+use countersign_runtime::{Lane, Refused};
+use serde_json::json;
+
+use super::{Prompts, card};
+use crate::web::{BadBody, Body, Caller, Problem, reply};
+
+/// How many sessions can be let through at once.
+const MOST: usize = 10_000;
+
+/// Why a session is not let through.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotCovered {
+    /// What waits in it could not be answered.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// There are too many already.
+    #[error("{MOST} sessions are let through already")]
+    TooMany,
+}
+
+pub(super) async fn is_on(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
+    let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
+    reply::ok(&json!({ "yolo_enabled": prompts.is_covered(&session) }))
+}
+
+pub(super) async fn turn(
+    State(prompts): State<Arc<Prompts>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+    body: Result<Body, BadBody>,
+) -> Result<Response, BadBody> {
+    let body = body?;
+    let Some(session) = super::session_of(&body) else { return Ok(super::without_session(&uri)) };
+    let is_on = !body.0.contains_key("enabled") || body.is_set("enabled");
+    if !is_on {
+        prompts.covered.lock().remove(&session);
+    } else if let Err(refused) = prompts.cover(&session, &caller.principal).await {
+        return Ok(Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()).reply(uri.path()));
+    }
+    Ok(reply::ok(&json!({ "ok": true, "yolo_enabled": is_on })))
+}
+
+impl Prompts {
+    /// Whether a session is let through.
+    pub(super) fn is_covered(&self, session: &SessionId) -> bool {
+        self.covered.lock().contains_key(session)
+    }
+
+    /// Lets a session through on the word of `by`: what waits in it is allowed once, and so is what comes.
+    ///
+    /// # Errors
+    /// [`NotCovered`]: then it is not let through.
+    pub(super) async fn cover(&self, session: &SessionId, by: &PrincipalId) -> Result<(), NotCovered> {
+        let before = {
+            let mut covered = self.covered.lock();
+            if covered.len() >= MOST && !covered.contains_key(session) {
+                return Err(NotCovered::TooMany);
+            }
+            covered.insert(session.clone(), by.clone())
+        };
+        // Behind the note: what opens from now on is seen by whoever follows the log.
+        let of = session.clone();
+        let waiting = move |engine: &Engine| -> Vec<GateId> {
+            let here = engine.state().pending_gates().filter(|gate| gate.session() == Some(&of));
+            here.filter(|gate| card::is_coverable(gate)).map(Gate::id).collect()
+        };
+        let source = self.handle.source(Lane::Result);
+        let mut outcome = Ok(());
+        match source.read(waiting).await {
+            None => outcome = Err(Refused::Closed),
+            Some((waiting, _)) => {
+                let mut replies = Vec::with_capacity(waiting.len());
+                for gate in waiting {
+                    replies.push(source.send(allow(gate, by)).await);
+                }
+                for reply in replies {
+                    match reply.await.unwrap_or(Err(Refused::Closed)) {
+                        // Somebody was faster, or may answer where this one may not: that is their business.
+                        Ok(_) | Err(Refused::Refusal(_)) => {}
+                        Err(refused) => outcome = Err(refused),
+                    }
+                }
+            }
+        }
+        if outcome.is_err() {
+            let mut covered = self.covered.lock();
+            match before {
+                Some(before) => covered.insert(session.clone(), before),
+                None => covered.remove(session),
+            };
+        }
+        // Where the owner has ended nothing is shown any more.
+        let _ = self.refresh(&BTreeSet::from([session.clone()])).await;
+        outcome.map_err(NotCovered::Refused)
+    }
+
+    /// The answer to a gate that has just opened in `session`, if that is let through.
+    pub(super) fn covering(&self, session: &SessionId, opened: &gate::Event) -> Option<Command> {
+        let gate::Event::Opened { gate, kind, scopes, steps, .. } = opened else { return None };
+        let is_coverable = *kind == gate::Kind::Approval && steps.is_empty() && scopes.contains(&Scope::Session);
+        let covered = self.covered.lock();
+        let by = covered.get(session).filter(|_| is_coverable)?;
+        Some(allow(*gate, by))
+    }
+}
+
+/// Allows one call on the word of whoever let its session through.
+fn allow(gate: GateId, by: &PrincipalId) -> Command {
+    let key = Some(format!("web:{by}:yolo"));
+    Command::Gate(gate::Command::Answer { gate, answer: Answer::Allow(Scope::Once), by: by.clone(), key })
+}

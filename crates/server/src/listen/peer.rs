@@ -1,0 +1,226 @@
+//! Who sits at the other end of a connection from this machine: a command that an agent of ours runs, or somebody else.
+//!
+//! Commands of agents have the rights of the gateway's user, and what a person would answer with lies open to them. So
+//! whatever descends from this process decides nothing over its own port or socket. Where the system cannot tell any more
+//! who that was, because it did not wait for its answer, it counts as one of them.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
+
+use countersign_runtime::tools::exec;
+use tokio::sync::OnceCell;
+
+/// How often it is looked for processes that began meanwhile.
+const MOST_ROUNDS: usize = 64;
+/// What whoever is refused is told.
+pub(crate) const REFUSED: &str = "This comes from a command of an agent, which may not decide";
+
+/// The other end of a TCP connection. It is looked at when that matters, and once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peer {
+    ends: Option<(SocketAddr, SocketAddr)>,
+    may_decide: Arc<OnceCell<bool>>,
+}
+
+impl Peer {
+    /// Of a connection from `theirs` to `ours`.
+    pub(crate) fn new(theirs: SocketAddr, ours: SocketAddr) -> Self {
+        Self { ends: Some((theirs, ours)), may_decide: Arc::default() }
+    }
+
+    /// Whether it is none of the commands that agents run.
+    pub(crate) async fn may_decide(&self) -> bool {
+        let Some((theirs, ours)) = self.ends else { return true };
+        let look = || async move { tokio::task::spawn_blocking(move || look(theirs, ours)).await.unwrap_or(false) };
+        *self.may_decide.get_or_init(look).await
+    }
+}
+
+/// Whether whoever connected to a local socket is none of the commands that agents run. `pid` is as the system says it.
+pub(crate) fn may_decide(pid: Option<i32>) -> bool {
+    if !exec::has_begun() {
+        return true;
+    }
+    match pid {
+        // It is in no namespace of ours, and so none of ours.
+        Some(0) => true,
+        Some(pid) => exec::descends(pid) == Some(false),
+        None => false,
+    }
+}
+
+fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
+    // Without a command there is nobody whom this could be.
+    if !exec::has_begun() {
+        return true;
+    }
+    let is_local = theirs.ip().is_loopback() || theirs.ip() == ours.ip();
+    let socket = match find(theirs, ours) {
+        Ok(Some(socket)) => socket,
+        // It is elsewhere, or was here and has gone.
+        Ok(None) => return !is_local,
+        Err(error) => {
+            tracing::warn!(%error, "it cannot be told who connects from this machine");
+            return !is_local;
+        }
+    };
+    // Nobody has it any more.
+    if socket.inode == 0 {
+        return false;
+    }
+    let wanted = format!("socket:[{}]", socket.inode);
+    let mut known = BTreeSet::new();
+    for _ in 0..MOST_ROUNDS {
+        let new: Vec<i32> = exec::descendants().into_iter().filter(|pid| known.insert(*pid)).collect();
+        if new.is_empty() {
+            // Somebody has it, then, and none of ours.
+            return find(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode));
+        }
+        if new.into_iter().any(|pid| holds(pid, &wanted, socket.user)) {
+            return false;
+        }
+    }
+    false
+}
+
+/// One end of a connection, as the system lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Socket {
+    user: u32,
+    /// 0 where no process has it open.
+    inode: u64,
+}
+
+/// The socket at the other end of a connection, if it is on this machine.
+fn find(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Socket>> {
+    let ends = (plain(theirs), plain(ours));
+    for table in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
+        let text = match fs::read_to_string(table) {
+            Ok(text) => text,
+            // Without IPv6 there is no table of it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && table.ends_with('6') => continue,
+            Err(error) => return Err(error),
+        };
+        let found = text.lines().skip(1).filter_map(row).find(|(local, remote, _)| (*local, *remote) == ends);
+        if let Some((.., socket)) = found {
+            return Ok(Some(socket));
+        }
+    }
+    Ok(None)
+}
+
+/// An address of the fourth version in the form of the sixth is the same one.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Reads `sl local remote state queues timer retransmits uid timeout inode …`.
+fn row(line: &str) -> Option<(SocketAddr, SocketAddr, Socket)> {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let (local, remote) = (address(fields.next()?)?, address(fields.next()?)?);
+    let user = fields.nth(4)?.parse().ok()?;
+    let inode = fields.nth(1)?.parse().ok()?;
+    Some((local, remote, Socket { user, inode }))
+}
+
+/// Reads `0100007F:1F90`: words of four bytes as the machine has them in memory, then the port.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let word = |at: usize| u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok().map(u32::to_ne_bytes);
+    let ip = match ip.len() {
+        8 => IpAddr::from(word(0)?),
+        32 => {
+            let mut bytes = [0; 16];
+            for (at, part) in bytes.chunks_exact_mut(4).enumerate() {
+                part.copy_from_slice(&word(at)?);
+            }
+            Ipv6Addr::from(bytes).to_canonical()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+}
+
+/// Whether a process has a socket open, in any of its threads; and if it does not let that be seen, whether it could.
+fn holds(pid: i32, wanted: &str, user: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    for thread in threads.flatten() {
+        let place = thread.path();
+        match has_open(&place, wanted) {
+            Ok(true) => return true,
+            Ok(false) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // What has ended has nothing open, and lets nobody look either.
+                if !has_ended(&place) && is_of(&place, user) {
+                    return true;
+                }
+            }
+            // It ended while it was looked at.
+            Err(_) => {}
+        }
+    }
+    false
+}
+
+fn has_open(place: &Path, wanted: &str) -> io::Result<bool> {
+    let open = fs::read_dir(place.join("fd"))?;
+    Ok(open.flatten().any(|one| fs::read_link(one.path()).is_ok_and(|target| target.as_os_str() == wanted)))
+}
+
+fn has_ended(place: &Path) -> bool {
+    let stat = fs::read_to_string(place.join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+/// Whether a thread has, or had, the rights of `user`.
+fn is_of(place: &Path, user: u32) -> bool {
+    let status = fs::read_to_string(place.join("status")).unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    users.is_none_or(|users| users.split_ascii_whitespace().any(|one| one.parse() == Ok(user)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+
+    use super::{Socket, find, holds, row};
+
+    #[test]
+    fn a_row_of_the_systems_table_is_read() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let loopback = u32::from_ne_bytes([127, 0, 0, 1]);
+        let other = u32::from_ne_bytes([10, 1, 2, 3]);
+        let line = format!(
+            "   1: {loopback:08X}:1F90 {other:08X}:C350 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20 4 30 10 -1"
+        );
+        let want = (at("127.0.0.1:8080"), at("10.1.2.3:50000"), Socket { user: 1000, inode: 4711 });
+        assert_eq!(row(&line), Some(want));
+        let mapped = u32::from_ne_bytes([0, 0, 0xff, 0xff]);
+        let long = format!("{:08X}{:08X}{mapped:08X}{loopback:08X}", 0, 0);
+        let one = u32::from_ne_bytes([0, 0, 0, 1]);
+        let line = format!("0: {long}:0001 {:08X}{:08X}{:08X}{one:08X}:0002 06 0:0 0:0 0 0 0 0", 0, 0, 0);
+        let want = (at("127.0.0.1:1"), at("[::1]:2"), Socket { user: 0, inode: 0 });
+        assert_eq!(row(&line), Some(want));
+        assert_eq!(row("  sl  local_address rem_address   st"), None);
+    }
+
+    #[test]
+    fn the_process_behind_a_connection_is_found_until_it_goes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, theirs) = listener.accept().unwrap();
+        let ours = server.local_addr().unwrap();
+        let socket = find(theirs, ours).unwrap().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(holds(own, &format!("socket:[{}]", socket.inode), socket.user));
+        assert!(!holds(own, "socket:[0]", socket.user));
+        drop(client);
+        let after = find(theirs, ours).unwrap();
+        assert!(after.is_none_or(|after| after.inode == 0), "{after:?}");
+    }
+}

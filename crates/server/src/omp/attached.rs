@@ -1,0 +1,109 @@
+//! The door of a session that lives in a gateway: what its host's process hands over, and the door that is opened on it there.
+
+use std::{path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use countersign_protocol::{
+    encode,
+    omp::{UiMethod, UiRequest, ui::NotifyType},
+};
+use countersign_runtime::{models::Providers, tools::exec::Launcher};
+
+use super::{
+    DOOR, dialogs,
+    door::Output,
+    flags::{self, Flags},
+    rules,
+    shelf::Abroad,
+    start::{self, Arrival, OpenDoor, Process, StartError, Surroundings},
+};
+use crate::{
+    agent_dir::{self, AgentDir, Environment, Product, settings::When},
+    attach::{Hall, Handover},
+};
+
+/// Where a session is to live, as flags and settings say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Whether a gateway takes it in.
+    pub when: When,
+    /// The data directory of that gateway, where one is named.
+    pub data: Option<PathBuf>,
+}
+
+/// Says where the session is to live that a host asks for.
+///
+/// # Errors
+/// [`StartError`] for settings that cannot be read.
+pub fn plan(flags: &Flags, process: &Process) -> Result<Plan, StartError> {
+    let (environment, cwd) = around(flags, process)?;
+    let folder =
+        AgentDir::resolve(Product::Omp, &environment, &cwd, std::path::Path::exists).map_err(StartError::new)?;
+    let ours = agent_dir::Settings::load(&folder, &cwd).map_err(StartError::new)?.ours;
+    let data = flags.attach_to.as_ref().map(|data| process.cwd.join(data)).or(ours.data);
+    let when = match (flags.attach, ours.attach, flags.no_session) {
+        (true, _, true) => {
+            return Err(StartError::new("--no-session keeps nothing and --attach everything: they do not go together"));
+        }
+        (true, _, false) => When::Always,
+        (false, _, true) => When::Never,
+        (false, when, false) => when,
+    };
+    Ok(Plan { when, data })
+}
+
+/// What the process of a host hands over to a gateway. `moves` says whether a session that has a log of its own comes along.
+///
+/// # Errors
+/// [`StartError`] for rules that cannot be read.
+pub fn handover(flags: &Flags, arguments: Vec<String>, process: Process, moves: bool) -> Result<Handover, StartError> {
+    let (environment, cwd) = around(flags, &process)?;
+    let folder =
+        AgentDir::resolve(Product::Omp, &environment, &cwd, std::path::Path::exists).map_err(StartError::new)?;
+    let rules = rules::files(&folder, &cwd, flags.permissions.as_deref()).map_err(StartError::new)?;
+    let Process { cwd, temporary, variables } = process;
+    let door = DOOR.to_owned();
+    Ok(Handover { door, arguments, cwd, temporary, variables, rules, process: std::process::id(), moves })
+}
+
+fn around(flags: &Flags, process: &Process) -> Result<(Environment, PathBuf), StartError> {
+    let environment = environment(process);
+    let cwd = start::working_folder(flags, &environment, process.cwd.clone(), &process.temporary);
+    Ok((environment, cwd.map_err(StartError::new)?))
+}
+
+/// The variables that are text.
+fn environment(process: &Process) -> Environment {
+    let texts = process.variables.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    texts.collect()
+}
+
+/// What a host reads as a notice that its session's gateway has gone, one line.
+pub fn told(problem: String) -> Option<Bytes> {
+    let method = UiMethod::Notify { message: problem, notify_type: Some(NotifyType::Error) };
+    Some(encode(&UiRequest { id: dialogs::fresh_id()?, method }))
+}
+
+/// Opens the door of a session that a host brought.
+///
+/// # Errors
+/// [`StartError`], with nothing begun.
+pub(crate) async fn open_attached(
+    hall: Arc<Hall>,
+    handover: Handover,
+    output: Output,
+    notice: &(impl Fn(&str) + Sync),
+) -> Result<OpenDoor, StartError> {
+    let Handover { door: _, arguments, cwd, temporary, variables, rules, process, moves } = handover;
+    let flags = flags::parse(arguments).map_err(StartError::new)?;
+    let process_of_host = Process { cwd, temporary, variables };
+    let surroundings = Surroundings {
+        environment: environment(&process_of_host),
+        launcher: Launcher::new(&hall.program),
+        clock: hall.clock.clone(),
+        models: Arc::new(Providers::default()),
+        process: process_of_host,
+    };
+    let arrival = Arrival { abroad: Abroad { hall, process, moves }, rules };
+    start::open_in(flags, surroundings, Some(arrival), output, notice).await
+}

@@ -1,0 +1,133 @@
+//! Which session a door opens: the one that its flags name, the newest, a fork, or a new one.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use countersign_core::{id::EntryId, session::Settings};
+use countersign_runtime::models::{Api, Entry};
+use serde_json::Value;
+
+use super::{
+    flags::Flags,
+    models,
+    seat::{Beginning, Seat, SeatError, first_entries, read_file},
+    shelf::Shelf,
+    start::StartError,
+    unwritten,
+};
+use crate::{
+    agent_dir::Choice,
+    session_file::{Opened, find},
+};
+
+/// Opens the session that the flags name, or begins one.
+pub(super) async fn open_seat(
+    flags: &Flags,
+    shelf: &Shelf,
+    settings: Settings,
+    choice: &Choice,
+) -> Result<Seat, StartError> {
+    let Some(folder) = &shelf.folder else { return begin(shelf, settings).await };
+    let sessions = shelf.common.folder.sessions();
+    let named = |wanted: &str| find::named(wanted, &shelf.cwd, folder, Some(&sessions)).map(|found| found.path);
+    if let Some(wanted) = &flags.fork {
+        let path = named(wanted).ok_or_else(|| no_session(wanted))?;
+        return fork(shelf, &path, settings).await;
+    }
+    let path = match &flags.resume {
+        Some(wanted) => match named(wanted) {
+            Some(path) => Some(path),
+            None if find::is_path(wanted) => Some(shelf.cwd.join(wanted)),
+            None => match unwritten::of_id(shelf, wanted).await {
+                Some(path) => Some(path),
+                None => return Err(no_session(wanted)),
+            },
+        },
+        None if flags.continues => shelf.newest().await,
+        None => None,
+    };
+    let Some(path) = path else { return begin(shelf, settings).await };
+    // A model that the command line names is stronger than the one that the session had.
+    let is_named = flags.model.is_some() || flags.provider.is_some();
+    let named_level = flags.thinking.clone().or_else(|| choice.level.map(|level| level.as_str().to_owned()));
+    let restore = |settings: Settings, notes: &[(EntryId, String)]| {
+        let level = named_level.or_else(|| last_level(notes)).or_else(|| settings.thinking.clone());
+        let restored = restored(shelf, settings, notes);
+        let model = restored.model.clone();
+        let entry = model.and_then(|model| shelf.common.entry(&model.provider, &model.id));
+        let entry = if is_named { Some(choice.entry.clone()) } else { entry };
+        match entry {
+            Some(entry) => with_model(restored, &entry, level.as_deref()),
+            None => restored,
+        }
+    };
+    let fallback = settings.clone();
+    let opened = Seat::reopen(shelf, &path, move |_, notes| restore(settings, notes)).await;
+    let opened = match opened {
+        Err(SeatError::Copy(copy)) => return fork_of(shelf, copy, fallback).await,
+        opened => opened?,
+    };
+    match opened {
+        Some(seat) => Ok(seat),
+        None => {
+            let entries = first_entries(&fallback);
+            let beginning = Beginning { path: Some(path), parent: None, settings: fallback, entries };
+            Seat::begin(shelf, beginning).await.map_err(StartError::from)
+        }
+    }
+}
+
+fn no_session(wanted: impl fmt::Display) -> StartError {
+    StartError::new(format!("{wanted}: there is no such session"))
+}
+
+fn with_model(mut settings: Settings, entry: &Entry, thinking: Option<&str>) -> Settings {
+    settings.model = Some(models::reference(entry));
+    settings.thinking = models::level(entry, thinking).map(|level| level.as_str().to_owned());
+    settings
+}
+
+async fn begin(shelf: &Shelf, settings: Settings) -> Result<Seat, StartError> {
+    let entries = first_entries(&settings);
+    let beginning = Beginning { path: None, parent: None, settings, entries };
+    Seat::begin(shelf, beginning).await.map_err(StartError::from)
+}
+
+/// A new session with the conversation of another, without its decisions.
+async fn fork(shelf: &Shelf, path: &Path, settings: Settings) -> Result<Seat, StartError> {
+    let opened = read_file(path).await?;
+    let opened = opened.ok_or_else(|| no_session(path.display()))?;
+    fork_of(shelf, opened, settings).await
+}
+
+/// A new session with the conversation of a file that was read.
+pub(crate) async fn fork_of(shelf: &Shelf, opened: Arc<Opened>, settings: Settings) -> Result<Seat, StartError> {
+    let parent = Some(opened.path.display().to_string());
+    let blobs = shelf.blobs();
+    let entries = tokio::task::spawn_blocking(move || {
+        opened.file.entries.iter().map(|entry| super::entries::from_file(entry, &blobs)).collect()
+    });
+    let entries = entries.await.map_err(StartError::new)?;
+    let beginning = Beginning { path: None, parent, settings, entries };
+    Seat::begin(shelf, beginning).await.map_err(StartError::from)
+}
+
+/// The thinking level that a session had last.
+fn last_level(notes: &[(EntryId, String)]) -> Option<String> {
+    let mut values = notes.iter().rev().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok());
+    values.find_map(|value| value.get("thinkingLevel")?.as_str().map(str::to_owned))
+}
+
+/// The settings of a session that is opened again: the model and the level that it had last, where they can still be had.
+pub(crate) fn restored(shelf: &Shelf, mut settings: Settings, notes: &[(EntryId, String)]) -> Settings {
+    let values: Vec<Value> = notes.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect();
+    let last = |key: &str| values.iter().rev().find_map(|value| value.get(key)).and_then(Value::as_str);
+    let model = last("model").and_then(|model| model.split_once('/'));
+    let entry = model
+        .and_then(|(provider, id)| shelf.common.entry(provider, id))
+        .filter(|entry| entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some());
+    let level = last("thinkingLevel").map(str::to_owned).or_else(|| settings.thinking.clone());
+    if let Some(entry) = entry {
+        settings = with_model(settings, &entry, level.as_deref());
+    }
+    settings
+}

@@ -1,0 +1,82 @@
+//! Hosts that bring the rules of their sessions, and what must hold while those are away.
+//!
+//! It must not know the engine: what was brought and what the log says is enough to tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign_core::{
+    call,
+    digest::Digest,
+    engine::{Command, Event, Meta, Rules},
+    id::SessionId,
+    policy::Surroundings,
+    run, session,
+};
+
+use super::{dice::Dice, rules};
+
+/// The session whose rules its host brings.
+pub(super) const SESSION: &str = "h1";
+
+/// What hosts brought to this process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hosts {
+    brought: BTreeSet<Digest>,
+    /// Whether rules were brought that nobody has taken away since.
+    pub(super) is_there: bool,
+    recorded: BTreeMap<SessionId, Digest>,
+}
+
+/// A host comes to its session with rules.
+pub(super) fn comes(dice: &mut Dice) -> Command {
+    Command::UseRulesFor(SessionId::new(SESSION), Box::new(some(dice)))
+}
+
+fn some(dice: &mut Dice) -> Rules {
+    let rules = rules::numbered(dice.below(rules::SETS));
+    let realm = Some(dice.pick(&["/a", "/b"]).to_owned());
+    Rules { surroundings: Surroundings { realm, ..rules.surroundings }, ..rules }
+}
+
+impl Hosts {
+    /// A process has nothing of what was brought to the one before it.
+    pub(super) fn restart(&mut self) {
+        self.brought.clear();
+        self.is_there = false;
+    }
+
+    /// Notes what was told to this process, and taken.
+    pub(super) fn told(&mut self, command: &Command) {
+        match command {
+            Command::UseRulesFor(_, rules) => {
+                self.brought.insert(rules.digest_of_all());
+                self.is_there = true;
+            }
+            Command::Leave(_) => self.is_there = false,
+            _ => {}
+        }
+    }
+
+    /// Looks at one fact: in a session with a host nothing is judged, started or asked but under rules that it brought to
+    /// this process.
+    pub(super) fn read(&mut self, meta: &Meta, event: &Event) -> Result<(), String> {
+        let Some(session) = &meta.session else { return Ok(()) };
+        if let Event::Session(session::Event::Hosted { rules, .. }) = event {
+            self.recorded.insert(session.clone(), *rules);
+        }
+        let needs_rules = match event {
+            Event::Call(event) => {
+                matches!(event, call::Event::Allowed { .. } | call::Event::Gated { .. } | call::Event::Started { .. })
+            }
+            Event::Run(event) => matches!(event, run::Event::Asked { .. }),
+            Event::Session(event) => matches!(event, session::Event::CompactionStarted { .. }),
+            Event::Booted | Event::Gate(_) | Event::Policy(_) => false,
+        };
+        match self.recorded.get(session).filter(|_| needs_rules) {
+            Some(rules) if !self.brought.contains(rules) => {
+                Err(format!("{session} goes on without the rules of its host: {event:?}"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,406 @@
+// The console in a real browser: every page looked at, everything that can be decided decided, by mouse, keys and without script.
+
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+
+import { chromium } from "playwright-core";
+
+import { Gateway } from "./gateway.mjs";
+
+const require = createRequire(import.meta.url);
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const SHOTS = process.env.SHOTS ?? "shots";
+const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const SIZES = { light: { colorScheme: "light" }, dark: { colorScheme: "dark" }, phone: { colorScheme: "light", viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true } };
+
+let browser;
+let gateway;
+
+before(async () => {
+  mkdirSync(SHOTS, { recursive: true });
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ARGUMENTS });
+  gateway = await Gateway.make();
+});
+after(async () => {
+  await browser?.close();
+  await gateway?.close();
+});
+
+/** A window. What its console complains of, or asks of another host, fails the test. */
+async function open(path = "/console/", options = {}, at = gateway) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB", timezoneId: "UTC", bypassCSP: false, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  page.complaints = [];
+  page.requests = [];
+  page.on("pageerror", (error) => page.complaints.push(String(error)));
+  page.on("console", (message) => { if (message.type() === "error" && !/status of (4\d\d|503)|ERR_|EventSource/.test(message.text())) page.complaints.push(message.text()); });
+  page.on("request", (request) => page.requests.push(request.url()));
+  await page.goto(at.url + path);
+  return page;
+}
+
+async function close(page) {
+  assert.deepEqual(page.complaints, []);
+  const foreign = page.requests.filter((url) => !url.startsWith("data:") && new URL(url).hostname !== "127.0.0.1");
+  assert.deepEqual(foreign, [], "nothing is asked of another host");
+  await page.context().close();
+}
+
+/** What axe finds serious. */
+async function check(page, name) {
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  const serious = violations.filter((one) => ["serious", "critical"].includes(one.impact));
+  assert.deepEqual(serious.map((one) => ({ id: one.id, at: one.nodes.map((node) => node.html.slice(0, 160)) })), [], name);
+}
+
+/** A picture of a page in each of the sizes, and axe in each. */
+async function look(path, name, at = gateway) {
+  for (const [size, options] of Object.entries(SIZES)) {
+    // axe is put into the page, which the console's own policy of contents forbids.
+    const page = await open(path, { ...options, bypassCSP: true }, at);
+    await page.waitForSelector("h1");
+    await page.screenshot({ path: join(SHOTS, `${name}-${size}.png`), fullPage: true });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    assert.ok(wide <= 0, `${name} is ${wide} pixels too wide for ${size}`);
+    await check(page, `${name} ${size}`);
+    await close(page);
+  }
+}
+
+const card = (page, id) => page.locator(`#${id}`);
+const waits = (page, id) => page.waitForSelector(`#${id}[data-state=waiting]`);
+const over = (page, id) => page.waitForSelector(`#${id}[data-state=over]`);
+
+describe("the inbox", () => {
+  test("shows what comes at once, and what is denied with a reason reaches the agent", async () => {
+    const page = await open();
+    assert.match(await page.locator("#lead").textContent(), /Nothing waits/);
+    const { id, reply } = await gateway.ask("turn", { thing: "door\u202e", way: "open" });
+    await waits(page, id);
+    assert.equal(await page.title(), "(1) Inbox · Countersign");
+    assert.match(await card(page, id).textContent(), /kitchen-pi wants to use turn/);
+    assert.match(await card(page, id).textContent(), /\\u\{202e\}/);
+    await look("/console/", "inbox");
+    await look(`/console/gates/${id}`, "gate");
+    await card(page, id).getByLabel("Reason for denying").fill("not while nobody is home");
+    await card(page, id).getByRole("button", { name: "Deny" }).click();
+    await over(page, id);
+    assert.match(await card(page, id).textContent(), /Denied by somebody at this machine.*not while nobody is home/s);
+    assert.match((await reply).out, /not while nobody is home|denied/i);
+    await card(page, id).getByText("Dismiss").click();
+    assert.equal(await page.locator(".card").count(), 0);
+    assert.equal(await page.title(), "Inbox · Countersign");
+    await close(page);
+  });
+
+  test("is answered with keys alone", async () => {
+    const first = await gateway.raise("turn", { thing: "lamp", way: "on" });
+    const { id: second, reply } = await gateway.ask("turn", { thing: "fan", way: "off" }, "printer");
+    const page = await open();
+    await waits(page, second);
+    await page.keyboard.press("j");
+    assert.equal(await page.evaluate(() => document.activeElement.id), first);
+    await page.keyboard.press("j");
+    assert.equal(await page.evaluate(() => document.activeElement.id), second);
+    await page.keyboard.press("a");
+    await over(page, second);
+    assert.equal((await reply).code, 0);
+    await page.keyboard.press("k");
+    await page.keyboard.press("k");
+    assert.equal(await page.evaluate(() => document.activeElement.id), first);
+    await page.keyboard.press("d");
+    await page.keyboard.type("no lamp now");
+    await page.keyboard.press("Enter");
+    await over(page, first);
+    assert.match(await card(page, first).textContent(), /no lamp now/);
+    await page.keyboard.press("?");
+    await page.waitForSelector("#help[open]");
+    await page.screenshot({ path: join(SHOTS, "keys.png") });
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("g");
+    await page.keyboard.press("r");
+    await page.waitForURL("**/console/record");
+    await close(page);
+  });
+
+  test("tells the second of two windows who was first", async () => {
+    const id = await gateway.raise("turn", { thing: "heater", way: "on" });
+    const [one, other] = [await open(), await open()];
+    await Promise.all([waits(one, id), waits(other, id)]);
+    // This window hears nothing more, and so still shows what waits.
+    await other.evaluate(() => { window.stop(); });
+    await other.context().setOffline(true);
+    await card(one, id).getByRole("button", { name: "Allow once" }).click();
+    await over(one, id);
+    await other.context().setOffline(false);
+    const late = await other.evaluate(async (id) => {
+      const form = document.querySelector(`#${id} form.answer`);
+      const fields = form ? new URLSearchParams(new FormData(form)) : new URLSearchParams();
+      fields.set("answer", "deny");
+      const answer = await fetch(`/console/gates/${id}`, { method: "POST", body: fields, headers: { "x-fragment": "1" } });
+      return { status: answer.status, text: await answer.text() };
+    }, id);
+    assert.equal(late.status, 409);
+    assert.match(late.text, /somebody at this machine was first: allowed once/);
+    await over(other, id);
+    await one.screenshot({ path: join(SHOTS, "race.png") });
+    await close(one);
+    await close(other);
+  });
+
+  test("two windows that answer in the same moment have one effect", async () => {
+    const id = await gateway.raise("turn", { thing: "blind", way: "down" });
+    const [one, other] = [await open(), await open()];
+    await Promise.all([waits(one, id), waits(other, id)]);
+    await Promise.all([
+      card(one, id).getByRole("button", { name: "Allow once" }).click(),
+      card(other, id).getByRole("button", { name: "Deny" }).click().catch(() => {}),
+    ]);
+    await Promise.all([over(one, id), over(other, id)]);
+    const ends = await Promise.all([one, other].map((page) => card(page, id).locator(".outcome strong").textContent()));
+    assert.equal(ends[0], ends[1]);
+    await close(one);
+    await close(other);
+  });
+
+  test("decides several at once", async () => {
+    const ids = [await gateway.raise("turn", { thing: "a", way: "x" }), await gateway.raise("turn", { thing: "b", way: "x" })];
+    const page = await open();
+    await waits(page, ids[1]);
+    await page.getByRole("button", { name: "Choose all" }).click();
+    await page.locator("#several").getByRole("button", { name: "Deny" }).click();
+    await page.waitForURL(/done=/);
+    for (const id of ids) await over(page, id);
+    assert.equal(gateway.gates().length, 0);
+    await close(page);
+  });
+
+  test("keeps what waits over a restart, in a window that stays open", async () => {
+    const id = await gateway.raise("turn", { thing: "valve", way: "shut" });
+    const page = await open();
+    await waits(page, id);
+    await gateway.restart();
+    const next = await gateway.raise("turn", { thing: "pump", way: "off" }, "printer");
+    await waits(page, next);
+    await waits(page, id);
+    for (const one of [id, next]) {
+      await card(page, one).getByRole("button", { name: "Allow once" }).click();
+      await over(page, one);
+    }
+    await close(page);
+  });
+});
+
+describe("without script", () => {
+  test("everything is read and decided by forms", async () => {
+    const id = await gateway.raise("turn", { thing: "oven", way: "off" });
+    const page = await open("/console/", { javaScriptEnabled: false });
+    await page.screenshot({ path: join(SHOTS, "no-script.png"), fullPage: true });
+    await card(page, id).getByLabel("Reason for denying").fill("it is hot");
+    await card(page, id).getByRole("button", { name: "Deny" }).click();
+    assert.match(page.url(), /done=gate_/);
+    assert.match(await card(page, id).textContent(), /Denied.*it is hot/s);
+    const late = await gateway.raise("turn", { thing: "gate", way: "open" });
+    await page.goto(`${gateway.url}/console/`);
+    assert.equal(gateway.run("gates", "deny", late).code, 0);
+    await card(page, late).getByRole("button", { name: "Allow once" }).click();
+    assert.match(await page.locator("main").textContent(), /the command line .* was first: denied/);
+    for (const at of ["sessions", "record", "figures", "policy", "agents"]) {
+      await page.goto(`${gateway.url}/console/${at}`);
+      assert.ok(await page.locator("h1").count(), at);
+    }
+    await close(page);
+  });
+});
+
+describe("rules", () => {
+  test("are chosen with their effect on the record shown, saved, and taken back", async () => {
+    for (const thing of ["east", "west"]) {
+      const id = await gateway.raise("turn", { thing, way: "up" });
+      assert.equal(gateway.run("gates", "allow", id).code, 0);
+    }
+    const id = await gateway.raise("turn", { thing: "east", way: "down" });
+    const page = await open();
+    await waits(page, id);
+    await card(page, id).getByRole("link", { name: "For longer…" }).click();
+    await page.waitForURL(/#longer/);
+    const choice = page.locator("label.offered", { hasText: "turn(east, *)" });
+    assert.match(await choice.textContent(), /recorded calls? it would have allowed [1-9]/);
+    await look(`/console/gates/${id}`, "gate-longer");
+    await choice.locator("input").check();
+    await page.getByLabel("For", { exact: true }).selectOption({ label: "one hour" });
+    await page.getByRole("button", { name: "Allow, and save" }).click();
+    await page.waitForSelector(".outcome");
+    assert.match(await page.locator(".outcome").textContent(), /Allowed always/);
+    const { code } = await gateway.request("turn", { thing: "east", way: "left" });
+    assert.equal(code, 0, "nobody is asked about what was granted");
+    await look("/console/policy", "policy");
+    await page.goto(`${gateway.url}/console/policy`);
+    await page.getByRole("button", { name: /^Revoke: .*turn\(east/ }).click();
+    await page.waitForURL(/done=revoked/);
+    assert.match(await page.locator("main").textContent(), /Nobody has allowed anything beyond single calls/);
+    await close(page);
+  });
+
+  test("are explained, tried on the record, and read again", async () => {
+    const page = await open("/console/policy");
+    await page.getByLabel("Tool").fill("turn");
+    await page.getByLabel(/^Arguments/).fill("thing=lock\nway=open");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.waitForURL(/explain/);
+    assert.match(await page.locator("main").textContent(), /Denied.*by rule "turn\(lock\*"/s);
+    await look(new URL(page.url()).pathname + new URL(page.url()).search, "explain");
+    await page.goto(`${gateway.url}/console/try?pattern=turn(*)&action=deny`);
+    assert.match(await page.locator("main").textContent(), /Of \d+ recorded calls it would have allowed/);
+    assert.match(await page.locator("pre.copy").textContent(), /pattern: "turn\(\*\)", action: deny/);
+    await look("/console/try?pattern=turn(*)&action=deny", "try");
+    await page.goto(`${gateway.url}/console/policy`);
+    gateway.rules("rules: [ { pattern: 5 } ]\n");
+    await page.getByRole("button", { name: "Read the file again" }).click();
+    assert.match(await page.getByRole("alert").textContent(), /were not taken.*permissions\.yaml/s);
+    gateway.rules();
+    await page.getByRole("button", { name: "Read the file again" }).click();
+    assert.match(await page.locator(".told").textContent(), /in force/);
+    await close(page);
+  });
+});
+
+describe("sessions", () => {
+  test("a chat is started, asks, edits, is decided about and goes on", async () => {
+    const page = await open("/console/sessions");
+    await page.getByText("New chat").click();
+    await page.getByLabel("Message").fill("edit the greeting");
+    await page.getByRole("button", { name: "Start" }).click();
+    await page.waitForURL(/sessions\/[0-9a-f]{12}/);
+    const inbox = await open();
+    await inbox.waitForSelector(".card[data-state=waiting]");
+    const id = await inbox.locator(".card[data-state=waiting]").getAttribute("id");
+    assert.match(await card(inbox, id).locator(".diff .gone").textContent(), /\$nmae/);
+    assert.match(await card(inbox, id).locator(".diff .come").textContent(), /\$name/);
+    await look("/console/", "inbox-edit");
+    await card(inbox, id).getByRole("button", { name: "Allow once" }).click();
+    await over(inbox, id);
+    await page.getByText(/That is done\. 1 results/).waitFor();
+    await page.getByText("Thinking").first().waitFor();
+    await page.locator("#transcript").getByText(/That is done\. 1 results/).waitFor();
+    assert.match(await page.locator("#transcript").textContent(), /Allowed once by somebody at this machine/);
+
+    await page.getByLabel("Message").fill("which colour?");
+    await page.getByRole("button", { name: "Send" }).click();
+    await inbox.waitForSelector(".card[data-state=waiting]");
+    const question = await inbox.locator(".card[data-state=waiting]").getAttribute("id");
+    await look("/console/", "inbox-question");
+    await inbox.getByText("Blue").click();
+    await card(inbox, question).getByRole("button", { name: "Answer" }).click();
+    await over(inbox, question);
+    assert.match(await card(inbox, question).textContent(), /Answered.*Blue/s);
+    await page.getByText(/2 results so far/).waitFor();
+
+    await page.getByLabel("Message").fill("run rm -rf ~");
+    await page.getByRole("button", { name: "Send" }).click();
+    await inbox.waitForSelector(".card[data-state=waiting]");
+    const floor = inbox.locator(".card[data-state=waiting]");
+    assert.equal(await floor.getByRole("button", { name: "For the session" }).count(), 0, "the floor offers once and deny");
+    await floor.getByRole("button", { name: "Deny" }).click();
+    await page.getByText(/3 results so far/).waitFor();
+    await look(new URL(page.url()).pathname, "session");
+    await look("/console/sessions", "sessions");
+    await close(inbox);
+    await close(page);
+  });
+
+  test("what is said is seen as it comes, and a run is stopped", async () => {
+    const page = await open("/console/sessions");
+    await page.getByText("New chat").click();
+    await page.getByLabel("Message").fill("a slow one");
+    await page.getByRole("button", { name: "Start" }).click();
+    await page.waitForURL(/sessions\/[0-9a-f]{12}/);
+    await page.locator("#live").getByText(/word word word/).waitFor();
+    await page.screenshot({ path: join(SHOTS, "session-live.png") });
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByRole("button", { name: "Send" }).waitFor();
+    await page.getByLabel("Model").selectOption("local/small-2");
+    await page.getByRole("button", { name: "Use" }).click();
+    await page.locator("#state").getByText("local/small-2").waitFor();
+    await close(page);
+  });
+});
+
+describe("the record", () => {
+  test("is searched, checked, drawn, and followed from request to outcome", async () => {
+    const page = await open("/console/record");
+    await page.getByRole("button", { name: "Check the whole chain" }).click();
+    assert.match(await page.locator(".told").textContent(), /The record is whole: \d+ records fit/);
+    await page.goto(`${gateway.url}/console/record`);
+    await page.getByLabel("Words").fill("not while nobody is home");
+    await page.getByRole("button", { name: "Search" }).click();
+    assert.ok(await page.locator("tbody tr").count() >= 1);
+    await page.getByRole("link", { name: /^all about it/ }).first().click();
+    await page.waitForURL(/record\/(gate|call)_/);
+    const text = await page.locator("main").textContent();
+    for (const part of ["wanted", "waits for a person", "not while nobody is home"]) assert.ok(text.includes(part), part);
+    await look(new URL(page.url()).pathname, "decision");
+    await look("/console/record", "record");
+    await look("/console/figures", "figures");
+    await look("/console/agents", "agents");
+    await page.goto(`${gateway.url}/console/figures`);
+    assert.match(await page.locator("main").textContent(), /kitchen-pi/);
+    await look("/console/sessions/agent%3Akitchen-pi", "agent");
+    await close(page);
+  });
+});
+
+describe("the first page", () => {
+  test("is three requests, and small", async () => {
+    const page = await open();
+    await page.waitForLoadState("load");
+    const wanted = page.requests.filter((url) => !url.startsWith("data:") && !url.includes("/console/live"));
+    assert.equal(wanted.length, 3, wanted.join(" "));
+    let bytes = 0;
+    for (const url of wanted) {
+      const answer = await fetch(url, { headers: { "accept-encoding": "gzip" } });
+      const length = Number(answer.headers.get("content-length"));
+      assert.ok(length > 0, url);
+      bytes += length;
+    }
+    assert.ok(bytes < 30 * 1024, `${bytes} bytes`);
+    await close(page);
+  });
+
+  test("asks for a login where there is one", async () => {
+    const guarded = await Gateway.make("web: { password: open-sesame }\n");
+    try {
+      const page = await open("/console/policy", { bypassCSP: true }, guarded);
+      await page.waitForURL(/login\?next=/);
+      await page.screenshot({ path: join(SHOTS, "login.png") });
+      await check(page, "login");
+      await page.getByLabel("Password").fill("wrong");
+      await page.getByRole("button", { name: "Log in" }).click();
+      await page.getByRole("alert").waitFor();
+      await page.getByLabel("Password").fill("open-sesame");
+      await page.getByRole("button", { name: "Log in" }).click();
+      await page.waitForURL(/console\/policy/);
+      const id = await guarded.raise("turn", { thing: "door", way: "open" });
+      await page.goto(`${guarded.url}/console/`);
+      await waits(page, id);
+      await card(page, id).getByRole("button", { name: "Allow once" }).click();
+      await over(page, id);
+      assert.match(await card(page, id).textContent(), /by whoever has the console's password/);
+      // A card that came by itself knows the window's token.
+      const next = await guarded.raise("turn", { thing: "door", way: "shut" });
+      await waits(page, next);
+      await card(page, next).getByRole("button", { name: "Deny" }).click();
+      await over(page, next);
+      await page.getByRole("button", { name: "Log out" }).click();
+      await page.waitForURL(/login/);
+      await close(page);
+    } finally {
+      await guarded.close();
+    }
+  });
+});
