@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use countersign_core::schedule::{SpokenError, moment, span};
+use countersign_core::{
+    reading::{Situation, read},
+    schedule::{Expression, SpokenError, Zone, has_tasks, moment, span, told},
+    time::Millis,
+};
+use proptest::prelude::*;
 
 use super::{at, local, zone};
 
@@ -94,5 +99,26 @@ fn spans_may_be_short_and_long() {
     ] {
         let want = if text == "0" { Err(SpokenError::Span("0".to_owned())) } else { Ok(Duration::from_secs(want)) };
         assert_eq!(span(text), want, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_reading_panic(
+        text in prop_oneof![
+            "\\PC{0,40}",
+            "(in|an|next|on|at|mon|tomorrow|today|noon|[0-9]{1,12}|am|pm|h|m|:|T|-|2026-03-29|\u{e9}| ){0,12}",
+            "[*/,0-9a-z -]{0,24}",
+        ],
+        now in 0..u64::MAX,
+    ) {
+        for now in [Millis(now), Millis(now >> 20), at(NOW)] {
+            if let Ok(meant) = moment(&text, now, Zone::UTC) {
+                prop_assert!(meant >= now);
+            }
+            let _ = text.parse::<Expression>().map(|expression| expression.next(now, zone("America/Santiago")));
+            let _ = told(&text, None, now);
+        }
+        let _ = (span(&text), has_tasks(&text), read(&text, Situation { waiting: Some("#k7f3"), decided: None }));
     }
 }
