@@ -24,6 +24,23 @@ impl Zone {
     /// Universal time.
     pub const UTC: Self = Self(chrono_tz::UTC);
 
+    /// What the clock shows at `at`, such as `9:05 AM CET`. Empty beyond the calendar.
+    pub fn time_of_day(self, at: Millis) -> String {
+        self.shown(at, "%-I:%M %p %Z")
+    }
+
+    /// Day and time at `at`, such as `Sunday, March 29, 2026 at 9:05 AM CEST`. Empty beyond the calendar.
+    pub fn full_time(self, at: Millis) -> String {
+        self.shown(at, "%A, %B %-d, %Y at %-I:%M %p %Z")
+    }
+
+    fn shown(self, at: Millis, form: &str) -> String {
+        // Beyond the year 9999 local times leave the calendar.
+        let utc = i64::try_from(at.0).ok().filter(|at| *at < 253_402_300_800_000);
+        let utc = utc.and_then(DateTime::from_timestamp_millis);
+        utc.map(|utc| self.0.from_utc_datetime(&utc.naive_utc()).format(form).to_string()).unwrap_or_default()
+    }
+
     /// The local time at `at`. Absent beyond the calendar.
     pub(super) fn local(self, at: Millis) -> Option<NaiveDateTime> {
         let utc = DateTime::from_timestamp_millis(i64::try_from(at.0).ok()?)?.naive_utc();

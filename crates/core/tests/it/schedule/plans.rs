@@ -69,6 +69,21 @@ fn a_time_zone_goes_by_its_full_name() {
 }
 
 #[test]
+fn a_clock_is_read_with_its_zone() {
+    let berlin = zone("Europe/Berlin");
+    for (instant, time, full) in [
+        ("2026-03-29T00:05:00Z", "1:05 AM CET", "Sunday, March 29, 2026 at 1:05 AM CET"),
+        ("2026-03-29T10:00:00Z", "12:00 PM CEST", "Sunday, March 29, 2026 at 12:00 PM CEST"),
+    ] {
+        assert_eq!(
+            (berlin.time_of_day(at(instant)), berlin.full_time(at(instant))),
+            (time.to_owned(), full.to_owned())
+        );
+    }
+    assert_eq!(berlin.time_of_day(Millis(u64::MAX)), "");
+}
+
+#[test]
 fn a_plan_is_recorded_in_full() {
     for (plan, want) in [
         (Schedule::At { at: Millis(5) }, r#"{"kind":"at","at":5}"#),
