@@ -19,6 +19,7 @@ const TARGETS: &[&str] = &[
     "commands",
     "gjc-commands",
     "session-file",
+    "gsv",
     "openai-completions",
     "openai-responses",
     "anthropic-messages",
@@ -85,7 +86,7 @@ mod tests {
                 rest: rest.iter().map(|&argument| argument.to_owned()).collect(),
             })
         };
-        let known = "one of lines, commands, gjc-commands, session-file, openai-completions, openai-responses, \
+        let known = "one of lines, commands, gjc-commands, session-file, gsv, openai-completions, openai-responses, \
                      anthropic-messages, google-generative-ai, shell";
         for (line, want) in [
             ("", options(None, &[])),

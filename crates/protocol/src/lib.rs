@@ -5,6 +5,7 @@
 
 pub mod agent_gate;
 pub mod gjc;
+pub mod gsv;
 pub mod hermes;
 mod json;
 pub mod lines;

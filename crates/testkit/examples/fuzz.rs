@@ -109,6 +109,24 @@ const TARGETS: &[Target] = &[
         ],
     },
     Target {
+        name: "gsv",
+        decode: countersign_protocol::gsv::frame::fuzz,
+        words: &[
+            "\"type\":\"req\"",
+            "\"id\":\"1\"",
+            "\"method\":\"chat.send\"",
+            "\"channel.inbound\"",
+            "\"session.patch\"",
+            "\"cron.add\"",
+            "\"config.set\"",
+            "\"workspace.read\"",
+            "\"params\":",
+            "\"path\":\"../\"",
+            "\"ok\":false",
+            "\"error\":",
+        ],
+    },
+    Target {
         name: "openai-completions",
         decode: |bytes| countersign_models::fuzz(Api::OpenaiCompletions, bytes),
         words: &[

@@ -32,7 +32,6 @@ const FOREIGN: &[(&str, &[&str], &str)] = &[(
     "core",
     &[
         "async-std",
-        "chrono",
         "fastrand",
         "futures-util",
         "getrandom",

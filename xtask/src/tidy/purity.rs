@@ -18,6 +18,8 @@ const FORBIDDEN: &[&str] = &[
     "std::thread",
     "SystemTime",
     "Instant",
+    "Utc::now",
+    "chrono::Local",
     "Uuid::new_v4",
     "Uuid::now_v7",
     "HashMap",
@@ -86,6 +88,8 @@ mod tests {
             ("use std::{fmt, ops::{Deref}};\nlet process = 1;", vec![]),
             ("a.thread; use std::{collections::btree_map};", vec![]),
             ("let id = Uuid::now_v7();", vec![(1, "Uuid::now_v7")]),
+            ("use chrono::NaiveDate;\nlet now = chrono::Utc::now();", vec![(2, "Utc::now")]),
+            ("let now = chrono::Local::now();", vec![(1, "chrono::Local")]),
             ("/// Not an Instant, nor std::fs.\nstruct A;", vec![]),
             ("struct A;\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}", vec![]),
         ] {

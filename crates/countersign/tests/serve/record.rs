@@ -191,7 +191,8 @@ fn a_request_whose_result_was_removed_is_not_done_again_under_its_key() {
     drop(agent);
     gateway.stop();
     let call = found(&place, &["--outcome", "done"])[0]["call"].as_str().unwrap().to_owned();
-    assert_eq!(audit(&place, &["redact", &call]).code, Some(0));
+    let redacted = audit(&place, &["redact", &call]);
+    assert_eq!(redacted.code, Some(0), "{redacted:?}");
     let gateway = Gateway::start(&place);
     let again = Agent::join(&gateway, TOKEN).ask(keyed(2));
     assert_eq!(again["result"], json!({ "status": "executed", "data": null }), "{again}");

@@ -1,0 +1,114 @@
+//! Says when something that was planned is due: at an instant, every so often, or by the calendar of a time zone.
+//!
+//! It must not know what is done then, nor whether it was done: an instant goes in, the next one comes out. The rules of
+//! time zones are compiled in, so that one log gives the same instants on every machine.
+
+mod calendar;
+mod cron;
+mod heartbeat;
+mod reset;
+mod spoken;
+mod zone;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use cron::{CronError, Expression};
+pub use heartbeat::{ActiveHours, HoursError, REPEATED_AFTER, Skip, Told, has_tasks, told};
+pub use reset::Reset;
+pub use spoken::{SpokenError, moment, span};
+pub use zone::{UnknownZone, Zone};
+
+use crate::time::Millis;
+
+/// The shortest time between two firings of [`Schedule::Every`].
+pub const SHORTEST: Duration = Duration::from_secs(1);
+
+/// When something is due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Schedule {
+    /// Once. An instant that is past is due at once.
+    At {
+        /// The instant.
+        at: Millis,
+    },
+    /// Again and again, always the same time apart: at the anchor, and then by this step whatever a run takes.
+    Every {
+        /// The step in milliseconds; see [`Schedule::every`].
+        every: u64,
+        /// Where steps are counted from. Nothing is due before it.
+        anchor: Millis,
+    },
+    /// By the calendar.
+    Cron {
+        /// Which minutes.
+        expression: Expression,
+        /// In whose local time.
+        zone: Zone,
+    },
+}
+
+/// Why something cannot be done every so often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("every {0} ms is too often: a second is the least")]
+pub struct TooOften(pub u64);
+
+/// A firing whose time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// When it was planned for. With the job it names the firing, so that it is done once.
+    pub planned: Millis,
+    /// What is planned next. Absent if nothing is.
+    pub next: Option<Millis>,
+}
+
+impl Schedule {
+    /// Every `every` milliseconds from `anchor` on.
+    ///
+    /// # Errors
+    /// [`TooOften`] below [`SHORTEST`].
+    pub fn every(every: u64, anchor: Millis) -> Result<Self, TooOften> {
+        if u128::from(every) < SHORTEST.as_millis() {
+            return Err(TooOften(every));
+        }
+        Ok(Self::Every { every, anchor })
+    }
+
+    /// The first firing of something that was planned at `created`.
+    pub fn first(&self, created: Millis) -> Option<Millis> {
+        match self {
+            Self::At { at } => Some(*at),
+            Self::Every { .. } | Self::Cron { .. } => self.next(created),
+        }
+    }
+
+    /// The first firing strictly after `after`. Absent if there is none.
+    pub fn next(&self, after: Millis) -> Option<Millis> {
+        match self {
+            Self::At { at } => (*at > after).then_some(*at),
+            Self::Every { every, anchor } if after < *anchor => (*every > 0).then_some(*anchor),
+            Self::Every { every, anchor } => {
+                let steps = (after.0 - anchor.0).checked_div(*every)?.checked_add(1)?;
+                anchor.0.checked_add(steps.checked_mul(*every)?).map(Millis)
+            }
+            Self::Cron { expression, zone } => expression.next(after, *zone),
+        }
+    }
+
+    /// Decides whether the firing planned for `planned` is due at `now`, and what comes after it.
+    ///
+    /// Firings between the two, of a time when nobody was there, are gone: however many were missed, one is due, and the
+    /// next lies after `now`.
+    pub fn due(&self, planned: Millis, now: Millis) -> Option<Due> {
+        if planned > now {
+            return None;
+        }
+        let next = match self {
+            Self::At { .. } => None,
+            Self::Every { .. } | Self::Cron { .. } => self.next(now),
+        };
+        Some(Due { planned, next })
+    }
+}

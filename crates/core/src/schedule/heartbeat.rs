@@ -1,0 +1,175 @@
+//! Decides about heartbeats: at which hours there are any, whether there is anything to look after, and whether what the
+//! agent says then is told to people.
+
+use std::time::Duration;
+
+use chrono::Timelike as _;
+use serde::{Deserialize, Serialize};
+
+use super::Zone;
+use crate::time::Millis;
+
+/// The hours of a day at which there are heartbeats. The first is among them, the last is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveHours {
+    /// Minutes of the day.
+    start: u32,
+    end: u32,
+    zone: Zone,
+}
+
+/// Why this cannot be a time of day.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no time of day: HH:MM from 00:00 to 24:00 is wanted")]
+pub struct HoursError(pub String);
+
+impl ActiveHours {
+    /// From `start` to `end`, each `HH:MM`; `24:00` is the end of the day. They may go over midnight, and are the whole
+    /// day if both are the same.
+    ///
+    /// # Errors
+    /// If one of them is no time of day.
+    pub fn new(start: &str, end: &str, zone: Zone) -> Result<Self, HoursError> {
+        Ok(Self { start: minutes(start)?, end: minutes(end)?, zone })
+    }
+
+    /// Whether `at` is one of them, by the clock of their zone.
+    pub fn contain(self, at: Millis) -> bool {
+        let Some(local) = self.zone.local(at) else { return false };
+        let minute = local.hour() * 60 + local.minute();
+        match self.start.cmp(&self.end) {
+            std::cmp::Ordering::Less => (self.start..self.end).contains(&minute),
+            std::cmp::Ordering::Equal => true,
+            std::cmp::Ordering::Greater => minute >= self.start || minute < self.end,
+        }
+    }
+}
+
+fn minutes(text: &str) -> Result<u32, HoursError> {
+    let digits = |part: &str| (part.len() == 2).then(|| part.bytes().all(|byte| byte.is_ascii_digit()));
+    let read = || {
+        let (hour, minute) = text.trim().split_once(':')?;
+        if digits(hour) != Some(true) || digits(minute) != Some(true) {
+            return None;
+        }
+        let (hour, minute): (u32, u32) = (hour.parse().ok()?, minute.parse().ok()?);
+        let all = hour * 60 + minute;
+        (minute < 60 && all <= 24 * 60).then_some(all)
+    };
+    read().ok_or_else(|| HoursError(text.to_owned()))
+}
+
+/// Why there is no heartbeat although its time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Skip {
+    /// It is none of the [`ActiveHours`].
+    OutsideActiveHours,
+    /// There is no list of what to look after.
+    NoHeartbeatFile,
+    /// The list has nothing in it; see [`has_tasks`].
+    EmptyHeartbeatFile,
+    /// The session that was last active has a run.
+    SessionBusy,
+}
+
+/// Whether a list of what to look after has anything in it besides comments, bare headings, rules and empty items.
+pub fn has_tasks(list: &str) -> bool {
+    let mut text = String::with_capacity(list.len());
+    let mut rest = list;
+    while let Some((before, behind)) = rest.split_once("<!--") {
+        text.push_str(before);
+        // A comment that never ends hides nothing: better one heartbeat too many.
+        let Some((_, after)) = behind.split_once("-->") else { break };
+        rest = after;
+    }
+    text.push_str(rest);
+    text.lines().map(str::trim).any(|line| {
+        let is_heading = line.trim_start_matches('#').starts_with([' ', '\t']) && line.starts_with('#');
+        let bare = line.trim_start_matches(['#', '-', '*', '_', '+', '=', ' ', '\t']);
+        let bare = bare.strip_prefix("[ ]").unwrap_or(bare).trim();
+        !is_heading && !bare.is_empty()
+    })
+}
+
+/// What becomes of what the agent said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It is told, in these words.
+    Say(String),
+    /// It said that there is nothing, or nothing at all.
+    Nothing,
+    /// It said the same a short while ago.
+    Repeated,
+}
+
+/// How long something that was said is not said again in the same words.
+pub const REPEATED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What an agent says that found nothing.
+const ALL_WELL: &str = "HEARTBEAT_OK";
+
+/// What may stand beside [`ALL_WELL`] without being news.
+const IDLE_WORDS: [&str; 12] = [
+    "nothing",
+    "nothing to do",
+    "nothing to report",
+    "nothing new",
+    "nothing new to report",
+    "nothing needs attention",
+    "nothing needs your attention",
+    "all good",
+    "all clear",
+    "all quiet",
+    "no news",
+    "no updates",
+];
+
+/// Decides what people are told of what an agent said in a heartbeat. `last` is what they were told last, and when.
+///
+/// Only words that say nothing are held back: the agreed word at one end, alone or beside one of a few phrases that
+/// mean the same. Whatever else is said beside it is told, however short, so that no alert is lost.
+pub fn told(reply: &str, last: Option<(&str, Millis)>, now: Millis) -> Told {
+    let said = without_token(reply);
+    let (text, has_token) = match said {
+        Some(text) => (text, true),
+        None => (reply.trim(), false),
+    };
+    if text.is_empty() || (has_token && is_idle(text)) {
+        return Told::Nothing;
+    }
+    match last {
+        Some((before, at)) if before == text && now.since(at) < REPEATED_AFTER => Told::Repeated,
+        Some(_) | None => Told::Say(text.to_owned()),
+    }
+}
+
+/// What is left without the agreed word at its ends and what joins it to the rest. Absent if it is at neither.
+fn without_token(reply: &str) -> Option<&str> {
+    // Models like to dress it.
+    const DRESS: [char; 7] = ['*', '_', '`', '"', '.', '!', ' '];
+    const JOINTS: [char; 11] = [':', '-', '\u{2013}', '\u{2014}', ' ', '\n', '\r', '\t', '.', ',', ';'];
+    let reply = reply.trim();
+    let bare = reply.trim_matches(DRESS);
+    let at_start = bare.strip_prefix(ALL_WELL).filter(|rest| !rest.starts_with(is_of_word));
+    let at_end = bare.strip_suffix(ALL_WELL).filter(|rest| !rest.ends_with(is_of_word));
+    let rest = match (at_start, at_end) {
+        (None, None) => return None,
+        (Some(rest), _) => {
+            let rest = rest.trim_start_matches(DRESS).trim_start_matches(JOINTS);
+            rest.strip_suffix(ALL_WELL).unwrap_or(rest)
+        }
+        (None, Some(rest)) => rest.trim_end_matches(['*', '_', '`']),
+    };
+    Some(rest.trim_end_matches(JOINTS).trim())
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn is_idle(text: &str) -> bool {
+    let words: String = text.chars().filter(|c| c.is_alphanumeric() || c.is_whitespace()).collect();
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    words.is_empty() || IDLE_WORDS.contains(&words.as_str())
+}

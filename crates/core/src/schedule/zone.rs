@@ -1,0 +1,118 @@
+//! Turns instants into local time and back, by the rules of a time zone that are compiled in.
+
+use std::{fmt, str::FromStr};
+
+use chrono::{DateTime, MappedLocalTime, NaiveDate, NaiveDateTime, Offset as _, TimeDelta, TimeZone as _};
+use serde::{Deserialize, Serialize};
+
+use crate::time::Millis;
+
+/// A time zone by its IANA name, such as `Europe/Berlin`. The text form is that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Zone(chrono_tz::Tz);
+
+/// No time zone has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no time zone: an IANA name such as \"Europe/Berlin\" is wanted")]
+pub struct UnknownZone(pub String);
+
+/// The longest that a clock was ever put forward: a whole day, where a country crossed the date line.
+const LONGEST_GAP: i64 = 48 * 60;
+
+impl Zone {
+    /// Universal time.
+    pub const UTC: Self = Self(chrono_tz::UTC);
+
+    /// What the clock shows at `at`, such as `9:05 AM CET`. Empty beyond the calendar.
+    pub fn time_of_day(self, at: Millis) -> String {
+        self.shown(at, "%-I:%M %p %Z")
+    }
+
+    /// Day and time at `at`, such as `Sunday, March 29, 2026 at 9:05 AM CEST`. Empty beyond the calendar.
+    pub fn full_time(self, at: Millis) -> String {
+        self.shown(at, "%A, %B %-d, %Y at %-I:%M %p %Z")
+    }
+
+    fn shown(self, at: Millis, form: &str) -> String {
+        // Beyond the year 9999 local times leave the calendar.
+        let utc = i64::try_from(at.0).ok().filter(|at| *at < 253_402_300_800_000);
+        let utc = utc.and_then(DateTime::from_timestamp_millis);
+        utc.map(|utc| self.0.from_utc_datetime(&utc.naive_utc()).format(form).to_string()).unwrap_or_default()
+    }
+
+    /// The local time at `at`. Absent beyond the calendar.
+    pub(super) fn local(self, at: Millis) -> Option<NaiveDateTime> {
+        let utc = DateTime::from_timestamp_millis(i64::try_from(at.0).ok()?)?.naive_utc();
+        let ahead = self.0.offset_from_utc_datetime(&utc).fix().local_minus_utc();
+        // At the end of the calendar there is no local time in every zone.
+        utc.checked_add_signed(TimeDelta::seconds(i64::from(ahead)))
+    }
+
+    /// How far this local time is ahead of universal time, in seconds.
+    pub(super) fn ahead(self, local: NaiveDateTime) -> MappedLocalTime<i64> {
+        self.0.offset_from_local_datetime(&local).map(|offset| i64::from(offset.fix().local_minus_utc()))
+    }
+
+    /// How far the whole of this day is ahead of universal time, in seconds. Absent if a clock is moved on it.
+    pub(super) fn ahead_all_day(self, day: NaiveDate) -> Option<i64> {
+        let begin = self.ahead(midnight(day)).single()?;
+        let end = self.ahead(midnight(day.succ_opt()?)).single()?;
+        (begin == end).then_some(begin)
+    }
+
+    /// The instant of a local time: of one that comes twice the first, of one that is skipped the end of the gap.
+    /// Absent before 1970.
+    pub(super) fn instant(self, local: NaiveDateTime) -> Option<Millis> {
+        let mut local = local;
+        for _ in 0..LONGEST_GAP {
+            match self.ahead(local) {
+                MappedLocalTime::Single(ahead) | MappedLocalTime::Ambiguous(ahead, _) => return instant(local, ahead),
+                MappedLocalTime::None => {
+                    let minute = local.and_utc().timestamp().div_euclid(60) + 1;
+                    local = DateTime::from_timestamp(minute * 60, 0)?.naive_utc();
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The instant of a local time that is so many seconds ahead of universal time. Absent before 1970.
+pub(super) fn instant(local: NaiveDateTime, ahead: i64) -> Option<Millis> {
+    let utc = local.and_utc().timestamp_millis().checked_sub(ahead * 1000)?;
+    u64::try_from(utc).ok().map(Millis)
+}
+
+/// The beginning of a day by the clock, which not every day has.
+pub(super) fn midnight(day: NaiveDate) -> NaiveDateTime {
+    day.and_time(chrono::NaiveTime::MIN)
+}
+
+impl FromStr for Zone {
+    type Err = UnknownZone;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        name.trim().parse().map(Self).map_err(|_| UnknownZone(name.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Zone {
+    type Error = UnknownZone;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        name.parse()
+    }
+}
+
+impl From<Zone> for String {
+    fn from(zone: Zone) -> Self {
+        zone.0.name().to_owned()
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}

@@ -1,0 +1,124 @@
+//! Times as people say them.
+
+use std::time::Duration;
+
+use countersign_core::{
+    reading::{Situation, read},
+    schedule::{Expression, SpokenError, Zone, has_tasks, moment, span, told},
+    time::Millis,
+};
+use proptest::prelude::*;
+
+use super::{at, local, zone};
+
+/// A Friday.
+const NOW: &str = "2026-03-27T10:00:00+01:00";
+
+#[test]
+fn times_are_read_as_people_say_them() {
+    let berlin = zone("Europe/Berlin");
+    for (text, want) in [
+        ("now", "2026-03-27T10:00:00+01:00"),
+        ("in 2 hours", "2026-03-27T12:00:00+01:00"),
+        ("In an hour", "2026-03-27T11:00:00+01:00"),
+        ("in 1h30m", "2026-03-27T11:30:00+01:00"),
+        ("in 1 day and 12 hours", "2026-03-28T22:00:00+01:00"),
+        ("45 minutes from now", "2026-03-27T10:45:00+01:00"),
+        // Three days are 72 hours, whatever clocks do.
+        ("in 3 days", "2026-03-30T11:00:00+02:00"),
+        ("tomorrow 9am", "2026-03-28T09:00:00+01:00"),
+        ("tomorrow at 9:30 pm", "2026-03-28T21:30:00+01:00"),
+        ("9am tomorrow", "2026-03-28T09:00:00+01:00"),
+        ("today at noon", "2026-03-27T12:00:00+01:00"),
+        ("at 11:00", "2026-03-27T11:00:00+01:00"),
+        ("09:00", "2026-03-28T09:00:00+01:00"),
+        ("12am", "2026-03-28T00:00:00+01:00"),
+        ("12pm", "2026-03-27T12:00:00+01:00"),
+        ("midnight", "2026-03-28T00:00:00+01:00"),
+        ("friday 11am", "2026-03-27T11:00:00+01:00"),
+        ("friday 9am", "2026-04-03T09:00:00+02:00"),
+        ("next friday 11am", "2026-04-03T11:00:00+02:00"),
+        ("on Monday, 14:30:15", "2026-03-30T14:30:15+02:00"),
+        ("2026-03-29 14:30", "2026-03-29T14:30:00+02:00"),
+        ("2026-03-29T14:30", "2026-03-29T14:30:00+02:00"),
+        ("2026-03-29T14:30:00Z", "2026-03-29T16:30:00+02:00"),
+        // Skipped, and come twice.
+        ("2026-03-29 02:30", "2026-03-29T03:00:00+02:00"),
+        ("2026-10-25 02:30", "2026-10-25T02:30:00+02:00"),
+    ] {
+        let meant = moment(text, at(NOW), berlin).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(local(meant, berlin), want, "{text}");
+    }
+}
+
+#[test]
+fn what_says_too_little_or_too_much_is_refused_with_what_is_wrong() {
+    let berlin = zone("Europe/Berlin");
+    let said = |text: &str| text.to_owned();
+    for (text, want) in [
+        ("soon", SpokenError::Unreadable(said("soon"))),
+        ("", SpokenError::Unreadable(said(""))),
+        ("at", SpokenError::Unreadable(said("at"))),
+        ("next", SpokenError::Unreadable(said("next"))),
+        ("next tomorrow 9am", SpokenError::Unreadable(said("next tomorrow 9am"))),
+        ("at 9", SpokenError::Unreadable(said("at 9"))),
+        ("25:00", SpokenError::Unreadable(said("25:00"))),
+        ("13pm", SpokenError::Unreadable(said("13pm"))),
+        ("9ampm", SpokenError::Unreadable(said("9ampm"))),
+        ("2026-02-30 09:00", SpokenError::Unreadable(said("2026-02-30 09:00"))),
+        ("2026-03-29Tnoonish", SpokenError::Unreadable(said("2026-03-29Tnoonish"))),
+        ("tomorrow", SpokenError::NoTime(said("tomorrow"))),
+        ("monday", SpokenError::NoTime(said("monday"))),
+        ("monday tuesday 9am", SpokenError::Twice(said("monday tuesday 9am"))),
+        ("9am 10am", SpokenError::Twice(said("9am 10am"))),
+        ("today 9am", SpokenError::Past(said("today 9am"))),
+        ("2020-01-01T00:00:00Z", SpokenError::Past(said("2020-01-01T00:00:00Z"))),
+        ("1960-01-01 00:00", SpokenError::Past(said("1960-01-01 00:00"))),
+        ("in", SpokenError::Unreadable(said("in"))),
+        ("in 2", SpokenError::Span(said("2"))),
+        ("in hours", SpokenError::Span(said("hours"))),
+        ("in 2 fortnights", SpokenError::Span(said("2 fortnights"))),
+        ("in 99999999999 weeks", SpokenError::TooFar(said("99999999999 weeks"))),
+        ("in 99999999999999999999 weeks", SpokenError::Span(said("99999999999999999999 weeks"))),
+    ] {
+        assert_eq!(moment(text, at(NOW), berlin), Err(want), "{text}");
+    }
+}
+
+#[test]
+fn spans_may_be_short_and_long() {
+    for (text, want) in [
+        ("30m", 1_800),
+        ("1h30m", 5_400),
+        ("1h 30m", 5_400),
+        ("90 seconds", 90),
+        ("1 week, 2 days", 777_600),
+        ("an hour and 1 min", 3_660),
+        ("0", 0),
+        ("0m", 0),
+    ] {
+        let want = if text == "0" { Err(SpokenError::Span("0".to_owned())) } else { Ok(Duration::from_secs(want)) };
+        assert_eq!(span(text), want, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_reading_panic(
+        text in prop_oneof![
+            "\\PC{0,40}",
+            "(in|an|next|on|at|mon|tomorrow|today|noon|[0-9]{1,12}|am|pm|h|m|:|T|-|2026-03-29|\u{e9}| ){0,12}",
+            "[*/,0-9a-z -]{0,24}",
+        ],
+        now in 0..u64::MAX,
+    ) {
+        for now in [Millis(now), Millis(now >> 20), at(NOW)] {
+            if let Ok(meant) = moment(&text, now, Zone::UTC) {
+                prop_assert!(meant >= now);
+            }
+            let _ = text.parse::<Expression>().map(|expression| expression.next(now, zone("America/Santiago")));
+            let _ = told(&text, None, now);
+        }
+        let _ = (span(&text), has_tasks(&text), read(&text, Situation { waiting: Some("#k7f3"), decided: None }));
+    }
+}

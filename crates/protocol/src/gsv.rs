@@ -1,0 +1,61 @@
+//! The wire of the gsv door: JSON frames over WebSocket, between the gateway and clients, nodes and channels.
+//!
+//! It must not know what answers a request: it only reads and writes frames, and says what texts of this protocol mean.
+//! Source: docs/protocol/gsv.md.
+
+pub mod channel;
+pub mod chat;
+pub mod command;
+pub mod connect;
+pub mod cron;
+pub mod directive;
+mod echo;
+mod fault;
+mod fields;
+pub mod frame;
+pub mod heartbeat;
+pub mod key;
+pub mod message;
+pub mod method;
+pub mod node;
+pub mod pairing;
+mod request;
+pub mod runtime;
+pub mod session;
+pub mod settings;
+pub mod skill;
+pub mod tool;
+pub mod workspace;
+
+pub use echo::RawKeys;
+pub use fault::{Fault, code};
+pub use frame::{Id, Incoming, read};
+pub use method::Method;
+pub use request::Request;
+
+/// The protocol's version.
+pub const PROTOCOL: u64 = 1;
+
+/// The largest frame that is read, in bytes: 25 MB of an attachment as base64, and what is around it.
+pub const LARGEST_FRAME: usize = 40 << 20;
+
+/// The largest attachment, in bytes after decoding.
+pub const LARGEST_MEDIA: usize = 25 << 20;
+
+/// Why a connection is closed.
+pub mod close {
+    /// It is over, or a newer connection of the same peer is here.
+    pub const NORMAL: u16 = 1000;
+    /// A frame was too large.
+    pub const TOO_LARGE: u16 = 1009;
+    /// The gateway ends; peers come back.
+    pub const RESTART: u16 = 1012;
+    /// It did not show a token, or a wrong one.
+    pub const UNAUTHORIZED: u16 = 4001;
+
+    /// What goes with [`UNAUTHORIZED`].
+    pub const UNAUTHORIZED_REASON: &str = "Unauthorized";
+}
+
+/// How long after its `hello-ok` a node is sent nothing, in milliseconds: it begins to listen for events only then.
+pub const NODE_PAUSE_MS: u64 = 50;

@@ -1,0 +1,411 @@
+//! Chat networks: what they hand in, what they are told, and the methods that look after them.
+
+mod access;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use access::{Access, Policy, access};
+
+use super::chat::Directives;
+use super::fields::Fields;
+use super::{Fault, LARGEST_MEDIA};
+use crate::json::Wire;
+
+/// What kind of chat it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PeerKind {
+    /// With one person.
+    Dm,
+    /// With a few.
+    Group,
+    /// With whoever follows it.
+    Channel,
+    /// Within another.
+    Thread,
+}
+
+impl PeerKind {
+    /// Returns the word of the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dm => "dm",
+            Self::Group => "group",
+            Self::Channel => "channel",
+            Self::Thread => "thread",
+        }
+    }
+}
+
+const KINDS: [(&str, PeerKind); 4] =
+    [("dm", PeerKind::Dm), ("group", PeerKind::Group), ("channel", PeerKind::Channel), ("thread", PeerKind::Thread)];
+
+/// A chat.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Peer {
+    /// Of which kind.
+    pub kind: PeerKind,
+    /// The network's id of it.
+    pub id: String,
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is found by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handle: Option<String>,
+}
+
+/// Who said something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The network's id of that person.
+    pub id: String,
+    /// What people call them.
+    pub name: Option<String>,
+    /// What they are found by.
+    pub handle: Option<String>,
+}
+
+/// What kind of attachment it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaKind {
+    /// A picture.
+    Image,
+    /// Sound.
+    Audio,
+    /// A film.
+    Video,
+    /// Anything else.
+    Document,
+}
+
+/// An attachment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Media {
+    /// Of which kind.
+    pub kind: MediaKind,
+    /// Its type.
+    pub mime_type: String,
+    /// The content as base64, at most [`LARGEST_MEDIA`] bytes once decoded.
+    pub data: Option<String>,
+    /// Its key in the store, if it lies there.
+    pub r2_key: Option<String>,
+    /// Where it lies otherwise.
+    pub url: Option<String>,
+    /// Its name.
+    pub filename: Option<String>,
+    /// How long it is, in seconds.
+    pub duration: Option<f64>,
+    /// What is said in it.
+    pub transcription: Option<String>,
+}
+
+/// How many attachments a message may have.
+pub const MOST_MEDIA: usize = 64;
+
+/// A message of a chat network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inbound {
+    /// Which network.
+    pub channel: String,
+    /// Which account of it.
+    pub account: String,
+    /// In which chat.
+    pub peer: Peer,
+    /// Who said it.
+    pub sender: Option<Sender>,
+    /// The network's id of it.
+    pub message_id: Option<String>,
+    /// What is said.
+    pub text: String,
+    /// What it answers.
+    pub reply_to: Option<String>,
+    /// What comes with it.
+    pub media: Vec<Media>,
+    /// Whether the agent was named.
+    pub was_mentioned: Option<bool>,
+}
+
+impl Inbound {
+    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+        const MISSING: &str = "channel, accountId, peer, and message required";
+        let missing = || Fault::invalid(MISSING);
+        let channel = fields.required("channel", MISSING)?;
+        let account = fields.required("accountId", MISSING)?;
+        let mut peer = fields.inner("peer")?.ok_or_else(missing)?;
+        let mut message = fields.inner("message")?.ok_or_else(missing)?;
+        let sender = match fields.inner("sender")? {
+            None => None,
+            Some(mut sender) => Some(Sender {
+                id: sender.required("id", "sender.id required")?,
+                name: sender.text("name")?,
+                handle: sender.text("handle")?,
+            }),
+        };
+        let peer = Peer {
+            kind: peer.word("kind", &KINDS)?.ok_or_else(|| Fault::invalid("peer.kind required"))?,
+            id: peer.required("id", "peer.id required")?,
+            name: peer.text("name")?,
+            handle: peer.text("handle")?,
+        };
+        Ok(Self {
+            channel,
+            account,
+            peer,
+            sender,
+            message_id: message.text("id")?,
+            text: message.text("text")?.unwrap_or_default(),
+            reply_to: message.text("replyToId")?,
+            media: media(message.list("media")?.unwrap_or_default())?,
+            was_mentioned: fields.flag("wasMentioned")?,
+        })
+    }
+}
+
+fn media(items: Vec<Value>) -> Result<Vec<Media>, Fault> {
+    if items.len() > MOST_MEDIA {
+        return Err(Fault::invalid(format!("message.media has {} items, at most {MOST_MEDIA} are taken", items.len())));
+    }
+    let kinds = [
+        ("image", MediaKind::Image),
+        ("audio", MediaKind::Audio),
+        ("video", MediaKind::Video),
+        ("document", MediaKind::Document),
+    ];
+    let read = |(place, item)| {
+        let within = format!("message.media[{place}]");
+        let mut item = Fields::item(item, &within)?;
+        let data = item.text("data")?;
+        if let Some(bytes) = data.as_deref().map(decoded_length)
+            && bytes > LARGEST_MEDIA
+        {
+            return Err(Fault::invalid(format!("{within} has {bytes} bytes, at most {LARGEST_MEDIA} are taken")));
+        }
+        let kind = item.word("type", &kinds)?.ok_or_else(|| Fault::invalid(format!("{within}.type required")))?;
+        Ok(Media {
+            kind,
+            mime_type: item.required("mimeType", &format!("{within}.mimeType required"))?,
+            data,
+            r2_key: item.text("r2Key")?,
+            url: item.text("url")?,
+            filename: item.text("filename")?,
+            duration: item.number("duration")?,
+            transcription: item.text("transcription")?,
+        })
+    };
+    items.into_iter().enumerate().map(read).collect()
+}
+
+/// How many bytes a base64 text stands for, without decoding it.
+fn decoded_length(base64: &str) -> usize {
+    let digits = base64.trim_end_matches('=').len();
+    digits / 4 * 3 + digits % 4 * 3 / 4
+}
+
+/// The answer to `channel.inbound`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "status", rename_all_fields = "camelCase")]
+pub enum Taken {
+    /// A run began, or will.
+    #[serde(rename = "started")]
+    Started {
+        /// The session's canonical key.
+        session_key: String,
+        /// The run.
+        run_id: String,
+        /// What the message said about the run.
+        #[serde(skip_serializing_if = "Directives::is_empty")]
+        directives: Directives,
+    },
+    /// It was a slash command, which is answered in the chat too.
+    #[serde(rename = "command")]
+    Command {
+        /// Its proper name.
+        command: &'static str,
+        /// What came of it.
+        response: String,
+    },
+    /// There was nothing but directives in it.
+    #[serde(rename = "directive-only")]
+    DirectiveOnly {
+        /// What was understood.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        response: Option<String>,
+    },
+    /// Somebody has to say first whether this person may speak.
+    #[serde(rename = "pending_pairing")]
+    PendingPairing {
+        /// The person.
+        sender_id: String,
+    },
+    /// This person may not speak.
+    #[serde(rename = "blocked")]
+    Blocked {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Wire for Taken {}
+
+/// The event `channel.outbound`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outbound<'a> {
+    /// Which network.
+    pub channel: &'a str,
+    /// Which account of it.
+    pub account_id: &'a str,
+    /// In which chat.
+    pub peer: &'a Peer,
+    /// The session's canonical key; empty for what belongs to none.
+    pub session_key: &'a str,
+    /// What is said.
+    pub message: OutboundMessage<'a>,
+}
+
+impl Wire for Outbound<'_> {}
+
+/// What is said in a chat network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutboundMessage<'a> {
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_to_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    media_url: Option<&'a str>,
+}
+
+impl<'a> OutboundMessage<'a> {
+    /// A text without the blank lines in front of it. Absent if nothing is left, which is not sent.
+    pub fn new(text: &'a str, reply_to_id: Option<&'a str>, media_url: Option<&'a str>) -> Option<Self> {
+        let begin = text.char_indices().find(|(_, c)| !c.is_whitespace()).map(|(at, _)| at)?;
+        let line = text[..begin].rfind('\n').map_or(0, |at| at + 1);
+        Some(Self { text: text[line..].trim_end(), reply_to_id, media_url })
+    }
+}
+
+/// The event `channel.typing`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Typing<'a> {
+    /// Which network.
+    pub channel: &'a str,
+    /// Which account of it.
+    pub account_id: &'a str,
+    /// In which chat.
+    pub peer: &'a Peer,
+    /// The session's canonical key.
+    pub session_key: &'a str,
+    /// Whether the agent works.
+    pub typing: bool,
+}
+
+impl Wire for Typing<'_> {}
+
+/// An account of a network, in `channels.list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Which network.
+    pub channel: String,
+    /// Which account of it.
+    pub account_id: String,
+    /// Since when.
+    pub connected_at: u64,
+    /// When something last came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_message_at: Option<u64>,
+}
+
+/// The answer to `channels.list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// The accounts.
+    pub channels: Vec<Entry>,
+    /// How many.
+    pub count: usize,
+}
+
+impl Wire for Listed {}
+
+/// Parameters of `channel.start`, `stop`, `status`, `login` and `logout`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    /// Which network.
+    pub channel: String,
+    /// Which account of it. Absent is the default one, and for `status` all of them.
+    pub account: Option<String>,
+    /// Settings of the network, for `start`.
+    pub config: Map<String, Value>,
+    /// Whether to log in although it is, for `login`.
+    pub force: bool,
+}
+
+impl Account {
+    /// What an account is called that has no name.
+    pub const DEFAULT: &str = "default";
+
+    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+        Ok(Self {
+            channel: fields.required("channel", "channel required")?,
+            account: fields.text("accountId")?.filter(|account| !account.is_empty()),
+            config: fields.object("config")?.unwrap_or_default(),
+            force: fields.flag("force")?.unwrap_or(false),
+        })
+    }
+}
+
+/// The answer to `channel.start`, `stop`, `login` and `logout`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Done {
+    /// Always true.
+    pub ok: bool,
+    /// Which network.
+    pub channel: String,
+    /// Which account of it.
+    pub account_id: String,
+    /// What `login` wants scanned, which the command line draws as it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qr_data_url: Option<String>,
+    /// What people should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl Wire for Done {}
+
+/// An account in `channel.status`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccountStatus {
+    /// Which one.
+    pub account_id: String,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Whether it is logged in.
+    pub authenticated: bool,
+    /// What is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// More of the network's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Map<String, Value>>,
+    /// When something last happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_activity: Option<u64>,
+}
+
+/// The answer to `channel.status`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// Which network.
+    pub channel: String,
+    /// Its accounts.
+    pub accounts: Vec<AccountStatus>,
+}
+
+impl Wire for Status {}

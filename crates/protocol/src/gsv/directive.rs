@@ -1,0 +1,202 @@
+//! Directives within a message (`/think:high`, `/model:p/id`, `/status`), levels of thinking, and names of models.
+
+use serde::{Deserialize, Serialize};
+
+use super::chat::Directives;
+
+/// How hard a model thinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Not at all.
+    None,
+    /// Hardly.
+    Minimal,
+    /// A little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// As much as it can.
+    XHigh,
+}
+
+/// The levels, as people are told of them.
+pub const LEVELS: &str = "Levels: off, minimal, low, medium, high, xhigh";
+
+impl Level {
+    /// Reads a level as people write it.
+    pub fn read(text: &str) -> Option<Self> {
+        Some(match text.trim().to_ascii_lowercase().as_str() {
+            "off" | "none" | "0" => Self::None,
+            "minimal" | "min" | "1" => Self::Minimal,
+            "low" | "2" => Self::Low,
+            "medium" | "med" | "3" => Self::Medium,
+            "high" | "4" => Self::High,
+            "xhigh" | "max" | "5" => Self::XHigh,
+            _ => return None,
+        })
+    }
+
+    /// Returns the word of the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::XHigh => "xhigh",
+        }
+    }
+
+    /// Returns the word that people are shown.
+    pub const fn shown(self) -> &'static str {
+        match self {
+            Self::None => "off",
+            Self::Minimal | Self::Low | Self::Medium | Self::High | Self::XHigh => self.name(),
+        }
+    }
+
+    /// What somebody is told who wrote something else.
+    pub fn invalid(text: &str) -> String {
+        format!("Invalid level: {text}\n{LEVELS}")
+    }
+}
+
+/// A model by its provider and its id there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Model {
+    /// The provider.
+    pub provider: String,
+    /// The id, which may hold `/` too.
+    pub id: String,
+}
+
+/// How a model is named, as people are told.
+pub const MODEL_HINT: &str = "Use provider/id, or an id of the current provider.";
+
+impl Model {
+    /// Reads `provider/id`, or an id of the session's provider.
+    pub fn read(text: &str, provider: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.is_empty() || text.contains(char::is_whitespace) {
+            return None;
+        }
+        let (provider, id) = text.split_once('/').unwrap_or((provider, text));
+        let found = Self { provider: provider.to_lowercase(), id: id.to_owned() };
+        (!found.provider.is_empty() && !found.id.is_empty()).then_some(found)
+    }
+
+    /// What somebody is told who wrote something else.
+    pub fn invalid(text: &str) -> String {
+        format!("Invalid model selector: {text}\n{MODEL_HINT}")
+    }
+}
+
+impl std::fmt::Display for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.provider, self.id)
+    }
+}
+
+/// What a message says about its own run, and what is left of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// What was understood.
+    pub directives: Directives,
+    /// A model that was named and is none.
+    pub invalid_model: Option<String>,
+    /// Whether the state of the session is asked for.
+    pub status: bool,
+    /// Whether there was any directive, understood or not.
+    pub any: bool,
+    /// The message without them. Its line breaks stay.
+    pub text: String,
+}
+
+impl Parsed {
+    /// Whether there was nothing else in the message.
+    pub fn is_all(&self) -> bool {
+        self.any && self.text.trim().is_empty()
+    }
+
+    /// What is said about directives that came alone. Absent if there is nothing to say.
+    pub fn acknowledgement(&self) -> Option<String> {
+        if let Some(model) = &self.invalid_model {
+            return Some(Model::invalid(model));
+        }
+        let level = self.directives.think_level.map(|level| format!("Thinking: {}", level.shown()));
+        let model = self.directives.model.as_ref().map(|model| format!("Model: {model}"));
+        let parts: Vec<String> = level.into_iter().chain(model).collect();
+        (!parts.is_empty()).then(|| format!("_{}_", parts.join(" | ")))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Think,
+    Model,
+    Status,
+}
+
+fn kind(word: &str) -> Option<(Kind, &str)> {
+    if word.eq_ignore_ascii_case("/status") {
+        return Some((Kind::Status, ""));
+    }
+    let (name, value) = word.split_once(':')?;
+    match name.to_ascii_lowercase().as_str() {
+        "/think" | "/thinking" | "/t" => Some((Kind::Think, value)),
+        "/model" | "/m" => Some((Kind::Model, value)),
+        _ => None,
+    }
+}
+
+/// Takes the first directive of each kind out of a message. `provider` is the session's.
+pub fn parse(message: &str, provider: &str) -> Parsed {
+    let mut parsed = Parsed::default();
+    let mut seen: Vec<Kind> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
+    for line in message.split('\n') {
+        let mut kept = String::with_capacity(line.len());
+        let mut rest = line;
+        let mut is_cut = false;
+        while let Some(begin) = rest.find(|c: char| !c.is_whitespace()) {
+            let end = rest[begin..].find(char::is_whitespace).map_or(rest.len(), |length| begin + length);
+            let directive = kind(&rest[begin..end]).filter(|(kind, _)| !seen.contains(kind));
+            if let Some((kind, value)) = directive {
+                seen.push(kind);
+                is_cut = true;
+                take(&mut parsed, kind, value, provider);
+                // The space in front stays, that behind it goes.
+                kept.push_str(&rest[..begin]);
+                rest = rest[end..].trim_start();
+            } else {
+                kept.push_str(&rest[..end]);
+                rest = &rest[end..];
+            }
+        }
+        kept.push_str(rest);
+        match (is_cut, kept.trim_end()) {
+            // A line of nothing but directives goes as a whole.
+            (true, "") => {}
+            (true, kept) => lines.push(kept.to_owned()),
+            (false, _) => lines.push(kept),
+        }
+    }
+    parsed.any = !seen.is_empty();
+    parsed.text = lines.join("\n");
+    parsed
+}
+
+fn take(parsed: &mut Parsed, kind: Kind, value: &str, provider: &str) {
+    match kind {
+        Kind::Status => parsed.status = true,
+        Kind::Think => parsed.directives.think_level = Level::read(value),
+        Kind::Model => match Model::read(value, provider) {
+            Some(model) => parsed.directives.model = Some(model),
+            None => parsed.invalid_model = Some(value.to_owned()),
+        },
+    }
+}

@@ -1,0 +1,123 @@
+//! Errors as the wire has them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::json::Wire;
+
+/// Errors as the wire numbers them.
+pub mod code {
+    /// There was no `connect` yet.
+    pub const NOT_CONNECTED: i32 = 101;
+    /// The protocol's version.
+    pub const PROTOCOL: i32 = 102;
+    /// The `connect` says something that cannot be.
+    pub const HANDSHAKE: i32 = 103;
+    /// A parameter is missing or wrong.
+    pub const INVALID: i32 = 400;
+    /// A token is missing or wrong.
+    pub const UNAUTHORIZED: i32 = 401;
+    /// This peer may not.
+    pub const FORBIDDEN: i32 = 403;
+    /// It is not there.
+    pub const NOT_FOUND: i32 = 404;
+    /// It was tried and failed.
+    pub const FAILED: i32 = 500;
+    /// Who should do it is not there.
+    pub const UNAVAILABLE: i32 = 503;
+}
+
+/// An error as the wire has it. Clients need the code as a whole number and the message as a text; without either they
+/// wait for ever.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// One of [`code`].
+    pub code: i32,
+    /// What went wrong, for people.
+    pub message: String,
+    /// More, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// Whether the same may be asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retryable: Option<bool>,
+}
+
+impl Wire for Fault {}
+
+impl Fault {
+    /// An error without details.
+    pub fn new(code: i32, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), details: None, retryable: None }
+    }
+
+    /// A parameter is missing or wrong.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID, message)
+    }
+
+    /// Something else than `connect` came first.
+    pub fn not_connected() -> Self {
+        Self::new(code::NOT_CONNECTED, "Not connected")
+    }
+
+    /// No method has this name.
+    pub fn unknown_method(method: &str) -> Self {
+        Self::new(code::NOT_FOUND, format!("Unknown method: {method}"))
+    }
+
+    /// No call waits under this id.
+    pub fn unknown_call(id: &str) -> Self {
+        Self::new(code::NOT_FOUND, format!("Unknown callId: {id}"))
+    }
+
+    /// No call of a session waits under this id.
+    pub fn unknown_session_call(id: &str) -> Self {
+        Self::new(code::NOT_FOUND, format!("Unknown session tool call: {id}"))
+    }
+
+    /// No node has this tool.
+    pub fn no_node(tool: &str) -> Self {
+        Self::new(code::NOT_FOUND, format!("No node provides tool: {tool}"))
+    }
+
+    /// No channel, or no driver, has this name.
+    pub fn unknown_channel(channel: &str) -> Self {
+        Self::new(code::NOT_FOUND, format!("Unknown channel: {channel}"))
+    }
+
+    /// There is no such file.
+    pub fn no_file(path: &str) -> Self {
+        Self::new(code::NOT_FOUND, format!("File not found: {path}"))
+    }
+
+    /// Nobody waits to be paired under this key.
+    pub fn no_pairing(key: &str) -> Self {
+        Self::new(code::NOT_FOUND, format!("No pending pairing for {key}"))
+    }
+
+    /// The node is gone.
+    pub fn node_disconnected(node: &str) -> Self {
+        Self::new(code::UNAVAILABLE, format!("Node disconnected: {node}"))
+    }
+
+    /// Another connection of the node took its place while its log was asked for.
+    pub fn node_replaced(node: &str) -> Self {
+        Self::new(code::UNAVAILABLE, format!("Node replaced during log request: {node}"))
+    }
+
+    /// This node was not asked.
+    pub fn not_its_call() -> Self {
+        Self::new(code::FORBIDDEN, "Node not authorized for this call")
+    }
+
+    /// The token is missing or wrong. The connection is closed behind it.
+    pub fn unauthorized() -> Self {
+        Self::new(code::UNAUTHORIZED, "Unauthorized: invalid or missing token")
+    }
+
+    /// Nothing came within the time that a method has.
+    pub fn timed_out() -> Self {
+        Self::new(code::UNAVAILABLE, "Tool execution timed out")
+    }
+}

@@ -1,0 +1,163 @@
+//! Takes parameters out of a request by name, with errors that name what is wrong.
+//!
+//! Null counts as absent, and members that we do not know are ignored.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::Fault;
+use crate::json::Json;
+
+/// The parameters of one request, or the members of one of them.
+pub(super) struct Fields {
+    members: Map<String, Value>,
+    /// What is in front of a member's name in errors, such as `peer.`.
+    within: String,
+}
+
+impl Fields {
+    pub(super) fn of(params: Option<&Json>) -> Result<Self, Fault> {
+        match params.map(Json::read::<Value>) {
+            None | Some(Ok(Value::Null)) => Ok(Self::from(Map::new())),
+            Some(Ok(Value::Object(members))) => Ok(Self::from(members)),
+            Some(Ok(_)) => Err(Fault::invalid("params must be an object")),
+            // Such as a nesting that nobody needs.
+            Some(Err(error)) => Err(Fault::invalid(format!("params cannot be read: {error}"))),
+        }
+    }
+
+    fn wrong(&self, name: &str, expected: &str) -> Fault {
+        Fault::invalid(format!("{}{name} must be {expected}", self.within))
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.members.contains_key(name)
+    }
+
+    /// Whatever it is. Null counts as absent.
+    pub(super) fn value(&mut self, name: &str) -> Option<Value> {
+        self.members.remove(name).filter(|value| !value.is_null())
+    }
+
+    /// Whatever it is, null too.
+    pub(super) fn any(&mut self, name: &str) -> Option<Value> {
+        self.members.remove(name)
+    }
+
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Fault> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(self.wrong(name, "a string")),
+        }
+    }
+
+    /// A text that must be there and not be empty; `missing` is the error otherwise.
+    pub(super) fn required(&mut self, name: &str, missing: &str) -> Result<String, Fault> {
+        self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| Fault::invalid(missing))
+    }
+
+    pub(super) fn flag(&mut self, name: &str) -> Result<Option<bool>, Fault> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(_) => Err(self.wrong(name, "true or false")),
+        }
+    }
+
+    pub(super) fn number(&mut self, name: &str) -> Result<Option<f64>, Fault> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(value) => value.as_f64().map(Some).ok_or_else(|| self.wrong(name, "a number")),
+        }
+    }
+
+    /// A number from 0 up; what is behind the point is dropped.
+    pub(super) fn count(&mut self, name: &str) -> Result<Option<u64>, Fault> {
+        /// The largest whole number that JavaScript tells from its neighbour.
+        const LARGEST: f64 = 9_007_199_254_740_991.0;
+        let Some(value) = self.value(name) else { return Ok(None) };
+        if let Some(count) = value.as_u64() {
+            return Ok(Some(count));
+        }
+        let number = value.as_f64().filter(|number| (0.0..=LARGEST).contains(number));
+        // Truncation is what is wanted.
+        number.map(|number| Some(number as u64)).ok_or_else(|| self.wrong(name, "a number from 0 up"))
+    }
+
+    /// A whole number.
+    pub(super) fn integer(&mut self, name: &str) -> Result<Option<i64>, Fault> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(value) => value.as_i64().map(Some).ok_or_else(|| self.wrong(name, "a whole number")),
+        }
+    }
+
+    pub(super) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, Fault> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::Object(members)) => Ok(Some(members)),
+            Some(_) => Err(self.wrong(name, "an object")),
+        }
+    }
+
+    /// An object whose members are looked at by name.
+    pub(super) fn inner(&mut self, name: &str) -> Result<Option<Self>, Fault> {
+        let within = format!("{}{name}.", self.within);
+        Ok(self.object(name)?.map(|members| Self { members, within }))
+    }
+
+    pub(super) fn list(&mut self, name: &str) -> Result<Option<Vec<Value>>, Fault> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(_) => Err(self.wrong(name, "an array")),
+        }
+    }
+
+    pub(super) fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>, Fault> {
+        let Some(items) = self.list(name)? else { return Ok(None) };
+        let text = |item| match item {
+            Value::String(text) => Some(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        let texts: Option<Vec<String>> = items.into_iter().map(text).collect();
+        texts.map(Some).ok_or_else(|| self.wrong(name, "an array of strings"))
+    }
+
+    pub(super) fn flags(&mut self, name: &str) -> Result<Option<BTreeMap<String, bool>>, Fault> {
+        let Some(members) = self.object(name)? else { return Ok(None) };
+        let flags: Option<_> =
+            members.into_iter().map(|(name, flag)| flag.as_bool().map(|flag| (name, flag))).collect();
+        flags.map(Some).ok_or_else(|| self.wrong(name, "an object of true and false"))
+    }
+
+    /// One of a few words, as what they stand for.
+    pub(super) fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Result<Option<T>, Fault> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let named = words.iter().find(|(word, _)| value.as_str() == Some(*word));
+        named.map(|(_, meant)| Some(*meant)).ok_or_else(|| {
+            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.wrong(name, &format!("one of {}", words.join(", ")))
+        })
+    }
+}
+
+impl From<Map<String, Value>> for Fields {
+    fn from(members: Map<String, Value>) -> Self {
+        Self { members, within: String::new() }
+    }
+}
+
+impl Fields {
+    /// The members of an item of a list.
+    pub(super) fn item(value: Value, within: &str) -> Result<Self, Fault> {
+        match value {
+            Value::Object(members) => Ok(Self { members, within: format!("{within}.") }),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Err(Fault::invalid(format!("{within} must be an object")))
+            }
+        }
+    }
+}

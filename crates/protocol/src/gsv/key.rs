@@ -1,0 +1,210 @@
+//! Keys of sessions: how clients write them, and the canonical form under which a session is kept.
+
+use std::collections::BTreeMap;
+
+use super::channel::{Peer, PeerKind};
+
+/// What messages of one person go into which session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DmScope {
+    /// All into the agent's main session.
+    #[default]
+    Main,
+    /// One a person.
+    PerPeer,
+    /// One a person and network.
+    PerChannelPeer,
+    /// One a person, network and account.
+    PerAccountChannelPeer,
+}
+
+impl DmScope {
+    /// The scope of this name in the settings.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "main" => Some(Self::Main),
+            "per-peer" => Some(Self::PerPeer),
+            "per-channel-peer" => Some(Self::PerChannelPeer),
+            "per-account-channel-peer" => Some(Self::PerAccountChannelPeer),
+            _ => None,
+        }
+    }
+}
+
+/// How keys are made: settings under `session`, and the default agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The agent that is meant if none is named.
+    pub agent: String,
+    /// What the main session is called.
+    pub main_key: String,
+    /// Which sessions people have.
+    pub scope: DmScope,
+    /// One name for the ids that a person has in several networks, each with `network:` in front if wanted.
+    pub identities: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self {
+            agent: "main".to_owned(),
+            main_key: "main".to_owned(),
+            scope: DmScope::Main,
+            identities: BTreeMap::new(),
+        }
+    }
+}
+
+/// The channel of keys that name none.
+const NO_CHANNEL: &str = "unknown";
+const DEFAULT_ACCOUNT: &str = "default";
+
+impl Keys {
+    /// The main session of an agent.
+    pub fn main(&self, agent: &str) -> String {
+        format!("agent:{}:{}", agent_id(agent), self.main_key)
+    }
+
+    /// The session of a chat.
+    pub fn of_chat(&self, agent: &str, channel: &str, account: &str, peer: &Peer) -> String {
+        match peer.kind {
+            PeerKind::Dm => self.dm(agent, Some(channel), Some(account), &peer.id),
+            PeerKind::Group | PeerKind::Channel | PeerKind::Thread => {
+                let (agent, channel, peer_id) = (agent_id(agent), token(channel), token(&peer.id));
+                format!("agent:{agent}:{channel}:{}:{peer_id}", peer.kind.name())
+            }
+        }
+    }
+
+    /// The session of a job.
+    pub fn of_job(agent: &str, job: &str) -> String {
+        format!("agent:{}:cron:{job}", agent_id(agent))
+    }
+
+    /// The session of an agent's heartbeat.
+    pub fn of_heartbeat(agent: &str) -> String {
+        format!("agent:{}:heartbeat:system:internal", agent_id(agent))
+    }
+
+    fn dm(&self, agent: &str, channel: Option<&str>, account: Option<&str>, peer: &str) -> String {
+        let identity = self.identity(channel, peer);
+        let peer = identity.map_or_else(|| token(peer), token);
+        let channel = token(channel.unwrap_or(NO_CHANNEL));
+        let account = account_id(account.unwrap_or(DEFAULT_ACCOUNT));
+        match self.scope {
+            DmScope::Main => self.main(agent),
+            DmScope::PerPeer => format!("agent:{}:dm:{peer}", agent_id(agent)),
+            DmScope::PerChannelPeer => format!("agent:{}:{channel}:dm:{peer}", agent_id(agent)),
+            DmScope::PerAccountChannelPeer => format!("agent:{}:{channel}:{account}:dm:{peer}", agent_id(agent)),
+        }
+    }
+
+    /// The name of the person who has this id.
+    pub fn identity(&self, channel: Option<&str>, id: &str) -> Option<&str> {
+        let id = phone(id);
+        let is_same = |link: &String| match (link.split_once(':'), channel) {
+            // A number of a device, such as 49…:12, is no network.
+            (Some((network, linked)), Some(channel)) if network.eq_ignore_ascii_case(channel) => phone(linked) == id,
+            _ => phone(link) == id,
+        };
+        self.identities.iter().find(|(_, links)| links.iter().any(is_same)).map(|(name, _)| name.as_str())
+    }
+
+    /// The key under which a session is kept that somebody calls `raw`. Of a canonical key it is that key.
+    pub fn canonical(&self, raw: &str) -> String {
+        let raw = raw.trim();
+        let is_main = |key: &str| key == "main" || key == self.main_key;
+        let parts: Vec<&str> = raw.split(':').collect();
+        match parts[..] {
+            // Free keys are as good as any.
+            [first, ..] if first != "agent" => {
+                if is_main(raw) {
+                    self.main(&self.agent)
+                } else {
+                    raw.to_owned()
+                }
+            }
+            [_, agent, key] if is_main(key) => self.main(agent),
+            [_, _, "cron", ..] => raw.to_owned(),
+            [_, agent, ref rest @ ..] if rest.len() >= 2 => {
+                self.canonical_of(agent, rest).unwrap_or_else(|| raw.to_owned())
+            }
+            _ => raw.to_owned(),
+        }
+    }
+
+    fn canonical_of(&self, agent: &str, rest: &[&str]) -> Option<String> {
+        let dm = rest.iter().position(|part| *part == "dm").filter(|at| *at <= 2 && at + 1 < rest.len());
+        if let Some(at) = dm {
+            let peer = rest[at + 1..].join(":");
+            return Some(self.dm(agent, rest[..at].first().copied(), rest[..at].get(1).copied(), &peer));
+        }
+        let kind = *rest.get(1)?;
+        if !matches!(kind, "group" | "channel" | "thread") || rest.len() < 3 {
+            return None;
+        }
+        let peer = token(&rest[2..].join(":"));
+        Some(format!("agent:{}:{}:{kind}:{peer}", agent_id(agent), token(rest[0])))
+    }
+}
+
+/// The agent whose session a canonical key names. Absent for a free key.
+pub fn agent_of(key: &str) -> Option<&str> {
+    key.strip_prefix("agent:")?.split(':').next().filter(|agent| !agent.is_empty())
+}
+
+/// The id of an agent: lower case letters, digits, `_` and `-`.
+pub fn agent_id(id: &str) -> String {
+    plain_id(id, "main")
+}
+
+/// The id of an account, in the same form.
+pub fn account_id(id: &str) -> String {
+    plain_id(id, DEFAULT_ACCOUNT)
+}
+
+fn plain_id(id: &str, fallback: &str) -> String {
+    let mut plain = String::with_capacity(id.len().min(64));
+    for c in id.trim().chars().flat_map(char::to_lowercase) {
+        let is_plain = c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
+        if is_plain {
+            plain.push(c);
+        } else if !plain.ends_with('-') {
+            plain.push('-');
+        }
+        if plain.len() == 64 {
+            break;
+        }
+    }
+    let plain = plain.trim_matches('-');
+    if plain.is_empty() { fallback.to_owned() } else { plain.to_owned() }
+}
+
+/// A part of a key that a network gave: lower case, and `_` for whatever has no place in a key.
+pub fn token(text: &str) -> String {
+    let plain = |c: char| {
+        let is_plain = c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '_' | '@' | '.');
+        if is_plain { c } else { '_' }
+    };
+    text.trim().chars().flat_map(char::to_lowercase).map(plain).collect()
+}
+
+/// The phone number in an id of a network: digits, with `+` if it was there or if there are ten or more. An id without
+/// digits is itself, so that no two of them become one.
+pub fn phone(id: &str) -> String {
+    const SUFFIXES: [&str; 4] = ["@s.whatsapp.net", "@c.us", "@g.us", "@lid"];
+    let id = id.trim();
+    let bare = SUFFIXES.iter().find_map(|suffix| id.strip_suffix(suffix)).unwrap_or(id);
+    let is_device = |device: &str| !device.is_empty() && device.bytes().all(|byte| byte.is_ascii_digit());
+    let bare = match bare.rsplit_once(':') {
+        Some((number, device)) if is_device(device) => number,
+        Some(_) | None => bare,
+    };
+    // A name with a digit in it is no number.
+    let is_number = bare.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | ' ' | '(' | ')' | '.' | '/'));
+    let digits: String = bare.chars().filter(char::is_ascii_digit).collect();
+    if digits.is_empty() || !is_number {
+        return id.to_owned();
+    }
+    if bare.starts_with('+') || digits.len() >= 10 { format!("+{digits}") } else { digits }
+}

@@ -1,0 +1,181 @@
+//! The one table of methods: who may call what, and which answers come later.
+
+use super::connect::Mode;
+use super::{Fault, code};
+
+/// What whoever calls a method must be allowed to do, beside being connected in the right mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Nothing: it opens the connection or keeps it alive.
+    Presence,
+    /// See sessions, jobs, files, logs and states.
+    Read,
+    /// Speak in sessions and have things done, as far as policy lets them.
+    Chat,
+    /// Change settings, files, jobs, channels and who is trusted.
+    Admin,
+    /// Be a machine that offers tools.
+    Node,
+    /// Be a chat network.
+    Channel,
+}
+
+/// How long an answer may take before it is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// It is given as soon as it is recorded.
+    AtOnce,
+    /// What `timeouts.toolMs` says.
+    Tool,
+    /// So many milliseconds.
+    Milliseconds(u64),
+    /// What the request says.
+    Asked,
+    /// As long as the run takes that it starts.
+    Run,
+}
+
+impl Deadline {
+    /// Whether the answer comes later, when somebody else is done.
+    pub const fn is_deferred(self) -> bool {
+        !matches!(self, Self::AtOnce)
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The method.
+    pub method: Method,
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// In which modes a peer may call it.
+    pub modes: &'static [Mode],
+    /// What it must be allowed to.
+    pub scope: Scope,
+    /// When the answer is due.
+    pub deadline: Deadline,
+}
+
+macro_rules! methods {
+    ($($method:ident $name:literal $modes:ident $scope:ident $deadline:expr;)*) => {
+        /// Something that a peer can ask for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Method {
+            $(#[doc = concat!("`", $name, "`")] $method,)*
+        }
+
+        /// All methods.
+        pub const TABLE: &[Row] = &[
+            $(Row {
+                method: Method::$method, name: $name, modes: $modes, scope: Scope::$scope, deadline: $deadline,
+            },)*
+        ];
+
+        impl Method {
+            /// Returns the name on the wire.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$method => $name,)* }
+            }
+
+            /// The method of this name.
+            pub fn named(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$method),)* _ => None }
+            }
+        }
+    };
+}
+
+const ANY: &[Mode] = &[Mode::Client, Mode::Node, Mode::Channel];
+const CLIENT: &[Mode] = &[Mode::Client];
+const NODE: &[Mode] = &[Mode::Node];
+const CHANNEL: &[Mode] = &[Mode::Channel];
+const CLIENT_AND_NODE: &[Mode] = &[Mode::Client, Mode::Node];
+
+/// How long a node has for its log, in milliseconds.
+const LOGS: Deadline = Deadline::Milliseconds(20_000);
+
+use Deadline::{Asked, AtOnce, Run, Tool};
+
+methods! {
+    Connect "connect" ANY Presence AtOnce;
+    ChatSend "chat.send" CLIENT Chat AtOnce;
+    ConfigGet "config.get" CLIENT Admin AtOnce;
+    ConfigSet "config.set" CLIENT Admin AtOnce;
+    // A node keeps its connection alive with it.
+    ToolsList "tools.list" CLIENT_AND_NODE Presence AtOnce;
+    ToolInvoke "tool.invoke" CLIENT Chat Tool;
+    ToolResult "tool.result" NODE Node AtOnce;
+    ToolRequest "tool.request" CLIENT Chat AtOnce;
+    NodeProbeResult "node.probe.result" NODE Node AtOnce;
+    NodeExecEvent "node.exec.event" NODE Node AtOnce;
+    LogsGet "logs.get" CLIENT Read LOGS;
+    LogsResult "logs.result" NODE Node AtOnce;
+    SessionsList "sessions.list" CLIENT Read AtOnce;
+    SessionGet "session.get" CLIENT Read AtOnce;
+    SessionStats "session.stats" CLIENT Read AtOnce;
+    SessionReset "session.reset" CLIENT Chat AtOnce;
+    SessionPatch "session.patch" CLIENT Chat AtOnce;
+    SessionCompact "session.compact" CLIENT Chat AtOnce;
+    SessionHistory "session.history" CLIENT Read AtOnce;
+    SessionPreview "session.preview" CLIENT Read AtOnce;
+    ChannelsList "channels.list" CLIENT Read AtOnce;
+    ChannelInbound "channel.inbound" CHANNEL Channel AtOnce;
+    ChannelStart "channel.start" CLIENT Admin AtOnce;
+    ChannelStop "channel.stop" CLIENT Admin AtOnce;
+    ChannelStatus "channel.status" CLIENT Read AtOnce;
+    ChannelLogin "channel.login" CLIENT Admin AtOnce;
+    ChannelLogout "channel.logout" CLIENT Admin AtOnce;
+    HeartbeatStatus "heartbeat.status" CLIENT Read AtOnce;
+    HeartbeatStart "heartbeat.start" CLIENT Admin AtOnce;
+    HeartbeatTrigger "heartbeat.trigger" CLIENT Chat AtOnce;
+    CronStatus "cron.status" CLIENT Read AtOnce;
+    CronList "cron.list" CLIENT Read AtOnce;
+    CronAdd "cron.add" CLIENT Admin AtOnce;
+    CronUpdate "cron.update" CLIENT Admin AtOnce;
+    CronRemove "cron.remove" CLIENT Admin AtOnce;
+    CronRun "cron.run" CLIENT Chat Run;
+    CronRuns "cron.runs" CLIENT Read AtOnce;
+    PairList "pair.list" CLIENT Admin AtOnce;
+    PairApprove "pair.approve" CLIENT Admin AtOnce;
+    PairReject "pair.reject" CLIENT Admin AtOnce;
+    SkillsStatus "skills.status" CLIENT Read AtOnce;
+    SkillsUpdate "skills.update" CLIENT Read Asked;
+    WorkspaceList "workspace.list" CLIENT Read AtOnce;
+    WorkspaceRead "workspace.read" CLIENT Read AtOnce;
+    WorkspaceWrite "workspace.write" CLIENT Admin AtOnce;
+    WorkspaceDelete "workspace.delete" CLIENT Admin AtOnce;
+}
+
+impl Method {
+    /// Its row of the table.
+    pub fn row(self) -> &'static Row {
+        // Methods stand in the table in the order in which they are declared.
+        &TABLE[self as usize]
+    }
+
+    /// Decides whether a peer connected in `mode` may call it.
+    ///
+    /// # Errors
+    /// 403 with what its clients expect.
+    pub fn allowed(self, mode: Mode) -> Result<(), Fault> {
+        if self.row().modes.contains(&mode) {
+            return Ok(());
+        }
+        Err(Fault::new(code::FORBIDDEN, format!("Method {} not allowed for mode", self.name())))
+    }
+}
+
+/// Decides what comes of a request for `method` of a peer that is connected in `mode`, or not yet.
+///
+/// # Errors
+/// In this order: 101 for whatever comes before `connect`, 404 for a name that no method has, 403 for a mode that may not.
+pub fn dispatch(method: &str, mode: Option<Mode>) -> Result<Method, Fault> {
+    let named = Method::named(method);
+    let Some(mode) = mode else {
+        return named.filter(|method| *method == Method::Connect).ok_or_else(Fault::not_connected);
+    };
+    let method = named.ok_or_else(|| Fault::unknown_method(method))?;
+    method.allowed(mode)?;
+    Ok(method)
+}

@@ -1,0 +1,284 @@
+//! What nodes are asked and hand in besides results of tools: probes, events of background executions, logs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Fault;
+use super::fields::Fields;
+use crate::json::Wire;
+
+/// The event `node.probe`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probe {
+    /// To be given back with the answer.
+    pub probe_id: String,
+    /// Only `bins` is known.
+    pub kind: String,
+    /// Names of programs.
+    pub bins: Vec<String>,
+    /// How long the node has.
+    pub timeout_ms: u64,
+}
+
+impl Wire for Probe {}
+
+/// Whether a node can be asked for a program of this name.
+pub fn is_program(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'+' | b'-');
+    !name.is_empty() && name.bytes().all(is_plain)
+}
+
+/// How long a probe may take, in milliseconds: what was asked for within 1 to 120 seconds, 15 by default.
+pub fn probe_timeout(asked: Option<u64>) -> u64 {
+    asked.unwrap_or(15_000).clamp(1_000, 120_000)
+}
+
+/// Parameters of `node.probe.result`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probed {
+    /// The probe.
+    pub probe_id: String,
+    /// Whether it could look.
+    pub ok: bool,
+    /// What it found. A program that is missing here is missing there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bins: Option<BTreeMap<String, bool>>,
+    /// Why it could not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Wire for Probed {}
+
+impl Probed {
+    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+        Ok(Self {
+            probe_id: fields.required("probeId", "probeId required")?,
+            ok: fields.flag("ok")?.ok_or_else(|| Fault::invalid("ok required"))?,
+            bins: fields.flags("bins")?,
+            error: fields.text("error")?,
+        })
+    }
+}
+
+/// What became of an execution in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecState {
+    /// It runs.
+    Started,
+    /// It ended with 0.
+    Finished,
+    /// It ended with something else.
+    Failed,
+    /// It was ended.
+    TimedOut,
+}
+
+impl ExecState {
+    /// Whether nothing follows.
+    pub const fn is_end(self) -> bool {
+        match self {
+            Self::Started => false,
+            Self::Finished | Self::Failed | Self::TimedOut => true,
+        }
+    }
+}
+
+/// How much of an execution's output is kept, in characters.
+pub const LONGEST_TAIL: usize = 4000;
+
+/// Parameters of `node.exec.event`, which a node repeats until they are taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecEvent {
+    /// The same event has the same id.
+    pub event_id: String,
+    /// The execution, as the node calls it.
+    pub session_id: String,
+    /// What became of it.
+    pub event: ExecState,
+    /// The call that started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    /// Absent as well as null if a signal ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
+    /// The signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// The end of its output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tail: Option<String>,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<u64>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
+}
+
+impl Wire for ExecEvent {}
+
+impl ExecEvent {
+    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+        let states = [
+            ("started", ExecState::Started),
+            ("finished", ExecState::Finished),
+            ("failed", ExecState::Failed),
+            ("timed_out", ExecState::TimedOut),
+        ];
+        Ok(Self {
+            event_id: fields.required("eventId", "eventId required")?,
+            session_id: fields.required("sessionId", "sessionId required")?,
+            event: fields.word("event", &states)?.ok_or_else(|| Fault::invalid("event required"))?,
+            call_id: fields.text("callId")?,
+            exit_code: fields.integer("exitCode")?,
+            signal: fields.text("signal")?,
+            output_tail: fields.text("outputTail")?.map(|tail| last(&tail, LONGEST_TAIL).to_owned()),
+            started_at: fields.count("startedAt")?,
+            ended_at: fields.count("endedAt")?,
+        })
+    }
+
+    /// The message that tells the session of its end: a line that says what it is, and one with the event as JSON.
+    pub fn message(&self, node: &str) -> String {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Told<'a> {
+            event_id: &'a str,
+            node_id: &'a str,
+            session_id: &'a str,
+            call_id: &'a Option<String>,
+            event: ExecState,
+            exit_code: Option<i64>,
+            signal: &'a Option<String>,
+            output_tail: &'a Option<String>,
+            started_at: Option<u64>,
+            ended_at: Option<u64>,
+        }
+        impl Wire for Told<'_> {}
+        let told = Told {
+            event_id: &self.event_id,
+            node_id: node,
+            session_id: &self.session_id,
+            call_id: &self.call_id,
+            event: self.event,
+            exit_code: self.exit_code,
+            signal: &self.signal,
+            output_tail: &self.output_tail,
+            started_at: self.started_at,
+            ended_at: self.ended_at,
+        };
+        format!("System event: async_exec_completion\n{}", crate::Json::of(&told).text())
+    }
+}
+
+/// The last `count` characters of a text.
+fn last(text: &str, count: usize) -> &str {
+    let cut = text.char_indices().rev().nth(count.saturating_sub(1)).map_or(0, |(at, _)| at);
+    &text[cut..]
+}
+
+/// Parameters of `logs.get`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogsGet {
+    /// Which node; absent is the only one.
+    pub node_id: Option<String>,
+    /// How many lines, 1 to 5000.
+    pub lines: u64,
+}
+
+impl LogsGet {
+    /// Lines if nothing else is said.
+    pub const DEFAULT: u64 = 100;
+    /// The most lines.
+    pub const MOST: u64 = 5000;
+
+    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+        let node_id = fields.text("nodeId")?.filter(|node| !node.is_empty());
+        let wrong = || Fault::invalid("lines must be a positive number");
+        let lines = fields.count("lines").map_err(|_| wrong())?;
+        match lines {
+            None => Ok(Self { node_id, lines: Self::DEFAULT }),
+            Some(0) => Err(wrong()),
+            Some(lines) => Ok(Self { node_id, lines: lines.min(Self::MOST) }),
+        }
+    }
+
+    /// Which of the connected nodes is meant.
+    ///
+    /// # Errors
+    /// 503 if it is not there, or none is; 400 if one must be named.
+    pub fn node<'a>(&self, connected: &[&'a str]) -> Result<&'a str, Fault> {
+        let away = |message| Fault::new(super::code::UNAVAILABLE, message);
+        match (&self.node_id, connected) {
+            (Some(id), _) => {
+                connected.iter().copied().find(|node| node == id).ok_or_else(|| away("Node not connected"))
+            }
+            (None, []) => Err(away("No nodes connected")),
+            (None, [only]) => Ok(only),
+            (None, _) => Err(Fault::invalid("nodeId required when multiple nodes are connected")),
+        }
+    }
+}
+
+/// The event `logs.get`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogsWanted {
+    /// To be given back with the lines.
+    pub call_id: String,
+    /// How many.
+    pub lines: u64,
+}
+
+impl Wire for LogsWanted {}
+
+/// Parameters of `logs.result`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogsResult {
+    /// The call.
+    pub call_id: String,
+    /// The lines, the newest last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
+    /// Whether there were more.
+    pub truncated: bool,
+    /// Why there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Wire for LogsResult {}
+
+impl LogsResult {
+    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+        Ok(Self {
+            call_id: fields.required("callId", "callId required")?,
+            lines: fields.texts("lines")?.unwrap_or_default(),
+            truncated: fields.flag("truncated")?.unwrap_or(false),
+            error: fields.text("error")?.filter(|error| !error.is_empty()),
+        })
+    }
+}
+
+/// The answer to `logs.get`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Logs {
+    /// The node.
+    pub node_id: String,
+    /// The lines, the newest last.
+    pub lines: Vec<String>,
+    /// How many.
+    pub count: usize,
+    /// Whether there were more.
+    pub truncated: bool,
+}
+
+impl Wire for Logs {}

@@ -1,0 +1,240 @@
+//! The tree of settings: paths, defaults, what each of them can be, and what of it is never shown.
+
+mod table;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+pub use table::{DEFAULTS, defaults};
+
+use super::Fault;
+use super::fields::Fields;
+use crate::json::Wire;
+use table::TABLE;
+
+/// What is shown in the place of a secret.
+pub const MASK: &str = "***";
+
+/// Parameters of `config.get`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Get {
+    /// What is asked for. Absent is everything.
+    pub path: Option<Path>,
+}
+
+impl Get {
+    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+        let path = fields.text("path")?.filter(|path| !path.is_empty());
+        Ok(Self { path: path.map(|path| Path::read(&path)).transpose()? })
+    }
+}
+
+/// Parameters of `config.set`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Set {
+    /// What is set.
+    pub path: Path,
+    /// To what. Null takes it out, so that the default counts.
+    pub value: Value,
+}
+
+impl Set {
+    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+        let path = Path::read(&fields.required("path", "path required")?)?;
+        let value = fields.any("value").ok_or_else(|| Fault::invalid("value required"))?;
+        Ok(Self { path, value })
+    }
+}
+
+/// The answer to `config.get`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Got {
+    /// Everything.
+    All {
+        /// The whole tree without its secrets.
+        config: Value,
+    },
+    /// One thing.
+    One {
+        /// What was asked for.
+        path: String,
+        /// What it is, without secrets. Absent if it is not set and has no default.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value: Option<Value>,
+    },
+}
+
+impl Wire for Got {}
+
+/// The answer to `config.set`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Done {
+    ok: bool,
+    path: String,
+}
+
+impl Wire for Done {}
+
+impl Done {
+    /// It is set.
+    pub fn of(path: &Path) -> Self {
+        Self { ok: true, path: path.text() }
+    }
+}
+
+/// The way to a setting: names joined by points, such as `timeouts.toolMs`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Path(Vec<String>);
+
+impl Path {
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// 400 if a name in it is empty, or could be taken for something of JavaScript's.
+    pub fn read(text: &str) -> Result<Self, Fault> {
+        let names: Vec<String> = text.trim().split('.').map(str::to_owned).collect();
+        let is_bad = |name: &String| {
+            name.is_empty()
+                || name.len() > 256
+                || name.contains('\0')
+                || matches!(name.as_str(), "__proto__" | "constructor" | "prototype")
+        };
+        if names.len() > 16 || names.iter().any(is_bad) {
+            return Err(Fault::invalid(format!("Invalid config path: {text}")));
+        }
+        Ok(Self(names))
+    }
+
+    /// Returns its text.
+    pub fn text(&self) -> String {
+        self.0.join(".")
+    }
+
+    /// Whether what stands here is never shown, and kept apart.
+    pub fn is_secret(&self) -> bool {
+        is_secret(&self.0)
+    }
+}
+
+/// What stands at a path in a tree.
+pub fn get<'a>(tree: &'a Value, path: &Path) -> Option<&'a Value> {
+    path.0.iter().try_fold(tree, |at, name| match at {
+        Value::Object(members) => members.get(name),
+        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    })
+}
+
+/// The answer to a question about a tree, without its secrets, whether they are asked for or stand within.
+pub fn got(tree: &Value, path: Option<&Path>) -> Got {
+    let Some(path) = path else { return Got::All { config: masked(tree.clone(), &mut Vec::new()) } };
+    let value = get(tree, path).cloned().map(|value| masked(value, &mut path.0.clone()));
+    Got::One { path: path.text(), value }
+}
+
+/// `tree`, which stands at `at`, without its secrets.
+fn masked(tree: Value, at: &mut Vec<String>) -> Value {
+    if !tree.is_null() && is_secret(at) {
+        return Value::from(MASK);
+    }
+    let mut under = |name: String, value: Value| {
+        at.push(name);
+        let value = masked(value, at);
+        at.pop();
+        value
+    };
+    match tree {
+        Value::Object(members) => {
+            members.into_iter().map(|(name, value)| (name.clone(), under(name, value))).collect::<Map<_, _>>().into()
+        }
+        Value::Array(items) => {
+            items.into_iter().enumerate().map(|(place, value)| under(place.to_string(), value)).collect()
+        }
+        value @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => value,
+    }
+}
+
+fn is_secret(path: &[String]) -> bool {
+    let names_one = path.last().is_some_and(|name| {
+        let name = name.to_ascii_lowercase();
+        ["token", "secret", "password", "apikey", "api_key"].iter().any(|word| name.ends_with(word))
+    });
+    names_one || (path.len() >= 2 && path[0] == "apiKeys")
+}
+
+/// Sets a value in a tree, or takes it out if it is null, and makes what is missing on the way.
+///
+/// # Errors
+/// 400 for a setting that there is not, and for a value that it cannot have, with what it can. Nothing is changed then.
+pub fn set(tree: &mut Value, path: &Path, value: &Value) -> Result<(), Fault> {
+    check(&path.0, value)?;
+    let mut at = tree;
+    let Some((last, way)) = path.0.split_last() else { return Ok(()) };
+    for name in way {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        let Value::Object(members) = at else { return Ok(()) };
+        at = members.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
+    }
+    if !at.is_object() {
+        *at = Value::Object(Map::new());
+    }
+    if let Value::Object(members) = at {
+        if value.is_null() {
+            members.remove(last);
+        } else {
+            members.insert(last.clone(), value.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Decides whether a value may stand at a path.
+fn check(path: &[String], value: &Value) -> Result<(), Fault> {
+    let shown = || path.join(".");
+    if let Some((_, kind)) = TABLE.iter().find(|(pattern, _)| matches(pattern, path, true)) {
+        if value.is_null() || kind.takes(value) {
+            return Ok(());
+        }
+        let wanted = kind.wanted();
+        return Err(Fault::invalid(format!("Invalid value for {}: {wanted} is wanted", shown())));
+    }
+    if !TABLE.iter().any(|(pattern, _)| matches(pattern, path, false)) {
+        return Err(Fault::invalid(format!("Unknown setting: {}", shown())));
+    }
+    match value {
+        Value::Null => Ok(()),
+        Value::Object(members) => members.iter().try_for_each(|(name, value)| {
+            let mut path = path.to_vec();
+            path.push(name.clone());
+            check(&path, value)
+        }),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(Fault::invalid(format!("Invalid value for {}: an object is wanted", shown())))
+        }
+    }
+}
+
+/// Whether a pattern is of this path, or, if not `whole`, of something below it. `*` is any name.
+fn matches(pattern: &str, path: &[String], whole: bool) -> bool {
+    let mut names = pattern.split('.');
+    let begins = path.iter().all(|name| names.next().is_some_and(|wanted| wanted == "*" || wanted == name));
+    begins && (!whole || names.next().is_none())
+}
+
+/// One tree over another: objects member by member, everything else as a whole.
+pub fn merged(under: &Value, over: &Value) -> Value {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            let mut members = under.clone();
+            for (name, value) in over {
+                let value = under.get(name).map_or_else(|| value.clone(), |under| merged(under, value));
+                members.insert(name.clone(), value);
+            }
+            members.into()
+        }
+        (_, over) => over.clone(),
+    }
+}

@@ -1,0 +1,168 @@
+//! What settings there are, what each of them can be, and what counts where nothing is set.
+
+use serde_json::Value;
+
+/// What a setting can be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Text,
+    Texts,
+    Flag,
+    /// A whole number within bounds.
+    Count(u64, u64),
+    OneOf(&'static [&'static str]),
+    /// `HH:MM`.
+    Clock,
+    /// `30m`, `1h30m`, or 0.
+    Span,
+    /// An object of lists of texts.
+    TextsByName,
+    /// A list of objects.
+    Objects,
+    Object,
+}
+
+impl Kind {
+    pub(super) fn takes(self, value: &Value) -> bool {
+        let texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
+        match self {
+            Self::Text => value.as_str().is_some_and(|text| !text.trim().is_empty()),
+            Self::Texts => texts(value),
+            Self::Flag => value.is_boolean(),
+            Self::Count(least, most) => value.as_u64().is_some_and(|count| (least..=most).contains(&count)),
+            Self::OneOf(words) => value.as_str().is_some_and(|text| words.contains(&text)),
+            Self::Clock => value.as_str().is_some_and(is_clock),
+            Self::Span => value.as_u64() == Some(0) || value.as_str().is_some_and(is_span),
+            Self::TextsByName => value.as_object().is_some_and(|members| members.values().all(texts)),
+            Self::Objects => value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
+            Self::Object => value.is_object(),
+        }
+    }
+
+    pub(super) fn wanted(self) -> String {
+        match self {
+            Self::Text => "a text that is not empty".to_owned(),
+            Self::Texts => "an array of strings".to_owned(),
+            Self::Flag => "true or false".to_owned(),
+            Self::Count(least, most) => format!("a whole number from {least} to {most}"),
+            Self::OneOf(words) => format!("one of {}", words.join(", ")),
+            Self::Clock => "a time such as 08:00".to_owned(),
+            Self::Span => "a span such as 30m or 1h30m, or 0 for never".to_owned(),
+            Self::TextsByName => "an object of arrays of strings".to_owned(),
+            Self::Objects => "an array of objects".to_owned(),
+            Self::Object => "an object".to_owned(),
+        }
+    }
+}
+
+fn is_clock(text: &str) -> bool {
+    let two = |part: &str| (part.len() == 2).then(|| part.parse::<u32>().ok()).flatten();
+    let Some((hour, minute)) = text.split_once(':') else { return false };
+    match (two(hour), two(minute)) {
+        (Some(hour), Some(minute)) => minute < 60 && hour * 60 + minute <= 24 * 60,
+        _ => false,
+    }
+}
+
+fn is_span(text: &str) -> bool {
+    let mut rest = text.trim();
+    if rest == "0" {
+        return true;
+    }
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 || digits > 6 {
+            return false;
+        }
+        let Some(behind) = rest[digits..].strip_prefix(['s', 'm', 'h', 'd']) else { return false };
+        rest = behind.trim_start();
+        parts += 1;
+    }
+    parts > 0
+}
+
+const POLICIES: Kind = Kind::OneOf(&["open", "allowlist", "pairing"]);
+const SCOPES: Kind = Kind::OneOf(&["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]);
+const RESETS: Kind = Kind::OneOf(&["manual", "daily", "idle"]);
+const LEVELS: Kind = Kind::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh"]);
+
+/// Every setting by its path; `*` is any name. What is more exact stands first.
+pub(super) const TABLE: &[(&str, Kind)] = &[
+    ("model.provider", Kind::Text),
+    ("model.id", Kind::Text),
+    ("model.thinkingLevel", LEVELS),
+    ("apiKeys.*", Kind::Text),
+    ("timeouts.llmMs", Kind::Count(1_000, 3_600_000)),
+    ("timeouts.toolMs", Kind::Count(1_000, 3_600_000)),
+    ("timeouts.skillProbeMaxAgeMs", Kind::Count(1_000, 86_400_000)),
+    ("auth.token", Kind::Text),
+    ("transcription.provider", Kind::OneOf(&["workers-ai", "openai"])),
+    ("channels.*.dmPolicy", POLICIES),
+    ("channels.*.allowFrom", Kind::Texts),
+    ("systemPrompt", Kind::Text),
+    ("session.defaultResetPolicy.mode", RESETS),
+    ("session.defaultResetPolicy.atHour", Kind::Count(0, 23)),
+    ("session.defaultResetPolicy.idleMinutes", Kind::Count(0, 525_600)),
+    ("session.mainKey", Kind::Text),
+    ("session.dmScope", SCOPES),
+    ("session.identityLinks", Kind::TextsByName),
+    ("session.identityLinks.*", Kind::Texts),
+    ("skills.entries.*.enabled", Kind::Flag),
+    ("skills.entries.*.always", Kind::Flag),
+    ("skills.entries.*.requires", Kind::Object),
+    ("agents.list", Kind::Objects),
+    ("agents.bindings", Kind::Objects),
+    ("agents.defaultHeartbeat.every", Kind::Span),
+    ("agents.defaultHeartbeat.prompt", Kind::Text),
+    ("agents.defaultHeartbeat.target", Kind::Text),
+    ("agents.defaultHeartbeat.activeHours.start", Kind::Clock),
+    ("agents.defaultHeartbeat.activeHours.end", Kind::Clock),
+    ("agents.defaultHeartbeat.activeHours.timezone", Kind::Text),
+    ("compaction.enabled", Kind::Flag),
+    ("compaction.reserveTokens", Kind::Count(0, 10_000_000)),
+    ("compaction.keepRecentTokens", Kind::Count(0, 10_000_000)),
+    ("compaction.extractMemories", Kind::Flag),
+    ("cron.enabled", Kind::Flag),
+    ("cron.maxJobs", Kind::Count(0, 100_000)),
+    ("cron.maxRunsPerJobHistory", Kind::Count(1, 10_000)),
+    ("cron.maxConcurrentRuns", Kind::Count(1, 64)),
+    ("userTimezone", Kind::Text),
+];
+
+/// What counts where nothing is set.
+pub const DEFAULTS: &str = r#"{
+  "model": {"provider": "anthropic", "id": "claude-sonnet-4-20250514"},
+  "apiKeys": {},
+  "timeouts": {"llmMs": 300000, "toolMs": 60000, "skillProbeMaxAgeMs": 600000},
+  "auth": {},
+  "transcription": {"provider": "workers-ai"},
+  "channels": {
+    "whatsapp": {"dmPolicy": "pairing", "allowFrom": []},
+    "discord": {"dmPolicy": "open", "allowFrom": []}
+  },
+  "session": {
+    "defaultResetPolicy": {"mode": "daily", "atHour": 4},
+    "mainKey": "main",
+    "dmScope": "main",
+    "identityLinks": {}
+  },
+  "skills": {"entries": {}},
+  "agents": {
+    "list": [],
+    "bindings": [],
+    "defaultHeartbeat": {
+      "every": "30m",
+      "target": "last",
+      "activeHours": {"start": "08:00", "end": "23:00"}
+    }
+  },
+  "compaction": {"enabled": true, "reserveTokens": 20000, "keepRecentTokens": 20000, "extractMemories": true},
+  "cron": {"enabled": true, "maxJobs": 200, "maxRunsPerJobHistory": 200, "maxConcurrentRuns": 4},
+  "userTimezone": "UTC"
+}"#;
+
+/// [`DEFAULTS`] as a tree.
+pub fn defaults() -> Value {
+    serde_json::from_str(DEFAULTS).expect("a test reads them")
+}

@@ -1,0 +1,158 @@
+//! Methods about skills: parameters, answers, and which machine has what a skill needs.
+
+mod eligible;
+
+use serde::{Deserialize, Serialize};
+
+pub use eligible::{Eligibility, Host, eligibility};
+
+use super::Fault;
+use super::fields::Fields;
+use super::heartbeat::{DEFAULT_AGENT, agent};
+use super::runtime::{Capability, HostRole};
+use crate::json::Wire;
+
+/// Parameters of `skills.status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Of {
+    /// The agent.
+    pub agent: String,
+}
+
+impl Of {
+    pub(super) fn read(fields: &mut Fields) -> Result<Self, Fault> {
+        Ok(Self { agent: agent(fields)?.unwrap_or_else(|| DEFAULT_AGENT.to_owned()) })
+    }
+}
+
+/// Parameters of `skills.update`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The agent.
+    pub agent: String,
+    /// Ask nodes although what they said is fresh.
+    pub force: bool,
+    /// How long nodes have, in milliseconds.
+    pub timeout_ms: u64,
+}
+
+impl Update {
+    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+        let Of { agent } = Of::read(&mut fields)?;
+        let timeout_ms = super::node::probe_timeout(fields.count("timeoutMs")?);
+        Ok(Self { agent, force: fields.flag("force")?.unwrap_or(false), timeout_ms })
+    }
+}
+
+/// What a skill needs. All of it must be on the same machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Requirements {
+    /// Programs, all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bins: Vec<String>,
+    /// Programs, one of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub any_bins: Vec<String>,
+    /// Environment variables, all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// Settings that must not be empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<String>,
+    /// Operating systems, one of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub os: Vec<String>,
+    /// What the machine is for, one of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_roles: Vec<HostRole>,
+    /// What the machine can do, all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<Capability>,
+    /// What the machine can do, one of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub any_capabilities: Vec<Capability>,
+}
+
+/// A node, as far as skills are concerned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// The node.
+    pub node_id: String,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_role: Option<HostRole>,
+    /// What it can do.
+    pub host_capabilities: Vec<Capability>,
+    /// Its operating system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_os: Option<String>,
+    /// The names of its environment variables.
+    pub host_env: Vec<String>,
+    /// Programs that it has.
+    pub host_bins: Vec<String>,
+    /// When it was last asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_bin_status_updated_at: Option<u64>,
+    /// Whether it can be asked.
+    pub can_probe_bins: bool,
+}
+
+/// A skill in the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Where it lies.
+    pub location: String,
+    /// Whether it is there whatever machines there are.
+    pub always: bool,
+    /// Whether it can be used.
+    pub eligible: bool,
+    /// On which nodes.
+    pub eligible_hosts: Vec<String>,
+    /// Why not.
+    pub reasons: Vec<String>,
+    /// What it needs. Absent if nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requirements: Option<Requirements>,
+}
+
+/// The answer to `skills.status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The agent.
+    pub agent_id: String,
+    /// When this was found.
+    pub refreshed_at: u64,
+    /// Programs that any skill needs.
+    pub required_bins: Vec<String>,
+    /// Nodes that are connected.
+    pub nodes: Vec<Node>,
+    /// All skills.
+    pub skills: Vec<Entry>,
+}
+
+impl Wire for Status {}
+
+/// The answer to `skills.update`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Updated {
+    /// What was found.
+    #[serde(flatten)]
+    pub status: Status,
+    /// How many nodes were asked.
+    pub updated_node_count: usize,
+    /// Nodes that were not, as what they said is fresh.
+    pub skipped_node_ids: Vec<String>,
+    /// What went wrong.
+    pub errors: Vec<String>,
+}
+
+impl Wire for Updated {}

@@ -1,0 +1,110 @@
+//! Decides on which machines a skill can be used, and says why on none.
+
+use std::collections::BTreeSet;
+
+use super::Requirements;
+use crate::gsv::runtime::{Capability, HostRole};
+
+/// A machine, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The node.
+    pub node: String,
+    /// What it is for.
+    pub role: Option<HostRole>,
+    /// What it can do.
+    pub capabilities: Vec<Capability>,
+    /// Its operating system.
+    pub os: Option<String>,
+    /// The names of its environment variables.
+    pub env: BTreeSet<String>,
+    /// Programs that it has.
+    pub bins: BTreeSet<String>,
+}
+
+/// Whether a skill can be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Eligibility {
+    /// Whether it can.
+    pub eligible: bool,
+    /// On which nodes.
+    pub hosts: Vec<String>,
+    /// Why not.
+    pub reasons: Vec<String>,
+}
+
+/// Decides whether a skill can be used. `has_setting` says whether a setting is there and not empty.
+pub fn eligibility(
+    always: bool,
+    requirements: Option<&Requirements>,
+    hosts: &[Host],
+    has_setting: impl Fn(&str) -> bool,
+) -> Eligibility {
+    let all = || hosts.iter().map(|host| host.node.clone()).collect();
+    let Some(needs) = requirements.filter(|needs| !always && **needs != Requirements::default()) else {
+        return Eligibility { eligible: true, hosts: all(), reasons: Vec::new() };
+    };
+    let mut reasons = Vec::new();
+    let unset: Vec<&str> = needs.config.iter().filter(|path| !has_setting(path)).map(String::as_str).collect();
+    if !unset.is_empty() {
+        reasons.push(format!("requires config: {}", unset.join(", ")));
+    }
+    let of_host = Requirements { config: Vec::new(), ..needs.clone() };
+    if of_host == Requirements::default() {
+        let eligible = reasons.is_empty();
+        return Eligibility { eligible, hosts: if eligible { all() } else { Vec::new() }, reasons };
+    }
+    if hosts.is_empty() {
+        reasons.push("no connected hosts".to_owned());
+        return Eligibility { eligible: false, hosts: Vec::new(), reasons };
+    }
+    let mut left: Vec<&Host> = hosts.iter().collect();
+    for (kind, names, is_met) in filters(needs) {
+        let met: Vec<&Host> = left.iter().copied().filter(|host| is_met(host)).collect();
+        if met.is_empty() {
+            reasons.push(format!("requires {kind}: {}", names.join(", ")));
+            return Eligibility { eligible: false, hosts: Vec::new(), reasons };
+        }
+        left = met;
+    }
+    let eligible = reasons.is_empty();
+    let nodes = left.into_iter().map(|host| host.node.clone()).collect();
+    Eligibility { eligible, hosts: if eligible { nodes } else { Vec::new() }, reasons }
+}
+
+type Filter<'a> = (&'static str, Vec<String>, Box<dyn Fn(&Host) -> bool + 'a>);
+
+/// What is asked of one and the same machine, in this order.
+fn filters(needs: &Requirements) -> Vec<Filter<'_>> {
+    let names = |capabilities: &[Capability]| capabilities.iter().map(|it| it.name().to_owned()).collect();
+    let role = |role: &HostRole| match role {
+        HostRole::Execution => "execution".to_owned(),
+        HostRole::Specialized => "specialized".to_owned(),
+    };
+    let filters: Vec<Filter<'_>> = vec![
+        (
+            "hostRoles",
+            needs.host_roles.iter().map(role).collect(),
+            Box::new(|host| host.role.is_some_and(|role| needs.host_roles.contains(&role))),
+        ),
+        (
+            "capabilities",
+            names(&needs.capabilities),
+            Box::new(|host| needs.capabilities.iter().all(|it| host.capabilities.contains(it))),
+        ),
+        (
+            "anyCapabilities",
+            names(&needs.any_capabilities),
+            Box::new(|host| needs.any_capabilities.iter().any(|it| host.capabilities.contains(it))),
+        ),
+        (
+            "os",
+            needs.os.clone(),
+            Box::new(|host| host.os.as_ref().is_some_and(|os| needs.os.iter().any(|it| it.eq_ignore_ascii_case(os)))),
+        ),
+        ("env", needs.env.clone(), Box::new(|host| needs.env.iter().all(|it| host.env.contains(it)))),
+        ("bins", needs.bins.clone(), Box::new(|host| needs.bins.iter().all(|it| host.bins.contains(it)))),
+        ("anyBins", needs.any_bins.clone(), Box::new(|host| needs.any_bins.iter().any(|it| host.bins.contains(it)))),
+    ];
+    filters.into_iter().filter(|(_, names, _)| !names.is_empty()).collect()
+}

@@ -1,0 +1,500 @@
+//! What each method takes, and what it says to anything else.
+
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::collections::BTreeMap;
+
+use countersign_protocol::Json;
+use countersign_protocol::gsv::channel::{Account, Inbound, Media, MediaKind, Peer, PeerKind, Sender};
+use countersign_protocol::gsv::chat::Send;
+use countersign_protocol::gsv::cron::{Create, List, Remove, Run, Runs, Schedule, Spec, Task};
+use countersign_protocol::gsv::directive::Level;
+use countersign_protocol::gsv::heartbeat::Trigger;
+use countersign_protocol::gsv::node::{ExecEvent, ExecState, LogsGet, LogsResult, Probed};
+use countersign_protocol::gsv::pairing::Decide;
+use countersign_protocol::gsv::session::{Change, Compact, Of, Page, Patch, Preview, ResetMode};
+use countersign_protocol::gsv::settings::{Get, Path as SettingPath, Set};
+use countersign_protocol::gsv::tool::{Ask, Invoke, Outcome};
+use countersign_protocol::gsv::workspace::{self, Path};
+use countersign_protocol::gsv::{Fault, Method, Request, session, skill};
+use serde_json::{Map, Value, json};
+
+fn read(method: &str, params: Value) -> Result<Request, Fault> {
+    Request::read(Method::named(method).unwrap(), Some(&Json::from(params)))
+}
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn args() -> Map<String, Value> {
+    json!({"a": 1}).as_object().unwrap().clone()
+}
+
+fn of() -> Of {
+    Of { session_key: text("k") }
+}
+
+fn file(path: &str) -> workspace::File {
+    workspace::File { agent: None, path: Path::read(path).unwrap(), echo: text(path) }
+}
+
+fn account(account: Option<&str>) -> Account {
+    Account { channel: text("discord"), account: account.map(str::to_owned), config: Map::new(), force: false }
+}
+
+#[test]
+fn every_method_is_read() {
+    let page = |offset, limit| Page { offset, limit };
+    let table = [
+        (
+            "chat.send",
+            json!({"sessionKey": "k", "message": "hi", "runId": "r"}),
+            Request::ChatSend(Send { session_key: text("k"), message: text("hi"), run_id: Some(text("r")) }),
+        ),
+        ("config.get", json!({}), Request::ConfigGet(Get { path: None })),
+        (
+            "config.get",
+            json!({"path": "a.b"}),
+            Request::ConfigGet(Get { path: Some(SettingPath::read("a.b").unwrap()) }),
+        ),
+        (
+            "config.set",
+            json!({"path": "a", "value": null}),
+            Request::ConfigSet(Set { path: SettingPath::read("a").unwrap(), value: Value::Null }),
+        ),
+        ("tools.list", Value::Null, Request::ToolsList),
+        (
+            "tool.invoke",
+            json!({"tool": "t", "args": {"a": 1}}),
+            Request::ToolInvoke(Invoke { tool: text("t"), args: args() }),
+        ),
+        ("tool.invoke", json!({"tool": "t"}), Request::ToolInvoke(Invoke { tool: text("t"), args: Map::new() })),
+        (
+            "tool.result",
+            json!({"callId": "c", "result": null}),
+            Request::ToolResult(Outcome { call_id: text("c"), result: Some(Json::from(Value::Null)), error: None }),
+        ),
+        (
+            "tool.result",
+            json!({"callId": "c", "error": "no"}),
+            Request::ToolResult(Outcome { call_id: text("c"), result: None, error: Some(text("no")) }),
+        ),
+        (
+            "tool.request",
+            json!({"callId": "c", "tool": "t", "args": {"a": 1}, "sessionKey": "k"}),
+            Request::ToolRequest(Ask { call_id: text("c"), tool: text("t"), args: args(), session_key: text("k") }),
+        ),
+        (
+            "node.probe.result",
+            json!({"probeId": "p", "ok": true, "bins": {"git": true}}),
+            Request::NodeProbeResult(Probed {
+                probe_id: text("p"),
+                ok: true,
+                bins: Some(BTreeMap::from([(text("git"), true)])),
+                error: None,
+            }),
+        ),
+        (
+            "node.exec.event",
+            json!({"eventId": "e", "sessionId": "s", "event": "timed_out", "exitCode": null, "signal": "SIG15", "startedAt": 1.5}),
+            Request::NodeExecEvent(ExecEvent {
+                event_id: text("e"),
+                session_id: text("s"),
+                event: ExecState::TimedOut,
+                call_id: None,
+                exit_code: None,
+                signal: Some(text("SIG15")),
+                output_tail: None,
+                started_at: Some(1),
+                ended_at: None,
+            }),
+        ),
+        ("logs.get", json!({}), Request::LogsGet(LogsGet { node_id: None, lines: 100 })),
+        (
+            "logs.get",
+            json!({"nodeId": "n", "lines": 9999.9}),
+            Request::LogsGet(LogsGet { node_id: Some(text("n")), lines: 5000 }),
+        ),
+        (
+            "logs.result",
+            json!({"callId": "c", "lines": ["a"], "truncated": true}),
+            Request::LogsResult(LogsResult {
+                call_id: text("c"),
+                lines: vec![text("a")],
+                truncated: true,
+                error: None,
+            }),
+        ),
+        ("sessions.list", json!({"offset": 5}), Request::SessionsList(session::List { page: page(5, 100) })),
+        ("session.get", json!({"sessionKey": "k"}), Request::SessionGet(of())),
+        ("session.stats", json!({"sessionKey": "k"}), Request::SessionStats(of())),
+        ("session.reset", json!({"sessionKey": "k"}), Request::SessionReset(of())),
+        (
+            "session.patch",
+            json!({"sessionKey": "k"}),
+            Request::SessionPatch(Patch { session_key: text("k"), ..Patch::default() }),
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "settings": {"model": {"provider": "p"}, "thinkingLevel": "xhigh", "systemPrompt": null, "maxTokens": 5}, "label": "L", "resetPolicy": {"mode": "idle", "idleMinutes": 0}}),
+            Request::SessionPatch(Patch {
+                session_key: text("k"),
+                provider: Some(text("p")),
+                thinking_level: Change::Set(Level::XHigh),
+                system_prompt: Change::Unset,
+                max_tokens: Change::Set(5),
+                label: Change::Set(text("L")),
+                reset_mode: Some(ResetMode::Idle),
+                idle_minutes: Some(0),
+                ..Patch::default()
+            }),
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "settings": {"model": null}}),
+            Request::SessionPatch(Patch { session_key: text("k"), unset_model: true, ..Patch::default() }),
+        ),
+        (
+            "session.compact",
+            json!({"sessionKey": "k"}),
+            Request::SessionCompact(Compact { session_key: text("k"), keep: 20 }),
+        ),
+        ("session.history", json!({"sessionKey": "k"}), Request::SessionHistory(of())),
+        (
+            "session.preview",
+            json!({"sessionKey": "k", "limit": 0}),
+            Request::SessionPreview(Preview { session_key: text("k"), limit: None }),
+        ),
+        ("channels.list", json!({}), Request::ChannelsList),
+        (
+            "channel.inbound",
+            json!({"channel": "discord", "accountId": "a", "peer": {"kind": "dm", "id": "7"}, "sender": {"id": "u"}, "message": {"id": "m", "text": "hi", "replyToId": "l", "timestamp": 5, "location": {"lat": 1}, "media": [{"type": "image", "mimeType": "image/png", "data": "aGk="}]}, "mentionedIds": ["x"]}),
+            Request::ChannelInbound(Box::new(Inbound {
+                channel: text("discord"),
+                account: text("a"),
+                peer: Peer { kind: PeerKind::Dm, id: text("7"), name: None, handle: None },
+                sender: Some(Sender { id: text("u"), name: None, handle: None }),
+                message_id: Some(text("m")),
+                text: text("hi"),
+                reply_to: Some(text("l")),
+                media: vec![Media {
+                    kind: MediaKind::Image,
+                    mime_type: text("image/png"),
+                    data: Some(text("aGk=")),
+                    r2_key: None,
+                    url: None,
+                    filename: None,
+                    duration: None,
+                    transcription: None,
+                }],
+                was_mentioned: None,
+            })),
+        ),
+        ("channel.start", json!({"channel": "discord", "accountId": "a"}), Request::ChannelStart(account(Some("a")))),
+        ("channel.stop", json!({"channel": "discord"}), Request::ChannelStop(account(None))),
+        ("channel.status", json!({"channel": "discord", "accountId": ""}), Request::ChannelStatus(account(None))),
+        (
+            "channel.login",
+            json!({"channel": "discord", "force": true}),
+            Request::ChannelLogin(Account { force: true, ..account(None) }),
+        ),
+        ("channel.logout", json!({"channel": "discord"}), Request::ChannelLogout(account(None))),
+        ("heartbeat.status", json!({}), Request::HeartbeatStatus),
+        ("heartbeat.start", json!({}), Request::HeartbeatStart),
+        ("heartbeat.trigger", json!({}), Request::HeartbeatTrigger(Trigger { agent: text("main") })),
+        ("cron.status", json!({}), Request::CronStatus),
+        (
+            "cron.list",
+            json!({"limit": 10_000}),
+            Request::CronList(List { agent: None, include_disabled: true, page: page(0, 500) }),
+        ),
+        (
+            "cron.add",
+            json!({"name": " n ", "schedule": {"kind": "every", "everyMs": 60_000}, "spec": {"mode": "task", "message": "m", "thinking": "max", "deliver": false}}),
+            Request::CronAdd(Box::new(Create {
+                agent: None,
+                name: text("n"),
+                description: None,
+                enabled: true,
+                delete_after_run: None,
+                schedule: Schedule::Every { every_ms: 60_000, anchor_ms: None },
+                spec: Spec::Task(Task {
+                    message: text("m"),
+                    model: None,
+                    thinking: Some(Level::XHigh),
+                    timeout_seconds: None,
+                    deliver: Some(false),
+                    channel: None,
+                    to: None,
+                    best_effort_deliver: None,
+                }),
+            })),
+        ),
+        (
+            "cron.add",
+            json!({"name": "n", "agentId": "b", "enabled": false, "schedule": {"kind": "cron", "expr": "* * * * *", "tz": "Europe/Berlin"}, "spec": {"mode": "systemEvent", "text": "t"}}),
+            Request::CronAdd(Box::new(Create {
+                agent: Some(text("b")),
+                name: text("n"),
+                description: None,
+                enabled: false,
+                delete_after_run: None,
+                schedule: Schedule::Cron { expr: text("* * * * *"), tz: Some(text("Europe/Berlin")) },
+                spec: Spec::SystemEvent { text: text("t") },
+            })),
+        ),
+        ("cron.remove", json!({"id": "j"}), Request::CronRemove(Remove { id: text("j") })),
+        ("cron.run", json!({}), Request::CronRun(Run::Due)),
+        ("cron.run", json!({"id": "j"}), Request::CronRun(Run::IfDue(text("j")))),
+        ("cron.run", json!({"id": "j", "mode": "force"}), Request::CronRun(Run::Force(text("j")))),
+        ("cron.runs", json!({"jobId": "j"}), Request::CronRuns(Runs { job: Some(text("j")), page: page(0, 200) })),
+        ("pair.list", json!({}), Request::PairList),
+        (
+            "pair.approve",
+            json!({"channel": "c", "senderId": "s"}),
+            Request::PairApprove(Decide { channel: text("c"), sender_id: text("s") }),
+        ),
+        (
+            "pair.reject",
+            json!({"channel": "c", "senderId": "s"}),
+            Request::PairReject(Decide { channel: text("c"), sender_id: text("s") }),
+        ),
+        ("skills.status", json!({"agentId": "b"}), Request::SkillsStatus(skill::Of { agent: text("b") })),
+        (
+            "skills.update",
+            json!({"timeoutMs": 5}),
+            Request::SkillsUpdate(skill::Update { agent: text("main"), force: false, timeout_ms: 1_000 }),
+        ),
+        (
+            "workspace.list",
+            json!({}),
+            Request::WorkspaceList(workspace::List { agent: None, path: Path::default(), echo: text("/") }),
+        ),
+        (
+            "workspace.read",
+            json!({"path": "/a//./b.md"}),
+            Request::WorkspaceRead(workspace::File { path: Path::read("a/b.md").unwrap(), ..file("/a//./b.md") }),
+        ),
+        (
+            "workspace.write",
+            json!({"path": "a", "content": ""}),
+            Request::WorkspaceWrite(workspace::Write { file: file("a"), content: String::new() }),
+        ),
+        ("workspace.delete", json!({"path": "a"}), Request::WorkspaceDelete(file("a"))),
+    ];
+    for (method, params, want) in table {
+        assert_eq!(read(method, params.clone()), Ok(want), "{method} {params}");
+    }
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
+    let job = |schedule: Value, spec: Value| json!({"name": "n", "schedule": schedule, "spec": spec});
+    let event = json!({"mode": "systemEvent", "text": "t"});
+    let every = json!({"kind": "every", "everyMs": 1});
+    let inbound =
+        |peer: Value, message: Value| json!({"channel": "c", "accountId": "a", "peer": peer, "message": message});
+    for (method, params, code, want) in [
+        ("connect", json!({}), 400, "Already connected"),
+        ("chat.send", json!([]), 400, "params must be an object"),
+        ("chat.send", json!({}), 400, "sessionKey and message required"),
+        ("chat.send", json!({"sessionKey": "k", "message": ""}), 400, "sessionKey and message required"),
+        ("chat.send", json!({"sessionKey": 5, "message": "m"}), 400, "sessionKey must be a string"),
+        ("config.get", json!({"path": "a..b"}), 400, "Invalid config path: a..b"),
+        ("config.set", json!({"value": 1}), 400, "path required"),
+        ("config.set", json!({"path": "a"}), 400, "value required"),
+        ("config.set", json!({"path": "__proto__.x", "value": 1}), 400, "Invalid config path: __proto__.x"),
+        ("tool.invoke", json!({}), 400, "tool required"),
+        ("tool.invoke", json!({"tool": "t", "args": []}), 400, "args must be an object"),
+        ("tool.result", json!({"result": 1}), 400, "callId required"),
+        ("tool.request", json!({"callId": "c", "tool": "t"}), 400, "callId, tool, and sessionKey required"),
+        ("node.probe.result", json!({}), 400, "probeId required"),
+        ("node.probe.result", json!({"probeId": "p"}), 400, "ok required"),
+        (
+            "node.exec.event",
+            json!({"eventId": "e", "sessionId": "s", "event": "gone"}),
+            400,
+            "event must be one of started, finished, failed, timed_out",
+        ),
+        (
+            "node.exec.event",
+            json!({"eventId": "e", "sessionId": "s", "event": "failed", "exitCode": 1.5}),
+            400,
+            "exitCode must be a whole number",
+        ),
+        ("logs.get", json!({"lines": 0}), 400, "lines must be a positive number"),
+        ("logs.get", json!({"lines": -5}), 400, "lines must be a positive number"),
+        ("logs.get", json!({"lines": "all"}), 400, "lines must be a positive number"),
+        ("logs.result", json!({"callId": "c", "lines": [1]}), 400, "lines must be an array of strings"),
+        ("sessions.list", json!({"limit": -1}), 400, "limit must be a number from 0 up"),
+        ("session.get", json!({}), 400, "sessionKey required"),
+        ("session.stats", json!({}), 400, "sessionKey required"),
+        ("session.reset", json!({}), 400, "sessionKey required"),
+        ("session.history", json!({}), 400, "sessionKey required"),
+        ("session.preview", json!({}), 400, "sessionKey required"),
+        (
+            "session.compact",
+            json!({"sessionKey": "k", "keepMessages": 0}),
+            400,
+            "keepMessages must be a positive number",
+        ),
+        ("session.patch", json!({"sessionKey": "k", "settings": 1}), 400, "settings must be an object"),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "settings": {"model": "p/id"}}),
+            400,
+            "settings.model must be an object",
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "settings": {"model": {"id": " "}}}),
+            400,
+            "settings.model.id must not be empty",
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "settings": {"thinkingLevel": "off"}}),
+            400,
+            "settings.thinkingLevel must be one of none, minimal, low, medium, high, xhigh",
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "settings": {"maxTokens": 0}}),
+            400,
+            "settings.maxTokens must be at least 1",
+        ),
+        ("session.patch", json!({"sessionKey": "k", "label": 1}), 400, "label must be a string"),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "resetPolicy": {"atHour": 24}}),
+            400,
+            "resetPolicy.atHour must be from 0 to 23",
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "resetPolicy": {"mode": "weekly"}}),
+            400,
+            "resetPolicy.mode must be one of manual, daily, idle",
+        ),
+        ("channel.inbound", json!({"channel": "c"}), 400, "channel, accountId, peer, and message required"),
+        ("channel.inbound", inbound(json!({"id": "7"}), json!({})), 400, "peer.kind required"),
+        (
+            "channel.inbound",
+            inbound(json!({"kind": "crowd", "id": "7"}), json!({})),
+            400,
+            "peer.kind must be one of dm, group, channel, thread",
+        ),
+        (
+            "channel.inbound",
+            inbound(json!({"kind": "dm", "id": "7"}), json!({"media": [{"type": "image"}]})),
+            400,
+            "message.media[0].mimeType required",
+        ),
+        ("channel.start", json!({}), 400, "channel required"),
+        ("channel.stop", json!({}), 400, "channel required"),
+        ("channel.status", json!({}), 400, "channel required"),
+        ("channel.login", json!({"channel": "c", "force": "yes"}), 400, "force must be true or false"),
+        ("channel.logout", json!({}), 400, "channel required"),
+        ("heartbeat.trigger", json!({"agentId": 5}), 400, "agentId must be a string"),
+        ("cron.add", json!({"name": "n"}), 400, "name, schedule, and spec are required"),
+        ("cron.add", json!({"name": " ", "schedule": {}, "spec": {}}), 500, "Cron job name must not be empty"),
+        ("cron.add", job(json!({}), event.clone()), 500, "schedule.kind required"),
+        (
+            "cron.add",
+            job(json!({"kind": "sometimes"}), event.clone()),
+            400,
+            "schedule.kind must be one of at, every, cron",
+        ),
+        ("cron.add", job(json!({"kind": "at"}), event.clone()), 500, "schedule.atMs required"),
+        (
+            "cron.add",
+            job(json!({"kind": "every", "everyMs": 0}), event.clone()),
+            500,
+            "schedule.everyMs must be a positive number",
+        ),
+        ("cron.add", job(json!({"kind": "cron", "expr": " "}), event), 500, "schedule.expr required"),
+        ("cron.add", job(every.clone(), json!({})), 500, "spec.mode required"),
+        ("cron.add", job(every.clone(), json!({"mode": "systemEvent"})), 500, "spec.text required"),
+        ("cron.add", job(every.clone(), json!({"mode": "task"})), 500, "spec.message required"),
+        (
+            "cron.add",
+            job(every, json!({"mode": "task", "message": "m", "thinking": "hard"})),
+            500,
+            "Invalid level: hard\nLevels: off, minimal, low, medium, high, xhigh",
+        ),
+        ("cron.update", json!({"id": "j"}), 400, "id and patch are required"),
+        ("cron.update", json!({"id": "j", "patch": {"enabled": "no"}}), 400, "patch.enabled must be true or false"),
+        ("cron.update", json!({"id": "j", "patch": {"spec": {"text": "t"}}}), 500, "spec.mode required"),
+        ("cron.remove", json!({}), 400, "id is required"),
+        ("cron.run", json!({"mode": "force"}), 500, "cron.run with mode=force requires id"),
+        ("cron.run", json!({"mode": "now"}), 400, "mode must be one of due, force"),
+        ("cron.runs", json!({"limit": "x"}), 400, "limit must be a number from 0 up"),
+        ("pair.approve", json!({"channel": "c"}), 400, "channel and senderId required"),
+        ("pair.reject", json!({"senderId": "s"}), 400, "channel and senderId required"),
+        ("skills.update", json!({"force": 1}), 400, "force must be true or false"),
+        ("workspace.list", json!({"path": "a/../.."}), 500, "Path traversal not allowed"),
+        ("workspace.read", json!({}), 400, "path required"),
+        ("workspace.read", json!({"path": "/"}), 400, "path required"),
+        ("workspace.read", json!({"path": "..\\x"}), 500, "Path traversal not allowed"),
+        ("workspace.read", json!({"path": "C:/x"}), 500, "Path traversal not allowed"),
+        ("workspace.read", json!({"path": "a\0b"}), 400, "path must not contain NUL"),
+        ("workspace.write", json!({"path": "a"}), 400, "content is required"),
+        ("workspace.delete", json!({"path": "memory/../../x"}), 500, "Path traversal not allowed"),
+    ] {
+        let fault = read(method, params.clone()).unwrap_err();
+        assert_eq!((fault.code, fault.message.as_str()), (code, want), "{method}");
+    }
+}
+
+#[test]
+fn an_attachment_may_have_25_mb() {
+    let inbound = |bytes: usize| {
+        let data = "A".repeat(bytes / 3 * 4 + 4);
+        let text = format!(
+            r#"{{"channel":"c","accountId":"a","peer":{{"kind":"dm","id":"7"}},"message":{{"media":[{{"type":"image","mimeType":"image/png","data":"{data}"}}]}}}}"#
+        );
+        Request::read(Method::ChannelInbound, Some(&Json::parse(text).unwrap()))
+    };
+    assert!(inbound((25 << 20) - 3).is_ok());
+    let refused = inbound(25 << 20).unwrap_err();
+    assert_eq!(refused.message, "message.media[0] has 26214402 bytes, at most 26214400 are taken");
+}
+
+#[test]
+fn a_patch_of_a_job_keeps_what_it_does_not_name() {
+    let update = |spec: Value| {
+        let Ok(Request::CronUpdate(update)) = read("cron.update", json!({"id": "j", "patch": {"spec": spec}})) else {
+            panic!("not an update")
+        };
+        update.spec.unwrap()
+    };
+    let task = Task {
+        message: text("m"),
+        model: Some(text("p/x")),
+        thinking: None,
+        timeout_seconds: Some(5),
+        deliver: None,
+        channel: None,
+        to: None,
+        best_effort_deliver: None,
+    };
+    let before = Spec::Task(task.clone());
+    let patched = update(json!({"mode": "task", "timeoutSeconds": 9})).applied(Some(&before)).unwrap();
+    assert_eq!(patched, Spec::Task(Task { timeout_seconds: Some(9), ..task }));
+    let other = update(json!({"mode": "systemEvent"})).applied(Some(&before)).unwrap_err();
+    assert_eq!((other.code, other.message.as_str()), (500, "spec.text required"));
+}
+
+#[test]
+fn the_node_whose_log_is_wanted_is_the_only_one_or_named() {
+    let node = |id: Option<&str>, connected: &[&str]| {
+        let wanted = LogsGet { node_id: id.map(str::to_owned), lines: 1 };
+        wanted.node(connected).map(str::to_owned).map_err(|fault| (fault.code, fault.message))
+    };
+    assert_eq!(node(None, &["a"]), Ok(text("a")));
+    assert_eq!(node(Some("b"), &["a", "b"]), Ok(text("b")));
+    assert_eq!(node(Some("c"), &["a", "b"]), Err((503, text("Node not connected"))));
+    assert_eq!(node(None, &[]), Err((503, text("No nodes connected"))));
+    assert_eq!(node(None, &["a", "b"]), Err((400, text("nodeId required when multiple nodes are connected"))));
+}
