@@ -226,6 +226,15 @@ fn every_page_is_there_and_small_and_what_is_not_is_not_found() {
 }
 
 #[test]
+fn an_action_that_is_none_is_tried_as_no_other() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let page = Visitor::default().get(&gateway, "/console/try?pattern=look*&action=alow");
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains("Unknown action: alow.") && !page.text.contains("To make it so"), "{}", page.text);
+}
+
+#[test]
 fn a_rule_is_explained_and_read_again() {
     let place = Place::new();
     let gateway = Gateway::start(&place);

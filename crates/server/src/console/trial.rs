@@ -11,6 +11,7 @@ use countersign_core::policy::{Action, Rule};
 use countersign_runtime::Lane;
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     Console,
@@ -36,21 +37,35 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    fn rule(&self) -> Option<Rule> {
-        let pattern = Some(self.pattern.trim()).filter(|pattern| !pattern.is_empty())?;
-        let action = ACTIONS.iter().find(|(_, word)| *word == self.action).map_or(Action::Ask, |(action, _)| *action);
+    /// What is to be tried, if anything is. Where no action is named, it asks.
+    ///
+    /// # Errors
+    /// The action is none, for people.
+    fn rule(&self) -> Result<Option<Rule>, String> {
+        let Some(pattern) = Some(self.pattern.trim()).filter(|pattern| !pattern.is_empty()) else { return Ok(None) };
+        let named = |wanted: &str| ACTIONS.iter().find(|(_, word)| *word == wanted).map(|(action, _)| *action);
+        let action = match self.action.as_str() {
+            "" => Action::Ask,
+            wanted => named(wanted).ok_or_else(|| {
+                format!("Unknown action: {wanted}. A call is allowed (allow), asked about (ask) or denied (deny).")
+            })?,
+        };
         let principal = Some(self.principal.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
-        Some(Rule { principal, ..Rule::new(pattern, action) })
+        Ok(Some(Rule { principal, ..Rule::new(pattern, action) }))
     }
+}
 
-    /// The lines for the file.
-    fn yaml(&self) -> String {
-        let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-        let bound = Some(self.principal.trim()).filter(|text| !text.is_empty());
-        let bound = bound.map_or_else(String::new, |principal| format!(", principal: {}", quoted(principal)));
-        let action = if self.action.is_empty() { "ask" } else { &self.action };
-        format!("rules:\n  - {{ pattern: {}{bound}, action: {action} }}", quoted(self.pattern.trim()))
-    }
+/// The lines for the file.
+fn yaml(rule: &Rule) -> String {
+    // A string of JSON is one of YAML, on one line whatever it holds.
+    let quoted = |text: &str| Value::from(text).to_string();
+    let bound = rule.principal.as_deref();
+    let bound = bound.map_or_else(String::new, |principal| format!(", principal: {}", quoted(principal)));
+    let action = ACTIONS.iter().find(|(action, _)| *action == rule.action).map_or("ask", |(_, word)| *word);
+    format!(
+        "rules:\n  - {{ pattern: {}{bound}, action: {action} }}",
+        quoted(rule.pattern.as_deref().unwrap_or_default())
+    )
 }
 
 pub(super) fn form(wanted: &Wanted) -> Markup {
@@ -75,9 +90,13 @@ pub(super) async fn show(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let tried = match wanted.rule() {
-        None => None,
-        Some(rule) => Some(console.tried(rule).await?),
+    let (tried, lines) = match wanted.rule() {
+        Ok(None) => (None, String::new()),
+        Ok(Some(rule)) => {
+            let lines = yaml(&rule);
+            (Some(console.tried(rule).await?), lines)
+        }
+        Err(problem) => (Some(Err(problem)), String::new()),
     };
     let body = html! {
         p.back { a href="/console/policy" { "← Policy" } }
@@ -96,7 +115,7 @@ pub(super) async fn show(
             section.panel {
                 h2 { "To make it so" }
                 p { "Rules are kept in " code { (one(&console.site.config.permissions.display().to_string())) } ". Add this to them, then read the file again:" }
-                pre.copy { (many(&wanted.yaml())) }
+                pre.copy { (many(&lines)) }
                 p { a.button href="/console/policy#rules" { "To the rules" } }
             }
         }
@@ -155,7 +174,7 @@ fn told(effect: &Effect, now: countersign_core::time::Millis) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::Wanted;
+    use super::{Wanted, yaml};
 
     #[test]
     fn the_lines_for_the_file_mean_the_rule_that_was_tried() {
@@ -165,9 +184,21 @@ mod tests {
             principal: "kitchen".to_owned(),
         };
         assert_eq!(
-            wanted.yaml(),
+            yaml(&wanted.rule().unwrap().unwrap()),
             "rules:\n  - { pattern: \"say(\\\"a\\\\b\\\"*)\", principal: \"kitchen\", action: allow }"
         );
-        assert!(Wanted::default().rule().is_none());
+        let of_lines = Wanted { pattern: "say(a\n  b)".to_owned(), ..Wanted::default() };
+        assert_eq!(
+            yaml(&of_lines.rule().unwrap().unwrap()),
+            "rules:\n  - { pattern: \"say(a\\n  b)\", action: ask }",
+            "one line for one rule, and what is not said asks"
+        );
+        assert_eq!(Wanted::default().rule(), Ok(None));
+    }
+
+    #[test]
+    fn an_action_that_is_none_is_no_rule() {
+        let wanted = Wanted { action: "alow }\n".to_owned(), pattern: "look*".to_owned(), ..Wanted::default() };
+        assert!(wanted.rule().unwrap_err().starts_with("Unknown action: alow }"));
     }
 }
