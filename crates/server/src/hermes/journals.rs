@@ -277,7 +277,8 @@ impl Journals {
         let mut waiting = Vec::new();
         loop {
             let page = log.read_scope(Partition::ZERO, Scope::Session(&journal.session), after, PAGE).await?;
-            let is_last = page.len() < PAGE;
+            // What lies behind `head` is told as it comes.
+            let is_last = page.len() < PAGE || page.last().is_some_and(|stored| stored.lsn >= head);
             for stored in page.into_iter().take_while(|stored| stored.lsn <= head) {
                 after = stored.lsn;
                 let Some((event, at, content)) = self.read(&stored).await else { continue };
@@ -295,7 +296,7 @@ impl Journals {
                     return Ok(true);
                 }
             }
-            if is_last || after >= head {
+            if is_last {
                 break;
             }
         }
