@@ -139,11 +139,7 @@ impl Live {
         if matches!(event, gate::Event::Shown { .. } | gate::Event::Updated { .. }) {
             return;
         }
-        if self.told.receiver_count() == 0 {
-            // Nobody looks: whoever comes reads everything, and nothing is made for nobody.
-            let mut state = self.state.lock();
-            state.kept.clear();
-            state.since = lsn;
+        if self.nobody_looks(lsn) {
             return;
         }
         let Some((asked, waiting)) = asked(event.gate(), handle, source).await else { return };
@@ -170,6 +166,18 @@ impl Live {
             state.kept.pop_front();
         }
         self.tell(Topic::Gates, frame);
+    }
+
+    /// Whether no window is open. Whoever comes then reads everything up to `lsn`, and nothing is made for nobody.
+    fn nobody_looks(&self, lsn: Lsn) -> bool {
+        let mut state = self.state.lock();
+        // Under the lock, so that no window comes between.
+        let nobody = self.told.receiver_count() == 0;
+        if nobody {
+            state.kept.clear();
+            state.since = lsn;
+        }
+        nobody
     }
 
     /// Something of a session was recorded.
