@@ -44,7 +44,7 @@ async fn new(State(door): State<Arc<Door>>, body: Body) -> Response {
         Ok(id) => id,
         Err(error) => return refused(&error),
     };
-    told(&door, &id, Messages::All).await
+    told(&door, &id, Messages::Last(MOST_MESSAGES)).await
 }
 
 async fn told(door: &Door, id: &SessionId, messages: Messages) -> Response {
@@ -75,7 +75,7 @@ async fn one(State(door): State<Arc<Door>>, asked: Asked) -> Response {
     let limit = asked.get("msg_limit").and_then(|limit| limit.parse::<usize>().ok()).filter(|limit| *limit > 0);
     let messages = match asked.get("messages").map(String::as_str) {
         Some("0" | "false") => Messages::Without,
-        _ => limit.map_or(Messages::All, |limit| Messages::Last(limit.min(MOST_MESSAGES))),
+        _ => Messages::Last(limit.map_or(MOST_MESSAGES, |limit| limit.min(MOST_MESSAGES))),
     };
     told(&door, &SessionId::new(id.trim()), messages).await
 }
@@ -84,7 +84,9 @@ async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Response {
     let Some(id) = asked.get("session_id").filter(|id| !id.trim().is_empty()) else {
         return problem(StatusCode::BAD_REQUEST, "session_id is required");
     };
-    let Some(session) = transcript::session(&door.site.handle, &SessionId::new(id.trim()), Messages::All).await else {
+    // The index knows no more than the sum, and clients show what was read and what was written: of the newest.
+    let newest = Messages::Last(MOST_MESSAGES);
+    let Some(session) = transcript::session(&door.site.handle, &SessionId::new(id.trim()), newest).await else {
         return problem(StatusCode::NOT_FOUND, "Session not found");
     };
     reply::ok(&json!({

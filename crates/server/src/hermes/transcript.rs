@@ -26,8 +26,6 @@ pub(super) enum Messages {
     Without,
     /// The newest so many.
     Last(usize),
-    /// All.
-    All,
 }
 
 /// Where one entry's content lies.
@@ -49,13 +47,9 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
     let source = handle.source(Lane::Request);
     let read = source.read_of(Scope::Session(id.clone()), move |engine| known(engine, &wanted));
     let Known { mut session, mut places } = read.await?.0?;
-    if messages == Messages::Without {
-        return Some(session);
-    }
+    let Messages::Last(most) = messages else { return Some(session) };
     let all = places.len();
-    if let Messages::Last(most) = messages {
-        places.drain(..all.saturating_sub(most));
-    }
+    places.drain(..all.saturating_sub(most));
     let lsns: Vec<Lsn> = places.iter().map(|place| place.content).collect();
     let contents = handle.contents().get(&lsns).await.unwrap_or_else(|error| {
         tracing::error!(%error, "a conversation cannot be read");
