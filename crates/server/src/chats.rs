@@ -20,7 +20,7 @@ use countersign_core::{
 };
 use countersign_runtime::{Handle, Lane, Refused};
 
-use crate::sessions::is_agents;
+use crate::sessions::{is_agents, is_spoken_for};
 
 pub(crate) use models::Models;
 pub(crate) use workroom::Workrooms;
@@ -176,7 +176,7 @@ impl Chats {
             return Err(ChatError::Invalid(format!("message is longer than {LONGEST} bytes")));
         }
         let source = self.handle.source(Lane::Request);
-        let is_unnamed = self.known(session, |session| session.name().is_none()).await?;
+        let is_unnamed = self.ours(session, |session| session.name().is_none()).await?;
         if is_unnamed {
             let name = title(text);
             source.ask(Command::Session(session.clone(), session::Command::Name { name })).await.map_err(failed)?;
@@ -193,7 +193,7 @@ impl Chats {
         if text.trim().is_empty() {
             return Err(ChatError::Invalid("text is required".to_owned()));
         }
-        let Some(run) = self.known(session, session::Session::run).await? else { return Ok(None) };
+        let Some(run) = self.ours(session, session::Session::run).await? else { return Ok(None) };
         self.prompt(session, text, WhenBusy::Steer).await?;
         Ok(Some(run))
     }
@@ -216,7 +216,7 @@ impl Chats {
     /// # Errors
     /// [`ChatError`].
     pub(crate) async fn use_model(&self, session: &SessionId, model: ModelRef) -> Result<(), ChatError> {
-        if self.known(session, |session| session.settings().model.clone()).await? == Some(model.clone()) {
+        if self.ours(session, |session| session.settings().model.clone()).await? == Some(model.clone()) {
             return Ok(());
         }
         let setting = session::Setting::Model(model);
@@ -229,13 +229,23 @@ impl Chats {
     /// # Errors
     /// [`ChatError`].
     pub(crate) async fn rename(&self, session: &SessionId, name: &str) -> Result<(), ChatError> {
-        self.known(session, |_| ()).await?;
+        self.ours(session, |_| ()).await?;
         let name = session::Command::Name { name: name.to_owned() };
         let named = self.handle.source(Lane::Request).ask(Command::Session(session.clone(), name)).await;
         named.map(drop).map_err(failed)
     }
 
-    /// Reads something of a session that can be spoken in, fetched from the log if it rests there.
+    /// Reads something of a session that can be spoken in: its own host's are for that host alone.
+    async fn ours<T: Send + 'static>(
+        &self,
+        session: &SessionId,
+        read: impl FnOnce(&session::Session) -> T + Send + 'static,
+    ) -> Result<T, ChatError> {
+        self.known(session, |session| if is_spoken_for(session) { Err(ChatError::NotOurs) } else { Ok(read(session)) })
+            .await?
+    }
+
+    /// Reads something of a session that is no agent's, fetched from the log if it rests there.
     async fn known<T: Send + 'static>(
         &self,
         session: &SessionId,

@@ -139,6 +139,11 @@ pub(crate) fn is_agents(session: &SessionId) -> bool {
     session.as_str().starts_with("agent:")
 }
 
+/// Whether an agent or a host of its own speaks in a session, so that nobody else may.
+pub(crate) fn is_spoken_for(session: &session::Session) -> bool {
+    is_agents(session.id()) || session.hosted().is_some()
+}
+
 /// Every session of `log` but those of agents, the newest first.
 ///
 /// # Errors

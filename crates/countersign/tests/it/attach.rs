@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     gateway::Gateway,
     host::{Host, only, soon, text},
+    http::Http,
     place::{Place, lines_with},
     provider::{Latch, Part, Reply, bash, call, say, text as say_part},
 };
@@ -243,6 +244,39 @@ fn a_session_has_one_host() {
     host.close_cleanly();
     let mut host = house.host(&["--resume", &id]);
     assert_eq!(host.said(), ["go", "first", "on", "second"]);
+    host.close_cleanly();
+}
+
+#[test]
+fn what_an_attached_host_says_is_said_by_nobody_else() {
+    let house = House::new();
+    let gateway = house.gateway();
+    let http = Http::new(&gateway.address);
+    let mut host = house.host(&[]);
+    let id = session(&mut host);
+    house.asked(&mut host, "touch ran");
+    let named = host.state()["sessionName"].clone();
+    for (path, body) in [
+        ("/api/chat/start", json!({ "session_id": id, "message": "mine now" })),
+        ("/api/chat/steer", json!({ "session_id": id, "text": "mine now" })),
+        ("/api/session/rename", json!({ "session_id": id, "title": "mine now" })),
+    ] {
+        let reply = http.post(path, &body);
+        assert_eq!(
+            (reply.status, &reply.json()["error"]),
+            (403, &json!("This session cannot be spoken in from here")),
+            "{path}"
+        );
+    }
+    let told = http.get(&format!("/api/session?session_id={id}")).json();
+    let listed = http.get("/api/sessions").json();
+    assert_eq!((&told["session"]["read_only"], &listed["sessions"][0]["read_only"]), (&json!(true), &json!(true)));
+    assert_eq!(host.state()["sessionName"], named);
+    let stream = told["session"]["active_stream_id"].as_str().unwrap();
+    let stopped = http.get(&format!("/api/chat/cancel?stream_id={stream}")).json();
+    assert_eq!(stopped["cancelled"], true, "a person may always stop what works: {stopped}");
+    host.settled(0);
+    assert_eq!(house.place.get("ran"), None);
     host.close_cleanly();
 }
 

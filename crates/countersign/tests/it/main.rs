@@ -25,6 +25,9 @@ mod gates;
 mod gateway;
 mod host;
 mod hostile_files;
+#[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
+#[path = "../serve/http.rs"]
+mod http;
 mod in_doubt;
 mod limits;
 mod locks;

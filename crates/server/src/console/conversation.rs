@@ -58,7 +58,7 @@ impl Console {
         let title = about.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain);
         let at = path("/console/sessions/", id.as_str());
         let can_speak =
-            !about.is_agents && about.door.as_deref().is_some_and(|door| matches!(door, "console" | "hermes"));
+            !about.is_spoken_for && about.door.as_deref().is_some_and(|door| matches!(door, "console" | "hermes"));
         let body = html! {
             p.back { a href="/console/sessions" { "← Sessions" } }
             h1 { (title) }

@@ -24,7 +24,10 @@ use super::{
     page::Trouble,
     words::{self, Tone, many, moment, one, path, plain},
 };
-use crate::{record::ended, sessions::is_agents};
+use crate::{
+    record::ended,
+    sessions::{is_agents, is_spoken_for},
+};
 
 /// How many entries a page shows.
 const ENTRIES: usize = 120;
@@ -45,6 +48,7 @@ pub(super) struct About {
     pub(super) run: Option<RunId>,
     pub(super) queued: usize,
     pub(super) is_agents: bool,
+    pub(super) is_spoken_for: bool,
 }
 
 /// Entries on the way to the last, and the calls among them.
@@ -150,6 +154,7 @@ fn about(session: &Session) -> About {
         run: session.run(),
         queued: session.queued(),
         is_agents: is_agents(session.id()),
+        is_spoken_for: is_spoken_for(session),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Sessions as hermes' clients read them: the record's entries as messages.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use countersign_core::{
     engine::{Engine, Scope},
     id::{Lsn, RunId, SessionId},
@@ -104,7 +106,7 @@ fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
         active_stream_id: run.map(stream_id),
         pending_started_at: run.map(|_| seconds(begun.filter(|at| at.0 > 0).unwrap_or(last))),
         is_streaming: run.is_some(),
-        read_only: sessions::is_agents(id),
+        read_only: sessions::is_spoken_for(session),
         source: session.door().map(str::to_owned),
         attention: attention(engine, id),
         ..hermes::Session::default()
@@ -118,15 +120,18 @@ pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
     let read = source.read(|engine| {
         let waiting = engine.state().pending_gates().filter_map(|gate| gate.session().cloned());
         let running = engine.state().runs().map(|run| (run.session().clone(), run.id()));
-        let waiting: std::collections::BTreeMap<SessionId, Option<Attention>> =
+        let waiting: BTreeMap<SessionId, Option<Attention>> =
             waiting.map(|id| (id.clone(), attention(engine, &id))).collect();
-        let running: std::collections::BTreeMap<SessionId, RunId> = running.collect();
+        let running: BTreeMap<SessionId, RunId> = running.collect();
         // Agents are no conversations, but what they wait for is answered here too.
         let agents = waiting.keys().filter(|id| sessions::is_agents(id)).filter_map(|id| known(engine, id));
         let agents: Vec<hermes::Session> = agents.map(|known| known.session).collect();
-        (waiting, running, agents)
+        // Of those that rest in the log it is told once they are looked at.
+        let hosted = engine.state().sessions().filter(|session| sessions::is_spoken_for(session));
+        let hosted: BTreeSet<SessionId> = hosted.map(|session| session.id().clone()).collect();
+        (waiting, running, agents, hosted)
     });
-    let ((mut waiting, running, agents), _) = read.await?;
+    let ((mut waiting, running, agents, hosted), _) = read.await?;
     let rows = match sessions::list(handle.log()).await {
         Ok(rows) => rows,
         Err(error) => {
@@ -138,7 +143,9 @@ pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
         let id = SessionId::new(row.id.as_str());
         let run = running.get(&id).copied();
         let attention = waiting.remove(&id).flatten();
-        (row.messages > 0 || run.is_some()).then(|| of_row(row, run, attention))
+        let read_only = hosted.contains(&id);
+        let shows_something = row.messages > 0 || run.is_some();
+        shows_something.then(|| hermes::Session { read_only, ..of_row(row, run, attention) })
     });
     let mut told: Vec<hermes::Session> = told.collect();
     told.splice(0..0, agents);
