@@ -211,6 +211,29 @@ impl Chats {
         }
     }
 
+    /// Stops `run` if it is what works in a session: another one that works there goes on. True if it is stopped.
+    ///
+    /// # Errors
+    /// [`ChatError`], with nothing stopped.
+    pub(crate) async fn stop_run(&self, session: &SessionId, run: RunId) -> Result<bool, ChatError> {
+        // What begins between the look and the stop is stopped instead: a stop names a session, not a run.
+        if self.known(session, session::Session::run).await? != Some(run) {
+            return Ok(false);
+        }
+        Ok(self.stop(session).await? == Some(run))
+    }
+
+    /// That nothing works in a session that can be spoken in.
+    ///
+    /// # Errors
+    /// [`ChatError::Busy`] if something does.
+    pub(crate) async fn at_rest(&self, session: &SessionId) -> Result<(), ChatError> {
+        match self.ours(session, session::Session::run).await? {
+            Some(_) => Err(ChatError::Busy),
+            None => Ok(()),
+        }
+    }
+
     /// Gives a session another model.
     ///
     /// # Errors

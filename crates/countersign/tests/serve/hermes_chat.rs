@@ -130,8 +130,11 @@ fn a_session_has_one_turn_at_a_time_and_a_turn_can_be_stopped() {
     turn.named("token");
     let again = http.post("/api/chat/start", &json!({ "session_id": session, "message": "more" }));
     assert_eq!((again.status, &again.json()["active_stream_id"]), (409, &json!(stream)));
+    let wanted = json!({ "session_id": session, "message": "more", "model": "other" });
+    let again = http.post("/api/chat/start", &wanted);
+    assert_eq!((again.status, &again.json()["active_stream_id"]), (409, &json!(stream)));
     let known = http.get(&format!("/api/session?session_id={session}&messages=0")).json();
-    assert_eq!(known["session"]["active_stream_id"], json!(stream));
+    assert_eq!((&known["session"]["active_stream_id"], &known["session"]["model"]), (&json!(stream), &json!("small")));
     assert_eq!(known["session"].get("messages"), None);
 
     let cancel = format!("/api/chat/cancel?stream_id={stream}");

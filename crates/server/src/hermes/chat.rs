@@ -71,12 +71,15 @@ async fn start(State(door): State<Arc<Door>>, body: Body) -> Response {
     let chats = &door.site.chats;
     if let Some(model) = body.text("model") {
         let wanted = chats.model(body.text("model_provider"), model).or_else(|_| chats.model(None, model));
-        let set = match wanted {
-            Ok(model) => chats.use_model(&session, model).await,
-            Err(error) => Err(error),
+        // A message that is refused must not change the model of the turn that works.
+        let set = match (wanted, chats.at_rest(&session).await) {
+            (Ok(model), Ok(())) => chats.use_model(&session, model).await,
+            (Err(error), Ok(())) | (_, Err(error)) => Err(error),
         };
-        if let Err(error) = set {
-            return refused(&error);
+        match set {
+            Ok(()) => {}
+            Err(ChatError::Busy) => return busy(&door, &session).await,
+            Err(error) => return refused(&error),
         }
     }
     match chats.prompt(&session, text, WhenBusy::Refuse).await {
@@ -187,8 +190,8 @@ async fn cancel(State(door): State<Arc<Door>>, asked: Asked) -> Response {
     let Some(journal) = journal(&door, &asked).await.filter(|journal| !journal.standing().is_over) else {
         return told(false);
     };
-    match door.site.chats.stop(&journal.session).await {
-        Ok(run) => told(run == Some(journal.run)),
+    match door.site.chats.stop_run(&journal.session, journal.run).await {
+        Ok(cancelled) => told(cancelled),
         Err(error) => refused(&error),
     }
 }
