@@ -15,6 +15,7 @@ mod crash_waiting;
 mod deaf;
 mod edited_files;
 mod endings;
+mod everywhere;
 mod extras;
 mod file_notices;
 mod foreign_files;
@@ -25,6 +26,9 @@ mod gates;
 mod gateway;
 mod host;
 mod hostile_files;
+#[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
+#[path = "../serve/http.rs"]
+mod http;
 mod in_doubt;
 mod limits;
 mod locks;
