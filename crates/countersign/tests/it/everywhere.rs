@@ -15,11 +15,14 @@ use crate::{
     http::Http,
 };
 
+/// Methods that were called, with what they were told.
+type Told = (Mutex<Vec<(String, Value)>>, Condvar);
+
 /// A Bot API on a loopback port that keeps what it is told.
 #[derive(Clone)]
 struct Messenger {
     address: String,
-    told: Arc<(Mutex<Vec<(String, Value)>>, Condvar)>,
+    told: Arc<Told>,
 }
 
 impl Messenger {
