@@ -6,6 +6,7 @@ use countersign_server::{
     config::{self, Flags},
     gateway,
 };
+use countersign_tools::exec;
 use tokio::sync::mpsc;
 
 /// Which configuration, and what goes before it.
@@ -23,6 +24,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     }
     // Commands of runs have the rights of this user: without this they could read keys and tokens in this process.
     let _ = nix::sys::prctl::set_dumpable(false);
+    // Whatever commands leave behind stays below us, so that it is known for theirs (`server/src/listen/peer.rs`).
+    exec::take_in()?;
     let _ = rustls::crypto::ring::default_provider().install_default();
     more_descriptors();
     let program = std::env::current_exe()?;
@@ -30,6 +33,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let outcome = runtime.block_on(async {
         let (tell, reload) = mpsc::channel(1);
         tokio::spawn(hang_ups(tell));
+        tokio::spawn(exec::bury());
         let ready = |address: &str| {
             let mut out = std::io::stdout().lock();
             // Somebody who does not want to know need not.

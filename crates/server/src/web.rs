@@ -11,6 +11,7 @@ mod login;
 pub(crate) mod reply;
 mod routes;
 pub(crate) mod sse;
+mod watched;
 
 pub use access::Scope;
 pub(crate) use access::Who;

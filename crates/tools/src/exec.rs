@@ -10,6 +10,7 @@ pub(crate) mod descendants;
 pub(crate) mod frame;
 mod script;
 mod starting;
+mod wards;
 
 use std::{
     ffi::OsString,
@@ -19,6 +20,8 @@ use std::{
 };
 
 pub use descendants::{descendants, descends};
+pub(crate) use wards::spawn;
+pub use wards::{bury, take_in};
 
 /// How to start the exec child: a program, usually the gateway's own, that calls [`child_main`].
 ///

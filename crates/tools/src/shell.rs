@@ -300,7 +300,8 @@ fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment) -> io::Res
     crate::exec::begun();
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    let child = Command::new(&launcher.program)
+    let mut command = Command::new(&launcher.program);
+    command
         .args(&launcher.leading_args)
         .env_clear()
         .envs(environment.iter())
@@ -308,7 +309,7 @@ fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment) -> io::Res
         .current_dir(cwd)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
-        .stderr(Stdio::inherit())
-        .spawn()?;
+        .stderr(Stdio::inherit());
+    let child = crate::exec::spawn(&mut command)?;
     Ok(Link { stream: UnixStream::from_std(ours)?, received: BytesMut::new(), child })
 }

@@ -17,23 +17,29 @@ use crate::{
 };
 
 /// A gateway on this machine, and where it keeps what it knows.
-struct House {
-    place: Place,
+pub(crate) struct House {
+    pub(crate) place: Place,
     data: PathBuf,
 }
 
 impl House {
     /// Every call of `bash` asks.
     fn new() -> Self {
+        Self::with("")
+    }
+
+    /// With more lines in the gateway's configuration.
+    pub(crate) fn with(more: &str) -> Self {
         let place = Place::asking();
         let folder = place.home.join("gate");
         fs::create_dir(&folder).unwrap();
         let config = "gateway: { host: 127.0.0.1, port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n";
+        let config = format!("{config}{more}");
         fs::write(folder.join("config.yaml"), config).unwrap();
         Self { place, data: folder.join("data") }
     }
 
-    fn gateway(&self) -> Gateway {
+    pub(crate) fn gateway(&self) -> Gateway {
         let mut command = self.place.command();
         command.args(["serve", "--config", "gate/config.yaml"]);
         Gateway::spawn(command)
@@ -44,7 +50,7 @@ impl House {
     }
 
     /// A host whose session lives in the gateway.
-    fn host(&self, flags: &[&str]) -> Host {
+    pub(crate) fn host(&self, flags: &[&str]) -> Host {
         self.place.start(&[&[self.attach().as_str()], flags].concat())
     }
 
@@ -64,7 +70,7 @@ impl House {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    fn gates(&self) -> Vec<Value> {
+    pub(crate) fn gates(&self) -> Vec<Value> {
         self.people(&["gates", "list", "--json"]).as_array().unwrap().clone()
     }
 
@@ -73,7 +79,7 @@ impl House {
     }
 
     /// Has the model want a command and then be done, and gives the dialog about it.
-    fn asked(&self, host: &mut Host, command: &str) -> (usize, Value) {
+    pub(crate) fn asked(&self, host: &mut Host, command: &str) -> (usize, Value) {
         self.place.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
         let from = host.prompt("go");
         (from, host.dialog(from))
@@ -89,7 +95,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
 }
 
-fn session(host: &mut Host) -> String {
+pub(crate) fn session(host: &mut Host) -> String {
     host.state()["sessionId"].as_str().unwrap().to_owned()
 }
 

@@ -15,6 +15,7 @@ mod crash_waiting;
 mod deaf;
 mod edited_files;
 mod endings;
+mod everywhere;
 mod extras;
 mod file_notices;
 mod foreign_files;

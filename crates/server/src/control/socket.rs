@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use countersign_core::{engine::Event, id::PrincipalId};
@@ -26,6 +27,9 @@ pub const FILE: &str = "countersign.sock";
 const LONGEST: u64 = 1 << 20;
 /// The longest with which a session is brought: its host's rules and environment are in it.
 const LONGEST_HANDOVER: u64 = 32 << 20;
+
+/// How long nobody is taken after the system would not give a connection: out of descriptors, most likely.
+const RECOVERY: Duration = Duration::from_millis(50);
 
 /// A socket that is served until it is dropped.
 #[derive(Debug)]
@@ -57,7 +61,15 @@ impl Control {
         // Its owner is whoever we are; what the system says of our own process may be another one's.
         let own = std::fs::metadata(&path)?.uid();
         let serving = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            loop {
+                let stream = match listener.accept().await {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection to the control socket could not be taken");
+                        tokio::time::sleep(RECOVERY).await;
+                        continue;
+                    }
+                };
                 // The folder may be open to more people than the socket's own mode says.
                 let Ok(peer) = stream.peer_cred() else { continue };
                 if !may_enter(peer.uid(), own, &others) {

@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeSet,
     fs, io,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
     path::Path,
     sync::Arc,
 };
@@ -20,7 +20,7 @@ const MOST_ROUNDS: usize = 64;
 /// What whoever is refused is told.
 pub(crate) const REFUSED: &str = "This comes from a command of an agent, which may not decide";
 
-/// The other end of a TCP connection. It is looked at when that matters, and once.
+/// The other end of a TCP connection. It is looked at when that matters, and once. One without addresses decides nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
     ends: Option<(SocketAddr, SocketAddr)>,
@@ -35,7 +35,7 @@ impl Peer {
 
     /// Whether it is none of the commands that agents run.
     pub(crate) async fn may_decide(&self) -> bool {
-        let Some((theirs, ours)) = self.ends else { return true };
+        let Some((theirs, ours)) = self.ends else { return false };
         let look = || async move { tokio::task::spawn_blocking(move || look(theirs, ours)).await.unwrap_or(false) };
         *self.may_decide.get_or_init(look).await
     }
@@ -56,17 +56,17 @@ pub(crate) fn may_decide(pid: Option<i32>) -> bool {
 
 fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
     // Without a command there is nobody whom this could be.
-    if !exec::has_begun() {
-        return true;
-    }
-    let is_local = theirs.ip().is_loopback() || theirs.ip() == ours.ip();
+    !exec::has_begun() || is_no_descendant(theirs, ours)
+}
+
+fn is_no_descendant(theirs: SocketAddr, ours: SocketAddr) -> bool {
     let socket = match find(theirs, ours) {
         Ok(Some(socket)) => socket,
         // It is elsewhere, or was here and has gone.
-        Ok(None) => return !is_local,
+        Ok(None) => return !is_of_this_machine(theirs),
         Err(error) => {
             tracing::warn!(%error, "it cannot be told who connects from this machine");
-            return !is_local;
+            return !is_of_this_machine(theirs);
         }
     };
     // Nobody has it any more.
@@ -86,6 +86,18 @@ fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
         }
     }
     false
+}
+
+/// Whether an address may be one of this machine's: a command chooses freely from which of them it connects.
+fn is_of_this_machine(address: SocketAddr) -> bool {
+    let mut own = match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, 0),
+        // One of a link only counts together with its interface.
+        IpAddr::V6(_) => address,
+    };
+    own.set_port(0);
+    // Only this answer says that no interface has it. Any other failure, such as no descriptors left, says nothing.
+    UdpSocket::bind(own).map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_| true)
 }
 
 /// One end of a connection, as the system lists it.
@@ -186,9 +198,66 @@ fn is_of(place: &Path, user: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::{
+        io::Read as _,
+        net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    };
 
-    use super::{Socket, find, holds, row};
+    use tokio::{io::AsyncWriteExt as _, net::TcpSocket};
+
+    use super::{Peer, Socket, find, holds, is_no_descendant, is_of_this_machine, row};
+
+    /// Addresses of this machine from which its port on the loopback can be reached.
+    fn own_addresses() -> Vec<IpAddr> {
+        let mut found: Vec<IpAddr> = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap()).into();
+        // Nothing is sent; the system only chooses an address. Without a network it has none.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("198.51.100.1:9").is_ok() {
+            found.push(socket.local_addr().unwrap().ip());
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn whoever_resets_the_line_behind_its_requests_counts_as_a_command_from_any_address_of_this_machine() {
+        for ip in own_addresses() {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let client = TcpSocket::new_v4().unwrap();
+            client.bind(SocketAddr::new(ip, 0)).unwrap();
+            let mut client = client.connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut server, theirs) = listener.accept().unwrap();
+            let ours = server.local_addr().unwrap();
+            assert_eq!(theirs.ip(), ip);
+            // The beginning of another request hides the end of the line from whoever reads the first.
+            let said = b"POST /api/v1/gates/g/allow HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\nGET / HT";
+            client.write_all(said).await.unwrap();
+            client.set_zero_linger().unwrap();
+            drop(client);
+            // What it said can be read still, and the system knows nothing of it any more.
+            let mut heard = vec![0; said.len()];
+            server.read_exact(&mut heard).unwrap();
+            assert_eq!(find(theirs, ours).unwrap(), None, "{ip}");
+            assert!(!is_no_descendant(theirs, ours), "{ip}");
+        }
+    }
+
+    #[test]
+    fn what_no_interface_has_is_elsewhere() {
+        // These are for documentation alone. One goes on to the other's form when a port listens to both.
+        for elsewhere in ["198.51.100.7:4000", "[::ffff:198.51.100.7]:4000"] {
+            let elsewhere = elsewhere.parse().unwrap();
+            assert!(!is_of_this_machine(elsewhere), "{elsewhere}");
+            assert!(is_no_descendant(elsewhere, "127.0.0.1:1".parse().unwrap()), "{elsewhere}");
+        }
+        for here in ["127.0.0.1:4000", "127.3.2.1:4000", "[::ffff:127.0.0.1]:4000"] {
+            assert!(is_of_this_machine(here.parse().unwrap()), "{here}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_without_addresses_decides_nothing() {
+        assert!(!Peer::default().may_decide().await);
+    }
 
     #[test]
     fn a_row_of_the_systems_table_is_read() {

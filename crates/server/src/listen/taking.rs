@@ -75,7 +75,7 @@ pub(super) async fn take(
         };
         // A line that cannot be told not to wait still works.
         let _ = stream.set_nodelay(true);
-        // A line that has no address any more has no request either.
+        // A line that has no address any more decides nothing.
         let peer = stream.local_addr().map(|ours| Peer::new(from, ours)).unwrap_or_default();
         let Some(place) = crowd.enter() else {
             // Over TLS there would have to be a handshake first, which is what there is no room for.

@@ -163,19 +163,25 @@ impl Auth {
     }
 
     fn of_cookie(&self, cookie: &str) -> Option<Caller> {
+        let (login, token) = self.unsealed(cookie)?;
+        if self.revoked.lock().contains_key(&token) {
+            return None;
+        }
+        let csrf = hex::encode(hmac::sign(&self.key, format!("form {token}").as_bytes()));
+        let principal = principal(login.as_deref());
+        Some(Caller { principal, name: login.unwrap_or_else(|| "you".to_owned()), via: Via::Cookie { csrf } })
+    }
+
+    /// Whose a cookie is that we sealed and that is not out of date, and its token as we write it: hex has two spellings.
+    fn unsealed(&self, cookie: &str) -> Option<(Option<String>, String)> {
         let (token, seal) = cookie.split_once('.')?;
         let bytes: [u8; 32] = hex::decode(token).ok()?.try_into().ok()?;
         let login = self.logins().find(|login| who(login.as_deref()) == bytes[24..])?;
         let sealed = [&bytes[..], &self.fingerprint(login.as_deref())?].concat();
         hmac::verify(&self.key, &sealed, &hex::decode(seal).ok()?).ok()?;
         let issued = Millis(u64::from_be_bytes(bytes[16..24].try_into().ok()?));
-        let is_good = issued <= self.clock.now() + Duration::from_secs(60) && self.clock.now() < issued + LASTS;
-        if !is_good || self.revoked.lock().contains_key(token) {
-            return None;
-        }
-        let csrf = hex::encode(hmac::sign(&self.key, format!("form {token}").as_bytes()));
-        let principal = principal(login.as_deref());
-        Some(Caller { principal, name: login.unwrap_or_else(|| "you".to_owned()), via: Via::Cookie { csrf } })
+        let now = self.clock.now();
+        (issued <= now + Duration::from_secs(60) && now < issued + LASTS).then(|| (login, hex::encode(bytes)))
     }
 
     /// The text of a new cookie for whoever has `password`.
@@ -214,19 +220,21 @@ impl Auth {
         format!("{}.{}", hex::encode(bytes), hex::encode(hmac::sign(&self.key, &sealed)))
     }
 
-    /// Takes the cookie of a request back. It is good for nobody any more.
+    /// Takes the cookie of a request back. It is good for nobody any more. One that is none of ours is passed over.
     ///
     /// # Errors
     /// It could not be noted; it stays good until it is out of date.
     pub(crate) fn log_out(&self, headers: &HeaderMap) -> std::io::Result<()> {
-        let Some((token, _)) = cookie::value(headers, COOKIE).and_then(|cookie| cookie.split_once('.')) else {
+        let given = cookie::value(headers, COOKIE).and_then(|cookie| self.unsealed(cookie));
+        let Some((_, token)) = given else { return Ok(()) };
+        let now = self.clock.now();
+        let mut revoked = self.revoked.lock();
+        if revoked.contains_key(&token) {
             return Ok(());
-        };
-        let until = self.clock.now() + LASTS;
-        self.revoked.lock().insert(token.to_owned(), until);
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&self.file)?;
-        file.write_all(format!("{token} {}\n", until.0).as_bytes())?;
-        file.sync_all()
+        }
+        revoked.retain(|_, until| *until > now);
+        revoked.insert(token, now + LASTS);
+        write_revoked(&self.file, &revoked)
     }
 
     /// Whether a page with this origin or address is ours, when it was asked for under `host`.
@@ -301,7 +309,17 @@ fn key(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(key.to_vec())
 }
 
-/// What was given back and would still be good. The file is written anew without the rest.
+/// Writes what was given back in the place of the file.
+fn write_revoked(path: &Path, revoked: &BTreeMap<String, Millis>) -> std::io::Result<()> {
+    let fresh = path.with_extension("revoked.new");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    let lines: String = revoked.iter().map(|(token, until)| format!("{token} {}\n", until.0)).collect();
+    file.write_all(lines.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)
+}
+
+/// What was given back and would still be good.
 fn read_revoked(path: &Path, now: Millis) -> std::io::Result<BTreeMap<String, Millis>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

@@ -1,6 +1,6 @@
 //! What stands before a route: who may call it, and that no other site's page does.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
@@ -14,9 +14,12 @@ use super::{
     access::{Effect, Who},
     auth::{Auth, Caller, NotLoggedIn, Via},
     reply::Problem,
+    watched,
 };
 use crate::listen::{Guest, peer};
 
+/// How long a form may take to come.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a form may be, in bytes.
 const LARGEST_FORM: usize = 1 << 20;
 
@@ -83,8 +86,9 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
             Some(given) => given.to_owned(),
             // A page without script can send it in its form only.
             None if is_form(&parts.headers) => {
-                let Ok(bytes) = to_bytes(body, LARGEST_FORM).await else {
-                    return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large")
+                let reading = tokio::time::timeout(PATIENCE, to_bytes(body, LARGEST_FORM));
+                let Ok(Ok(bytes)) = reading.await else {
+                    return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large, or took too long")
                         .reply(parts.uri.path());
                 };
                 let found = serde_urlencoded::from_bytes::<Vec<(String, String)>>(&bytes).unwrap_or_default();
@@ -97,10 +101,28 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
             return refused(&parts, "Session expired - reload the page");
         }
     }
+    let shown = match &caller {
+        Some(Caller { via: Via::Open, .. }) | None => None,
+        Some(_) => Some(shown(&parts.headers)),
+    };
     if let Some(caller) = caller {
         parts.extensions.insert(caller);
     }
-    next.run(Request::from_parts(parts, body)).await
+    let response = next.run(Request::from_parts(parts, body)).await;
+    match shown {
+        Some(shown) if is_stream(response.headers()) => watched::while_known(response, guard.auth, shown),
+        _ => response,
+    }
+}
+
+/// What says who somebody is.
+fn shown(headers: &HeaderMap) -> HeaderMap {
+    let names = [header::AUTHORIZATION, header::COOKIE];
+    headers.iter().filter(|(name, _)| names.contains(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn is_stream(headers: &HeaderMap) -> bool {
+    text(headers, "content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
 /// What another site's page is told that sent this.

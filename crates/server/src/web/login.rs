@@ -41,7 +41,9 @@ pub(crate) fn routes(auth: &Arc<Auth>) -> Router {
 
 /// A place on this gateway, whatever was written: nobody is sent elsewhere from here.
 fn place(next: &str) -> &str {
-    let is_ours = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\n', '\r']);
+    let is_ours = next.starts_with('/')
+        && !next.starts_with("//")
+        && !next.contains(|letter: char| letter == '\\' || letter.is_control());
     if is_ours { next } else { "/" }
 }
 
@@ -164,6 +166,7 @@ mod tests {
             ("https://evil.example", "/"),
             ("/\\evil.example", "/"),
             ("/a\r\nset-cookie: b", "/"),
+            ("/\t/evil.example", "/"),
         ] {
             assert_eq!(place(next), want, "{next:?}");
         }

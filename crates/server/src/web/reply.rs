@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write as _};
 use axum::{
     body::{Body, to_bytes},
     extract::Request,
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::Response,
 };
@@ -95,7 +95,11 @@ impl Problem {
 pub(crate) async fn dress(request: Request, next: Next) -> Response {
     let takes_gzip = takes_gzip(request.headers());
     let path = request.uri().path().to_owned();
-    let mut response = next.run(request).await;
+    let mut response = match *request.method() {
+        // A page of another origin is told nothing more, so its browser keeps the request back.
+        Method::OPTIONS => Response::default(),
+        _ => next.run(request).await,
+    };
     let is_bare = axum::body::HttpBody::size_hint(response.body()).exact() == Some(0);
     if is_bare && path.starts_with("/api/") {
         // Nobody is behind that path, or nobody with that method.

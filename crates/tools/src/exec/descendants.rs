@@ -61,6 +61,13 @@ pub(crate) fn kill_session(leader: i32) {
     }
 }
 
+/// Those of which this process is the parent and that have ended without that anybody waited for them.
+pub(super) fn unburied() -> Vec<Pid> {
+    let own = Pid::this().as_raw();
+    let ended = all().into_iter().filter(|process| process.parent == own && process.ended);
+    ended.map(|process| Pid::from_raw(process.pid)).collect()
+}
+
 /// Everything that this process started, directly or not, in no order; also what has ended and nobody waited for.
 pub fn descendants() -> Vec<i32> {
     let processes = all();

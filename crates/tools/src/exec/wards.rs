@@ -1,0 +1,79 @@
+//! Those whom a gateway takes in: what its commands left behind when even their exec child was gone.
+//!
+//! Without that they would be children of the system's first process, and nobody could tell that an agent runs them. It
+//! must not wait for what this process started itself: whoever started that asks how it ended.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        prctl,
+        signal::kill,
+        wait::{WaitPidFlag, waitpid},
+    },
+    unistd::Pid,
+};
+use tokio::{
+    process::{Child, Command},
+    signal::unix::{SignalKind, signal},
+};
+
+use super::descendants;
+
+/// What passes between two looks at all processes, however many of them end.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What this process started and may still ask about.
+static OWN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn own() -> MutexGuard<'static, BTreeSet<i32>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a process that [`bury`] leaves to whoever holds it. A process that takes others in starts all of its own here.
+pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
+    // Held over the start: nobody may take for a stranger what ends before it is noted.
+    let mut own = own();
+    let child = command.spawn()?;
+    own.extend(child.id().map(u32::cast_signed));
+    Ok(child)
+}
+
+/// Has every orphan among what this process starts, directly or not, become its child. To be called before it starts
+/// anything, and followed by [`bury`].
+///
+/// # Errors
+/// What the system says.
+pub fn take_in() -> io::Result<()> {
+    Ok(prctl::set_child_subreaper(true)?)
+}
+
+/// Waits for those whom [`take_in`] made children of this process, for ever. Inside a Tokio runtime.
+///
+/// # Errors
+/// What the system says when it would not tell who ends.
+pub async fn bury() -> io::Result<()> {
+    let mut ends = signal(SignalKind::child())?;
+    while ends.recv().await.is_some() {
+        tokio::task::spawn_blocking(bury_strangers).await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+fn bury_strangers() {
+    let mut own = own();
+    // A number that nobody has belongs to nobody any more. That it is in no list would not say so: lists can fail.
+    own.retain(|pid| kill(Pid::from_raw(*pid), None) != Err(Errno::ESRCH));
+    for pid in descendants::unburied() {
+        if !own.contains(&pid.as_raw()) {
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+        }
+    }
+}
