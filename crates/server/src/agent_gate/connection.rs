@@ -73,6 +73,11 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
             if socket.send(Message::Close(Some(frame))).await.is_ok() {
                 // The client's own close comes back; nothing else matters any more.
                 while let Some(Ok(_)) = socket.recv().await {}
+                // What is left of a frame that is too large is not read, and a line that is closed over unread bytes is
+                // reset: whoever still sends would never see why.
+                if *code == close::TOO_LARGE {
+                    std::future::pending::<()>().await;
+                }
             }
         };
         let _ = timeout(Duration::from_secs(1), closing).await;
