@@ -17,7 +17,7 @@ use countersign_core::{
     run, session,
     time::Millis,
 };
-use countersign_protocol::hermes::Event;
+use countersign_protocol::hermes::{self, Event};
 use countersign_runtime::{
     Handle, Lane, Released,
     store::{Log as _, Partition, ReadError, Scope, Stored},
@@ -39,6 +39,8 @@ const KEPT: usize = 64 << 20;
 const PAGE: usize = 1000;
 /// How long it is waited for what the log has already.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How many frames of one session may wait for its task. Behind that the log is followed more slowly, and forgets nothing.
+const WAITING: usize = 4096;
 /// Each process has so many numbers for a stream that another one began.
 const NUMBERS: u32 = 32;
 
@@ -58,8 +60,24 @@ struct Held {
     /// Those that are over, the oldest first.
     over: VecDeque<RunId>,
     bytes: usize,
-    /// The last numbers of those that were let go of.
-    given: BTreeMap<RunId, u64>,
+    /// The highest number of those that were let go of: what is made again lies behind it.
+    given: u64,
+}
+
+impl Held {
+    /// Keeps a journal that is over, and lets go of the oldest if that is too much.
+    fn keep(&mut self, journal: &Journal) {
+        self.over.push_back(journal.run);
+        self.bytes += journal.bytes();
+        while self.bytes > KEPT
+            && let Some(oldest) = self.over.pop_front()
+        {
+            if let Some(gone) = self.open.remove(&oldest) {
+                self.bytes = self.bytes.saturating_sub(gone.bytes());
+                self.given = self.given.max(gone.standing().last_seq);
+            }
+        }
+    }
 }
 
 impl Journals {
@@ -75,7 +93,7 @@ impl Journals {
         let before = u64::from(boot) << NUMBERS;
         let journals = Arc::new(Self { handle, before, held: Mutex::default(), seen: watch::Sender::new(head) });
         let pump = Arc::clone(&journals);
-        let mut workers: BTreeMap<SessionId, mpsc::UnboundedSender<Released>> = BTreeMap::new();
+        let mut workers: BTreeMap<SessionId, mpsc::Sender<Released>> = BTreeMap::new();
         // What was going on when the last process ended goes on under its old name.
         for (run, session) in runs.into_iter().filter(|(_, session)| !is_agents(session)) {
             let journal = pump.begin(run, &session, before);
@@ -88,7 +106,7 @@ impl Journals {
                     Released::Live(_) => None,
                 };
                 if at.is_none_or(|at| at > head) {
-                    pump.hand_on(released, &mut workers);
+                    pump.hand_on(released, &mut workers).await;
                 }
                 if let Some(at) = at {
                     pump.seen.send_replace(at);
@@ -99,11 +117,7 @@ impl Journals {
     }
 
     /// Gives a frame to the task of its session; the beginning of a turn makes one.
-    fn hand_on(
-        self: &Arc<Self>,
-        released: Released,
-        workers: &mut BTreeMap<SessionId, mpsc::UnboundedSender<Released>>,
-    ) {
+    async fn hand_on(self: &Arc<Self>, released: Released, workers: &mut BTreeMap<SessionId, mpsc::Sender<Released>>) {
         let session = match &released {
             Released::Fact(recorded) => recorded.meta.session.clone(),
             Released::Live(live) => Some(live.session.clone()),
@@ -116,7 +130,7 @@ impl Journals {
         let is_end = is_end(&released);
         if let Some(worker) = workers.get(&session) {
             // A worker ends with its turn.
-            let _ = worker.send(released);
+            let _ = worker.send(released).await;
         }
         if is_end {
             workers.remove(&session);
@@ -130,14 +144,14 @@ impl Journals {
     }
 
     /// Starts the task that fills a journal; `known` is up to where it reads the record itself first.
-    fn work(self: &Arc<Self>, journal: Arc<Journal>, known: Option<Lsn>) -> mpsc::UnboundedSender<Released> {
-        let (tell, told) = mpsc::unbounded_channel();
+    fn work(self: &Arc<Self>, journal: Arc<Journal>, known: Option<Lsn>) -> mpsc::Sender<Released> {
+        let (tell, told) = mpsc::channel(WAITING);
         let journals = Arc::clone(self);
         tokio::spawn(async move { journals.fill(journal, known, told).await });
         tell
     }
 
-    async fn fill(&self, journal: Arc<Journal>, known: Option<Lsn>, mut told: mpsc::UnboundedReceiver<Released>) {
+    async fn fill(&self, journal: Arc<Journal>, known: Option<Lsn>, mut told: mpsc::Receiver<Released>) {
         let mut teller = Teller::default();
         if let Some(head) = known {
             match self.retell(&journal, &mut teller, head).await {
@@ -192,6 +206,7 @@ impl Journals {
 
     async fn end(&self, journal: &Journal, over: Over) {
         let name = journal.session.as_str();
+        let unread = || hermes::Session { session_id: name.to_owned(), ..hermes::Session::default() };
         let session = match &over {
             Over::Failed { .. } => None,
             Over::Done | Over::Cancelled => {
@@ -205,24 +220,14 @@ impl Journals {
                 }
                 journal.push(&Event::stream_end(name), true);
             }
-            (Over::Cancelled, session) => journal.push(&Event::cancel(&at_rest(session.unwrap_or_default())), true),
+            (Over::Cancelled, session) => journal.push(&Event::cancel(&at_rest(session.unwrap_or_else(unread))), true),
             (Over::Failed { kind, message }, _) => journal.push(&Event::apperror(name, kind, &message), true),
         }
     }
 
-    /// Notes that nothing follows, and lets go of the oldest if too much is kept.
+    /// Notes that nothing follows.
     fn over(&self, journal: &Journal) {
-        let mut held = self.held.lock();
-        held.over.push_back(journal.run);
-        held.bytes += journal.bytes();
-        while held.bytes > KEPT
-            && let Some(oldest) = held.over.pop_front()
-        {
-            if let Some(gone) = held.open.remove(&oldest) {
-                held.bytes = held.bytes.saturating_sub(gone.bytes());
-                held.given.insert(oldest, gone.standing().last_seq);
-            }
-        }
+        self.held.lock().keep(journal);
     }
 
     fn open_one(&self, run: RunId) -> Option<Arc<Journal>> {
@@ -251,7 +256,7 @@ impl Journals {
         if let Some(journal) = self.open_one(run) {
             return Ok(Some(journal));
         }
-        let before = self.held.lock().given.get(&run).copied().unwrap_or(self.before);
+        let before = self.held.lock().given.max(self.before);
         let journal = Arc::new(Journal::new(session, run, before));
         let head = log.head(Partition::ZERO).await?.lsn;
         self.retell(&journal, &mut Teller::default(), head).await?;
@@ -260,11 +265,11 @@ impl Journals {
         }
         // Somebody else may have been quicker, and has given numbers already.
         let mut held = self.held.lock();
-        let journal = Arc::clone(held.open.entry(run).or_insert(journal));
-        if !held.over.contains(&run) {
-            held.over.push_back(run);
-            held.bytes += journal.bytes();
+        if let Some(quicker) = held.open.get(&run) {
+            return Ok(Some(Arc::clone(quicker)));
         }
+        held.open.insert(run, Arc::clone(&journal));
+        held.keep(&journal);
         Ok(Some(journal))
     }
 
@@ -320,7 +325,7 @@ impl Journals {
 }
 
 /// A turn that ends is over, also where the record is told of it a moment later.
-fn at_rest(mut session: countersign_protocol::hermes::Session) -> countersign_protocol::hermes::Session {
+fn at_rest(mut session: hermes::Session) -> hermes::Session {
     session.active_stream_id = None;
     session.is_streaming = false;
     session.pending_started_at = None;
