@@ -9,6 +9,7 @@ pub(crate) mod cookie;
 mod guard;
 mod login;
 pub(crate) mod reply;
+mod revoked;
 mod routes;
 pub(crate) mod sse;
 mod watched;

@@ -209,7 +209,15 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
     let folder = log.parent().unwrap_or_else(|| Path::new(""));
     let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let beside = ["", "-wal", "-shm", "-journal", ".lock"].map(|end| folder.join(format!("{name}{end}")));
-    let own = ["countersign.sock", "countersign.sock.lock", "web.key", "web.key.new", "web.revoked", "tokens.json"];
+    let own = [
+        "countersign.sock",
+        "countersign.sock.lock",
+        "web.key",
+        "web.key.new",
+        "web.revoked",
+        "web.revoked.new",
+        "tokens.json",
+    ];
     beside.into_iter().chain([log.with_extension("ballast")]).chain(own.map(|name| folder.join(name))).collect()
 }
 

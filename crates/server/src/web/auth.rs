@@ -3,14 +3,7 @@
 //! A cookie says by itself who has it and since when, sealed with a key that lies in the data directory. What is kept is
 //! only which were given back before their time.
 
-use std::{
-    collections::BTreeMap,
-    io::Write as _,
-    net::IpAddr,
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io::Write as _, net::IpAddr, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc, time::Duration};
 
 use axum::http::HeaderMap;
 use countersign_core::{id::PrincipalId, time::Millis};
@@ -19,7 +12,7 @@ use parking_lot::Mutex;
 use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{access::Scope, cookie};
+use super::{access::Scope, cookie, revoked::Revoked};
 use crate::{config::Web, limits::FailedAuth};
 
 /// The name of the cookie.
@@ -92,8 +85,7 @@ pub(crate) struct Auth {
     web: Web,
     clock: Clock,
     wrong: Mutex<FailedAuth>,
-    revoked: Mutex<BTreeMap<String, Millis>>,
-    file: PathBuf,
+    revoked: Arc<Revoked>,
     tokens: Option<Box<dyn Tokens>>,
     /// Names under which pages of ours may be served beside that of the request: behind a proxy.
     names: Vec<String>,
@@ -114,10 +106,9 @@ impl Auth {
         tokens: Option<Box<dyn Tokens>>,
     ) -> std::io::Result<Self> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key(&folder.join("web.key"))?);
-        let file = folder.join("web.revoked");
-        let revoked = read_revoked(&file, clock.now())?;
+        let revoked = Arc::new(Revoked::open(folder.join("web.revoked"), clock.now())?);
         let wrong = Mutex::new(FailedAuth::new(MOST_WRONG));
-        Ok(Self { key, web, clock, wrong, revoked: Mutex::new(revoked), file, tokens, names, is_tls })
+        Ok(Self { key, web, clock, wrong, revoked, tokens, names, is_tls })
     }
 
     /// Whether anybody has to show anything.
@@ -164,7 +155,7 @@ impl Auth {
 
     fn of_cookie(&self, cookie: &str) -> Option<Caller> {
         let (login, token) = self.unsealed(cookie)?;
-        if self.revoked.lock().contains_key(&token) {
+        if self.revoked.holds(&token) {
             return None;
         }
         let csrf = hex::encode(hmac::sign(&self.key, format!("form {token}").as_bytes()));
@@ -224,17 +215,11 @@ impl Auth {
     ///
     /// # Errors
     /// It could not be noted; it stays good until it is out of date.
-    pub(crate) fn log_out(&self, headers: &HeaderMap) -> std::io::Result<()> {
+    pub(crate) async fn log_out(&self, headers: &HeaderMap) -> std::io::Result<()> {
         let given = cookie::value(headers, COOKIE).and_then(|cookie| self.unsealed(cookie));
         let Some((_, token)) = given else { return Ok(()) };
         let now = self.clock.now();
-        let mut revoked = self.revoked.lock();
-        if revoked.contains_key(&token) {
-            return Ok(());
-        }
-        revoked.retain(|_, until| *until > now);
-        revoked.insert(token, now + LASTS);
-        write_revoked(&self.file, &revoked)
+        self.revoked.note(token, now + LASTS, now).await
     }
 
     /// Whether a page with this origin or address is ours, when it was asked for under `host`.
@@ -307,30 +292,6 @@ fn key(path: &Path) -> std::io::Result<Vec<u8>> {
     file.sync_all()?;
     std::fs::rename(&fresh, path)?;
     Ok(key.to_vec())
-}
-
-/// Writes what was given back in the place of the file.
-fn write_revoked(path: &Path, revoked: &BTreeMap<String, Millis>) -> std::io::Result<()> {
-    let fresh = path.with_extension("revoked.new");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    let lines: String = revoked.iter().map(|(token, until)| format!("{token} {}\n", until.0)).collect();
-    file.write_all(lines.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, path)
-}
-
-/// What was given back and would still be good.
-fn read_revoked(path: &Path, now: Millis) -> std::io::Result<BTreeMap<String, Millis>> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(error) => return Err(error),
-    };
-    let lines = text.lines().filter_map(|line| {
-        let (token, until) = line.split_once(' ')?;
-        Some((token.to_owned(), Millis(until.parse().ok()?)))
-    });
-    Ok(lines.filter(|(_, until)| *until > now).collect())
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ async fn enter(State(auth): State<Arc<Auth>>, Extension(guest): Extension<Guest>
 }
 
 async fn leave(State(auth): State<Arc<Auth>>, headers: HeaderMap) -> Response {
-    if let Err(error) = auth.log_out(&headers) {
+    if let Err(error) = auth.log_out(&headers).await {
         tracing::error!(%error, "a cookie could not be taken back");
     }
     with_cookie(Redirect::to("/login").into_response(), &auth, "", 0)
@@ -144,7 +144,7 @@ async fn log_in(State(auth): State<Arc<Auth>>, Extension(guest): Extension<Guest
 }
 
 async fn log_out(State(auth): State<Arc<Auth>>, headers: HeaderMap) -> Response {
-    if let Err(error) = auth.log_out(&headers) {
+    if let Err(error) = auth.log_out(&headers).await {
         tracing::error!(%error, "a cookie could not be taken back");
         let problem =
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The session could not be ended: nothing can be written");

@@ -80,7 +80,7 @@ mod tests {
         let mut told = response.into_body().into_data_stream();
         assert_eq!(told.next().await.unwrap().unwrap(), "one");
         assert!(tokio::time::timeout(LOOK * 3, told.next()).await.is_err(), "it goes on");
-        auth.log_out(&shown).unwrap();
+        auth.log_out(&shown).await.unwrap();
         assert!(tokio::time::timeout(LOOK * 2, told.next()).await.unwrap().is_none());
     }
 }

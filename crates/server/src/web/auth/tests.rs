@@ -78,7 +78,7 @@ async fn who_left_is_out_also_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let auth = open(folder.path(), web(Some("all"), &[]), 1_000);
     let [one, other] = [(); 2].map(|()| auth.log_in(HERE, "all").unwrap());
-    auth.log_out(&with(&one)).unwrap();
+    auth.log_out(&with(&one)).await.unwrap();
     for auth in [auth, open(folder.path(), web(Some("all"), &[]), 2_000)] {
         assert_eq!(auth.caller(&with(&one)), None);
         assert_eq!(auth.caller(&with(&one.to_uppercase())), None, "in another spelling");
@@ -92,7 +92,7 @@ async fn what_is_no_cookie_of_ours_is_not_noted() {
     let auth = open(folder.path(), web(Some("all"), &[]), 1_000);
     let foreign = format!("{}.{}", "a".repeat(64), "b".repeat(64));
     for cookie in [foreign.as_str(), "x.y", &"z".repeat(9_000)] {
-        auth.log_out(&with(cookie)).unwrap();
+        auth.log_out(&with(cookie)).await.unwrap();
     }
     assert!(!folder.path().join("web.revoked").exists());
 }
