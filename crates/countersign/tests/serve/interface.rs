@@ -53,6 +53,23 @@ fn a_token_does_what_its_scopes_say_until_it_is_removed() {
     }
 }
 
+/// What a token switched on would go on after it was taken away.
+#[test]
+fn no_token_lets_a_session_through_unasked() {
+    let place = Place::with(MORE, RULES);
+    let gateway = Gateway::start(&place);
+    let all = program(&place, &gateway, "all", "read,answer,chat,admin");
+    for (path, body) in [
+        ("/api/session/yolo", json!({ "session_id": "agent:default" })),
+        ("/api/approval/respond", json!({ "session_id": "agent:default", "choice": "once", "yolo": true })),
+    ] {
+        let refused = all.post(path, body);
+        assert_eq!(refused.status, 403, "{path}: {refused:?}");
+        assert!(refused.body["error"].as_str().unwrap().contains("a token is not enough"), "{refused:?}");
+    }
+    assert_eq!(all.read("/api/session/yolo?session_id=agent:default")["yolo_enabled"], false);
+}
+
 #[test]
 fn wrong_tokens_count_with_wrong_passwords_and_a_right_one_is_heard_all_the_same() {
     let place = Place::with(MORE, RULES);

@@ -118,7 +118,7 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/api/approval/stream", Needs(Read), Tells),
     ("POST", "/api/approval/respond", Needs(Answer), Acts),
     ("GET", "/api/session/yolo", Needs(Read), Tells),
-    ("POST", "/api/session/yolo", Needs(Answer), Acts),
+    ("POST", "/api/session/yolo", Person, Acts),
     ("GET", "/api/clarify/pending", Needs(Read), Tells),
     ("GET", "/api/clarify/stream", Needs(Read), Tells),
     ("POST", "/api/clarify/respond", Needs(Answer), Acts),

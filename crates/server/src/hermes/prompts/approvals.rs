@@ -17,7 +17,7 @@ use countersign_runtime::Refused;
 use serde_json::{Value, json};
 
 use super::{Closed, Found, Prompts, card, queue::Line, streams};
-use crate::web::{BadBody, Body, Caller, Problem, reply};
+use crate::web::{BadBody, Body, Caller, Problem, Via, reply};
 
 /// What a person can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,12 @@ pub(super) async fn respond(
             return Ok(problem.reply(uri.path()));
         }
     };
+    if body.is_set("yolo") && matches!(caller.via, Via::Token { .. }) {
+        // It would go on allowing after the token was taken away.
+        let problem =
+            Problem::new(StatusCode::FORBIDDEN, "Letting a session through is for people: a token is not enough");
+        return Ok(problem.reply(uri.path()));
+    }
     let named = super::name_of(&body, "approval_id");
     let told = decide(&prompts, &session, named.as_deref(), choice, &caller).await;
     let mut told = match told {
