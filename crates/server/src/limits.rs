@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     time::Duration,
 };
 
@@ -60,18 +60,30 @@ impl FailedAuth {
 
     /// Whether an address has failed too often to be heard.
     pub(crate) fn is_limited(&mut self, from: IpAddr, now: Millis) -> bool {
-        self.by_address.get_mut(&from).is_some_and(|window| window.is_full(now))
+        self.by_address.get_mut(&network(from)).is_some_and(|window| window.is_full(now))
     }
 
     /// Counts a failure.
     pub(crate) fn failed(&mut self, from: IpAddr, now: Millis) {
-        if self.by_address.len() >= ADDRESSES {
+        let from = network(from);
+        if self.by_address.len() >= ADDRESSES && !self.by_address.contains_key(&from) {
             self.by_address.retain(|_, window| {
                 window.forget(now);
                 !window.at.is_empty()
             });
+            while self.by_address.len() >= ADDRESSES {
+                self.by_address.pop_first();
+            }
         }
         self.by_address.entry(from).or_insert_with(|| Window::new(self.most)).take(now);
+    }
+}
+
+/// What one party has: an address, or of IPv6 the half of it that names its network.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -97,5 +109,19 @@ mod tests {
         failed.failed(one, Millis(1));
         assert!(failed.is_limited(one, Millis(2)) && !failed.is_limited(other, Millis(2)));
         assert!(!failed.is_limited(one, Millis(60_001)));
+    }
+
+    #[test]
+    fn a_network_is_one_party_whatever_address_it_takes() {
+        let mut failed = FailedAuth::new(1);
+        failed.failed("2001:db8:0:1::1".parse().unwrap(), Millis(1));
+        for (address, want) in [
+            ("2001:db8:0:1:ffff::2", true),
+            ("2001:db8:0:2::1", false),
+            ("::ffff:10.0.0.1", false),
+            ("10.0.0.1", false),
+        ] {
+            assert_eq!(failed.is_limited(address.parse().unwrap(), Millis(2)), want, "{address}");
+        }
     }
 }
