@@ -108,7 +108,7 @@ impl Live {
             state.kept.iter().filter(|(lsn, _)| *lsn > after).map(|(_, frame)| frame.clone()).collect();
         if let Some(session) = session {
             if state.changed.get(session).is_some_and(|changed| *changed > after) {
-                first.push(changed(session, None, false));
+                first.push(changed(session, false));
             }
             first.extend(state.open.get(session).into_iter().flatten().map(Piece::frame));
         }
@@ -172,7 +172,7 @@ impl Live {
     fn nobody_looks(&self, lsn: Lsn) -> bool {
         let mut state = self.state.lock();
         // Under the lock, so that no window comes between.
-        let nobody = self.told.receiver_count() == 0;
+        let nobody = !self.is_looked_at();
         if nobody {
             state.kept.clear();
             state.since = lsn;
@@ -201,13 +201,20 @@ impl Live {
         if is_said {
             state.open.remove(session);
         }
-        self.tell(Topic::Session(session.clone()), changed(session, Some(lsn), is_said));
+        if self.is_looked_at() {
+            self.tell(Topic::Session(session.clone()), changed(session, is_said));
+        }
     }
 
     /// Something that is not recorded.
     fn frame(&self, frame: &Frame) {
         let session = &frame.session;
         let mut state = self.state.lock();
+        let is_looked_at = self.is_looked_at();
+        // What a call prints is kept for nobody: the whole of it comes again.
+        if !is_looked_at && matches!(frame.kind, LiveKind::CallProgress { .. }) {
+            return;
+        }
         let open = state.open.entry(session.clone()).or_default();
         let told = match &frame.kind {
             LiveKind::MessageStarted { .. } => {
@@ -239,9 +246,14 @@ impl Live {
                 sse::frame(None, "output", &json!({ "text": escape(&text, Lines::Many) }))
             }
         };
-        if !told.is_empty() {
+        if is_looked_at && !told.is_empty() {
             self.tell(Topic::Session(session.clone()), told);
         }
+    }
+
+    /// Whether any window is open. To be asked under the lock, so that none comes between.
+    fn is_looked_at(&self) -> bool {
+        self.told.receiver_count() > 0
     }
 
     /// To every window; without any it is for nobody.
@@ -262,10 +274,10 @@ pub(super) fn reload() -> Bytes {
     sse::frame(None, "reload", &Value::Null)
 }
 
-/// Tells that something of a session was recorded; `done` if that is what was being written.
-fn changed(session: &SessionId, lsn: Option<Lsn>, done: bool) -> Bytes {
-    let id = lsn.map(|lsn| lsn.to_string());
-    sse::frame(id.as_deref(), "changed", &json!({ "session": session.as_str(), "done": done }))
+/// Tells that something of a session was recorded; `done` if that is what was being written. It moves no cursor: the frame
+/// of a gate of the same record comes behind it.
+fn changed(session: &SessionId, done: bool) -> Bytes {
+    sse::frame(None, "changed", &json!({ "session": session.as_str(), "done": done }))
 }
 
 /// A gate as it is now, and how many wait.
