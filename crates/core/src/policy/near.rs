@@ -16,7 +16,7 @@ use crate::{
         shell::{self, Line},
         subject::Subject,
         table,
-        verdict::{Cause, Named, Verdict},
+        verdict::{Named, Verdict},
     },
 };
 
@@ -107,19 +107,7 @@ pub fn near(compiled: &Compiled, surroundings: &Surroundings, subject: &Subject,
     let line = subject.command().map(|command| shell::judge(command, &shell::Place::of(subject, surroundings)));
     let caller = Caller::of(subject, surroundings.door.as_deref());
     let call = Asked { subject, caller, line: line.as_ref() };
-    let decided = match &verdict.why().cause {
-        Cause::Rule(named) => Some((named, false)),
-        Cause::Default(named) => Some((named, true)),
-        Cause::Grant { .. }
-        | Cause::Constraint { .. }
-        | Cause::Contract { .. }
-        | Cause::Floor { .. }
-        | Cause::Protected { .. }
-        | Cause::Unreadable { .. }
-        | Cause::ReadsInside
-        | Cause::NoRules
-        | Cause::Unmatched { .. } => None,
-    };
+    let decided = verdict.why().cause.rule();
     let others = compiled.tables().entries().iter().filter(|entry| decided != Some((&entry.named, entry.is_default)));
     let mut found: Vec<(usize, Reverse<usize>, Near)> = others.filter_map(|entry| call.near(entry)).collect();
     // Stable, so that among equals the order of the file stays.

@@ -91,6 +91,25 @@ pub enum Cause {
     },
 }
 
+impl Cause {
+    /// The rule of a file that decided, if it was one, and whether it is a default.
+    pub fn rule(&self) -> Option<(&Named, bool)> {
+        match self {
+            Self::Rule(rule) => Some((rule, false)),
+            Self::Default(rule) => Some((rule, true)),
+            Self::Grant { .. }
+            | Self::Constraint { .. }
+            | Self::Contract { .. }
+            | Self::Floor { .. }
+            | Self::Protected { .. }
+            | Self::Unreadable { .. }
+            | Self::ReadsInside
+            | Self::NoRules
+            | Self::Unmatched { .. } => None,
+        }
+    }
+}
+
 /// A rule as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {

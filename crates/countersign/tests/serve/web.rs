@@ -1,12 +1,14 @@
 //! A browser without script: requests in plain HTTP, forms, and a cookie.
 
 use std::{
-    fmt::Write as _,
     io::{Read as _, Write as _},
     net::TcpStream,
 };
 
-use crate::gateway::{Gateway, PATIENCE};
+use crate::{
+    gateway::{Gateway, PATIENCE},
+    http::{Http, Reply},
+};
 
 /// Whoever looks at pages.
 #[derive(Clone, Default)]
@@ -20,17 +22,14 @@ pub(crate) struct Visitor {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) status: u16,
-    pub(crate) head: String,
     pub(crate) text: String,
+    reply: Reply,
 }
 
 impl Page {
     /// A header of the reply.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| {
-            let (found, value) = line.split_once(": ")?;
-            found.eq_ignore_ascii_case(name).then_some(value)
-        })
+        self.reply.header(name)
     }
 
     /// The value of the first field of this name on the page.
@@ -72,23 +71,11 @@ impl Visitor {
     }
 
     fn send(&self, gateway: &Gateway, method: &str, path: &str, body: &str) -> Page {
-        let mut stream = TcpStream::connect(&gateway.address).unwrap();
-        let length = body.len();
-        let mut head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {length}\r\n",
-            gateway.address
-        );
         let cookie = self.cookie.iter().map(|cookie| ("cookie", cookie.clone()));
-        for (name, value) in self.headers.iter().cloned().chain(cookie) {
-            write!(head, "{name}: {value}\r\n").unwrap();
-        }
-        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).unwrap();
-        let reply = String::from_utf8(reply).unwrap();
-        let (head, text) = reply.split_once("\r\n\r\n").unwrap();
-        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
-        Page { status, head: head.to_owned(), text: text.to_owned() }
+        let headers = self.headers.iter().cloned().chain(cookie);
+        let client = headers.fold(Http::new(&gateway.address), |client, (name, value)| client.with(name, &value));
+        let reply = client.send(method, path, body);
+        Page { status: reply.status, text: reply.body.clone(), reply }
     }
 }
 

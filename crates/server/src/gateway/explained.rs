@@ -4,7 +4,7 @@
 
 use countersign_core::{
     gate::{OnExpiry, Step},
-    policy::{Action, Cause, Named, Near},
+    policy::{Action, Named, Near},
 };
 use serde_json::{Value, json};
 
@@ -21,19 +21,7 @@ pub fn kept_off(near: &Near) -> Vec<String> {
 impl Explained {
     /// The rule that decided, if it was one, and whether it is a default.
     pub fn rule(&self) -> Option<(&Named, bool)> {
-        match &self.verdict.why().cause {
-            Cause::Rule(rule) => Some((rule, false)),
-            Cause::Default(rule) => Some((rule, true)),
-            Cause::Grant { .. }
-            | Cause::Constraint { .. }
-            | Cause::Contract { .. }
-            | Cause::Floor { .. }
-            | Cause::Protected { .. }
-            | Cause::Unreadable { .. }
-            | Cause::ReadsInside
-            | Cause::NoRules
-            | Cause::Unmatched { .. } => None,
-        }
+        self.verdict.why().cause.rule()
     }
 
     /// Who has to allow what is asked about: the steps of the rule, or any one person.
