@@ -23,7 +23,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
         tracing::warn!("{warning}");
     }
     // Commands of runs have the rights of this user: without this they could read keys and tokens in this process.
-    let _ = nix::sys::prctl::set_dumpable(false);
+    nix::sys::prctl::set_dumpable(false)?;
     // Whatever commands leave behind stays below us, so that it is known for theirs (`server/src/listen/peer.rs`).
     exec::take_in()?;
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -33,7 +33,11 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let outcome = runtime.block_on(async {
         let (tell, reload) = mpsc::channel(1);
         tokio::spawn(hang_ups(tell));
-        tokio::spawn(exec::bury());
+        tokio::spawn(async {
+            if let Err(error) = exec::bury().await {
+                tracing::error!(%error, "what commands leave behind stays listed until this process ends");
+            }
+        });
         let ready = |address: &str| {
             let mut out = std::io::stdout().lock();
             // Somebody who does not want to know need not.

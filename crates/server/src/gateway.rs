@@ -101,8 +101,8 @@ pub enum ServeError {
     },
 }
 
-/// Runs a gateway until `stop`. `program` is started again for commands of runs; `ready` gets its address once it takes connections; `reload` gives a value whenever the
-/// rules are to be read again; `notice` is for people.
+/// Runs a gateway until `stop`. `program` is started again for commands of runs; `ready` gets its address once it takes
+/// connections; `reload` gives a value whenever the rules are to be read again; `notice` is for people.
 ///
 /// # Errors
 /// [`ServeError`]. Nothing is lost by any of them.
