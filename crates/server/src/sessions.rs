@@ -85,10 +85,10 @@ enum Said {
 impl Said {
     fn of(record: &Stored) -> Option<Self> {
         // Most records are of other kinds, and need not be read.
-        let begins = |names: &[&str]| names.iter().any(|name| record.facts.starts_with(&format!("{{\"{name}\"")));
+        let event = record.facts.split('"').nth(1).unwrap_or_default();
         let tells = match &*record.kind {
-            "session" => begins(&["opened", "named", "set", "relocated", "entry"]),
-            "call" => begins(&["wanted"]),
+            "session" => matches!(event, "opened" | "named" | "set" | "relocated" | "entry"),
+            "call" => event == "wanted",
             _ => false,
         };
         if !tells {
