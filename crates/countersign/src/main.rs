@@ -14,6 +14,7 @@ mod local;
 mod paint;
 mod place;
 mod policy;
+mod running;
 mod serve;
 mod sessions;
 mod stdio;

@@ -12,6 +12,7 @@ mod console;
 pub mod control;
 mod decisions;
 pub mod gateway;
+pub mod gjc;
 mod hermes;
 mod limits;
 pub mod listen;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Subcommand, ValueEnum};
 
 use super::{at::Where, audit::Of};
-use crate::sessions;
+use crate::{running, sessions};
 
 /// The forms of an export.
 #[derive(Clone, Copy, ValueEnum)]
@@ -20,6 +20,10 @@ pub(super) enum Format {
 pub(super) enum Sessions {
     /// Which there are, the one that was last at work first
     List,
+    /// Which of gjc's run on this machine now, and how each is reached, as programs find them
+    ///
+    /// Reads the agent directory, and no record. Records of processes that are gone are removed.
+    Running,
     /// What happened in one
     Show {
         /// Its id, or the end of it
@@ -36,11 +40,12 @@ pub(super) enum Sessions {
 }
 
 pub(super) fn run(what: &Sessions, of: Of, at: &Where) -> anyhow::Result<ExitCode> {
-    let (log, form) = (of.log(at)?, at.form());
+    let form = at.form();
     match what {
-        Sessions::List => sessions::list(&log, form),
-        Sessions::Show { id } => sessions::show(&log, id, form),
-        Sessions::Export { id, format: Format::Jsonl } => sessions::export(&log, id),
-        Sessions::Export { id, format: Format::Html } => sessions::export_html(&log, id),
+        Sessions::Running => running::list(form),
+        Sessions::List => sessions::list(&of.log(at)?, form),
+        Sessions::Show { id } => sessions::show(&of.log(at)?, id, form),
+        Sessions::Export { id, format: Format::Jsonl } => sessions::export(&of.log(at)?, id),
+        Sessions::Export { id, format: Format::Html } => sessions::export_html(&of.log(at)?, id),
     }
 }

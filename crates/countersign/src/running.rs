@@ -1,0 +1,45 @@
+//! `sessions running`: the sessions of gjc that run on this machine, as programs find them.
+
+use std::{io::Write as _, path::Path, process::ExitCode};
+
+use anyhow::Context as _;
+use countersign_protocol::gjc::registry::Transport;
+use countersign_server::{
+    agent_dir::{AgentDir, Environment, Product},
+    gjc::Registry,
+    view::{Lines, escape},
+};
+
+use crate::{
+    audit::Form,
+    paint::{Paint, Tone},
+};
+
+/// Prints them, the one that began first at the front.
+pub(crate) fn list(form: Form) -> anyhow::Result<ExitCode> {
+    let cwd = std::env::current_dir()?;
+    let directory = AgentDir::resolve(Product::Gjc, &Environment::of_process(), &cwd, Path::exists)?;
+    let running = Registry::of(&directory).list().context("the sessions that run cannot be listed")?;
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&running)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if running.is_empty() {
+        writeln!(out, "No session runs.")?;
+    }
+    let paint = Paint::stdout();
+    for session in running {
+        let reached = match (session.transport, session.endpoint) {
+            (_, Some(endpoint)) => endpoint,
+            (Transport::Stdio, None) => "stdio".to_owned(),
+            (Transport::Socket, None) => "socket".to_owned(),
+            (Transport::Bridge, None) => "bridge".to_owned(),
+        };
+        let id = paint.tone(Tone::Strong, escape(&session.session_id, Lines::One));
+        let rest = format!("process {}, since {}, in {}", session.pid, session.started_at, session.cwd);
+        let rest = paint.tone(Tone::Faint, escape(&rest, Lines::One));
+        writeln!(out, "{id}  {}  {rest}", escape(&reached, Lines::One))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

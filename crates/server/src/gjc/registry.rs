@@ -1,0 +1,306 @@
+//! The files by which programs find the sessions that run. Source: docs/protocol/gjc.md, Files.
+//!
+//! It must not know what a session does: a record says where it is, and whether its process lives is all that is looked at.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use countersign_protocol::{
+    encode,
+    gjc::registry::{SessionRecord, file_name},
+};
+use countersign_runtime::tools::regular;
+use tracing::warn;
+
+use crate::agent_dir::{
+    AgentDir, LARGEST,
+    replace::{Access, replace},
+};
+
+/// The folder's name in the agent directory.
+const FOLDER: &str = "rpc-sessions";
+/// The file that whoever writes or removes a record holds.
+const LOCK: &str = ".lock";
+/// How long another process may hold it.
+const LOCKED: Duration = Duration::from_secs(2);
+/// How often the lock is tried.
+const TRIED: Duration = Duration::from_millis(10);
+
+/// The records of the sessions that run under one agent directory.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    folder: PathBuf,
+}
+
+impl Registry {
+    /// That of `directory`. Nothing is made before there is a record.
+    pub fn of(directory: &AgentDir) -> Self {
+        Self { folder: directory.root().join(FOLDER) }
+    }
+
+    /// The sessions that run, the one that began first at the front. Records of processes that are gone, and those that say
+    /// nothing, are removed as far as that is allowed.
+    ///
+    /// # Errors
+    /// What the system says of the folder; one that is not there has no sessions.
+    pub fn list(&self) -> io::Result<Vec<SessionRecord>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let (mut running, mut over) = (Vec::new(), Vec::new());
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_record(path)) {
+            match look(&path) {
+                Look::Runs(record) => running.push(record),
+                Look::Over => over.push(path),
+                Look::Unknown => {}
+            }
+        }
+        self.remove(&over);
+        running.sort_by(|one, other| (&one.started_at, &one.session_id).cmp(&(&other.started_at, &other.session_id)));
+        Ok(running)
+    }
+
+    /// Lists a session until what is returned is dropped. A session of which the id makes no file name is not listed.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn enter(self, record: SessionRecord) -> io::Result<Listing> {
+        self.write(&record)?;
+        Ok(Listing { registry: self, record })
+    }
+
+    fn write(&self, record: &SessionRecord) -> io::Result<()> {
+        let Some(name) = file_name(&record.session_id) else { return Ok(()) };
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let _held = self.lock()?;
+        replace(&self.folder.join(name), &encode(record), Access::Private)
+    }
+
+    /// Removes records, each if nobody has written another one in its place.
+    fn remove(&self, over: &[PathBuf]) {
+        if over.is_empty() {
+            return;
+        }
+        let Ok(_held) = self.lock() else { return };
+        for path in over.iter().filter(|path| matches!(look(path), Look::Over)) {
+            // Whoever may not remove it reads past it the next time as well.
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Removes the record of a session if it is that of `process`.
+    fn forget(&self, session: &str, process: u32) {
+        let (Some(name), Ok(_held)) = (file_name(session), self.lock()) else { return };
+        let path = self.folder.join(name);
+        if read(&path).is_ok_and(|record| record.is_some_and(|record| record.pid == process)) {
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Waits for the lock, which ends with the file or the process.
+    fn lock(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let file = regular::open(&self.folder.join(LOCK), options.write(true).create(true).mode(0o600))?;
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(fs::TryLockError::Error(error)) => return Err(error),
+                Err(fs::TryLockError::WouldBlock) if begun.elapsed() > LOCKED => {
+                    return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds the folder"));
+                }
+                Err(fs::TryLockError::WouldBlock) => std::thread::sleep(TRIED),
+            }
+        }
+    }
+}
+
+/// A session that is listed.
+#[derive(Debug)]
+pub struct Listing {
+    registry: Registry,
+    record: SessionRecord,
+}
+
+impl Listing {
+    /// Lists `session` in place of the one so far: another is open now, or its model is. What goes wrong keeps no session from
+    /// being open; it is only not found.
+    pub fn follow(&mut self, session: &str, model: Option<String>) {
+        if self.record.session_id == session && self.record.model == model {
+            return;
+        }
+        let before = std::mem::replace(&mut self.record.session_id, session.to_owned());
+        self.record.model = model;
+        if let Err(error) = self.registry.write(&self.record) {
+            warn!(%error, "the session is not listed");
+        }
+        if before != session {
+            self.registry.forget(&before, self.record.pid);
+        }
+    }
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        self.registry.forget(&self.record.session_id, self.record.pid);
+    }
+}
+
+/// What a record turned out to be.
+enum Look {
+    Runs(SessionRecord),
+    /// Its process is gone, or it says nothing.
+    Over,
+    /// It cannot be read now.
+    Unknown,
+}
+
+fn look(path: &Path) -> Look {
+    match read(path) {
+        Ok(Some(record)) if lives(record.pid) => Look::Runs(record),
+        Ok(_) => Look::Over,
+        Err(_) => Look::Unknown,
+    }
+}
+
+/// The record at `path`, if it says something.
+fn read(path: &Path) -> io::Result<Option<SessionRecord>> {
+    let bytes = regular::read(path, LARGEST)?;
+    let record: Option<SessionRecord> = serde_json::from_slice(&bytes).ok();
+    // A name that is not the session's own would be found again under another one.
+    Ok(record
+        .filter(|record| path.file_name().and_then(|name| name.to_str()) == file_name(&record.session_id).as_deref()))
+}
+
+/// Whether a file of the folder is a record, and not on its way to be one.
+fn is_record(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.ends_with(".json") && !name.starts_with('.')
+}
+
+/// Whether a process is there and has not ended. Where the system has no list of them, every one is taken to be.
+fn lives(process: u32) -> bool {
+    let processes = Path::new("/proc");
+    if !processes.join("self").exists() {
+        return true;
+    }
+    let Ok(stat) = fs::read_to_string(processes.join(process.to_string()).join("stat")) else { return false };
+    // Its name may hold anything, brackets too. One that has ended and that nobody waited for is a Z.
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use countersign_protocol::gjc::registry::{SessionRecord, Transport};
+
+    use super::Registry;
+
+    fn registry(folder: &tempfile::TempDir) -> Registry {
+        Registry { folder: folder.path().join("agent/rpc-sessions") }
+    }
+
+    fn record(session: &str, pid: u32, started_at: &str) -> SessionRecord {
+        SessionRecord {
+            session_id: session.to_owned(),
+            pid,
+            transport: Transport::Socket,
+            cwd: "/work".to_owned(),
+            model: None,
+            started_at: started_at.to_owned(),
+            endpoint: Some("/run/a.sock".to_owned()),
+        }
+    }
+
+    fn listed(registry: &Registry) -> Vec<String> {
+        registry.list().unwrap().into_iter().map(|record| record.session_id).collect()
+    }
+
+    #[test]
+    fn sessions_are_listed_by_when_they_began_until_they_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(&folder);
+        assert_eq!(listed(&registry), [""; 0], "there is no folder yet");
+        let me = std::process::id();
+        let later = registry.clone().enter(record("b", me, "2026-02-03T04:05:07.000Z")).unwrap();
+        let first = record("c", me, "2026-02-03T04:05:06.000Z");
+        let earlier = registry.clone().enter(first.clone()).unwrap();
+        assert_eq!(listed(&registry), ["c", "b"]);
+        assert_eq!(registry.list().unwrap()[0], first);
+        let mode = |name: &str| fs::metadata(registry.folder.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(""), mode("b.json")), (0o700, 0o600));
+        drop(earlier);
+        assert_eq!(listed(&registry), ["b"]);
+        drop(later);
+        assert_eq!(listed(&registry), [""; 0]);
+    }
+
+    #[test]
+    fn the_record_follows_the_session_that_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(&folder);
+        let mut listing = registry.clone().enter(record("one", std::process::id(), "2026")).unwrap();
+        listing.follow("two", Some("local/small-1".to_owned()));
+        let found = registry.list().unwrap();
+        assert_eq!(
+            found.iter().map(|found| (found.session_id.as_str(), found.model.as_deref())).collect::<Vec<_>>(),
+            [("two", Some("local/small-1"))]
+        );
+        drop(listing);
+        assert_eq!(listed(&registry), [""; 0]);
+    }
+
+    #[test]
+    fn whoever_reads_removes_what_is_dead_or_broken_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(&folder);
+        let kept = registry.clone().enter(record("here", std::process::id(), "2026")).unwrap();
+        // It ended, and nobody has waited for it yet.
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let dead = |session: &str, pid| {
+            fs::write(registry.folder.join(format!("{session}.json")), {
+                serde_json::to_string(&record(session, pid, "2025")).unwrap()
+            })
+        };
+        while super::lives(ended.id()) {
+            std::thread::yield_now();
+        }
+        dead("ended", ended.id()).unwrap();
+        dead("gone", i32::MAX.cast_unsigned()).unwrap();
+        fs::write(registry.folder.join("torn.json"), "{\"sessionId\":").unwrap();
+        fs::write(
+            registry.folder.join("other.json"),
+            serde_json::to_string(&record("x", std::process::id(), "2")).unwrap(),
+        )
+        .unwrap();
+        fs::write(registry.folder.join("notes.txt"), "mine").unwrap();
+        assert_eq!(listed(&registry), ["here"]);
+        ended.wait().unwrap();
+        let mut left: Vec<_> = fs::read_dir(&registry.folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, [".lock", "here.json", "notes.txt"]);
+        drop(kept);
+    }
+
+    #[test]
+    fn an_id_that_makes_no_file_name_is_not_listed_and_nothing_is_written_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(&folder);
+        let listing = registry.clone().enter(record("../../x", std::process::id(), "2026")).unwrap();
+        assert_eq!(listed(&registry), [""; 0]);
+        drop(listing);
+        assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+    }
+}
