@@ -11,7 +11,7 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
-use countersign_server::omp::flags;
+use countersign_server::{agent_dir::Product, omp::flags};
 
 use countersign_core::gate::Scope;
 
@@ -67,9 +67,16 @@ enum Command {
         keep: bool,
     },
     /// Run a coding agent for a host that speaks JSON lines over stdio (`countersign omp --mode rpc …`)
-    #[command(disable_help_flag = true, after_help = omp_flags())]
+    #[command(disable_help_flag = true, after_help = flags_of(Product::Omp))]
     Omp {
         /// The flags of `omp`; see docs/protocol/omp.md
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        flags: Vec<String>,
+    },
+    /// The same for hosts of gjc (`countersign gjc --mode rpc …`)
+    #[command(disable_help_flag = true, after_help = flags_of(Product::Gjc))]
+    Gjc {
+        /// The flags of `gjc`; see docs/protocol/gjc.md
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
     },
@@ -277,9 +284,9 @@ enum ScopeName {
     Always,
 }
 
-/// The flags of the door for `countersign help omp`.
-fn omp_flags() -> String {
-    format!("Flags of `omp`:\n{}\n{}", flags::table(), crate::stdio::FLAGS_ARE)
+/// The flags of a stdio door for `countersign help omp`.
+fn flags_of(product: Product) -> String {
+    format!("Flags of `{}`:\n{}\n{}", product.name(), flags::table(), crate::stdio::flags_are(product))
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -300,7 +307,8 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Cli::command().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
     }
     match command {
-        Command::Omp { flags } => Ok(crate::stdio::omp(flags)),
+        Command::Omp { flags } => Ok(crate::stdio::run(Product::Omp, flags)),
+        Command::Gjc { flags } => Ok(crate::stdio::run(Product::Gjc, flags)),
         Command::Demo { yes, no, dir, keep } => {
             crate::stdio::log();
             let answer = match (yes, no) {
@@ -377,6 +385,7 @@ impl Command {
             | Self::Doctor { .. } => true,
             Self::Demo { .. }
             | Self::Omp { .. }
+            | Self::Gjc { .. }
             | Self::Request { .. }
             | Self::Tools { .. }
             | Self::Pending { .. }
@@ -428,15 +437,16 @@ impl From<Gates> for gates::Gates {
 
 /// The script for `shell`, with the flags of the doors, which this command line hands on unread.
 fn completions(shell: Shell) -> Vec<u8> {
-    let mut command = Cli::command().mut_subcommand("omp", |omp| {
-        omp.args(flags::LISTED.map(|listed| {
+    let with_flags = |door: clap::Command| {
+        door.args(flags::LISTED.map(|listed| {
             let flag = Arg::new(listed.name).long(listed.name).help(listed.help);
             match listed.value {
                 Some(value) => flag.value_name(value),
                 None => flag.action(ArgAction::SetTrue),
             }
         }))
-    });
+    };
+    let mut command = Cli::command().mut_subcommand("omp", with_flags).mut_subcommand("gjc", with_flags);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "countersign", &mut script);
     script

@@ -23,6 +23,8 @@ mod watch;
 
 use std::process::ExitCode;
 
+use countersign_server::agent_dir::Product;
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args();
     let called = arguments.next().unwrap_or_default();
@@ -39,11 +41,11 @@ fn main() -> ExitCode {
     if name.as_deref() == Some("agentpass") {
         return cli::agentpass(arguments);
     }
-    if name.as_deref() == Some("omp") {
-        return stdio::omp(arguments);
+    if let Some(product) = name.as_deref().and_then(Product::named) {
+        return stdio::run(product, arguments);
     }
-    if arguments.first().is_some_and(|first| first == "omp") {
-        return stdio::omp(arguments.split_off(1));
+    if let Some(product) = arguments.first().and_then(|first| Product::named(first)) {
+        return stdio::run(product, arguments.split_off(1));
     }
     cli::main()
 }

@@ -7,7 +7,10 @@ use std::{
 
 use bytes::Bytes;
 use countersign_protocol::lines::{Line, Lines};
-use countersign_server::{agent_dir::settings::When, omp};
+use countersign_server::{
+    agent_dir::{Product, settings::When},
+    omp,
+};
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
@@ -24,14 +27,14 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 /// How often it is tried again to hand on a line.
 const TRIED: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Runs `countersign omp` with the arguments behind it.
-pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
-    let flags = match omp::flags::parse(arguments.clone()) {
+/// Runs the stdio door of `product`, such as `countersign omp`, with the arguments behind its name.
+pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
+    let flags = match omp::flags::parse_for(product, arguments.clone()) {
         Ok(flags) => flags,
         Err(problem) => return fail(&problem),
     };
     if flags.help || flags.version {
-        let text = if flags.help { help() } else { format!("countersign {}\n", env!("CARGO_PKG_VERSION")) };
+        let text = if flags.help { help(product) } else { format!("countersign {}\n", env!("CARGO_PKG_VERSION")) };
         return crate::cli::ended(
             std::io::stdout().write_all(text.as_bytes()).map_err(Into::into).map(|()| ExitCode::SUCCESS),
         );
@@ -39,7 +42,14 @@ pub(crate) fn omp(arguments: Vec<String>) -> ExitCode {
     match flags.mode.as_deref() {
         Some("rpc" | "rpc-ui") => {}
         Some(other) => return fail(&format!("--mode {other}: only rpc is spoken here")),
-        None => return fail("--mode rpc is needed: there is no terminal interface (see `countersign omp --help`)"),
+        None => {
+            let name = product.name();
+            let problem = "--mode rpc is needed: there is no terminal interface";
+            return fail(&format!("{problem} (see `countersign {name} --help`)"));
+        }
+    }
+    if flags.listen.is_some() {
+        return fail("--listen: sockets are not served yet");
     }
     log();
     let path = match std::env::current_exe() {
@@ -103,6 +113,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("the runtime could not be started: {error}")),
     };
+    let product = flags.product;
     let (output, frames) = mpsc::channel(FRAMES);
     let door = match runtime.block_on(omp::open(flags.clone(), program, output, notice)) {
         Ok(door) => door,
@@ -118,8 +129,13 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     };
     let (lines, input) = mpsc::channel(WAITING);
     let (gone, has_gone) = tokio::sync::oneshot::channel();
+    // One dialect gives up a line that is no text, the other reads it as well as it can.
+    let decoder = match product {
+        Product::Omp => Lines::default(),
+        Product::Gjc => Lines::default().lossy(),
+    };
     std::thread::spawn(move || {
-        if read(&lines).is_err() {
+        if read(decoder, &lines).is_err() {
             let _ = gone.send(());
         }
     });
@@ -138,19 +154,27 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     }
 }
 
-/// What `countersign omp --help` prints.
-fn help() -> String {
+/// What `countersign omp --help` prints, and that of the other door.
+fn help(product: Product) -> String {
+    let name = product.name();
     format!(
-        "countersign {} omp: run a coding agent for a host that speaks JSON lines over stdio\n\n\
-         Usage: countersign omp --mode rpc [FLAGS]\n\nFlags:\n{}\n{FLAGS_ARE}\n",
+        "countersign {} {name}: run a coding agent for a host that speaks JSON lines over stdio\n\n\
+         Usage: countersign {name} --mode rpc [FLAGS]\n\nFlags:\n{}\n{}\n",
         env!("CARGO_PKG_VERSION"),
-        omp::flags::table()
+        omp::flags::table(),
+        flags_are(product)
     )
 }
 
 /// What is said behind the flags.
-pub(crate) const FLAGS_ARE: &str =
-    "Other flags of the original are accepted, and told of on stderr. More in docs/protocol/omp.md.";
+pub(crate) const fn flags_are(product: Product) -> &'static str {
+    match product {
+        Product::Omp => {
+            "Other flags of the original are accepted, and told of on stderr. More in docs/protocol/omp.md."
+        }
+        Product::Gjc => "Other flags of the original are accepted. More in docs/protocol/gjc.md.",
+    }
+}
 
 /// Ready when somebody asks the process to end, or when the host has gone and its last lines are not taken.
 async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>) {
@@ -171,8 +195,7 @@ async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>) {
 struct Stuck;
 
 /// Reads standard input to its end. A line without an end counts as one.
-fn read(lines: &mpsc::Sender<Line>) -> Result<(), Stuck> {
-    let mut decoder = Lines::default();
+fn read(mut decoder: Lines, lines: &mpsc::Sender<Line>) -> Result<(), Stuck> {
     let mut buffer = vec![0; 64 * 1024];
     let mut input = std::io::stdin().lock();
     loop {

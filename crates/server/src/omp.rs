@@ -5,7 +5,8 @@
 mod adopting;
 mod attached;
 mod closing;
-mod commands;
+pub(crate) mod commands;
+mod dialect;
 mod dialogs;
 mod door;
 mod entries;
@@ -33,6 +34,8 @@ pub(crate) const DOOR: &str = "omp";
 
 pub(crate) use attached::open_attached;
 pub use attached::{Plan, handover, plan, told};
+pub(crate) use dialect::{Dialect, Frame};
+pub(crate) use door::Door;
 pub use door::{Input, Output};
 pub(crate) use keeper::Keeper;
 pub use start::{OpenDoor, Process, Program, StartError, Surroundings, open, start_in};

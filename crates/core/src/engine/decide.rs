@@ -101,6 +101,7 @@ fn decide_session(
         SessionCommand::Queue { queue, said } => session::queue(session, queue, said),
         SessionCommand::Clear => session::clear(session),
         SessionCommand::Set { setting, entry } => session::set(session, setting, entry, context),
+        SessionCommand::Note { kind, said } => session::note(session, kind, said, context),
         SessionCommand::Name { name } => session::name(session, &name),
         SessionCommand::Relocate { cwd } => session::relocate(session, cwd),
         SessionCommand::Move { leaf } => session::move_to(session, leaf),

@@ -141,6 +141,13 @@ pub enum Command {
         /// The entry that tells of it.
         entry: Option<(Kind, Said)>,
     },
+    /// Puts an entry into the tree that no run has to do with.
+    Note {
+        /// What it is.
+        kind: Kind,
+        /// Its content.
+        said: Said,
+    },
     /// Gives it a name.
     Name {
         /// Not empty after trimming.

@@ -7,20 +7,27 @@ use std::path::{Path, PathBuf};
 use super::Environment;
 
 /// Whose agent directory is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Product {
     /// `~/.omp/agent`.
+    #[default]
     Omp,
     /// `~/.gjc/agent`.
     Gjc,
 }
 
 impl Product {
-    const fn name(self) -> &'static str {
+    /// What it is called; its door has the same name.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Omp => "omp",
             Self::Gjc => "gjc",
         }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Omp, Self::Gjc].into_iter().find(|product| product.name() == name)
     }
 
     /// The variables that name the whole directory, strongest first.

@@ -179,6 +179,11 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Puts back what hosts of gjc must not find changed by a person's settings.
+    pub(crate) fn reset_for_hosts(&mut self) {
+        self.todo_reminders = Self::default().todo_reminders;
+    }
+
     /// The model that was chosen last, as `provider/id`.
     pub fn default_model(&self) -> Option<&str> {
         self.model_roles.get("default").map(String::as_str)

@@ -10,7 +10,7 @@ use countersign_protocol::{
 use countersign_runtime::{models::Providers, tools::exec::Launcher};
 
 use super::{
-    DOOR, dialogs,
+    dialogs,
     door::Output,
     flags::{self, Flags},
     rules,
@@ -38,7 +38,7 @@ pub struct Plan {
 pub fn plan(flags: &Flags, process: &Process) -> Result<Plan, StartError> {
     let (environment, cwd) = around(flags, process)?;
     let folder =
-        AgentDir::resolve(Product::Omp, &environment, &cwd, std::path::Path::exists).map_err(StartError::new)?;
+        AgentDir::resolve(flags.product, &environment, &cwd, std::path::Path::exists).map_err(StartError::new)?;
     let ours = agent_dir::Settings::load(&folder, &cwd).map_err(StartError::new)?.ours;
     let data = flags.attach_to.as_ref().map(|data| process.cwd.join(data)).or(ours.data);
     let when = match (flags.attach, ours.attach, flags.no_session) {
@@ -59,10 +59,10 @@ pub fn plan(flags: &Flags, process: &Process) -> Result<Plan, StartError> {
 pub fn handover(flags: &Flags, arguments: Vec<String>, process: Process, moves: bool) -> Result<Handover, StartError> {
     let (environment, cwd) = around(flags, &process)?;
     let folder =
-        AgentDir::resolve(Product::Omp, &environment, &cwd, std::path::Path::exists).map_err(StartError::new)?;
+        AgentDir::resolve(flags.product, &environment, &cwd, std::path::Path::exists).map_err(StartError::new)?;
     let rules = rules::files(&folder, &cwd, flags.permissions.as_deref()).map_err(StartError::new)?;
     let Process { cwd, temporary, variables } = process;
-    let door = DOOR.to_owned();
+    let door = flags.product.name().to_owned();
     Ok(Handover { door, arguments, cwd, temporary, variables, rules, process: std::process::id(), moves })
 }
 
@@ -94,8 +94,9 @@ pub(crate) async fn open_attached(
     output: Output,
     notice: &(impl Fn(&str) + Sync),
 ) -> Result<OpenDoor, StartError> {
-    let Handover { door: _, arguments, cwd, temporary, variables, rules, process, moves } = handover;
-    let flags = flags::parse(arguments).map_err(StartError::new)?;
+    let Handover { door, arguments, cwd, temporary, variables, rules, process, moves } = handover;
+    let product = Product::named(&door).ok_or_else(|| StartError::new(format!("there is no door {door:?} here")))?;
+    let flags = flags::parse_for(product, arguments).map_err(StartError::new)?;
     let process_of_host = Process { cwd, temporary, variables };
     let surroundings = Surroundings {
         environment: environment(&process_of_host),

@@ -1,6 +1,6 @@
 //! What each command of the wire asks of the engine, and how it is answered.
 
-mod conversation;
+pub(crate) mod conversation;
 mod prompting;
 mod sessions;
 mod settings;
@@ -13,7 +13,10 @@ use countersign_core::{
     message::BashExecution,
     run,
 };
-use countersign_protocol::omp::{Command, Id, Response, state::BashResult};
+use countersign_protocol::{
+    gjc,
+    omp::{Command, Id, Response, state::BashResult},
+};
 use countersign_runtime::Refused;
 use serde_json::{Map, Value};
 
@@ -22,25 +25,19 @@ use super::door::{Door, Lane, Until};
 pub(super) use sessions::{Switch, switch};
 pub(super) use settings::meaning;
 
-/// Whether a command is answered even while the ordered lane waits for another.
-pub(super) const fn is_fast(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::GetState
-            | Command::GetSessionStats
-            | Command::GetMessages
-            | Command::GetBranchMessages
-            | Command::GetLastAssistantText
-            | Command::GetAvailableModels
-            | Command::Abort
-            | Command::AbortBash
-            | Command::AbortRetry
-    )
+/// Whether it runs a person's command.
+pub(super) const fn is_bash(command: &gjc::Command) -> bool {
+    matches!(command, gjc::Command::Shared(Command::Bash { .. }))
 }
 
 /// Whether a command is done while a person's command, or a compaction, still works. A plain prompt waits for a compaction: it would be refused as one
 /// that comes during a run.
-pub(super) const fn goes_beside(command: &Command, is_compacting: bool) -> bool {
+pub(super) const fn goes_beside(command: &gjc::Command, is_compacting: bool) -> bool {
+    let command = match command {
+        gjc::Command::Shared(command) => command,
+        gjc::Command::Handoff { .. } => return false,
+        _ => return true,
+    };
     match command {
         Command::Bash { .. }
         | Command::Compact { .. }
@@ -52,7 +49,7 @@ pub(super) const fn goes_beside(command: &Command, is_compacting: bool) -> bool 
     }
 }
 
-pub(super) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
+pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
     let name = command.name();
     match command {
         Command::Prompt { message, images, streaming_behavior } => {
@@ -92,7 +89,7 @@ pub(super) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
 }
 
 /// What a host reads of a refusal.
-pub(super) fn problem(refused: &Refused) -> String {
+pub(crate) fn problem(refused: &Refused) -> String {
     match refused {
         Refused::Refusal(Refusal::EmptyName) => "Session name cannot be empty".to_owned(),
         Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::Busy(_))) => BUSY.to_owned(),
@@ -112,11 +109,6 @@ pub(super) fn problem(refused: &Refused) -> String {
 /// What a prompt is told while a run works and it says nothing of queueing.
 pub(super) const BUSY: &str =
     "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
-
-/// What a command is told that breaks off: the original answers it as a line that it could not read.
-pub(super) fn broke_off(id: Option<Id>, problem: impl std::fmt::Display) -> Response {
-    Response::parse_failure(id, problem)
-}
 
 /// Answers with nothing but that it is done, or with why not.
 pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, replied: Result<Reply, Refused>) {
@@ -209,8 +201,7 @@ async fn abort_bash(door: &mut Door, id: Option<Id>) {
     let Some(seat) = door.seat() else { return };
     let command = EngineCommand::Call(call::Command::Abort { session: seat.id.clone() });
     let waiting = std::mem::take(&mut door.waiting);
-    let (ended, waiting): (Vec<_>, Vec<_>) =
-        waiting.into_iter().partition(|(_, command)| matches!(command, Command::Bash { .. }));
+    let (ended, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, command)| is_bash(command));
     door.waiting = waiting.into();
     door.ask(command, move |door, replied| {
         acknowledge(door, id, "abort_bash", replied);

@@ -8,15 +8,24 @@ use countersign_core::{
     id::CallId,
 };
 use countersign_protocol::{
-    Wire, encode,
+    gjc::{self, Command, Incoming},
     lines::Line,
-    omp::{self, Event, Id, Incoming, Response, state::BashResult, ui::NotifyType},
+    omp::{Id, Response, state::BashResult, ui::NotifyType},
 };
 use countersign_runtime::{Refused, Reply};
 use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
-use super::{commands, dialogs::Dialogs, keeper::Keeper, outbox::Outbox, seat::Seat, shelf::Shelf, teller::Teller};
+use super::{
+    commands,
+    dialect::{Dialect, Frame},
+    dialogs::Dialogs,
+    keeper::Keeper,
+    outbox::Outbox,
+    seat::Seat,
+    shelf::Shelf,
+    teller::Teller,
+};
 
 /// Where lines come from.
 pub type Input = mpsc::Receiver<Line>;
@@ -31,11 +40,11 @@ const QUIET: Duration = Duration::from_millis(120);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What a command came to, and what is done with it.
-pub(super) type Then = Box<dyn FnOnce(&mut Door) + Send>;
+pub(crate) type Then = Box<dyn FnOnce(&mut Door) + Send>;
 type Pending = Pin<Box<dyn Future<Output = (u64, Then)> + Send>>;
 
 /// A command that takes long: the ordered lane waits for it.
-pub(super) enum Lane {
+pub(crate) enum Lane {
     Free,
     /// Until a compaction has ended; its answer is due to this id.
     Compaction(Option<Id>),
@@ -49,7 +58,7 @@ pub(super) enum Lane {
 
 /// What somebody waits for, beside the lane; while somebody does, the lane is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
+pub(crate) enum Until {
     RunEnded,
     CompactionEnded,
 }
@@ -57,32 +66,33 @@ pub(super) enum Until {
 /// The session's log could not be written any more.
 #[derive(Debug, thiserror::Error)]
 #[error("the session's log was lost: another process wrote to it, or it cannot be read")]
-pub(super) struct LogEnded;
+pub(crate) struct LogEnded;
 
 /// One conversation with a host.
-pub(super) struct Door {
-    pub(super) shelf: Shelf,
-    pub(super) seat: Option<Seat>,
-    pub(super) teller: Teller,
-    pub(super) lane: Lane,
-    pub(super) waiting: VecDeque<(Option<Id>, omp::Command)>,
+pub(crate) struct Door {
+    pub(crate) dialect: Dialect,
+    pub(crate) shelf: Shelf,
+    pub(crate) seat: Option<Seat>,
+    pub(crate) teller: Teller,
+    pub(crate) lane: Lane,
+    pub(crate) waiting: VecDeque<(Option<Id>, Command)>,
     /// What is done once something has ended, first come, first served.
     waiters: Vec<(Until, Then)>,
     pending: FuturesOrdered<Pending>,
     /// A reply that came before frames that it stands behind.
     early: Option<(u64, Then)>,
     pub(super) outbox: Outbox,
-    pub(super) dialogs: Dialogs,
+    pub(crate) dialogs: Dialogs,
     /// The grants that are being written to their file.
-    pub(super) grant_writes: JoinSet<()>,
-    pub(super) is_closing: bool,
+    pub(crate) grant_writes: JoinSet<()>,
+    pub(crate) is_closing: bool,
     /// Whether the host was told that the log takes nothing.
-    pub(super) is_log_stuck: bool,
+    pub(crate) is_log_stuck: bool,
     /// The level that was asked for last, before a model's limits.
-    pub(super) wanted_level: Option<String>,
-    pub(super) modes: [String; 3],
-    pub(super) scoped: Vec<crate::agent_dir::Choice>,
-    pub(super) last_command: Option<BashResult>,
+    pub(crate) wanted_level: Option<String>,
+    pub(crate) modes: [String; 3],
+    pub(crate) scoped: Vec<crate::agent_dir::Choice>,
+    pub(crate) last_command: Option<BashResult>,
 }
 
 /// What the one who writes the session's file has to tell next.
@@ -94,8 +104,9 @@ async fn notice(keeper: &mut Option<Keeper>) -> String {
 }
 
 impl Door {
-    pub(super) fn new(shelf: Shelf, seat: Seat, output: Output) -> Self {
+    pub(crate) fn new(shelf: Shelf, seat: Seat, output: Output) -> Self {
         Self {
+            dialect: Dialect::of(shelf.common.product),
             shelf,
             seat: Some(seat),
             teller: Teller::default(),
@@ -117,16 +128,18 @@ impl Door {
     }
 
     /// Puts a frame behind the others.
-    pub(super) fn write(&mut self, frame: &impl Wire) {
-        self.outbox.push(encode(frame));
+    pub(crate) fn write<'a>(&mut self, frame: impl Into<Frame<'a>>) {
+        if let Some(line) = self.dialect.line(frame.into(), self.seat.as_ref()) {
+            self.outbox.push(line);
+        }
     }
 
-    pub(super) fn seat(&self) -> Option<&Seat> {
+    pub(crate) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref()
     }
 
     /// Asks the engine; `then` is done with the reply once everything released before it was told.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &mut self,
         command: EngineCommand,
         then: impl FnOnce(&mut Self, Result<engine::Reply, Refused>) + Send + 'static,
@@ -142,7 +155,7 @@ impl Door {
     }
 
     /// Does something that waits, in the order of the other answers.
-    pub(super) fn later(&mut self, work: impl Future<Output = (u64, Then)> + Send + 'static) {
+    pub(crate) fn later(&mut self, work: impl Future<Output = (u64, Then)> + Send + 'static) {
         self.pending.push_back(Box::pin(work));
     }
 
@@ -150,12 +163,17 @@ impl Door {
     ///
     /// # Errors
     /// If the session's log ended before that.
-    pub(super) async fn run(mut self, mut input: Input, stop: impl Future<Output = ()>) -> Result<(), LogEnded> {
+    pub(crate) async fn run(mut self, mut input: Input, stop: impl Future<Output = ()>) -> Result<(), LogEnded> {
         tokio::pin!(stop);
         let mut outcome = Ok(());
-        self.write(&Event::Ready);
+        self.write(Frame::Ready);
         self.take_up().await;
+        // Until when commands that have come are done, once there is no more input.
+        let mut drains = None;
         loop {
+            if drains.is_some_and(|until| self.is_idle() || Instant::now() >= until) {
+                break;
+            }
             if self.outbox.push_out().is_err() {
                 break;
             }
@@ -164,7 +182,7 @@ impl Door {
                 continue;
             }
             if let Some((id, command)) = self.next_command() {
-                commands::handle(&mut self, id, command).await;
+                self.handle(id, command).await;
                 continue;
             }
             let Some(seat) = &mut self.seat else { break };
@@ -202,10 +220,11 @@ impl Door {
                     }
                 },
                 notice = notice(&mut seat.keeper) => self.notify(notice, NotifyType::Warning),
-                line = input.recv(), if !self.outbox.is_overfull() => match line {
+                line = input.recv(), if drains.is_none() && !self.outbox.is_overfull() => match line {
                     Some(line) => self.line(&line).await,
-                    None => break,
+                    None => drains = Some(Instant::now() + self.dialect.drain()),
                 },
+                () = tokio::time::sleep_until(drains.unwrap_or_else(Instant::now)), if drains.is_some() => {}
                 () = tokio::time::sleep(LOOK), if self.outbox.is_overfull() => {
                     if input.is_closed() {
                         break;
@@ -228,9 +247,26 @@ impl Door {
         self.pending.is_empty() && self.early.is_none()
     }
 
+    /// Whether everything that was asked is done.
+    fn is_idle(&self) -> bool {
+        self.is_answered() && self.waiting.is_empty() && self.waiters.is_empty() && matches!(self.lane, Lane::Free)
+    }
+
+    /// Does a command of either dialect.
+    async fn handle(&mut self, id: Option<Id>, command: Command) {
+        match &self.dialect {
+            Dialect::Omp => {
+                if let Command::Shared(command) = command {
+                    commands::handle(self, id, command).await;
+                }
+            }
+            Dialect::Gjc(_) => crate::gjc::commands::handle(self, id, command).await,
+        }
+    }
+
     /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
     /// the lane, and they pass nothing but commands of the person that wait for it.
-    fn next_command(&mut self) -> Option<(Option<Id>, omp::Command)> {
+    fn next_command(&mut self) -> Option<(Option<Id>, Command)> {
         if !self.waiters.is_empty() || self.outbox.is_overfull() {
             return None;
         }
@@ -239,7 +275,7 @@ impl Door {
             Lane::Compaction(_) | Lane::Command(..) => {
                 let is_compacting = matches!(self.lane, Lane::Compaction(_));
                 let mut waiting = self.waiting.iter().map(|(_, command)| command).enumerate();
-                let (at, command) = waiting.find(|(_, command)| !matches!(command, omp::Command::Bash { .. }))?;
+                let (at, command) = waiting.find(|(_, command)| !commands::is_bash(command))?;
                 commands::goes_beside(command, is_compacting).then_some(at)?
             }
             Lane::Session(_) | Lane::Short => return None,
@@ -248,13 +284,13 @@ impl Door {
     }
 
     /// Does `then` once what it waits for has ended: at once, if that is so.
-    pub(super) fn after(&mut self, until: Until, then: Then) {
+    pub(crate) fn after(&mut self, until: Until, then: Then) {
         self.waiters.push((until, then));
         self.ended();
     }
 
     /// Does what waited for something that has ended.
-    pub(super) fn ended(&mut self) {
+    pub(crate) fn ended(&mut self) {
         if self.waiters.is_empty() {
             return;
         }
@@ -271,13 +307,13 @@ impl Door {
     }
 
     /// Does what waits for an end that is not told any more: the session is over.
-    pub(super) fn all_ended(&mut self) {
+    pub(crate) fn all_ended(&mut self) {
         self.teller = Teller::default();
         self.ended();
     }
 
     /// The next reply, in the order in which they were asked for.
-    pub(super) async fn next_reply(&mut self) -> Option<(u64, Then)> {
+    pub(crate) async fn next_reply(&mut self) -> Option<(u64, Then)> {
         match self.early.take() {
             Some(early) => Some(early),
             None => self.pending.next().await,
@@ -298,7 +334,7 @@ impl Door {
     }
 
     /// Tells of everything that was released before `position`.
-    pub(super) async fn catch_up(&mut self, position: u64) {
+    pub(crate) async fn catch_up(&mut self, position: u64) {
         loop {
             let Some(seat) = &mut self.seat else { return };
             if seat.subscriber.position() >= position {
@@ -310,10 +346,10 @@ impl Door {
     }
 
     async fn line(&mut self, line: &Line) {
-        match omp::receive(line) {
+        match self.dialect.read(line) {
             Ok(Incoming::Command { id, command }) => {
-                if commands::is_fast(&command) {
-                    commands::handle(self, id, command).await;
+                if command.lane() == gjc::Lane::Fast {
+                    self.handle(id, command).await;
                 } else if self.waiting.len() >= LANE {
                     let problem = format!("too many commands are waiting (limit {LANE})");
                     self.write(&Response::failure(id, command.name(), problem));
@@ -322,8 +358,14 @@ impl Door {
                 }
             }
             Ok(Incoming::UiResponse { id, answer }) => self.answered(&id, &answer).await,
-            Ok(Incoming::Unknown { type_name }) => self.write(&Response::unknown(type_name)),
-            Err(malformed) => self.write(&malformed.response()),
+            // Nothing was asked of the host: it speaks of something unknown.
+            Ok(
+                Incoming::HostTool { .. }
+                | Incoming::HostUri { .. }
+                | Incoming::Resume { .. }
+                | Incoming::Unknown { .. },
+            ) => {}
+            Err(response) => self.write(&response),
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::slips;
+use crate::{agent_dir::Product, slips};
 
 /// What the command line says. Flags that mean nothing here are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
+    /// Whose door it is.
+    pub product: Product,
     /// `--mode`.
     pub mode: Option<String>,
     /// `--provider`.
@@ -43,6 +45,8 @@ pub struct Flags {
     pub attach: bool,
     /// `--attach=DIR`: in the gateway with this data directory.
     pub attach_to: Option<PathBuf>,
+    /// `--listen`, of gjc alone: the socket to listen on in place of standard input.
+    pub listen: Option<PathBuf>,
     /// `--allow-home`.
     pub allow_home: bool,
     /// `--cwd`.
@@ -140,13 +144,22 @@ pub fn table() -> String {
 /// The flag that lacks its value, or the one that was probably meant to be a flag which carries policy: without that the
 /// session would work under other rules than its host thinks.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
-    let mut flags = Flags::default();
-    let mut arguments = arguments.into_iter();
+    parse_for(Product::Omp, arguments)
+}
+
+/// Reads the arguments behind the name of a door of `product`.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
+    let mut flags = Flags { product, ..Flags::default() };
+    let mut arguments = arguments.into_iter().peekable();
     while let Some(argument) = arguments.next() {
         let (name, inline) = match argument.split_once('=') {
             Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.to_owned())),
             _ => (argument, None),
         };
+        let is_bare = inline.is_none() && arguments.peek().is_none_or(|next| next.starts_with('-'));
         let mut value = || inline.clone().or_else(|| arguments.next()).ok_or_else(|| format!("{name} needs a value"));
         match name.as_str() {
             "--mode" => flags.mode = Some(value()?),
@@ -158,6 +171,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, Strin
             "--session-dir" => flags.session_dir = Some(value()?.into()),
             "--no-session" => flags.no_session = true,
             "--continue" | "-c" => flags.continues = true,
+            // Without a session: the newest one.
+            "--resume" | "-r" | "--session" if product == Product::Gjc && is_bare => flags.continues = true,
             "--resume" | "-r" | "--session" => flags.resume = Some(value()?),
             "--fork" => flags.fork = Some(value()?),
             "--tools" => flags.tools = Some(list(&value()?)),
@@ -171,6 +186,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, Strin
             }
             "--allow-home" => flags.allow_home = true,
             "--cwd" => flags.cwd = Some(value()?.into()),
+            "--listen" if product == Product::Gjc => flags.listen = Some(value()?.into()),
+            "--print" | "-p" if product == Product::Gjc => {}
             "--no-merge-deltas" => flags.no_merge = true,
             "-e" | "--extension" | "--hook" => {
                 let file = value()?;
@@ -197,7 +214,7 @@ fn list(value: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Flags, LISTED, parse};
+    use super::{Flags, LISTED, Product, parse, parse_for};
 
     fn read(line: &str) -> Result<Flags, String> {
         parse(line.split_whitespace().map(str::to_owned))
@@ -240,6 +257,22 @@ mod tests {
             let alone = read(&format!("--{}", listed.name));
             assert_eq!(alone.is_err(), listed.value.is_some(), "{line}");
         }
+    }
+
+    #[test]
+    fn gjc_has_flags_of_its_own() {
+        let gjc = |line: &str| parse_for(Product::Gjc, line.split_whitespace().map(str::to_owned));
+        let of = |flags: Flags| Ok(Flags { product: Product::Gjc, ..flags });
+        for (line, want) in [
+            ("-r --no-title", Flags { continues: true, ..Flags::default() }),
+            ("--session", Flags { continues: true, ..Flags::default() }),
+            ("--resume abc", Flags { resume: Some("abc".into()), ..Flags::default() }),
+            ("--listen s.sock -p", Flags { listen: Some("s.sock".into()), ..Flags::default() }),
+            ("--provider-session-id x -x", Flags { unknown: vec!["-x".into()], ..Flags::default() }),
+        ] {
+            assert_eq!(gjc(line), of(want), "{line}");
+        }
+        assert_eq!(read("--session"), Err("--session needs a value".to_owned()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use countersign_runtime::tools::Registry;
 
 use crate::paths;
 use crate::{
-    agent_dir::AgentDir,
+    agent_dir::{AgentDir, Product},
     config::{Errors, RuleFile},
     strangers::strangers,
 };
@@ -42,6 +42,8 @@ const PROJECT: &str = ".countersign/permissions.yaml";
 
 /// Whose rules they are, and what lies around the calls that they judge.
 pub(crate) struct Place<'a> {
+    /// Whose door it is.
+    pub(crate) product: Product,
     /// The agent directory.
     pub(crate) folder: &'a AgentDir,
     /// The working folder.
@@ -107,7 +109,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
         RulesError::Compile(lines.join("\n"))
     })?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let Place { folder, cwd, named, sessions, temporary, gateway } = *place;
+    let Place { product, folder, cwd, named, sessions, temporary, gateway } = *place;
     let own = protected(folder, cwd, named, sessions);
     let of_gateway = |of: fn(&Surroundings) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
     let unreadable = paths::both(folder.root().to_owned());
@@ -116,7 +118,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
         temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
         protected: own.iter().map(|path| text(path)).chain(of_gateway(|around| &around.protected)).collect(),
         unreadable: unreadable.map(|path| text(&path)).chain(of_gateway(|around| &around.unreadable)).collect(),
-        door: Some(super::DOOR.to_owned()),
+        door: Some(product.name().to_owned()),
         // The agent directory is where grants for good are kept.
         realm: gateway.map(|_| text(folder.root())),
     };
@@ -220,6 +222,7 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let told = |text: String| text.replace(&format!("{}/", cwd.path().display()), "");
         let place = Place {
+            product: Product::Omp,
             folder: &folder,
             cwd: cwd.path(),
             named: Some(&file),

@@ -9,6 +9,7 @@ use countersign_core::{
     digest::Digest,
     engine::Command,
     id::{EntryId, SessionId},
+    message::Message,
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
 use countersign_protocol::omp::session_file::{Body, Entry as FileEntry, Form, Header};
@@ -18,7 +19,6 @@ use countersign_runtime::{
 };
 
 use super::{
-    DOOR,
     adopting::adopt,
     entries,
     gathering::{begin_with, follow_file},
@@ -29,7 +29,9 @@ use super::{
     workshop::Workshop,
 };
 use crate::{
+    agent_dir::Product,
     attach::{Stay, home},
+    gjc::todos::kept,
     session_file::{self, Writer, name},
 };
 
@@ -118,9 +120,7 @@ pub(crate) struct Seat {
 impl Seat {
     /// Begins a session. Nothing is on disk before there is something worth it.
     pub(crate) async fn begin(shelf: &Shelf, beginning: Beginning) -> Result<Self, SeatError> {
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).map_err(|error| SeatError::Owner(error.to_string()))?;
-        let id = SessionId::new(hex::encode(seed));
+        let id = fresh_id(shelf).map_err(|error| SeatError::Owner(error.to_string()))?;
         let Open { handle, workshop, stay } = shelf.open(&id, Todos::default()).await?;
         let planned = shelf.folder.as_ref().map(|folder| {
             let now = shelf.common.clock.now();
@@ -135,7 +135,7 @@ impl Seat {
             cwd: shelf.cwd.display().to_string(),
             name: None,
             parent: parent.clone(),
-            door: Some(DOOR.to_owned()),
+            door: Some(shelf.common.product.name().to_owned()),
             settings: Box::new(beginning.settings),
         };
         requests.ask(Command::Session(id.clone(), open)).await?;
@@ -241,7 +241,7 @@ impl Seat {
                 cwd,
                 name: header.title.clone(),
                 parent: header.parent_session.clone(),
-                door: Some(DOOR.to_owned()),
+                door: Some(shelf.common.product.name().to_owned()),
                 settings: Box::default(),
             };
             requests.ask(Command::Session(id.clone(), open)).await?;
@@ -339,6 +339,19 @@ impl Seat {
     }
 }
 
+/// A new session's id, in the form of its product: 16 hex digits, or a UUID of version 7.
+fn fresh_id(shelf: &Shelf) -> Result<SessionId, getrandom::Error> {
+    let mut seed = [0; 10];
+    getrandom::fill(&mut seed)?;
+    Ok(match shelf.common.product {
+        Product::Omp => SessionId::new(hex::encode(&seed[..8])),
+        Product::Gjc => {
+            let id = uuid::Builder::from_unix_timestamp_millis(shelf.common.clock.now().0, &seed).into_uuid();
+            SessionId::new(id.to_string())
+        }
+    })
+}
+
 /// Reads a session file, which may be large and on a slow disk, off the loop.
 pub(super) async fn read_file(path: &Path) -> Result<Option<Arc<session_file::Opened>>, SeatError> {
     let path = path.to_owned();
@@ -411,15 +424,15 @@ fn named(entries: &[FileEntry]) -> Option<String> {
     last.flatten().filter(|name| !name.trim().is_empty())
 }
 
-/// The model's list of tasks as the last result of the file has it.
+/// The list of tasks as the file has it last: from a result of the model's, or from a person.
 fn todos(entries: &[FileEntry]) -> Todos {
     let todos = Todos::default();
-    let results = entries.iter().rev().filter_map(session_file::convert::of_entry);
-    let phases = results.into_iter().find_map(|(message, _)| match message {
-        countersign_core::message::Message::ToolResult(result) if result.tool_name == "todo_write" => {
+    let phases = entries.iter().rev().find_map(|entry| match session_file::convert::of_entry(entry) {
+        Some((Message::ToolResult(result), _)) if result.tool_name == "todo_write" => {
             todo::Todos::phases_of(&result.details?)
         }
-        _ => None,
+        Some(_) => None,
+        None => kept(entry),
     });
     if let Some(phases) = phases {
         todos.set(phases);

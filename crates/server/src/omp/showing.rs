@@ -51,9 +51,7 @@ impl Door {
         });
         let mut frames = Vec::new();
         self.teller.resume(left, contents, &mut frames);
-        for frame in &frames {
-            self.write(frame);
-        }
+        self.tell(frames);
         for waiting in gates {
             self.dialog(waiting, Draft::default());
         }

@@ -201,16 +201,20 @@ pub(super) async fn open_in(
     for not_run in &flags.not_run {
         notice(&format!("{not_run}: JavaScript extensions and hooks are not run"));
     }
-    for unknown in &flags.unknown {
+    // Hosts of gjc pass what they like, and expect silence.
+    for unknown in flags.unknown.iter().filter(|_| flags.product == Product::Omp) {
         notice(&format!("{unknown} is not a flag of this door and was ignored"));
     }
     let Process { cwd, temporary, variables } = process;
     let cwd = working_folder(&flags, &environment, cwd, &temporary).map_err(StartError::new)?;
-    let folder = AgentDir::resolve(Product::Omp, &environment, &cwd, Path::exists).map_err(StartError::new)?;
+    let folder = AgentDir::resolve(flags.product, &environment, &cwd, Path::exists).map_err(StartError::new)?;
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
     }
-    let settings = agent_dir::Settings::load(&folder, &cwd).map_err(StartError::new)?;
+    let mut settings = agent_dir::Settings::load(&folder, &cwd).map_err(StartError::new)?;
+    if flags.product == Product::Gjc {
+        settings.reset_for_hosts();
+    }
     let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
     if let Some(dir) = kept.filter(|dir| holds(&cwd.join(dir), &cwd)) {
         let problem = "the working folder lies in it, and tools may not write where session files are";
@@ -222,6 +226,7 @@ pub(super) async fn open_in(
         None => (None, rules::files(&folder, &cwd, named).map_err(StartError::new)?),
     };
     let place = rules::Place {
+        product: flags.product,
         folder: &folder,
         cwd: &cwd,
         named,
@@ -360,6 +365,7 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
     };
     let withheld: BTreeSet<String> = variables().map(str::to_owned).chain(roster.key_variables()).collect();
     Common {
+        product: flags.product,
         roster: Mutex::new(roster),
         models: kit.models,
         registry: Arc::new(registry),

@@ -8,15 +8,18 @@ use countersign_core::{
     policy, session,
 };
 use countersign_protocol::omp::{
-    Response,
+    Event, Response,
     event::{Todo, TodoStatus},
     state::CompactionResult,
 };
 use countersign_runtime::{Released, tools::todo};
 use tracing::warn;
 
+use crate::gjc::todos;
+
 use super::{
     commands,
+    dialect::Frame,
     door::{Door, Lane},
     grants,
     teller::{Ended, Teller},
@@ -56,9 +59,7 @@ impl Door {
                 ended
             }
         };
-        for event in &events {
-            self.write(event);
-        }
+        self.tell(events);
         match ended {
             Some(Ended::Run) => {
                 if let Some(seat) = &self.seat {
@@ -70,6 +71,20 @@ impl Door {
             Some(Ended::Command(call, _)) => self.command_ended(call),
         }
         self.ended();
+    }
+
+    /// Tells of what happens at once.
+    pub(super) fn tell(&mut self, mut events: Vec<Event>) {
+        self.dialect.arrange(&mut events);
+        let mut events = events.iter().peekable();
+        while let Some(event) = events.next() {
+            match (event, events.peek()) {
+                (Event::AgentEnd { messages }, Some(Event::AutoRetryStart { .. })) => {
+                    self.write(Frame::Pause { messages });
+                }
+                _ => self.write(event),
+            }
+        }
     }
 
     /// Tells of nothing that was released before `position`, but does what follows of it.
@@ -108,7 +123,10 @@ impl Door {
                 let reminder = Teller::reminder(todos.unwrap_or_default(), *attempt, self.shelf.reminders);
                 self.write(&reminder);
             }
-            Happened::Session(session::Event::Entry { kind: session::Kind::ToolResult { .. }, .. }) => {
+            Happened::Session(session::Event::Entry {
+                kind: session::Kind::ToolResult { .. } | session::Kind::Other,
+                ..
+            }) => {
                 if let (Some(phases), Some(seat)) = (content.and_then(written_tasks), &self.seat) {
                     seat.told_tasks.set(phases);
                 }
@@ -150,7 +168,7 @@ impl Door {
         if let Lane::Compaction(id) = std::mem::replace(&mut self.lane, Lane::Free) {
             match outcome {
                 Ok(result) => self.write(&Response::success(id, "compact", &result)),
-                Err(problem) => self.write(&commands::broke_off(id, problem)),
+                Err(problem) => self.write(&self.dialect.broke_off(id, "compact", problem)),
             }
         }
     }
@@ -168,10 +186,10 @@ impl Door {
     }
 }
 
-/// The list of tasks that a call left, if it was one that writes it.
+/// The list of tasks that a call left, if it was one that writes it, or that a person set.
 fn written_tasks(content: &str) -> Option<Vec<todo::Phase>> {
     if !content.contains("todo_write") {
-        return None;
+        return todos::kept_in(content);
     }
     match serde_json::from_str(content) {
         Ok(Message::ToolResult(result)) if result.tool_name == "todo_write" && !result.is_error => {

@@ -19,12 +19,14 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent_dir::{AgentDir, Roster, keys::Credential},
+    agent_dir::{AgentDir, Product, Roster, keys::Credential},
     prompt::{self, compaction},
 };
 
 /// What all sessions of one process share.
 pub(crate) struct Common {
+    /// Whose hosts it works for.
+    pub(crate) product: Product,
     pub(crate) folder: AgentDir,
     pub(crate) roster: Mutex<Roster>,
     pub(crate) models: Arc<dyn Model>,

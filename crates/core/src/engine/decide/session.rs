@@ -282,6 +282,12 @@ pub(super) fn set(
     Ok(Decision { facts: branch.finish(), reply: Reply::Done })
 }
 
+pub(super) fn note(session: &Session, kind: Kind, said: Said, context: &mut Context) -> Result<Decision, Refusal> {
+    let mut branch = Branch::new(session);
+    branch.say(kind, said, context);
+    Ok(Decision { facts: branch.finish(), reply: Reply::Done })
+}
+
 pub(super) fn name(session: &Session, name: &str) -> Result<Decision, Refusal> {
     let name = name.trim();
     if name.is_empty() {

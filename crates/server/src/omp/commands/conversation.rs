@@ -54,7 +54,24 @@ fn goes_on_by_itself(session: &Session) -> bool {
     session.compaction().is_some_and(|compaction| compaction.reason != Reason::Manual)
 }
 
+/// What a session is right now.
+pub(crate) struct Told {
+    /// As omp has it.
+    pub(crate) state: RpcSessionState,
+    /// How many tokens its context takes, of how many that the model has.
+    pub(crate) context: Option<(u64, u64)>,
+}
+
 pub(super) async fn state(door: &mut Door, id: Option<Id>) {
+    tell_state(door, id, |_, told| Json::of(&told.state)).await;
+}
+
+/// Answers `get_state` with what `data` makes of the session's state.
+pub(crate) async fn tell_state(
+    door: &mut Door,
+    id: Option<Id>,
+    data: impl FnOnce(&mut Door, Told) -> Json + Send + 'static,
+) {
     let Some(seat) = door.seat() else { return };
     let (session_id, requests) = (seat.id.clone(), seat.requests.clone());
     let path = seat.path().map(|path| path.display().to_string());
@@ -73,6 +90,7 @@ pub(super) async fn state(door: &mut Door, id: Option<Id>) {
                 messages,
                 session.queued(),
                 session_id.to_string(),
+                settings.model.as_ref().map(|model| (session.context_tokens(), model.context_window)),
             ))
         });
         let Some((Some(read), position)) = read.await else {
@@ -80,7 +98,7 @@ pub(super) async fn state(door: &mut Door, id: Option<Id>) {
                 Box::new(move |door| door.write(&Response::failure(id, "get_state", "the session is closed")));
             return (0, then);
         };
-        let (model, thinking, is_streaming, is_compacting, name, auto, messages, queued, session_id) = read;
+        let (model, thinking, is_streaming, is_compacting, name, auto, messages, queued, session_id, context) = read;
         let then: Then = Box::new(move |door| {
             let entry = model.and_then(|model| door.shelf.common.entry(&model.provider, &model.id));
             let [steering, follow_up, interrupt] = door.modes.clone();
@@ -99,7 +117,8 @@ pub(super) async fn state(door: &mut Door, id: Option<Id>) {
                 message_count: messages,
                 queued_message_count: queued,
             };
-            door.write(&Response::success(id, "get_state", &state));
+            let data = data(door, Told { state, context });
+            door.write(&Response::success(id, "get_state", &data));
         });
         (position, then)
     });

@@ -15,7 +15,7 @@ use countersign_protocol::omp::{
 };
 use countersign_runtime::tools::Roots;
 
-use super::{acknowledge, broke_off, conversation::user_text, not_sent, problem, stop_run};
+use super::{acknowledge, conversation::user_text, not_sent, problem, stop_run};
 use crate::{
     agent_dir::replace::{Access, replace},
     omp::{
@@ -53,7 +53,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
             if let Err(refused) = stopped {
                 door.lane = Lane::Free;
                 door.teller.attach();
-                return door.write(&broke_off(id, problem(&refused)));
+                return door.write(&door.dialect.broke_off(id, "compact", problem(&refused)));
             }
             let Some(seat) = door.seat() else { return };
             seat.workshop.release();
@@ -74,7 +74,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
                     }
                     Err(refused) => {
                         door.lane = Lane::Free;
-                        door.write(&broke_off(id, problem(&refused)));
+                        door.write(&door.dialect.broke_off(id, "compact", problem(&refused)));
                     }
                 });
                 (position, then)
@@ -137,7 +137,7 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, entry: String) {
     match opened {
         // A host expects that the run it branches from is told to its end.
         Ok((seat, text)) => leave(door, Switch { id, command: "branch", seat, text }).await,
-        Err(problem) => door.write(&broke_off(id, problem)),
+        Err(problem) => door.write(&door.dialect.broke_off(id, "branch", problem)),
     }
 }
 
@@ -297,7 +297,9 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let contents = seat.handle.contents().clone();
     let stem = seat.path().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-    let shown = path.unwrap_or_else(|| format!("omp-session-{}.html", stem.unwrap_or_else(|| session.to_string())));
+    let product = door.shelf.common.product.name();
+    let shown =
+        path.unwrap_or_else(|| format!("{product}-session-{}.html", stem.unwrap_or_else(|| session.to_string())));
     let target = Target {
         given: paths::expanded(&shown, door.shelf.common.folder.home()).display().to_string(),
         cwd: door.shelf.cwd.clone(),

@@ -1,0 +1,19 @@
+//! The gjc door through the real binary: real pipes, a scripted model provider, real files.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod frames;
+#[allow(dead_code, reason = "the tests of the omp door need more of it")]
+#[path = "../it/host.rs"]
+mod host;
+#[allow(dead_code, reason = "the tests of the omp door need more of it")]
+#[path = "../it/place.rs"]
+mod place;
+#[allow(dead_code, reason = "the tests of the omp door need more of it")]
+#[path = "../it/provider.rs"]
+mod provider;
+mod speaking;
+mod tasks;
+#[allow(dead_code, reason = "the tests of the omp door need more of it")]
+#[path = "../it/wire.rs"]
+mod wire;

@@ -1,0 +1,39 @@
+//! What each command that only this dialect has asks for, and how it is answered.
+
+use countersign_protocol::{
+    gjc::{Command, state::Capabilities},
+    omp::{Id, Response},
+};
+
+use super::{host, state, todos, unattended, workflow};
+use crate::omp::{Dialect, Door, commands};
+
+/// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
+pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
+    let name = command.name();
+    match command {
+        Command::Shared(command) => commands::handle(door, id, command).await,
+        Command::GetState { include } => state::get(door, id, include).await,
+        Command::SetTodos { phases } => todos::set(door, id, phases).await,
+        Command::SetCapabilities { capabilities } => set_capabilities(door, id, capabilities),
+        Command::SetHostTools { .. } => host::set_tools(door, id),
+        Command::SetHostUriSchemes { .. } => host::set_uri_schemes(door, id),
+        Command::WorkflowGateResponse { .. } => workflow::answer(door, id),
+        Command::GetPendingWorkflowGates => workflow::pending(door, id),
+        Command::NegotiateUnattended { .. } => unattended::negotiate(door, id),
+        Command::Handoff { .. }
+        | Command::GetLoginProviders
+        | Command::Login { .. }
+        | Command::SetDefaultModelSelection { .. } => {
+            door.write(&Response::failure(id, name, format!("{name} is not served yet")));
+        }
+    }
+}
+
+fn set_capabilities(door: &mut Door, id: Option<Id>, wanted: Vec<String>) {
+    let capabilities = Capabilities::of(wanted);
+    if let Dialect::Gjc(gjc) = &mut door.dialect {
+        gjc.voice.adopt(&capabilities);
+    }
+    door.write(&Response::success(id, "set_capabilities", &capabilities));
+}

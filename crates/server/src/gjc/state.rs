@@ -1,0 +1,73 @@
+//! What `get_state` tells in this dialect: what omp has, and the tasks, the context, and what was asked for beside that.
+
+use countersign_protocol::{
+    Json, Number,
+    gjc::state::{ContextUsage, DumpedTool, Include, SessionState, shown_level},
+    omp::Id,
+};
+use countersign_runtime::Host as _;
+use tokio::task::JoinHandle;
+
+use super::todos;
+use crate::omp::{
+    Door,
+    commands::conversation::{self, Told},
+};
+
+pub(super) async fn get(door: &mut Door, id: Option<Id>, include: Include) {
+    let system_prompt = match include.system_prompt.then(|| system_prompt(door)).flatten() {
+        Some(made) => made.await.ok().map(|text| vec![text]),
+        None => None,
+    };
+    conversation::tell_state(door, id, move |door, told| {
+        let tools = include.tools.then(|| dumped_tools(door));
+        Json::of(&state(told, door, system_prompt, tools))
+    })
+    .await;
+}
+
+fn state(
+    Told { mut state, context }: Told,
+    door: &Door,
+    system_prompt: Option<Vec<String>>,
+    dump_tools: Option<Vec<DumpedTool>>,
+) -> SessionState {
+    state.thinking_level = state.thinking_level.as_deref().and_then(shown_level).map(str::to_owned);
+    let todo_phases = door.seat().map(|seat| seat.workshop.todos().get()).unwrap_or_default();
+    SessionState {
+        context_usage: context.map(|(tokens, window)| usage(tokens, window)),
+        shared: state,
+        todo_phases: todo_phases.iter().map(todos::wire).collect(),
+        system_prompt,
+        dump_tools,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no context has so many tokens")]
+fn usage(tokens: u64, window: u64) -> ContextUsage {
+    let percent = (window > 0).then(|| Number(tokens as f64 / window as f64 * 100.0));
+    ContextUsage { tokens: Some(tokens), context_window: window, percent, source: None }
+}
+
+/// What the model is told before anybody speaks. It is made of files, so it is made off the loop.
+fn system_prompt(door: &Door) -> Option<JoinHandle<String>> {
+    let seat = door.seat()?;
+    let (workshop, session) = (seat.workshop.clone(), seat.id.clone());
+    let cwd = door.shelf.cwd.display().to_string();
+    Some(tokio::task::spawn_blocking(move || {
+        let registry = workshop.tools(&session);
+        let specs: Vec<_> = registry.specs().collect();
+        workshop.system_prompt(&session, &cwd, &specs)
+    }))
+}
+
+fn dumped_tools(door: &Door) -> Vec<DumpedTool> {
+    let Some(seat) = door.seat() else { return Vec::new() };
+    let registry = seat.workshop.tools(&seat.id);
+    let specs = registry.specs().map(|spec| DumpedTool {
+        name: spec.name.clone(),
+        description: spec.description.clone(),
+        parameters: spec.schema.clone().into(),
+    });
+    specs.collect()
+}

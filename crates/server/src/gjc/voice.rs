@@ -1,0 +1,162 @@
+//! Writes what happens as frames of this dialect: events in envelopes with one count for all, everything else flat.
+//!
+//! It must not know what a frame tells, nor where it goes. Source: docs/protocol/gjc.md, Events.
+
+use bytes::Bytes;
+use countersign_core::id::SessionId;
+use countersign_protocol::{
+    encode,
+    gjc::{
+        Envelope, Event,
+        event::{CompactUpdate, EventPayload, FrameType, RunEnd},
+        state::Capabilities,
+    },
+    omp,
+};
+
+use crate::omp::Frame;
+
+/// What writes the frames of one door.
+#[derive(Default)]
+pub(crate) struct Voice {
+    /// The number of the last envelope; the first has 1.
+    seq: u64,
+    /// The session that is current, or was last.
+    session: String,
+    /// Whether the host asked for small updates.
+    is_compact: bool,
+    /// How many updates of messages there were.
+    updates: u64,
+}
+
+impl Voice {
+    /// Names the session that envelopes are about from here on.
+    pub(crate) fn is_of(&mut self, session: &SessionId) {
+        if self.session != session.as_str() {
+            session.as_str().clone_into(&mut self.session);
+        }
+    }
+
+    /// Does from here on what `capabilities` say.
+    pub(crate) fn adopt(&mut self, capabilities: &Capabilities) {
+        self.is_compact = capabilities.compact_updates();
+    }
+
+    /// The line of a frame; none for one that this dialect has not.
+    pub(crate) fn line(&mut self, frame: Frame<'_>) -> Option<Bytes> {
+        match frame {
+            Frame::Ready => Some(encode(&omp::Event::Ready)),
+            Frame::Response(response) => Some(encode(response)),
+            Frame::Dialog(dialog) => Some(encode(dialog)),
+            Frame::Event(event @ omp::Event::ExtensionError { .. }) => Some(encode(event)),
+            Frame::Event(event) => {
+                let event = Event::of(event.clone(), RunEnd::Completed)?;
+                Some(self.event(event))
+            }
+            Frame::Pause { messages } => {
+                let event = omp::Event::AgentEnd { messages: messages.to_vec() };
+                let event = Event::of(event, RunEnd::Paused)?;
+                Some(self.event(event))
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) -> Bytes {
+        let payload = match event.into_update() {
+            Ok((change, message)) => {
+                self.updates += 1;
+                if self.is_compact {
+                    EventPayload::Compact(Box::new(CompactUpdate::new(None, change, self.updates, &message)))
+                } else {
+                    let event = omp::Event::message_update(change, message);
+                    EventPayload::from(Event::Shared(Box::new(event)))
+                }
+            }
+            Err(event) => EventPayload::from(event),
+        };
+        self.seq += 1;
+        encode(&Envelope::new(FrameType::Event, self.session.clone(), self.seq, frame_id(), payload))
+    }
+}
+
+/// A name for a frame: a UUID of version 4.
+fn frame_id() -> String {
+    let mut bits = [0; 16];
+    // Nothing depends on it: a system without randomness has names that are alike.
+    let _ = getrandom::fill(&mut bits);
+    uuid::Builder::from_random_bytes(bits).into_uuid().to_string()
+}
+
+/// Puts the end of a run behind what is told of its attempts: it is the last event of the run.
+pub(crate) fn arrange(events: &mut [omp::Event]) {
+    let is = |at: &omp::Event, next: &omp::Event| {
+        matches!((at, next), (omp::Event::AgentEnd { .. }, omp::Event::AutoRetryEnd { .. }))
+    };
+    for at in 1..events.len() {
+        if is(&events[at - 1], &events[at]) {
+            events.swap(at - 1, at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::SessionId;
+    use countersign_protocol::{
+        Json,
+        gjc::state::{COMPACT_MESSAGE_UPDATE, Capabilities},
+        omp::{Change, Event, Response},
+    };
+    use serde_json::Value;
+
+    use super::{Frame, Voice, arrange};
+
+    fn read(voice: &mut Voice, frame: Frame<'_>) -> Value {
+        serde_json::from_slice(&voice.line(frame).unwrap()).unwrap()
+    }
+
+    fn update() -> Event {
+        let change = Change::TextDelta { content_index: 0, delta: "x".to_owned() };
+        Event::message_update(change, Json::parse(r#"{"role":"assistant"}"#.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn events_are_counted_and_nothing_else_is() {
+        let mut voice = Voice::default();
+        voice.is_of(&SessionId::new("s1"));
+        let first = read(&mut voice, Frame::Event(&Event::AgentStart));
+        assert!(voice.line(Frame::Event(&Event::AgentSettled)).is_none());
+        let response = read(&mut voice, Frame::Response(&Response::ack(None, "abort")));
+        voice.is_of(&SessionId::new("s2"));
+        let second = read(&mut voice, Frame::Event(&Event::TurnStart));
+        assert!(response.get("seq").is_none());
+        assert_eq!((&first["seq"], &first["session_id"]), (&1.into(), &"s1".into()));
+        assert_eq!((&second["seq"], &second["session_id"]), (&2.into(), &"s2".into()));
+        assert_eq!(second["payload"], serde_json::json!({"event_type": "turn_start", "event": {"type": "turn_start"}}));
+        assert_ne!(first["frame_id"], second["frame_id"]);
+    }
+
+    #[test]
+    fn small_updates_hold_the_message_every_32nd_time() {
+        let mut voice = Voice::default();
+        let whole = read(&mut voice, Frame::Event(&update()));
+        assert_eq!(whole["payload"]["event"]["assistantMessageEvent"]["partial"]["role"], "assistant");
+        voice.adopt(&Capabilities::of(vec![COMPACT_MESSAGE_UPDATE.to_owned()]));
+        for number in 2..=64 {
+            let payload = read(&mut voice, Frame::Event(&update()))["payload"].take();
+            assert_eq!((&payload["compact"], &payload["message_id"]), (&true.into(), &Value::Null));
+            assert_eq!(payload.get("checkpoint_message").is_some(), number % 32 == 0, "{number}");
+        }
+        voice.adopt(&Capabilities::of(Vec::new()));
+        assert_eq!(read(&mut voice, Frame::Event(&update()))["payload"]["event_type"], "message_update");
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_its_last_event() {
+        let end = Event::AgentEnd { messages: Vec::new() };
+        let retry = Event::AutoRetryEnd { success: false, attempt: 3, final_error: None };
+        let mut events = vec![Event::TurnStart, end.clone(), retry.clone()];
+        arrange(&mut events);
+        assert_eq!(events, [Event::TurnStart, retry, end]);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a door speaks: omp's own wire, or the dialect of gjc. Both go through the same door.
+//!
+//! It must not know what commands do or what happens in a session: it reads lines and writes frames.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use countersign_protocol::{
+    Json, encode,
+    gjc::{self, Command, Incoming},
+    lines::Line,
+    omp::{self, Event, Response, UiRequest},
+};
+
+use super::seat::Seat;
+use crate::{
+    agent_dir::Product,
+    gjc::{Gjc, arrange},
+};
+
+/// How long commands that have come are done after the end of input, where a host expects that.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Which dialect a door speaks, with what it has to remember for that.
+pub(crate) enum Dialect {
+    /// omp's own.
+    Omp,
+    /// That of gjc.
+    Gjc(Box<Gjc>),
+}
+
+/// A frame, whichever dialect it is written in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Frame<'a> {
+    /// The first of all.
+    Ready,
+    /// The answer to a command.
+    Response(&'a Response),
+    /// What happened.
+    Event(&'a Event),
+    /// A run stands still and goes on by itself.
+    Pause {
+        /// Every message that it added so far.
+        messages: &'a [Json],
+    },
+    /// Something for the host to show.
+    Dialog(&'a UiRequest),
+}
+
+impl<'a> From<&'a Response> for Frame<'a> {
+    fn from(response: &'a Response) -> Self {
+        Self::Response(response)
+    }
+}
+
+impl<'a> From<&'a Event> for Frame<'a> {
+    fn from(event: &'a Event) -> Self {
+        Self::Event(event)
+    }
+}
+
+impl<'a> From<&'a UiRequest> for Frame<'a> {
+    fn from(dialog: &'a UiRequest) -> Self {
+        Self::Dialog(dialog)
+    }
+}
+
+impl Dialect {
+    /// The dialect of a product's hosts.
+    pub(crate) fn of(product: Product) -> Self {
+        match product {
+            Product::Omp => Self::Omp,
+            Product::Gjc => Self::Gjc(Box::default()),
+        }
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What a line that is no frame of a host is answered.
+    pub(crate) fn read(&self, line: &Line) -> Result<Incoming, Response> {
+        match self {
+            Self::Omp => match omp::receive(line) {
+                Ok(omp::Incoming::Command { id, command }) => {
+                    Ok(Incoming::Command { id, command: Command::Shared(command) })
+                }
+                Ok(omp::Incoming::UiResponse { id, answer }) => Ok(Incoming::UiResponse { id, answer }),
+                Ok(omp::Incoming::Unknown { type_name }) => Err(Response::unknown(type_name)),
+                Err(malformed) => Err(malformed.response()),
+            },
+            Self::Gjc(_) => match gjc::receive(line) {
+                Ok(Incoming::Unknown { id, type_name }) => Err(Response::unknown_with(id, type_name)),
+                // Of the socket alone.
+                Ok(Incoming::Resume { .. }) => Err(Response::unknown_with(None, Some("resume".to_owned()))),
+                Ok(incoming) => Ok(incoming),
+                Err(malformed) => Err(malformed.response()),
+            },
+        }
+    }
+
+    /// The line of a frame about the session that is open; none for a frame that the dialect has not.
+    pub(super) fn line(&mut self, frame: Frame<'_>, seat: Option<&Seat>) -> Option<Bytes> {
+        match self {
+            Self::Omp => Some(match frame {
+                Frame::Ready => encode(&Event::Ready),
+                Frame::Response(response) => encode(response),
+                Frame::Event(event) => encode(event),
+                Frame::Pause { messages } => encode(&Event::AgentEnd { messages: messages.to_vec() }),
+                Frame::Dialog(dialog) => encode(dialog),
+            }),
+            Self::Gjc(gjc) => {
+                if let Some(seat) = seat {
+                    gjc.voice.is_of(&seat.id);
+                }
+                gjc.voice.line(frame)
+            }
+        }
+    }
+
+    /// Puts events that come at once into the order that hosts expect.
+    pub(super) fn arrange(&self, events: &mut [Event]) {
+        match self {
+            Self::Omp => {}
+            Self::Gjc(_) => arrange(events),
+        }
+    }
+
+    /// What a command is told that breaks off: the original of omp answers it as a line that it could not read.
+    pub(super) fn broke_off(
+        &self,
+        id: Option<omp::Id>,
+        command: &'static str,
+        problem: impl std::fmt::Display,
+    ) -> Response {
+        match self {
+            Self::Omp => Response::parse_failure(id, problem),
+            Self::Gjc(_) => Response::failure(id, command, problem.to_string()),
+        }
+    }
+
+    /// How long commands that have come are still done when the host has closed its input.
+    pub(super) const fn drain(&self) -> Duration {
+        match self {
+            Self::Omp => Duration::ZERO,
+            Self::Gjc(_) => DRAIN,
+        }
+    }
+}
