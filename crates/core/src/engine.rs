@@ -389,6 +389,9 @@ impl Engine {
         {
             self.let_through.extend(meta.session.clone());
         }
+        if let Event::Peer(event) = event {
+            self.touched.extend(self.state.waiting_for(event.peer()).cloned());
+        }
         // What was granted or taken back may matter wherever somebody waits.
         if matches!(event, Event::Policy(_)) {
             self.touched.extend(self.state.waiting());

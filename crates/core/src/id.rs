@@ -115,6 +115,12 @@ text_id! {
     PrincipalId
 }
 
+text_id! {
+    /// Names who does work at the other end of a connection: the tools of a session's host, a node. Opaque text of its
+    /// door's, the same on every connection of the same peer.
+    PeerId
+}
+
 impl PrincipalId {
     /// Whether this is whoever comes through a door of a gateway that asks nobody who they are, such as `web:open`.
     pub fn is_open(&self) -> bool {

@@ -12,6 +12,7 @@ pub mod id;
 pub mod ledger;
 pub mod message;
 mod owed;
+pub mod peer;
 pub mod policy;
 pub mod reading;
 pub mod run;

@@ -19,7 +19,12 @@ pub enum Work {
         epoch: u32,
     },
     /// Run a call.
-    Call(CallId),
+    Call {
+        /// Which.
+        call: CallId,
+        /// Which start of it, from 1.
+        start: u32,
+    },
     /// Summarise what is old.
     Compact {
         /// In this session.
@@ -40,7 +45,7 @@ pub fn owed(state: &State) -> Vec<Work> {
     for call in state.calls() {
         let runs = *call.phase() == CallPhase::Started { boot: state.boot() };
         if runs && !call.aborting && *call.executor() != Executor::Person {
-            work.push(Work::Call(call.id()));
+            work.push(Work::Call { call: call.id(), start: call.starts() });
         }
     }
     for session in state.compacting() {
@@ -67,7 +72,7 @@ pub fn stopping(state: &State) -> Vec<Work> {
     for call in state.calls() {
         let runs = *call.phase() == CallPhase::Started { boot: state.boot() };
         if runs && call.aborting && *call.executor() != Executor::Person {
-            work.push(Work::Call(call.id()));
+            work.push(Work::Call { call: call.id(), start: call.starts() });
         }
     }
     for session in state.compacting() {

@@ -13,6 +13,7 @@ mod gate_settles;
 mod grant_covers;
 mod judge;
 mod model_asked;
+mod peer_missed;
 mod question_asked;
 mod queue_goes_on;
 mod run_continues;
@@ -65,17 +66,25 @@ type Rule = fn(Scene<'_>, &mut Context) -> Option<Vec<Fact>>;
 type OfDocket = fn(Docket<'_>, &mut Context) -> Option<Vec<Fact>>;
 
 /// The rules of what an agent requests, in the order in which they are asked.
-const OF_REQUESTS: [OfDocket; 6] =
-    [gate_expires::rule, grant_covers::rule, gate_settles::rule, asks_to_go_on::rule, judge::rule, call_starts::rule];
+const OF_REQUESTS: [OfDocket; 7] = [
+    gate_expires::rule,
+    grant_covers::rule,
+    gate_settles::rule,
+    asks_to_go_on::rule,
+    peer_missed::rule,
+    judge::rule,
+    call_starts::rule,
+];
 
 /// The rules of a run, in the order in which they are asked.
-const OF_RUNS: [Rule; 13] = [
+const OF_RUNS: [Rule; 14] = [
     |scene, context| gate_expires::rule(scene.docket, context),
     |scene, context| grant_covers::rule(scene.docket, context),
     |scene, context| gate_settles::rule(scene.docket, context),
     abort_ends::rule,
     breaker_trips::rule,
     steer_skips::rule,
+    |scene, context| peer_missed::rule(scene.docket, context),
     |scene, context| judge::rule(scene.docket, context),
     |scene, context| call_starts::rule(scene.docket, context),
     question_asked::rule,
@@ -87,8 +96,9 @@ const OF_RUNS: [Rule; 13] = [
 
 /// The rules of a run whose rules are not at hand: deadlines pass, and what is stopped ends. Nothing is judged, started or
 /// asked.
-const WITHOUT_RULES: [Rule; 5] = [
+const WITHOUT_RULES: [Rule; 6] = [
     |scene, context| gate_expires::rule(scene.docket, context),
+    |scene, context| peer_missed::rule(scene.docket, context),
     abort_ends::rule,
     |scene, context| scene.is_stopped().then(|| turn_closes::rule(scene, context)).flatten(),
     backoff_over::rule,
@@ -260,7 +270,9 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
             paths: Vec::new(),
         };
     }
-    let paths = content.arguments.get("path").and_then(serde_json::Value::as_str);
+    // What a host does has its own names for things: a path there is no path of this machine.
+    let is_here = content.class.is_none();
+    let paths = content.arguments.get("path").and_then(serde_json::Value::as_str).filter(|_| is_here);
     Subject {
         principal,
         door: place.door.map(str::to_owned),
@@ -274,8 +286,8 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
         arguments_digest,
         arguments: content.arguments.clone(),
         effect,
-        classes: std::collections::BTreeSet::new(),
-        reach: policy::Reach::Files,
+        classes: content.class.into_iter().collect(),
+        reach: if is_here { policy::Reach::Files } else { policy::Reach::Beyond },
         cwd: folder_at(place, content),
         paths: paths.map(str::to_owned).into_iter().collect(),
     }

@@ -5,6 +5,7 @@
 mod clock;
 mod deliver;
 mod owner;
+mod peers;
 pub mod services;
 mod work;
 
@@ -16,4 +17,5 @@ pub use deliver::{Contents, Live, LiveKind, Part, Released, Subscriber};
 pub use owner::{
     Dice, Handle, Lane, NotRecorded, OpenError, Options, Refused, Reply, Source, inspect, record, system_dice,
 };
+pub use peers::{Errand, Exchange, Heard, Link, Order, Peers, Words};
 pub use work::{Chosen, Host, Served, Summaries};

@@ -5,8 +5,10 @@ mod compact;
 mod conversation;
 mod desk;
 mod host;
+mod peer;
 mod turn;
 
+pub(crate) use call::returned;
 pub(crate) use desk::{Close, Desk};
 pub use host::{Chosen, Host, Served, Summaries};
 
@@ -63,7 +65,9 @@ pub(crate) fn size_of(command: &Command) -> usize {
             request.wire.len() + texts.map(String::len).sum::<usize>() + size_of_arguments(&request.arguments)
         }
         Command::Call(CallCommand::Run { arguments, signature, .. }) => signature.len() + size_of_arguments(arguments),
-        Command::Call(CallCommand::Ended { progress: Progress::NotBegun(text), .. }) => text.len(),
+        Command::Call(CallCommand::Ended {
+            progress: Progress::NotBegun(text) | Progress::Left { text, .. }, ..
+        }) => text.len(),
         Command::Gate(GateCommand::Answer { answer, .. }) => match answer {
             Answer::Deny { reason } => reason.as_ref().map_or(0, String::len),
             Answer::Say(said) => said.iter().map(String::len).sum(),

@@ -44,13 +44,15 @@ pub enum Fault {
     KeepRules,
     /// A refusal leaves although what it rests on was not recorded.
     RefuseForNothing,
+    /// A call that a peer had when its line broke is said not to have been sent.
+    SendAgain,
     /// A process gives a session whose host is away the rules of its own.
     RulesForHost,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ReplyBeforeAppend,
         Self::StartTwice,
         Self::DropTurn,
@@ -64,6 +66,7 @@ impl Fault {
         Self::KeepRules,
         Self::RefuseForNothing,
         Self::RulesForHost,
+        Self::SendAgain,
     ];
 }
 

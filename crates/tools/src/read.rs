@@ -84,6 +84,13 @@ struct Arguments {
     raw: bool,
 }
 
+impl Wanted {
+    fn of(arguments: &Arguments) -> Self {
+        let first = arguments.offset.unwrap_or(1).max(1);
+        Self { first, lines: arguments.limit.unwrap_or(LINES).clamp(1, MOST_LINES) }
+    }
+}
+
 impl Tool for Read {
     fn spec(&self) -> &Spec {
         &self.spec
@@ -148,14 +155,45 @@ fn read(arguments: &Arguments, cx: &Context) -> Result<Output, Failure> {
             )));
         }
     }
-    let first = arguments.offset.unwrap_or(1).max(1);
-    let wanted = Wanted { first, lines: arguments.limit.unwrap_or(LINES).clamp(1, MOST_LINES) };
+    let wanted = Wanted::of(arguments);
     let stopped = || cx.cancel.is_cancelled();
     let part = part::take(io::Cursor::new(sample).chain(file), wanted, stopped).map_err(failed)?;
-    shown(&part, wanted, arguments, &resolved, cx)
+    shown(&part, wanted, arguments, &resolved, Marks::of(cx))
 }
 
-fn shown(part: &Part, wanted: Wanted, arguments: &Arguments, resolved: &str, cx: &Context) -> Result<Output, Failure> {
+/// What stands before each line.
+#[derive(Clone, Copy)]
+enum Marks {
+    None,
+    Numbers,
+    /// By which `edit` knows it.
+    Anchors,
+}
+
+impl Marks {
+    const fn of(cx: &Context) -> Self {
+        match cx.edit_mode {
+            EditMode::Hashline => Self::Anchors,
+            EditMode::Replace | EditMode::Patch if cx.line_numbers => Self::Numbers,
+            EditMode::Replace | EditMode::Patch => Self::None,
+        }
+    }
+}
+
+/// The part of a text that a call of `read` with these arguments shows, where the text is not a file's: `from` says whose it
+/// is. Its lines are not marked, for it cannot be edited.
+///
+/// # Errors
+/// [`Failure`] for arguments that do not fit, and for a line that is not there.
+pub fn part_of(text: &str, arguments: Map<String, Value>, from: &str) -> Result<Output, Failure> {
+    let arguments: Arguments = arguments::parse("read", arguments)?;
+    let wanted = Wanted::of(&arguments);
+    let part = part::take(io::Cursor::new(text), wanted, || false)
+        .map_err(|error| Failure::Failed(format!("{from}: {error}")))?;
+    shown(&part, wanted, &arguments, from, Marks::None)
+}
+
+fn shown(part: &Part, wanted: Wanted, arguments: &Arguments, resolved: &str, marks: Marks) -> Result<Output, Failure> {
     let mut details = json!({"resolvedPath": resolved});
     if part.total == Some(0) {
         let text = if arguments.raw { String::new() } else { "(empty file)".to_owned() };
@@ -169,11 +207,11 @@ fn shown(part: &Part, wanted: Wanted, arguments: &Arguments, resolved: &str, cx:
     let mut text = String::new();
     for (at, line) in part.lines.iter().enumerate() {
         let number = wanted.first + at;
-        match cx.edit_mode {
+        match marks {
             _ if arguments.raw => {}
-            EditMode::Hashline => text.push_str(&format!("{}:", hashline::anchor(number, line))),
-            EditMode::Replace | EditMode::Patch if cx.line_numbers => text.push_str(&format!("{number:>6}\t")),
-            EditMode::Replace | EditMode::Patch => {}
+            Marks::Anchors => text.push_str(&format!("{}:", hashline::anchor(number, line))),
+            Marks::Numbers => text.push_str(&format!("{number:>6}\t")),
+            Marks::None => {}
         }
         text.push_str(line);
         text.push('\n');

@@ -50,6 +50,16 @@ impl Registry {
         Self(self.0.iter().filter(|tool| names.contains(&tool.spec().name.as_str())).cloned().collect())
     }
 
+    /// These tools, in this order. Of two of one name the first counts.
+    pub fn of(tools: Vec<Arc<dyn Tool>>) -> Self {
+        Self(tools)
+    }
+
+    /// All tools, always in the same order.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.0.iter()
+    }
+
     /// The tool of a name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.0.iter().find(|tool| tool.spec().name == name)

@@ -4,7 +4,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use countersign_core::{message::Block, tool::Spec};
+use countersign_core::{id::PeerId, message::Block, policy::Class, tool::Spec};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -55,12 +55,46 @@ pub enum Failure {
     Cancelled(String),
 }
 
+/// Who does a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// This process, by [`Tool::run`].
+    Here,
+    /// Somebody at the other end of a connection. It is sent at most once, whatever the spec says of repeating.
+    Peer(Away),
+}
+
+/// A call that somebody else does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Away {
+    /// Who.
+    pub peer: PeerId,
+    /// What it is for policy and contracts.
+    pub class: Class,
+}
+
 /// Something that a run can call.
 pub trait Tool: Send + Sync {
     /// What it is called, takes and does. The schema is without the intent; see [`crate::with_intent`].
     fn spec(&self) -> &Spec;
 
-    /// Does it, with arguments that [`crate::validate`] let through.
+    /// Checks the arguments of a call and gives them back ready for [`Tool::route`] and [`Tool::run`].
+    ///
+    /// # Errors
+    /// [`Failure::Invalid`] that names what is wrong.
+    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+        crate::validate(self.spec(), arguments)
+    }
+
+    /// Says who does a call with these arguments, and puts them into the one form in which they are judged and done.
+    ///
+    /// # Errors
+    /// Why nobody can do it.
+    fn route(&self, _arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
+        Ok(Route::Here)
+    }
+
+    /// Does it, with arguments that [`Tool::check`] let through and that are [routed](Tool::route) here.
     ///
     /// *Cancellation*: ends with [`Failure::Cancelled`] soon after `cx.cancel`. Dropping the future stops a command as well; a file is
     /// either as it was or as it was to be.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::event::Executor;
+use super::event::{Executor, Known};
 use crate::{
     id::{CallId, PrincipalId, SessionId},
     session::Said,
@@ -35,6 +35,18 @@ pub enum Progress {
     NotBegun(Arc<str>),
     /// It broke off, and may have taken effect.
     Broke,
+    /// A peer had it and will not be heard any more: it may have taken effect.
+    Left {
+        /// What the model is told, in the words of its wire.
+        text: Arc<str>,
+        /// Why.
+        since: Known,
+    },
+    /// Nothing of it reached the peer's line, which is gone. It waits for another.
+    Unsent {
+        /// Which start of it, from 1.
+        start: u32,
+    },
 }
 
 /// What an agent asks for.

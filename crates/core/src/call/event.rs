@@ -7,7 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     digest::Digest,
-    id::{CallId, EntryId, PrincipalId, RunId, SessionId},
+    id::{CallId, EntryId, PeerId, PrincipalId, RunId, SessionId},
+    peer::Line,
+    policy::Class,
+    time::Millis,
     tool::{Effect, Lane, Repeat},
 };
 
@@ -23,6 +26,8 @@ pub enum Executor {
     Shell,
     /// A service that only the gateway can reach.
     Service,
+    /// Somebody at the other end of a connection.
+    Peer(PeerId),
 }
 
 /// How a call ended.
@@ -67,6 +72,12 @@ pub enum Known {
     ProcessEnded,
     /// The task that ran it broke off.
     TaskBroke,
+    /// The connection on which a peer had it is gone.
+    LineGone,
+    /// The peer that has it says nothing of it.
+    PeerSilent,
+    /// It was stopped while a peer had it, which did not say how far it got.
+    Stopped,
 }
 
 /// The content of a call: what was wanted, word for word.
@@ -86,6 +97,9 @@ pub struct Content {
     /// The arguments that the signature names; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named: Vec<String>,
+    /// What it is beyond its tool's name: of calls that a host does. Its effect then lies beyond the files of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
     /// Why it cannot be run at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Arc<str>>,
@@ -175,12 +189,22 @@ pub enum Event {
         /// The policy that was in force.
         policy: Digest,
     },
+    /// Its turn has come, and the peer that is to do it has no line.
+    Waits {
+        /// Which.
+        call: CallId,
+        /// When it is given up.
+        until: Millis,
+    },
     /// It runs from now on.
     Started {
         /// Which.
         call: CallId,
         /// The process that runs it.
         boot: u32,
+        /// The line of the peer that does it, where one does. No other is ever given it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        line: Option<Line>,
     },
     /// It is to stop.
     Aborting {
@@ -194,7 +218,8 @@ pub enum Event {
         /// Since when.
         since: Known,
     },
-    /// It may start once more: twice has the effect of once, and somebody still waits for it.
+    /// It may start once more: twice has the effect of once and somebody still waits for it, or nothing of it left for its
+    /// peer.
     Again {
         /// Which.
         call: CallId,
@@ -224,6 +249,7 @@ impl Event {
             | Self::Received { call }
             | Self::Allowed { call, .. }
             | Self::Gated { call, .. }
+            | Self::Waits { call, .. }
             | Self::Started { call, .. }
             | Self::Aborting { call }
             | Self::InDoubt { call, .. }

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::event::{End, Event, Executor, Known};
 use crate::{
     digest::Digest,
-    id::{CallId, Lsn, RunId, SessionId},
+    id::{CallId, Lsn, PeerId, RunId, SessionId},
+    peer::Line,
+    time::Millis,
     tool::{Effect, Lane, Repeat},
 };
 
@@ -48,6 +50,15 @@ pub struct Call {
     pub(crate) approved: bool,
     /// The record that let it through its gate. It starts only once that is durable.
     pub(crate) let_through: Option<Lsn>,
+    /// How often it was started.
+    #[serde(default)]
+    pub(crate) starts: u32,
+    /// The line of the peer that has it.
+    #[serde(default)]
+    pub(crate) line: Option<Line>,
+    /// When it is given up, while it waits for its peer.
+    #[serde(default)]
+    pub(crate) until: Option<Millis>,
 }
 
 impl Call {
@@ -67,6 +78,9 @@ impl Call {
             aborting: false,
             approved: false,
             let_through: None,
+            starts: 0,
+            line: None,
+            until: None,
         })
     }
 
@@ -88,6 +102,24 @@ impl Call {
     /// Who runs it.
     pub fn executor(&self) -> &Executor {
         &self.executor
+    }
+
+    /// The peer that does it, where one does.
+    pub fn peer(&self) -> Option<&PeerId> {
+        match &self.executor {
+            Executor::Peer(peer) => Some(peer),
+            Executor::Builtin | Executor::Person | Executor::Shell | Executor::Service => None,
+        }
+    }
+
+    /// The line of the peer that has it, or had it last.
+    pub fn line(&self) -> Option<Line> {
+        self.line
+    }
+
+    /// How often it was started.
+    pub fn starts(&self) -> u32 {
+        self.starts
     }
 
     /// Where its content lies.
@@ -128,10 +160,19 @@ impl Call {
             }
             Event::Again { .. } => self.phase = Phase::Ready,
             Event::Gated { .. } => self.phase = Phase::Gated,
-            Event::Started { boot, .. } => self.phase = Phase::Started { boot: *boot },
+            Event::Waits { until, .. } => self.until = Some(*until),
+            Event::Started { boot, line, .. } => {
+                self.phase = Phase::Started { boot: *boot };
+                self.starts += 1;
+                self.line = *line;
+                self.until = None;
+            }
             Event::Aborting { .. } => self.aborting = true,
             Event::InDoubt { since, .. } => self.phase = Phase::InDoubt(*since),
-            Event::Ended { end, .. } => self.phase = Phase::Ended(*end),
+            Event::Ended { end, .. } => {
+                self.phase = Phase::Ended(*end);
+                self.until = None;
+            }
         }
     }
 }

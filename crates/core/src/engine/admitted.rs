@@ -75,6 +75,7 @@ impl Admitted {
             | Event::Session(_)
             | Event::Run(_)
             | Event::Call(_)
+            | Event::Peer(_)
             | Event::Policy(_) => {}
         }
     }

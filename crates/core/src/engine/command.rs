@@ -6,6 +6,7 @@ use crate::{
     digest::Digest,
     gate,
     id::{CallId, Lsn, PrincipalId, RunId, SessionId},
+    peer,
     policy::{Grant, GrantId},
     run, session,
 };
@@ -44,6 +45,8 @@ pub enum Command {
     Call(call::Command),
     /// To a gate.
     Gate(gate::Command),
+    /// About a peer.
+    Peer(peer::Command),
     /// Takes over grants that another log gave for good. Those that are known are passed over.
     Adopt(Vec<Grant>),
     /// Takes a person's denial back before its time.

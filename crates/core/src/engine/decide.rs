@@ -5,6 +5,7 @@ mod answered;
 mod calls;
 mod compaction;
 mod forgive;
+mod peers;
 mod recover;
 mod requests;
 mod session;
@@ -46,6 +47,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Call(call::Command::Received { session, calls }) => requests::received(view, &session, &calls),
         Command::Call(call::Command::Ended { call, progress }) => Ok(calls::ended(view, call, progress, context)),
         Command::Call(call::Command::Abort { session }) => stop::abort_commands(view, &session),
+        Command::Peer(command) => Ok(peers::decide(view, command)),
         Command::Gate(gate::Command::Answer { gate, answer, by, key }) => {
             answer::answer(view, gate, &answer, &by, key.as_deref(), context)
         }

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     call, gate,
     id::{Lsn, SessionId},
-    policy, run, session,
+    peer, policy, run, session,
     time::Millis,
 };
 
@@ -24,6 +24,8 @@ pub enum Event {
     Call(call::Event),
     /// To a gate.
     Gate(gate::Event),
+    /// To a peer.
+    Peer(peer::Event),
     /// To rules, grants and constraints.
     Policy(policy::Event),
 }
@@ -47,7 +49,7 @@ impl Fact {
     /// Whether a log has to be made for it. What every process records anew when it starts is not worth a file.
     pub const fn is_worth_a_file(&self) -> bool {
         match &self.event {
-            Event::Booted | Event::Policy(_) => false,
+            Event::Booted | Event::Policy(_) | Event::Peer(_) => false,
             Event::Session(event) => match event {
                 session::Event::Opened { .. }
                 | session::Event::Hosted { .. }
@@ -109,6 +111,7 @@ impl Event {
             Self::Run(_) => "run",
             Self::Call(_) => "call",
             Self::Gate(_) => "gate",
+            Self::Peer(_) => "peer",
             Self::Policy(_) => "policy",
         }
     }
@@ -124,6 +127,7 @@ impl Event {
             Self::Run(event) => json(event),
             Self::Call(event) => json(event),
             Self::Gate(event) => json(event),
+            Self::Peer(event) => json(event),
             Self::Policy(event) => json(event),
         };
         (self.kind(), VERSION, facts)
@@ -146,6 +150,7 @@ impl Event {
             "run" => read(kind, facts).map(Self::Run),
             "call" => read(kind, facts).map(Self::Call),
             "gate" => read(kind, facts).map(Self::Gate),
+            "peer" => read(kind, facts).map(Self::Peer),
             "policy" => read(kind, facts).map(Self::Policy),
             _ => Err(Decode::Unknown { kind: kind.to_owned(), version }),
         }

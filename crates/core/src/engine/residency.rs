@@ -55,6 +55,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         // What works is at hand, and so is all of policy.
         Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
         | Command::Call(call::Command::Ended { .. })
+        | Command::Peer(_)
         | Command::Recover(_)
         | Command::UseRules(_)
         | Command::Tick

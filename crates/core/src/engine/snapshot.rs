@@ -9,7 +9,8 @@ use crate::{
     call::Call,
     digest::Digest,
     gate::{self, Gate},
-    id::Lsn,
+    id::{Lsn, PeerId},
+    peer::Line,
     policy::{self, Constraint, Grant},
     run::{Phase, Run},
     session::Session,
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
-pub const SNAPSHOT_VERSION: u32 = 8;
+pub const SNAPSHOT_VERSION: u32 = 9;
 
 /// What is written: the machines alone. Indexes are made again.
 #[derive(Serialize, Deserialize)]
@@ -32,6 +33,7 @@ struct Form<S, R, C, G, P, D> {
     rules: Option<Digest>,
     grants: Vec<P>,
     constraints: Vec<D>,
+    peers: BTreeMap<PeerId, Line>,
     is_partial: bool,
 }
 
@@ -49,6 +51,7 @@ impl State {
             rules: self.policy.digest(),
             grants: self.policy.grants().iter().collect(),
             constraints: self.policy.constraints().iter().collect(),
+            peers: self.peers.clone(),
             is_partial: self.is_partial,
         };
         serde_json::to_string(&form).expect("state is plain data with text keys")
@@ -57,8 +60,14 @@ impl State {
     /// Reads what [`State::to_snapshot`] wrote.
     pub(super) fn from_snapshot(text: &str) -> Result<Self, serde_json::Error> {
         let form: Form<Session, Run, Call, Gate, Grant, Constraint> = serde_json::from_str(text)?;
-        let mut state =
-            Self { head: form.head, at: form.at, boot: form.boot, is_partial: form.is_partial, ..Self::default() };
+        let mut state = Self {
+            head: form.head,
+            at: form.at,
+            boot: form.boot,
+            peers: form.peers,
+            is_partial: form.is_partial,
+            ..Self::default()
+        };
         let compiled = form.rules.map(|digest| policy::Event::Compiled { digest });
         let grants = form.grants.into_iter().map(policy::Event::Granted);
         let constraints = form.constraints.into_iter().map(policy::Event::Constrained);
@@ -78,6 +87,8 @@ impl State {
             }
             state.runs.insert(run.id(), run);
         }
+        let waits = |call: &Call| Some((call.until?, call.id()));
+        state.awaiting_peers = form.calls.iter().filter_map(waits).collect();
         state.calls = form.calls.into_iter().map(|call| (call.id(), call)).collect();
         // A call may have asked several times: its last gate is the one that counts.
         let by_age: BTreeMap<Lsn, Gate> = form.gates.into_iter().map(|gate| (gate.content(), gate)).collect();

@@ -9,7 +9,8 @@ use super::event::{Event, Meta};
 use crate::{
     call::{self, Call},
     gate::{self, Gate},
-    id::{CallId, GateId, Lsn, RunId, SessionId},
+    id::{CallId, GateId, Lsn, PeerId, RunId, SessionId},
+    peer::{self, Line},
     policy,
     run::{self, Run},
     session::{self, Answered, Asked, Session},
@@ -30,6 +31,8 @@ pub struct State {
     pub(super) calls: BTreeMap<CallId, Call>,
     pub(super) gates: BTreeMap<GateId, Gate>,
     pub(super) policy: policy::State,
+    /// The lines of peers that have one.
+    pub(super) peers: BTreeMap<PeerId, Line>,
     /// Sessions whose context is being compacted.
     pub(super) compacting: BTreeSet<SessionId>,
     /// Pending gates by where they were opened, which is their age.
@@ -37,6 +40,8 @@ pub struct State {
     /// Pending gates by deadline, and runs that wait by the time at which they go on.
     pub(super) gate_deadlines: BTreeSet<(Millis, GateId)>,
     pub(super) backoffs: BTreeSet<(Millis, RunId)>,
+    /// Calls that wait for their peer, by when they are given up.
+    pub(super) awaiting_peers: BTreeSet<(Millis, CallId)>,
     /// The last gate of each call whose turn is open.
     pub(super) gate_of: BTreeMap<CallId, GateId>,
     /// Resolved gates by when.
@@ -54,10 +59,12 @@ impl PartialEq for State {
             && self.calls == other.calls
             && same(&self.gates, &other.gates, |gate| at_hand(self, gate) || at_hand(other, gate))
             && self.policy == other.policy
+            && self.peers == other.peers
             && self.compacting == other.compacting
             && self.pending == other.pending
             && self.gate_deadlines == other.gate_deadlines
             && self.backoffs == other.backoffs
+            && self.awaiting_peers == other.awaiting_peers
     }
 }
 
@@ -133,6 +140,17 @@ impl State {
         self.gate_of.get(&call).and_then(|gate| self.gates.get(gate))
     }
 
+    /// The line over which a peer can be given work, if it has one.
+    pub fn line_of(&self, peer: &PeerId) -> Option<Line> {
+        self.peers.get(peer).copied()
+    }
+
+    /// The sessions in which something waits for its turn at a peer.
+    pub(crate) fn waiting_for<'a>(&'a self, peer: &'a PeerId) -> impl Iterator<Item = &'a SessionId> {
+        let waits = move |call: &&Call| call.peer() == Some(peer) && call.is_before_start();
+        self.calls.values().filter(waits).map(Call::session)
+    }
+
     /// Rules, grants and constraints.
     pub fn policy(&self) -> &policy::State {
         &self.policy
@@ -147,7 +165,8 @@ impl State {
     pub fn next_deadline(&self) -> Option<Millis> {
         let gate = self.gate_deadlines.first().map(|(at, _)| *at);
         let run = self.backoffs.first().map(|(at, _)| *at);
-        [gate, run].into_iter().flatten().min()
+        let call = self.awaiting_peers.first().map(|(at, _)| *at);
+        [gate, run, call].into_iter().flatten().min()
     }
 
     /// The sessions in which a deadline has passed at `now`.
@@ -155,7 +174,10 @@ impl State {
         let gates = self.gate_deadlines.iter().take_while(|(at, _)| *at <= now);
         let gates = gates.filter_map(|(_, gate)| self.gates.get(gate)?.session().cloned());
         let runs = self.backoffs.iter().take_while(|(at, _)| *at <= now);
-        gates.chain(runs.filter_map(|(_, run)| Some(self.runs.get(run)?.session().clone()))).collect()
+        let runs = runs.filter_map(|(_, run)| Some(self.runs.get(run)?.session().clone()));
+        let calls = self.awaiting_peers.iter().take_while(|(at, _)| *at <= now);
+        let calls = calls.filter_map(|(_, call)| Some(self.calls.get(call)?.session().clone()));
+        gates.chain(runs).chain(calls).collect()
     }
 
     /// Where the content lies that settling needs: of gates that wait and of calls that have not started.
@@ -194,12 +216,31 @@ impl State {
             session.last_at = meta.at;
         }
         match event {
-            Event::Booted => self.boot += 1,
+            Event::Booted => {
+                self.boot += 1;
+                self.peers.clear();
+            }
             Event::Session(event) => self.apply_session(event, meta),
             Event::Run(event) => self.apply_run(event, meta),
             Event::Call(event) => self.apply_call(event, meta),
             Event::Gate(event) => self.apply_gate(event, meta),
+            Event::Peer(event) => self.apply_peer(event),
             Event::Policy(event) => self.apply_policy(event),
+        }
+    }
+
+    fn apply_peer(&mut self, event: &peer::Event) {
+        match event {
+            peer::Event::Came { peer, line } => {
+                self.peers.insert(peer.clone(), *line);
+                // What waited for it waits for its turn alone now, which has no deadline.
+                for call in self.calls.values_mut().filter(|call| call.peer() == Some(peer)) {
+                    if let Some(until) = call.until.take() {
+                        self.awaiting_peers.remove(&(until, call.id()));
+                    }
+                }
+            }
+            peer::Event::Gone { peer } => drop(self.peers.remove(peer)),
         }
     }
 
@@ -233,7 +274,9 @@ impl State {
         }
         if matches!(event, run::Event::TurnClosed { .. } | run::Event::Ended { .. }) {
             for call in std::mem::take(&mut run.calls) {
-                self.calls.remove(&call);
+                if let Some(until) = self.calls.remove(&call).and_then(|call| call.until) {
+                    self.awaiting_peers.remove(&(until, call));
+                }
                 self.gate_of.remove(&call);
             }
         }
@@ -304,7 +347,13 @@ impl State {
             }
         }
         let Some(call) = self.calls.get_mut(&id) else { return };
+        if let Some(until) = call.until {
+            self.awaiting_peers.remove(&(until, id));
+        }
         call.apply(event, meta.lsn);
+        if let Some(until) = call.until {
+            self.awaiting_peers.insert((until, id));
+        }
         if let (call::Phase::Ended(end), None) = (call.phase(), call.run()) {
             if let Some(session) = self.sessions.get_mut(call.session()) {
                 session.commands.remove(&id);

@@ -18,6 +18,9 @@ pub(crate) const NOT_WHOLE: &str = "Not run: the message that wanted this call e
 pub(crate) const NOT_BEGUN: &str = "Not run: the process ended before this call began.";
 /// The result of a call of which it is not known what became of it.
 pub(crate) const UNKNOWN: &str = "Outcome unknown: this call was started, and what ran it ended before a result was recorded. It may or may not have taken effect. It was not run again.";
+/// The result of a call whose peer did not come in time.
+pub(crate) const PEER_AWAY: &str =
+    "Not run: whoever does this was not connected, and did not come in time. Nothing was sent.";
 /// The result of an agent's request of which it is not known what became of it.
 pub(crate) const REQUEST_UNKNOWN: &str = "Outcome unknown: the request was sent or may have been sent, and no answer was recorded. It may or may not have taken effect. It was not repeated.";
 /// What the model is told after a compaction.

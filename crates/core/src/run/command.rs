@@ -46,6 +46,8 @@ pub struct Wanted {
     pub effect: Effect,
     /// Who runs it.
     pub executor: crate::call::Executor,
+    /// What it is beyond its tool's name, where somebody else than this process does it.
+    pub class: Option<crate::policy::Class>,
     /// Why it cannot be run at all: an unknown tool, arguments that do not fit.
     pub problem: Option<Arc<str>>,
 }

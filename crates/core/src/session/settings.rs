@@ -109,6 +109,9 @@ pub struct Settings {
     pub max_pending: u32,
     /// How long a question waits for its person.
     pub clarify_timeout: Duration,
+    /// How long a call waits for its peer to come, and how long a peer may say nothing of a call that it has.
+    #[serde(default = "peer_timeout")]
+    pub peer_timeout: Duration,
     /// How often a run that ended with open tasks is reminded of them.
     pub todo_reminders: u32,
 }
@@ -130,6 +133,7 @@ impl Default for Settings {
             approval_timeout: Duration::from_secs(900),
             max_pending: most_pending(),
             clarify_timeout: Duration::from_secs(3600),
+            peer_timeout: peer_timeout(),
             todo_reminders: 0,
         }
     }
@@ -168,6 +172,10 @@ impl Settings {
 
 fn most_pending() -> u32 {
     10
+}
+
+fn peer_timeout() -> Duration {
+    Duration::from_secs(3600)
 }
 
 #[cfg(test)]

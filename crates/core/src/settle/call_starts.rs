@@ -1,12 +1,14 @@
 //! A call starts when its turn has come: exclusive ones alone and in order, shared ones beside each other.
 //!
 //! It is judged once more: a rule, a constraint or a floor that came since the first judgement wins. A call that a gate
-//! let through starts only when that is durable, so that no crash can leave a decision without its work.
+//! let through starts only when that is durable, so that no crash can leave a decision without its work. One that a peer
+//! does starts on the line which the peer has, and waits under a deadline while it has none.
 
 use super::{Docket, evaluate, open_approval};
 use crate::{
     call::{self, Call, End, Phase},
     engine::{Branch, Context, Event, Fact},
+    peer::Line,
     policy::{Subject, Verdict, Why},
     run::{self, Abort},
     tool::Lane,
@@ -17,8 +19,17 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
     if docket.view.closing || !docket.run.is_none_or(may_work) {
         return None;
     }
-    let call = next(docket)?;
+    let (call, turn) = next(docket)?;
     let mut branch = Branch::new(docket.session);
+    let line = match turn {
+        Turn::Here => None,
+        Turn::At(line) => Some(line),
+        Turn::Away => {
+            let until = context.now + docket.session.settings().peer_timeout;
+            branch.push(Event::Call(call::Event::Waits { call: call.id(), until }));
+            return Some(branch.finish());
+        }
+    };
     let Some(subject) = docket.subject(call) else {
         docket.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
         return Some(branch.finish());
@@ -34,7 +45,7 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         }
         Verdict::Allow(_) | Verdict::Ask(_) => {
             let boot = docket.view.state.boot();
-            branch.push(Event::Call(call::Event::Started { call: call.id(), boot }));
+            branch.push(Event::Call(call::Event::Started { call: call.id(), boot, line }));
         }
     }
     Some(branch.finish())
@@ -47,8 +58,18 @@ fn is_approved(docket: Docket<'_>, call: &Call, subject: &Subject, why: &Why) ->
     gate.is_some_and(|gate| gate.subject == subject.digest() && gate.satisfies(why.steps()))
 }
 
-/// The first call that may start: nothing exclusive before it is open, and for an exclusive one nothing at all.
-fn next(docket: Docket<'_>) -> Option<&Call> {
+/// Where a call is done whose turn has come.
+enum Turn {
+    Here,
+    /// At its peer, which has this line.
+    At(Line),
+    /// At its peer, which has none.
+    Away,
+}
+
+/// The first call that may start, or has to wait for its peer from now on: nothing exclusive before it is open, and for an
+/// exclusive one nothing at all.
+fn next(docket: Docket<'_>) -> Option<(&Call, Turn)> {
     let mut any_open = false;
     for call in docket.calls() {
         if call.is_over() {
@@ -59,7 +80,13 @@ fn next(docket: Docket<'_>) -> Option<&Call> {
             Lane::Exclusive => !any_open,
         } && call.let_through.is_none_or(|at| at <= docket.view.durable);
         if *call.phase() == Phase::Ready && may_start {
-            return Some(call);
+            match call.peer().map(|peer| docket.view.state.line_of(peer)) {
+                None => return Some((call, Turn::Here)),
+                Some(Some(line)) => return Some((call, Turn::At(line))),
+                Some(None) if call.until.is_none() => return Some((call, Turn::Away)),
+                // It waits, and is open for those behind it.
+                Some(None) => {}
+            }
         }
         if call.lane == Lane::Exclusive {
             return None;

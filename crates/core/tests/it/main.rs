@@ -11,6 +11,7 @@ mod gates;
 mod hosts;
 mod ledger_table;
 mod owed_table;
+mod peers;
 mod reading;
 mod recover_table;
 mod requests;

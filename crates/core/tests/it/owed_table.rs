@@ -11,7 +11,7 @@ use crate::{
 fn named(work: Vec<Work>) -> Told {
     let name = |work: &Work| match work {
         Work::Turn { epoch, .. } => format!("turn {epoch}"),
-        Work::Call(_) => "call".to_owned(),
+        Work::Call { .. } => "call".to_owned(),
         Work::Compact { epoch, .. } => format!("compact {epoch}"),
     };
     Told(work.iter().map(name).collect(), Ok(countersign_core::engine::Reply::Done))

@@ -1,20 +1,25 @@
 //! The form of a snapshot, and what facts come to in it: a later process reads it in place of the log.
 
 use countersign_core::{
+    call::Executor,
     digest::Digest,
     engine::{Command, Engine, SNAPSHOT_VERSION},
     gate::{Answer, Scope},
+    id::PeerId,
     message::StopReason,
+    peer::{self, Line},
+    policy::Class,
+    run::Wanted,
     session::{self, Gathered, Kind, Part, Queue, WhenBusy},
 };
 
 use crate::{
-    stage::{Stage, asking, text, wanted},
+    stage::{Stage, asking, open, text, wanted},
     states::{RETRYABLE, compact, deny, idle, run_command, thinking},
 };
 
 /// A little of everything that a session may hold.
-fn histories() -> [Stage; 4] {
+fn histories() -> [Stage; 5] {
     let mut gated = thinking(asking());
     gated.fail(RETRYABLE);
     gated.now = gated.engine.state().next_deadline().expect("it waits");
@@ -40,7 +45,16 @@ fn histories() -> [Stage; 4] {
     compact(&mut compacting);
     compacting.prompt(WhenBusy::FollowUp);
     compacting.session(session::Command::AbortCompaction);
-    [gated, asked, waiting, compacting]
+    let mut away = thinking(open());
+    let at = |peer: &str| Wanted {
+        executor: Executor::Peer(PeerId::new(peer)),
+        class: Some(Class::HostUriRead),
+        ..wanted("look", "a")
+    };
+    let came = peer::Command::Came { peer: PeerId::new("here"), line: Line(3) };
+    away.tell(Command::Peer(came));
+    away.want([at("here"), at("away")]);
+    [gated, asked, waiting, compacting, away]
 }
 
 #[test]
@@ -56,7 +70,7 @@ fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
 fn another_form_of_a_snapshot_has_another_version() {
     let text: Vec<String> = histories().iter().map(|stage| stage.engine.snapshot()).collect();
     let digest = Digest::of(text.join("\n").as_bytes()).to_string();
-    let known = (8, "6b548cc49a238a78a7e5168d21e34b70e8a5f62cb54fbb66cc95dd43205fa70a");
+    let known = (9, "e4896ae401db3f4041f2be35228e00b0b437ad438422036cd404e5701718d619");
     assert_eq!(
         (SNAPSHOT_VERSION, digest.as_str()),
         known,

@@ -97,6 +97,7 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
         repeat: if reads { Repeat::Idempotent } else { Repeat::Once },
         effect: if reads { Effect::Reads } else { Effect::Changes },
         executor: if tool == "ask" { Executor::Person } else { Executor::Builtin },
+        class: None,
         problem: None,
     }
 }

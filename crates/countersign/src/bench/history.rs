@@ -142,6 +142,7 @@ fn wanted(tool: &str, argument: &str) -> Wanted {
         repeat: Repeat::Idempotent,
         effect: if tool == "bash" { Effect::Changes } else { Effect::Reads },
         executor: Executor::Builtin,
+        class: None,
         problem: None,
     }
 }

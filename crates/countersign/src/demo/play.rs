@@ -172,6 +172,7 @@ impl Play<'_> {
                 | gate::Event::Shown { .. }
                 | gate::Event::Updated { .. },
             )
+            | Event::Peer(_)
             | Event::Policy(_) => {}
         }
         Ok(None)
@@ -196,6 +197,7 @@ impl Play<'_> {
             }
             call::Event::Requested { .. }
             | call::Event::Received { .. }
+            | call::Event::Waits { .. }
             | call::Event::Gated { .. }
             | call::Event::Started { .. }
             | call::Event::Aborting { .. }

@@ -18,7 +18,7 @@ pub fn record(recorded: &Recorded) -> Record {
         Event::Gate(event) => Some(event.gate().to_string().into()),
         // Where a run began; the rest of it is in its session behind that.
         Event::Run(run::Event::Started { run, .. }) => Some(run.to_string().into()),
-        Event::Booted | Event::Session(_) | Event::Run(_) | Event::Call(_) | Event::Policy(_) => None,
+        Event::Booted | Event::Session(_) | Event::Run(_) | Event::Call(_) | Event::Peer(_) | Event::Policy(_) => None,
     };
     Record {
         at: recorded.meta.at,

@@ -155,7 +155,7 @@ impl Owner {
                 self.desk_closes = Some(Instant::now() + SERVICES);
                 self.is_closing = true;
                 self.engine.quiesce();
-                self.desk.close(Close::AllButServices);
+                self.desk.close(Close::AllButElsewhere);
             }
             if self.desk_closes.take_if(|at| Instant::now() >= *at).is_some() {
                 self.desk.close(Close::All);

@@ -1,6 +1,6 @@
 //! Runs one call and says how far it got.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     call::{Command as CallCommand, Content, Executor, Progress, Returned},
@@ -8,6 +8,7 @@ use countersign_core::{
     engine::Command,
     id::{CallId, Lsn, SessionId},
     message::{BashExecution, Block, Message, ToolResult},
+    peer::Line,
     session::Said,
 };
 use countersign_tools::{self as tools, Failure, Output, Updates};
@@ -32,6 +33,31 @@ pub(super) struct CallWork {
     pub(super) executor: Executor,
     pub(super) content: Lsn,
     pub(super) arguments: Digest,
+    /// Which start of it this is.
+    pub(super) start: u32,
+    /// The line of the peer for which it was started, where one does it.
+    pub(super) line: Option<Line>,
+    /// How long that peer may say nothing.
+    pub(super) patience: Duration,
+}
+
+/// What a tool gave back, as the model is told it.
+pub(crate) fn returned(content: &Content, output: Output) -> Returned {
+    let message = Message::ToolResult(ToolResult {
+        tool_call_id: content.tool_call_id.to_string(),
+        tool_name: content.tool.to_string(),
+        content: output.content,
+        details: Some(output.details.unwrap_or_else(|| json!({}))),
+        is_error: output.is_error,
+        ..ToolResult::default()
+    });
+    Returned {
+        said: said(&message),
+        error: output.is_error,
+        open_tasks: None,
+        folder: None,
+        prunable: content.tool.as_ref() != "read",
+    }
 }
 
 impl CallWork {
@@ -48,6 +74,7 @@ impl CallWork {
                 Executor::Builtin => self.builtin(host, &content, results, cancel).await,
                 Executor::Shell => self.shell(host, &content, cancel).await,
                 Executor::Service => self.service(host, &content, cancel).await,
+                Executor::Peer(ref peer) => self.at_peer(peer, host.peers(), content, results, cancel).await,
                 Executor::Person => Progress::NotBegun("Not run: this is answered by a person.".into()),
             },
         };
@@ -103,21 +130,10 @@ impl CallWork {
         };
         let open_tasks = (content.tool.as_ref() == "todo_write" && !output.is_error)
             .then(|| u32::try_from(cx.todos.open_count()).unwrap_or(u32::MAX));
-        let error = output.is_error;
-        let message = Message::ToolResult(ToolResult {
-            tool_call_id: content.tool_call_id.to_string(),
-            tool_name: content.tool.to_string(),
-            content: output.content,
-            details: Some(output.details.unwrap_or_else(|| json!({}))),
-            is_error: error,
-            ..ToolResult::default()
-        });
         Progress::Returned(Box::new(Returned {
-            said: said(&message),
-            error,
             open_tasks,
             folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
-            prunable: content.tool.as_ref() != "read",
+            ..returned(content, output)
         }))
     }
 
@@ -168,15 +184,17 @@ impl CallWork {
                 changed = latest.changed() => {
                     let output = latest.borrow_and_update().clone();
                     let (Ok(()), Some(output)) = (changed, output) else { return work.await };
-                    let kind = LiveKind::CallProgress {
-                        call: self.call,
-                        content: output.content,
-                        details: output.details.map(Arc::new),
-                    };
-                    results.live(Live { session: self.session.clone(), kind }).await;
+                    self.progress(output, results).await;
                 }
             }
         }
+    }
+
+    /// Hands on all output so far.
+    pub(super) async fn progress(&self, output: Output, results: &Source) {
+        let kind =
+            LiveKind::CallProgress { call: self.call, content: output.content, details: output.details.map(Arc::new) };
+        results.live(Live { session: self.session.clone(), kind }).await;
     }
 
     async fn shell(&self, host: &dyn Host, content: &Content, cancel: CancellationToken) -> Progress {

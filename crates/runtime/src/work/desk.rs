@@ -30,15 +30,15 @@ use crate::{deliver::Contents, owner::Source};
 struct InFlight {
     cancel: CancellationToken,
     task: JoinHandle<()>,
-    /// Whether a service has it in hand: cancelled, nobody knows what became of it.
-    is_at_service: bool,
+    /// Whether a service or a peer has it in hand: cancelled, nobody knows what became of it.
+    is_elsewhere: bool,
 }
 
 /// What of it is told to stop when the owner closes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Close {
-    /// What is not at a service, which may answer yet.
-    AllButServices,
+    /// What is not at a service or a peer, which may answer yet.
+    AllButElsewhere,
     All,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Desk {
     in_flight: BTreeMap<Work, InFlight>,
     is_closing: bool,
     /// Calls whose work was begun in this process and whose turn is still open.
-    known: BTreeSet<CallId>,
+    known: BTreeSet<(CallId, u32)>,
 }
 
 impl Desk {
@@ -67,7 +67,7 @@ impl Desk {
     /// Tells what is in flight to stop, and what is started from now on too. Each piece still says what became of it.
     pub(crate) fn close(&mut self, what: Close) {
         self.is_closing = true;
-        for work in self.in_flight.values().filter(|work| what == Close::All || !work.is_at_service) {
+        for work in self.in_flight.values().filter(|work| what == Close::All || !work.is_elsewhere) {
             work.cancel.cancel();
         }
     }
@@ -104,13 +104,13 @@ impl Desk {
             if !self.in_flight.contains_key(&work)
                 && let Some(in_flight) = self.start(engine, &work)
             {
-                if let Work::Call(call) = &work {
-                    self.known.insert(*call);
+                if let Work::Call { call, start } = &work {
+                    self.known.insert((*call, *start));
                 }
                 self.in_flight.insert(work, in_flight);
             }
         }
-        self.known.retain(|call| engine.state().call(*call).is_some());
+        self.known.retain(|(call, _)| engine.state().call(*call).is_some());
     }
 
     /// Says of a piece of work that nobody has in hand that it was stopped.
@@ -122,10 +122,10 @@ impl Desk {
                 let answer = conversation::aborted_answer(session.settings());
                 Command::Run(run::Command::Answered { run: *run, epoch: *epoch, answer: Box::new(answer) })
             }
-            Work::Call(call) if self.known.contains(call) => {
+            Work::Call { call, start } if self.known.contains(&(*call, *start)) => {
                 Command::Call(call::Command::Ended { call: *call, progress: Progress::Broke })
             }
-            Work::Call(call) => {
+            Work::Call { call, .. } => {
                 let progress = Progress::NotBegun("Command aborted before it began".into());
                 Command::Call(call::Command::Ended { call: *call, progress })
             }
@@ -136,7 +136,7 @@ impl Desk {
         };
         let results = self.results.clone();
         let task = tokio::spawn(async move { results.tell(command).await });
-        Some(InFlight { cancel: CancellationToken::new(), task, is_at_service: false })
+        Some(InFlight { cancel: CancellationToken::new(), task, is_elsewhere: false })
     }
 
     fn start(&self, engine: &Engine, work: &Work) -> Option<InFlight> {
@@ -144,7 +144,7 @@ impl Desk {
         if self.is_closing {
             cancel.cancel();
         }
-        let mut is_at_service = false;
+        let mut is_elsewhere = false;
         let state = engine.state();
         let (contents, results) = (self.contents.clone(), self.results.clone());
         let host_of = |session: &session::Session| match session.hosted() {
@@ -175,11 +175,11 @@ impl Desk {
                     work.work(&*host, &contents, &results, token).await
                 }))
             }
-            Work::Call(call) => {
+            Work::Call { call, .. } => {
                 let call = state.call(*call)?;
                 let session = state.session(call.session())?;
                 let host = host_of(session)?;
-                is_at_service = *call.executor() == call::Executor::Service;
+                is_elsewhere = matches!(call.executor(), call::Executor::Service | call::Executor::Peer(_));
                 let work = CallWork {
                     call: call.id(),
                     session: session.id().clone(),
@@ -189,6 +189,9 @@ impl Desk {
                     executor: call.executor().clone(),
                     content: call.content(),
                     arguments: call.arguments(),
+                    start: call.starts(),
+                    line: call.line(),
+                    patience: session.settings().peer_timeout,
                 };
                 let broke = Command::Call(call::Command::Ended { call: call.id(), progress: Progress::Broke });
                 tokio::spawn(ends(results.clone(), broke, async move {
@@ -205,7 +208,7 @@ impl Desk {
                 tokio::spawn(ends(results.clone(), broke, async move { work.work(&*host, &contents, token).await }))
             }
         };
-        Some(InFlight { cancel, task, is_at_service })
+        Some(InFlight { cancel, task, is_elsewhere })
     }
 }
 

@@ -14,6 +14,8 @@ use countersign_tools::{Context, Registry};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use crate::peers::Peers;
+
 /// A model that can be asked.
 #[derive(Clone)]
 pub struct Chosen {
@@ -74,6 +76,11 @@ pub trait Host: Send + Sync + 'static {
     /// Asks a service for what an agent requested, with credentials that only the gateway holds.
     fn serve<'a>(&'a self, content: &'a Content, _cancel: CancellationToken) -> BoxFuture<'a, Served> {
         Box::pin(async move { Served::NotBegun(format!("Unknown tool: {}", content.tool)) })
+    }
+
+    /// The peers that do calls of its sessions.
+    fn peers(&self) -> Peers {
+        Peers::default()
     }
 
     /// Where tools of a session work.

@@ -12,7 +12,7 @@ use countersign_core::{
     tool::{Effect, Lane, Repeat, Spec},
 };
 use countersign_models::{self as models, Entry, Event, FailureKind, Level, Part, PartKind, Request, Stop};
-use countersign_tools::{Registry, strip_intent, validate, with_intent};
+use countersign_tools::{Registry, Route, strip_intent, with_intent};
 use futures_util::StreamExt;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -383,22 +383,30 @@ fn object(raw: &str) -> Result<Map<String, Value>, String> {
 /// Looks a wanted call up and checks what it brings.
 fn want(call: &Part, registry: &Registry) -> Option<Wanted> {
     let Part::ToolCall { id, name, arguments, .. } = call else { return None };
-    let spec = registry.get(name).map(|tool| tool.spec());
+    let tool = registry.get(name);
+    let spec = tool.map(|tool| tool.spec());
     let (arguments, problem) = match object(arguments) {
         Ok(arguments) => (arguments, None),
         Err(problem) => (Map::new(), Some(format!("Invalid arguments for tool {name}: {problem}"))),
     };
     let (mut arguments, intent) = strip_intent(arguments);
-    let problem = match spec {
+    let mut route = Route::Here;
+    let problem = match tool {
         None => Some(format!("Tool {name} not found")),
-        Some(spec) => problem.or_else(|| match validate(spec, &Value::Object(arguments.clone())) {
-            Ok(valid) => {
+        Some(tool) => problem.or_else(|| {
+            let checked = tool.check(&Value::Object(arguments.clone())).and_then(|valid| {
                 arguments = valid;
-                None
-            }
-            Err(problem) => Some(problem.to_string()),
+                tool.route(&mut arguments)
+            });
+            checked.map(|checked| route = checked).err().map(|problem| problem.to_string())
         }),
     };
+    let here = || (if name == ASK { Executor::Person } else { Executor::Builtin }, None);
+    let (executor, class) = match &route {
+        Route::Here => here(),
+        Route::Peer(away) => (Executor::Peer(away.peer.clone()), Some(away.class)),
+    };
+    let is_away = class.is_some();
     Some(Wanted {
         tool_call_id: id.as_str().into(),
         tool: name.as_str().into(),
@@ -407,9 +415,11 @@ fn want(call: &Part, registry: &Registry) -> Option<Wanted> {
         arguments,
         intent: intent.map(Into::into),
         lane: spec.map_or(Lane::Shared, |spec| spec.lane),
-        repeat: spec.map_or(Repeat::Once, |spec| spec.repeat),
+        // What left for a peer is not sent again.
+        repeat: spec.filter(|_| !is_away).map_or(Repeat::Once, |spec| spec.repeat),
         effect: spec.map_or(Effect::Changes, |spec| spec.effect),
-        executor: if name == ASK { Executor::Person } else { Executor::Builtin },
+        executor,
+        class,
         problem: problem.map(Into::into),
     })
 }

@@ -5,22 +5,58 @@ use std::{path::Path, sync::Arc, time::Duration};
 use countersign_core::{
     engine::{Command, Resume, Rules},
     gate::{self, Answer, Scope},
-    id::{GateId, PrincipalId, SessionId},
+    id::{GateId, PeerId, PrincipalId, SessionId},
     message::{Message, Summary},
     policy::{self, Posture, Surroundings},
     session::{self, ModelRef, Said, Settings, WhenBusy},
-    tool::Spec,
+    tool::{Effect, Lane, Repeat, Spec},
 };
 use countersign_runtime::{
-    Chosen, Clock, Handle, Host, Lane, Options, Source, Summaries,
+    self as runtime, Chosen, Clock, Handle, Host, Options, Peers, Source, Summaries,
     models::{demo, scripted::Scripted},
     store::AnyLog,
     system_dice,
-    tools::{self, Registry},
+    tools::{self, Away, Failure, Registry, Route, Tool},
 };
-use serde_json::json;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
 
-struct Room(Scripted);
+/// The tool that the peer `p` does.
+pub(crate) const FAR: &str = "far";
+
+struct Far(Spec);
+
+impl Tool for Far {
+    fn spec(&self) -> &Spec {
+        &self.0
+    }
+
+    fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
+        Ok(Route::Peer(Away { peer: PeerId::new("p"), class: policy::Class::HostToolInvoke }))
+    }
+
+    fn run<'a>(
+        &'a self,
+        _: Map<String, Value>,
+        _: &'a tools::Context,
+    ) -> BoxFuture<'a, Result<tools::Output, Failure>> {
+        Box::pin(async { Err(Failure::NotBegun("it is not done here".to_owned())) })
+    }
+}
+
+fn far() -> Arc<dyn Tool> {
+    Arc::new(Far(Spec {
+        name: FAR.to_owned(),
+        description: String::new(),
+        schema: json!({ "type": "object" }),
+        lane: Lane::Shared,
+        repeat: Repeat::Once,
+        effect: Effect::Changes,
+        signature: &[],
+    }))
+}
+
+struct Room(Scripted, Peers);
 
 impl Host for Room {
     fn model(&self, _: &ModelRef) -> Result<Chosen, String> {
@@ -28,7 +64,11 @@ impl Host for Room {
     }
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
-        Arc::new(Registry::standard())
+        Arc::new(Registry::of(Registry::standard().tools().cloned().chain([far()]).collect()))
+    }
+
+    fn peers(&self) -> Peers {
+        self.1.clone()
     }
 
     fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
@@ -54,6 +94,17 @@ pub(crate) async fn open(log: impl Into<AnyLog>, model: &Scripted, posture: Post
     open_idle(log, model, posture, resume, None).await
 }
 
+/// An owner whose peers come over `peers`.
+pub(crate) async fn open_with(
+    peers: Peers,
+    log: impl Into<AnyLog>,
+    model: &Scripted,
+    posture: Posture,
+    resume: Resume,
+) -> Handle {
+    open_room(Clock::system(), log.into(), Room(model.clone(), peers), posture, resume, None).await
+}
+
 /// An owner that lets go of sessions after they were `idle` for so long.
 pub(crate) async fn open_idle(
     log: impl Into<AnyLog>,
@@ -74,10 +125,21 @@ pub(crate) async fn open_at(
     resume: Resume,
     idle: Option<Duration>,
 ) -> Handle {
-    let host = Arc::new(Room(model.clone()));
+    open_room(clock, log.into(), Room(model.clone(), Peers::default()), posture, resume, idle).await
+}
+
+async fn open_room(
+    clock: Clock,
+    log: AnyLog,
+    room: Room,
+    posture: Posture,
+    resume: Resume,
+    idle: Option<Duration>,
+) -> Handle {
+    let host = Arc::new(room);
     let merge = Duration::from_millis(50);
     let options = Options { rules: rules(posture), resume, clock, dice: system_dice(), host, merge, idle };
-    Handle::open(log.into(), options).await.unwrap()
+    Handle::open(log, options).await.unwrap()
 }
 
 pub(crate) fn name() -> SessionId {
@@ -100,9 +162,14 @@ pub(crate) fn rules(posture: Posture) -> Rules {
 }
 
 pub(crate) async fn begin(owner: &Handle, cwd: &Path) -> Source {
+    begin_with(owner, cwd, Settings::default().peer_timeout).await
+}
+
+/// A session that waits so long for peers.
+pub(crate) async fn begin_with(owner: &Handle, cwd: &Path, peer_timeout: Duration) -> Source {
     let model = ModelRef { provider: "demo".into(), id: "demo".into(), context_window: 200_000, max_tokens: 4096 };
-    let settings = Box::new(Settings { model: Some(model), ..Settings::default() });
-    let requests = owner.source(Lane::Request);
+    let settings = Box::new(Settings { model: Some(model), peer_timeout, ..Settings::default() });
+    let requests = owner.source(runtime::Lane::Request);
     let cwd = cwd.display().to_string();
     let opened = session::Command::Open { cwd, name: None, parent: None, door: None, settings };
     requests.ask(to_session(opened)).await.unwrap();
@@ -124,7 +191,7 @@ pub(crate) async fn eventually<T: Send + 'static>(
     owner: &Handle,
     what: impl Fn(&countersign_core::engine::Engine) -> Option<T> + Clone + Send + 'static,
 ) -> T {
-    let requests = owner.source(Lane::Request);
+    let requests = owner.source(runtime::Lane::Request);
     let look = async {
         loop {
             if let Some((Some(found), _)) = requests.read(what.clone()).await {

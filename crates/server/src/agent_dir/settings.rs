@@ -96,6 +96,8 @@ pub struct Ours {
     pub approval_timeout: Duration,
     /// `countersign.clarify_timeout`, or `clarify_timeout`, in seconds.
     pub clarify_timeout: Duration,
+    /// `countersign.host_timeout`, in seconds: how long a call waits for its host, and how long a host may say nothing of one.
+    pub host_timeout: Duration,
     /// `countersign.bash_timeout`, in seconds: of commands that name none.
     pub bash_timeout: Duration,
     /// `countersign.attach`: whether sessions live in the gateway of this machine.
@@ -139,6 +141,7 @@ impl Default for Settings {
             ours: Ours {
                 approval_timeout: Duration::from_secs(900),
                 clarify_timeout: Duration::from_secs(3600),
+                host_timeout: Duration::from_secs(3600),
                 bash_timeout: Duration::from_secs(300),
                 attach: When::Never,
                 data: None,
@@ -270,6 +273,7 @@ impl Ours {
             put(&mut self.approval_timeout, seconds(&place.at("approval_timeout")?)?);
             put(&mut self.clarify_timeout, seconds(&place.at("clarify_timeout")?)?);
         }
+        put(&mut self.host_timeout, seconds(&ours.at("host_timeout")?)?);
         put(&mut self.bash_timeout, seconds(&ours.at("bash_timeout")?)?);
         let attach = ours.at("attach")?;
         match attach.text()? {
@@ -357,7 +361,7 @@ edit: { mode: hashline }
 todo: { reminders: { enabled: false, max: 9 } }
 images: { autoResize: false, blockImages: true }
 approval_timeout: 60
-countersign: { approval_timeout: 30, clarify_timeout: 40, bash_timeout: 0.5 }
+countersign: { approval_timeout: 30, clarify_timeout: 40, host_timeout: 50, bash_timeout: 0.5 }
 ";
         let mut want = Settings::default();
         want.retry.enabled = false;
@@ -381,6 +385,7 @@ countersign: { approval_timeout: 30, clarify_timeout: 40, bash_timeout: 0.5 }
         want.block_images = true;
         want.ours.approval_timeout = Duration::from_secs(30);
         want.ours.clarify_timeout = Duration::from_secs(40);
+        want.ours.host_timeout = Duration::from_secs(50);
         want.ours.bash_timeout = Duration::from_millis(500);
         assert_eq!(load(user, ""), Ok(want));
     }

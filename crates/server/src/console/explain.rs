@@ -168,6 +168,7 @@ fn subject(console: &Console, wanted: &Wanted) -> Result<Subject, String> {
         intent: None,
         signature,
         named: spec.signature.iter().map(|name| (*name).to_owned()).collect(),
+        class: None,
         problem: None,
         request: None,
     };

@@ -185,13 +185,14 @@ impl Made {
             }
             call::Event::Gated { why, .. } => self.why.clone_from(why),
             call::Event::Started { .. } => self.is_running = true,
+            call::Event::Again { .. } => self.is_running = false,
             call::Event::Ended { end, .. } => (self.end, self.is_running) = (Some(*end), false),
             call::Event::Wanted { .. }
             | call::Event::Requested { .. }
             | call::Event::Received { .. }
+            | call::Event::Waits { .. }
             | call::Event::Aborting { .. }
             | call::Event::InDoubt { .. }
-            | call::Event::Again { .. }
             | call::Event::ResultDropped { .. } => {}
         }
     }

@@ -129,7 +129,9 @@ impl Teller {
                 None
             }
             Happened::Run(event) => self.run(event, told),
-            Happened::Booted | Happened::Session(_) | Happened::Gate(_) | Happened::Policy(_) => None,
+            Happened::Booted | Happened::Session(_) | Happened::Gate(_) | Happened::Peer(_) | Happened::Policy(_) => {
+                None
+            }
         }
     }
 

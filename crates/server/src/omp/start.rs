@@ -410,6 +410,7 @@ fn session_settings(
         },
         approval_timeout: settings.ours.approval_timeout,
         clarify_timeout: settings.ours.clarify_timeout,
+        peer_timeout: settings.ours.host_timeout,
         todo_reminders: reminders,
         ..Settings::default()
     }

@@ -148,7 +148,7 @@ impl Teller {
                 self.run(event, frames)
             }
             Happened::Call(event) => self.call(event, content, frames),
-            Happened::Booted | Happened::Gate(_) | Happened::Policy(_) => None,
+            Happened::Booted | Happened::Gate(_) | Happened::Peer(_) | Happened::Policy(_) => None,
         };
         self.owed_turn(mark, frames);
         ended
@@ -376,6 +376,7 @@ impl Teller {
             | call::Event::Received { .. }
             | call::Event::Allowed { .. }
             | call::Event::Gated { .. }
+            | call::Event::Waits { .. }
             | call::Event::Aborting { .. }
             | call::Event::InDoubt { .. }
             | call::Event::Again { .. }

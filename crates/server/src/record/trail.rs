@@ -167,7 +167,7 @@ impl Trail {
                 });
                 About::default()
             }
-            Event::Booted | Event::Session(_) | Event::Run(_) | Event::Policy(_) => About::default(),
+            Event::Booted | Event::Session(_) | Event::Run(_) | Event::Peer(_) | Event::Policy(_) => About::default(),
         }
     }
 
@@ -203,6 +203,7 @@ impl Trail {
             }
             call::Event::Requested { .. }
             | call::Event::Received { .. }
+            | call::Event::Waits { .. }
             | call::Event::Started { .. }
             | call::Event::Aborting { .. }
             | call::Event::InDoubt { .. }

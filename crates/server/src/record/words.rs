@@ -7,7 +7,7 @@ use countersign_core::{
     engine::Event,
     gate::{self, Resolution, Scope},
     message::{Message, text_of},
-    policy, run,
+    peer, policy, run,
     session::{self, Kind, ModelRef, Setting},
 };
 use countersign_runtime::store::Stored;
@@ -51,6 +51,8 @@ fn tell(event: &Event, content: Option<&str>, about: &About) -> String {
         Event::Run(event) => run(event),
         Event::Call(event) => call(event, about),
         Event::Gate(event) => gate(event, content, about),
+        Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} is connected"),
+        Event::Peer(peer::Event::Gone { peer }) => format!("{peer} is not connected any more"),
         Event::Policy(event) => policy(event),
     }
 }
@@ -64,6 +66,7 @@ fn call(event: &call::Event, about: &About) -> String {
         call::Event::Received { .. } => format!("its result was received: {what}"),
         call::Event::Allowed { why, .. } => format!("allowed {}: {what}", reason(why)),
         call::Event::Gated { why, .. } => format!("asked {why}: {what}"),
+        call::Event::Waits { .. } => format!("waits for whoever does it to connect: {what}"),
         call::Event::Started { .. } => format!("started: {what}"),
         call::Event::Aborting { .. } => format!("is to stop: {what}"),
         call::Event::InDoubt { .. } => format!("in doubt: {what}"),

@@ -9,8 +9,9 @@ use countersign_core::{
     digest::Digest,
     engine::{Event, Meta},
     gate::{self, Resolution, Scope, Step},
-    id::{CallId, EntryId, GateId, Lsn, PrincipalId, RunId, SessionId},
+    id::{CallId, EntryId, GateId, Lsn, PeerId, PrincipalId, RunId, SessionId},
     message::StopReason,
+    peer::{self, Line},
     run,
     session::{self, Queue, Then},
     tool::Repeat,
@@ -39,6 +40,8 @@ pub(super) struct CallSeen {
     pub(super) content: Lsn,
     pub(super) stage: Stage,
     pub(super) again: usize,
+    /// The line of the peer for which it was started last.
+    pub(super) line: Option<Line>,
     gates: Vec<GateId>,
     is_gated: bool,
 }
@@ -82,6 +85,8 @@ pub(super) struct Audit {
     runs: BTreeMap<RunId, RunSeen>,
     pub(super) calls: BTreeMap<CallId, CallSeen>,
     gates: BTreeMap<GateId, GateSeen>,
+    /// The lines of peers.
+    lines: BTreeMap<PeerId, Line>,
     /// Keys under which agents asked, and results that they received.
     keys: BTreeSet<(SessionId, String)>,
     received: BTreeSet<CallId>,
@@ -113,12 +118,14 @@ impl Audit {
         let told = match event {
             Event::Booted => {
                 self.boot += 1;
+                self.lines.clear();
                 Ok(())
             }
             Event::Session(event) => self.session(meta, event),
             Event::Run(event) => self.run(meta, event),
             Event::Call(event) => self.call(meta, event),
             Event::Gate(event) => self.gate(event),
+            Event::Peer(event) => self.peer(event),
             Event::Policy(_) => Ok(()),
         };
         let text = format!("{event:?}");
@@ -277,6 +284,7 @@ impl Audit {
                 content: meta.lsn,
                 stage: Stage::Wanted,
                 again: 0,
+                line: None,
                 gates: Vec::new(),
                 is_gated: false,
             };
@@ -324,8 +332,18 @@ impl Audit {
                 call.is_gated = true;
                 Ok(())
             }
-            (call::Event::Started { boot: by, .. }, Stage::Ready) => {
+            (call::Event::Waits { .. }, Stage::Ready) => {
+                ensure(matches!(call.executor, Executor::Peer(_)), "a call waits for a peer that does not do it")
+            }
+            (call::Event::Started { boot: by, line, .. }, Stage::Ready) => {
                 ensure(*by == boot, "a call is started by a process that is gone")?;
+                let has = match &call.executor {
+                    Executor::Peer(peer) => Some(self.lines.get(peer).copied()),
+                    Executor::Builtin | Executor::Person | Executor::Shell | Executor::Service => None,
+                };
+                ensure(has.is_none_or(|has| has.is_some()), "a call is started for a peer that is away")?;
+                ensure(has.flatten() == *line, "a call is started for another line than its peer has")?;
+                call.line = *line;
                 let stop = call.run.and_then(|run| self.runs.get(&run)?.stop);
                 let is_whole = !matches!(stop, Some(StopReason::Error | StopReason::Aborted));
                 ensure(is_whole, "a call of a broken message is started")?;
@@ -340,6 +358,12 @@ impl Audit {
             (call::Event::Again { .. }, Stage::InDoubt) => {
                 ensure(call.repeat == Repeat::Idempotent, "a call is repeated that may not be")?;
                 call.again += 1;
+                call.stage = Stage::Ready;
+                Ok(())
+            }
+            // Nothing of it had left for its peer: whether that is so only the world knows.
+            (call::Event::Again { .. }, Stage::Started(_)) => {
+                ensure(call.line.is_some(), "a call is repeated of which nobody said that it was not sent")?;
                 call.stage = Stage::Ready;
                 Ok(())
             }
@@ -369,6 +393,16 @@ impl Audit {
                 Ok(())
             }
             (_, stage) => Err(format!("a call that is {stage:?} takes no such turn")),
+        }
+    }
+
+    fn peer(&mut self, event: &peer::Event) -> Result<(), String> {
+        match event {
+            peer::Event::Came { peer, line } => {
+                let before = self.lines.insert(peer.clone(), *line);
+                ensure(before.is_none_or(|before| before < *line), "a line comes back that was gone")
+            }
+            peer::Event::Gone { peer } => ensure(self.lines.remove(peer).is_some(), "a peer goes that is away"),
         }
     }
 

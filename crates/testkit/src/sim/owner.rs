@@ -10,10 +10,12 @@ use std::{
 };
 
 use countersign_core::{
-    Work, call,
+    Work,
+    call::{self, Known, Progress},
     engine::{Command, Context, Engine, Event, Fact, Meta, Recorded, Refusal, Reply, Resume, Rules},
     gate::{self, AnswerRefusal},
-    id::{Fresh, GateId, Lsn, SessionId},
+    id::{Fresh, GateId, Lsn, PeerId, SessionId},
+    peer::{self, Line},
     time::Millis,
 };
 
@@ -23,7 +25,7 @@ use super::{
     book::Book,
     dice::Dice,
     hosts::{self, Hosts},
-    people, rules,
+    people, rules, words,
     world::{Doing, Job, World},
 };
 
@@ -96,6 +98,8 @@ pub(super) struct Owner {
     /// Requests that have no reply yet.
     open: BTreeSet<u64>,
     asked: u64,
+    /// How many lines the peer had.
+    lines: u64,
     figures: Figures,
     telling: Telling,
     pub(super) told: Vec<String>,
@@ -127,6 +131,7 @@ impl Owner {
             line: VecDeque::new(),
             open: BTreeSet::new(),
             asked: 0,
+            lines: 0,
             figures: Figures::default(),
             telling,
             told: Vec::new(),
@@ -153,6 +158,7 @@ impl Owner {
     pub(super) fn open(&mut self) -> Result<(), String> {
         self.coming = None;
         self.owes_time = false;
+        self.world.line = None;
         self.hosts.restart();
         if self.dice.chance(20) {
             self.rules = rules::numbered(self.dice.below(rules::SETS));
@@ -164,8 +170,8 @@ impl Owner {
             .engine
             .state()
             .calls()
-            .map(|call| (call.id(), call.phase().clone()))
-            .filter_map(|(id, phase)| matches!(phase, call::Phase::Started { .. }).then_some(Work::Call(id)))
+            .filter(|call| matches!(call.phase(), call::Phase::Started { .. }))
+            .map(|call| Work::Call { call: call.id(), start: call.starts() })
             .collect();
         let resume = self.dice.pick(self.resumes);
         self.has_waited |= resume == Resume::Wait && self.audit.boot() > 0;
@@ -243,6 +249,10 @@ impl Owner {
             let command = people::command(&mut self.dice, &self.shadow, &self.audit);
             self.request(command);
         }
+        if self.dice.chance(12) {
+            let told = self.connects();
+            self.line.push_back(Item { command: told, from: From::Work });
+        }
         let span = self.dice.pick(&[0, 1, 50, 1_000, 20_000, 20_000, 400_000]);
         self.now = self.now + Duration::from_millis(span);
         self.world_goes_on()?;
@@ -264,6 +274,19 @@ impl Owner {
         if self.dice.chance(10) { self.same_as_the_log() } else { Ok(()) }
     }
 
+    /// The peer comes, over a line that nobody ever had, or goes.
+    fn connects(&mut self) -> Command {
+        let peer = PeerId::new(words::PEER);
+        Command::Peer(match self.world.line.take().filter(|_| self.dice.chance(60)) {
+            Some(line) => peer::Command::Gone { peer, line },
+            None => {
+                self.lines += 1;
+                self.world.line = Some(Line(self.lines));
+                peer::Command::Came { peer, line: Line(self.lines) }
+            }
+        })
+    }
+
     fn world_goes_on(&mut self) -> Result<(), String> {
         for _ in 0..=self.dice.index(3) {
             let open: Vec<Work> =
@@ -281,8 +304,14 @@ impl Owner {
         let Some(mut job) = self.jobs.remove(work) else { return Ok(()) };
         let told = self.world.go_on(&mut self.dice, &self.engine, &self.audit, &self.book, work, &mut job)?;
         self.jobs.insert(work.clone(), job);
-        let Some(command) = told else { return Ok(()) };
-        if matches!(work, Work::Call(_)) && self.make(Fault::ForgetResult) {
+        let Some(mut command) = told else { return Ok(()) };
+        if let Command::Call(call::Command::Ended { call, progress }) = &mut command
+            && matches!(progress, Progress::Left { since: Known::LineGone, .. })
+            && self.make(Fault::SendAgain)
+        {
+            *progress = Progress::Unsent { start: self.engine.state().call(*call).map_or(0, call::Call::starts) };
+        }
+        if matches!(work, Work::Call { .. }) && self.make(Fault::ForgetResult) {
             return Ok(());
         }
         if self.dice.chance(5) {

@@ -29,6 +29,7 @@ pub(super) fn open(id: &str) -> Command {
         approval_timeout: Duration::from_secs(300),
         clarify_timeout: Duration::from_secs(400),
         max_pending: 3,
+        peer_timeout: Duration::from_secs(200),
         todo_reminders: 1,
         ..Settings::default()
     };

@@ -2,7 +2,9 @@
 
 use countersign_core::{
     call::{Content, Executor, Returned},
+    id::PeerId,
     message::{Assistant, BashExecution, Block, Message, Said as Text, StopReason, Summary, ToolCall, ToolResult},
+    policy::Class,
     run::{Answer, Failure, Wanted},
     session::Said,
     tool::{Effect, Lane, Repeat},
@@ -10,6 +12,9 @@ use countersign_core::{
 use serde_json::{Map, Value, json};
 
 use super::dice::Dice;
+
+/// Who does some of the calls at the other end of a connection.
+pub(super) const PEER: &str = "peer";
 
 pub(super) fn said(message: &Message, tokens: u64) -> Said {
     let content = serde_json::to_string(message).expect("messages are plain data with text keys");
@@ -56,6 +61,7 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
     // A long line must not make a fact that fits into no log.
     let command = (tool == "bash" && dice.chance(1)).then(|| format!("echo '{}'", "\u{1}".repeat(15_000)));
     let arguments = command.map_or_else(|| object(arguments), |command| object(json!({ "command": command })));
+    let is_away = matches!(tool, "look" | "write" | "note") && dice.chance(30);
     let signature = format!("{tool}({})", arguments.get(named).and_then(Value::as_str).unwrap_or_default());
     Wanted {
         tool_call_id: format!("c{at}").into(),
@@ -65,9 +71,14 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
         signature,
         named: vec![named.to_owned()],
         lane,
-        repeat,
+        repeat: if is_away { Repeat::Once } else { repeat },
         effect,
-        executor: if tool == "ask" { Executor::Person } else { Executor::Builtin },
+        executor: match tool {
+            "ask" => Executor::Person,
+            _ if is_away => Executor::Peer(PeerId::new(PEER)),
+            _ => Executor::Builtin,
+        },
+        class: is_away.then_some(Class::HostToolInvoke),
         problem: dice.chance(5).then(|| "no such tool".into()),
     }
 }
@@ -120,12 +131,14 @@ pub(super) fn returned(dice: &mut Dice, content: &Content, executor: &Executor, 
         Executor::Shell => {
             Message::BashExecution(BashExecution { output: text.to_owned(), ..BashExecution::default() })
         }
-        Executor::Builtin | Executor::Person | Executor::Service => Message::ToolResult(ToolResult {
-            tool_call_id: content.tool_call_id.to_string(),
-            tool_name: content.tool.to_string(),
-            content: vec![Block::text(text)],
-            ..ToolResult::default()
-        }),
+        Executor::Builtin | Executor::Person | Executor::Service | Executor::Peer(_) => {
+            Message::ToolResult(ToolResult {
+                tool_call_id: content.tool_call_id.to_string(),
+                tool_name: content.tool.to_string(),
+                content: vec![Block::text(text)],
+                ..ToolResult::default()
+            })
+        }
     };
     // Old results are worth pruning only when there are tens of thousands of tokens of them.
     let tokens = if dice.chance(4) { 30_000 } else { dice.below(60) };

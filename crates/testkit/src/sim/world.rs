@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
     Work,
-    call::{self, Content, Progress},
+    call::{self, Content, Known, Progress},
     digest::{Digest, canonical},
     engine::{Command, Engine},
     gate,
     id::CallId,
     message::{Block, Message, StopReason},
+    peer::Line,
     run,
     session::{self, Compacted, Session},
     tool::Repeat,
@@ -48,6 +49,8 @@ pub(super) struct World {
     effects: BTreeMap<CallId, usize>,
     /// Calls that were told to stop and said so.
     stopped: BTreeSet<CallId>,
+    /// The line of the peer, while it has one.
+    pub(super) line: Option<Line>,
 }
 
 impl World {
@@ -71,8 +74,11 @@ impl World {
                 pairs(session, book)?;
             }
             Work::Compact { .. } => {}
-            Work::Call(id) => {
+            Work::Call { call: id, start } => {
                 let seen = audit.calls.get(id).ok_or("a call runs that is not in the log")?;
+                if engine.state().call(*id).map(call::Call::starts) != Some(*start) {
+                    return Err("a start of a call is worked on that is not its last".to_owned());
+                }
                 if seen.stage != Stage::Started(audit.boot()) {
                     return Err(format!("a call runs that the log says is {:?}", seen.stage));
                 }
@@ -125,7 +131,7 @@ impl World {
                 };
                 Some(Command::Session(session.clone(), session::Command::Compacted { epoch: *epoch, outcome }))
             }
-            Work::Call(id) => self
+            Work::Call { call: id, .. } => self
                 .call(dice, engine, audit, book, *id, job)?
                 .map(|progress| Command::Call(call::Command::Ended { call: *id, progress })),
         };
@@ -148,6 +154,16 @@ impl World {
         let content = book.content(seen.content).ok_or("a call without content")?;
         let content: Content = serde_json::from_str(content).map_err(|error| error.to_string())?;
         let has_effect = job.doing == Doing::Effected;
+        let is_away = matches!(seen.executor, call::Executor::Peer(_));
+        // Nobody hears from a peer any more whose line is gone, or of what was stopped; what never reached it waits.
+        if is_away && (job.cancelled || self.line != seen.line) {
+            let since = if job.cancelled { Known::Stopped } else { Known::LineGone };
+            return Ok(Some(match (has_effect, job.cancelled) {
+                (true, _) => Progress::Left { text: "nobody knows".into(), since },
+                (false, true) => Progress::NotBegun("stopped before it was sent".into()),
+                (false, false) => Progress::Unsent { start: engine.state().call(id).map_or(0, call::Call::starts) },
+            }));
+        }
         if job.cancelled {
             self.stopped.insert(id);
             return Ok(Some(Progress::Returned(Box::new(words::returned(dice, &content, &seen.executor, "stopped")))));

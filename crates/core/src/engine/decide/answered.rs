@@ -67,6 +67,7 @@ pub(super) fn want(call: CallId, run: Option<RunId>, wanted: Wanted) -> (call::E
         intent: wanted.intent,
         signature: wanted.signature,
         named: wanted.named,
+        class: wanted.class,
         problem: wanted.problem,
         request: None,
     };

@@ -9,6 +9,7 @@ use crate::{
     call::{self, End, Event as Happened, Executor, Known, Phase, Progress, Returned},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
     id::{CallId, SessionId},
+    peer,
     policy::Verdict,
     run::Wanted,
     session::{self, Kind, Queue},
@@ -46,6 +47,7 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
         repeat: Repeat::Once,
         effect: Effect::Changes,
         executor: own.executor,
+        class: None,
         problem: None,
     };
     let (event, content) = want(call, None, wanted);
@@ -62,18 +64,22 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
         policy: view.rules.digest(),
         by: None,
     }));
-    branch.push(Event::Call(Happened::Started { call, boot: view.state.boot() }));
+    branch.push(Event::Call(Happened::Started { call, boot: view.state.boot(), line: None }));
     Ok(Decision { facts: branch.finish(), reply: Reply::Running(call) })
 }
 
 pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mut Context) -> Decision {
-    let call = view.state.call(id).filter(|call| matches!(call.phase(), Phase::Started { .. }));
+    let is_awaited = |call: &&call::Call| match &progress {
+        Progress::Unsent { start } => *start == call.starts(),
+        Progress::Returned(_) | Progress::NotBegun(_) | Progress::Left { .. } | Progress::Broke => true,
+    };
+    let call = view.state.call(id).filter(|call| matches!(call.phase(), Phase::Started { .. })).filter(is_awaited);
     let session = call.and_then(|call| view.state.session(call.session()));
     let (Some(call), Some(session)) = (call, session) else {
         let content = match progress {
             Progress::Returned(returned) => Some(returned.said.content),
-            Progress::NotBegun(text) => Some(text),
-            Progress::Broke => None,
+            Progress::NotBegun(text) | Progress::Left { text, .. } => Some(text),
+            Progress::Broke | Progress::Unsent { .. } => None,
         };
         let session = view.state.call(id).map(|call| call.session().clone());
         let event = Event::Call(Happened::ResultDropped { call: id });
@@ -82,6 +88,10 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
     let mut branch = Branch::new(session);
     if *call.executor() == Executor::Service {
         requests::ended(&mut branch, id, progress);
+        return Decision { facts: branch.finish(), reply: Reply::Done };
+    }
+    if let Progress::Unsent { .. } = progress {
+        unsent(view, &mut branch, call);
         return Decision { facts: branch.finish(), reply: Reply::Done };
     }
     let content = view.admitted.call(id);
@@ -93,7 +103,11 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
             problem = text;
             (End::Failed, result)
         }
-        Progress::Broke => {
+        Progress::Left { text, since } => {
+            branch.push(Event::Call(Happened::InDoubt { call: id, since }));
+            (End::Unknown, plain(texts::result(content, &text, true)))
+        }
+        Progress::Broke | Progress::Unsent { .. } => {
             branch.push(Event::Call(Happened::InDoubt { call: id, since: Known::TaskBroke }));
             (End::Unknown, plain(texts::result(content, texts::UNKNOWN, true)))
         }
@@ -128,6 +142,15 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
         branch.push(Event::Session(session::Event::Tasks { open }));
     }
     Decision { facts: branch.finish(), reply: Reply::Done }
+}
+
+/// A call that its peer never saw may start again, over another line.
+fn unsent(view: View<'_>, branch: &mut Branch<'_>, call: &call::Call) {
+    // The line is gone whether or not its door has said so yet; else the call would be started on it once more.
+    if let Some(peer) = call.peer().filter(|peer| call.line().is_some() && view.state.line_of(peer) == call.line()) {
+        branch.push(Event::Peer(peer::Event::Gone { peer: peer.clone() }));
+    }
+    branch.push(Event::Call(Happened::Again { call: call.id() }));
 }
 
 fn plain(said: session::Said) -> Returned {

@@ -34,15 +34,20 @@ pub(super) fn recover(view: View<'_>, resume: Resume, context: &mut Context) -> 
     Ok(Decision { facts, reply: Reply::Done })
 }
 
-/// More time for gates whose deadline passed, or is about to, while nobody could be heard.
+/// More time for gates, and for calls that wait for their peer, whose deadline passed, or is about to, while nobody could be heard.
 pub(super) fn extended(view: View<'_>, now: Millis) -> Vec<Fact> {
     let deadline = now + GRACE;
     let due = view.state.pending_gates().filter(|gate| gate.deadline().is_some_and(|at| at < deadline));
-    due.map(|gate| {
+    let gates = due.map(|gate| {
         let event = gate::Event::Extended { gate: gate.id(), deadline };
         Fact::plain(Event::Gate(event), gate.session().cloned())
-    })
-    .collect()
+    });
+    let waiting = view.state.calls().filter(|call| call.until.is_some_and(|at| at < deadline));
+    let calls = waiting.map(|call| {
+        let event = call::Event::Waits { call: call.id(), until: deadline };
+        Fact::plain(Event::Call(event), Some(call.session().clone()))
+    });
+    gates.chain(calls).collect()
 }
 
 fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &mut Branch<'_>, context: &mut Context) {

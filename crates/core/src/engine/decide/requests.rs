@@ -47,6 +47,7 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
         tool_call_id: Arc::clone(&request.wire),
         intent: None,
         named: request.named,
+        class: None,
         problem: None,
         request: Some(Box::new(Requested {
             session: generation_session(&request.session, generation),
@@ -121,6 +122,11 @@ pub(super) fn ended(branch: &mut Branch<'_>, call: CallId, progress: Progress) {
             branch.push(Event::Call(Happened::InDoubt { call, since: Known::TaskBroke }));
             (End::Unknown, texts::REQUEST_UNKNOWN.into())
         }
+        Progress::Left { text, since } => {
+            branch.push(Event::Call(Happened::InDoubt { call, since }));
+            (End::Unknown, text)
+        }
+        Progress::Unsent { .. } => (End::Failed, texts::PEER_AWAY.into()),
     };
     branch.push_with(Event::Call(Happened::Ended { call, end, entry: None }), Some(content));
 }

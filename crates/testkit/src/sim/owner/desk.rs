@@ -27,8 +27,8 @@ impl Owner {
             if self.jobs.contains_key(&work) {
                 continue;
             }
-            let planted =
-                (matches!(work, Work::Call(_)) && self.make(Fault::OtherArguments)).then_some(Fault::OtherArguments);
+            let planted = (matches!(work, Work::Call { .. }) && self.make(Fault::OtherArguments))
+                .then_some(Fault::OtherArguments);
             let mut job = World::begin(&self.engine, &self.book, &self.audit, &work, planted)?;
             if matches!(work, Work::Turn { .. }) && self.make(Fault::DropTurn) {
                 job.doing = Doing::Told;
@@ -53,7 +53,7 @@ impl Owner {
                 let answer = Box::new(words::stopped(&mut self.dice));
                 Command::Run(run::Command::Answered { run, epoch, answer })
             }
-            Work::Call(call) => Command::Call(call::Command::Ended {
+            Work::Call { call, .. } => Command::Call(call::Command::Ended {
                 call,
                 progress: Progress::NotBegun("stopped before it began".into()),
             }),

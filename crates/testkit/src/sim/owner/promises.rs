@@ -6,7 +6,7 @@ use countersign_core::{
     Work, call,
     engine::{Command, Engine, Event, Recorded, Refusal, Reply, State},
     gate::{self, AnswerRefusal},
-    id::SessionId,
+    id::{CallId, SessionId},
     run,
     session::Queue,
 };
@@ -71,8 +71,9 @@ impl Owner {
         for run in state.runs() {
             let waits_for_person =
                 run.calls().iter().any(|call| state.gate_of(*call).is_some_and(gate::Gate::is_pending));
+            let waits_for_peer = run.calls().iter().any(|call| self.waits_for_peer(*call));
             let waits = match run.phase() {
-                run::Phase::Calling => waits_for_person,
+                run::Phase::Calling => waits_for_person || waits_for_peer,
                 run::Phase::Backoff { .. } => true,
                 run::Phase::Opening | run::Phase::Thinking { .. } | run::Phase::Between | run::Phase::Ended(_) => false,
             };
@@ -89,6 +90,12 @@ impl Owner {
             Some(session) => Err(format!("work in {} is forgotten", session.id())),
             None => Ok(()),
         }
+    }
+
+    fn waits_for_peer(&self, call: CallId) -> bool {
+        let state = self.engine.state();
+        let call = state.call(call).filter(|call| call.is_before_start());
+        call.and_then(call::Call::peer).is_some_and(|peer| state.line_of(peer).is_none())
     }
 
     fn is_done(&mut self) -> Result<(), String> {

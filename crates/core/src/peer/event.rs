@@ -1,0 +1,33 @@
+//! What happened to a peer.
+
+use serde::{Deserialize, Serialize};
+
+use super::Line;
+use crate::id::PeerId;
+
+/// A fact about one peer. Every line is gone when a process begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// It can be given work over this line.
+    Came {
+        /// Who.
+        peer: PeerId,
+        /// The line.
+        line: Line,
+    },
+    /// It has no line.
+    Gone {
+        /// Who.
+        peer: PeerId,
+    },
+}
+
+impl Event {
+    /// The peer that it is about.
+    pub const fn peer(&self) -> &PeerId {
+        match self {
+            Self::Came { peer, .. } | Self::Gone { peer } => peer,
+        }
+    }
+}

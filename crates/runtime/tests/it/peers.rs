@@ -1,0 +1,189 @@
+//! Calls at a peer: who has them, and what becomes of them when the peer goes, says nothing or is told to stop.
+
+use std::time::Duration;
+
+use countersign_core::{
+    call,
+    engine::{Command, Event, Resume},
+    id::PeerId,
+    policy::Posture,
+    run,
+};
+use countersign_runtime::{
+    Errand, Exchange, Handle, Heard, Lane, LiveKind, Order, Peers, Released, Source, Subscriber, Words,
+    models::scripted::{Reply, Scripted},
+    store::MemoryLog,
+    tools::Output,
+};
+
+use crate::stage::{FAR, at_rest, begin_with, eventually, name, open_with, prompt};
+
+/// An owner whose model wants one call at the peer `p`, and then ends.
+struct Scene {
+    owner: Handle,
+    peers: Peers,
+    requests: Source,
+    released: Subscriber,
+}
+
+impl Scene {
+    async fn begin(calls: usize, patience: Duration) -> Self {
+        let wants = (0..calls).fold(Reply::new(), |reply, at| reply.call(&format!("c{at}"), FAR, "{}"));
+        let model = Scripted::new([wants, Reply::say("ok")]);
+        let peers = Peers::default();
+        let owner = open_with(peers.clone(), MemoryLog::new(), &model, Posture::Stdio, Resume::Wait).await;
+        let requests = begin_with(&owner, "/".as_ref(), patience).await;
+        let released = owner.subscribe().await.unwrap();
+        Self { owner, peers, requests, released }
+    }
+
+    async fn prompt(&self) {
+        self.requests.ask(prompt()).await.unwrap();
+    }
+
+    async fn link(&self) -> countersign_runtime::Link {
+        self.peers.open(PeerId::new("p"), self.owner.source(Lane::Result)).await
+    }
+
+    /// The text of the next result of a call, and how it ended.
+    async fn result(&mut self) -> (String, call::End) {
+        let look = async {
+            let mut text = String::new();
+            loop {
+                if let Some(Released::Fact(recorded)) = self.released.next().await {
+                    let content = recorded.fact.content.as_deref();
+                    match &recorded.fact.event {
+                        Event::Session(_) => text = content.unwrap_or_default().to_owned(),
+                        Event::Call(call::Event::Ended { end, .. }) => return (text, *end),
+                        _ => {}
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), look).await.expect("no call ends")
+    }
+
+    async fn end(self) {
+        at_rest(&self.owner).await;
+        self.owner.close().await;
+    }
+}
+
+fn words() -> Words {
+    Words { stopped: "was stopped".to_owned(), gone: "has gone".to_owned(), silent: "says nothing".to_owned() }
+}
+
+async fn order(link: &mut countersign_runtime::Link) -> Order {
+    let order = tokio::time::timeout(Duration::from_secs(20), link.next()).await;
+    order.expect("no order comes").expect("the line is the peer's")
+}
+
+async fn errand(link: &mut countersign_runtime::Link) -> Errand {
+    match order(link).await {
+        Order::Do(errand) => *errand,
+        Order::Stop(call) => panic!("{call} is to stop"),
+    }
+}
+
+async fn sent(link: &mut countersign_runtime::Link) -> Exchange {
+    errand(link).await.sent(words()).expect("it is waited for")
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_waits_for_its_peer_and_ends_with_what_that_says() {
+    let mut scene = Scene::begin(1, LONG).await;
+    scene.prompt().await;
+    eventually(&scene.owner, |engine| engine.state().next_deadline()).await;
+    let mut link = scene.link().await;
+    let exchange = sent(&mut link).await;
+    exchange.update(Output::text("half"));
+    let progress = async {
+        loop {
+            if let Some(Released::Live(live)) = scene.released.next().await
+                && let LiveKind::CallProgress { content, .. } = &live.kind
+            {
+                return content[0].as_text().map(str::to_owned);
+            }
+        }
+    };
+    let progress = tokio::time::timeout(Duration::from_secs(20), progress).await.unwrap();
+    assert_eq!(progress.as_deref(), Some("half"));
+    assert_eq!(exchange.end(Output::text("whole")).await, Heard::InTime);
+    let (text, end) = scene.result().await;
+    assert!(text.contains("whole"), "{text}");
+    assert_eq!(end, call::End::Done { error: false });
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_calls_that_a_peer_had_when_it_went_only_those_that_were_not_sent_go_to_the_next() {
+    let mut scene = Scene::begin(2, LONG).await;
+    let mut link = scene.link().await;
+    scene.prompt().await;
+    let exchange = sent(&mut link).await;
+    drop(errand(&mut link).await);
+    link.close().await;
+    drop(exchange);
+    let (text, end) = scene.result().await;
+    assert!(text.contains("has gone"), "{text}");
+    assert_eq!(end, call::End::Unknown);
+    let mut link = scene.link().await;
+    let exchange = sent(&mut link).await;
+    assert_eq!(&*exchange.content().tool_call_id, "c1");
+    exchange.end(Output::text("done")).await;
+    assert_eq!(scene.result().await.1, call::End::Done { error: false });
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_stopped_ends_at_once_and_what_comes_later_is_recorded_as_too_late() {
+    let mut scene = Scene::begin(1, LONG).await;
+    let mut link = scene.link().await;
+    scene.prompt().await;
+    let exchange = sent(&mut link).await;
+    scene.requests.ask(Command::Run(run::Command::Abort { session: name() })).await.unwrap();
+    assert!(matches!(order(&mut link).await, Order::Stop(call) if call == exchange.call()));
+    let (text, end) = scene.result().await;
+    assert!(text.contains("was stopped"), "{text}");
+    assert_eq!(end, call::End::Unknown);
+    assert_eq!(exchange.end(Output::text("late")).await, Heard::TooLate);
+    let dropped = async {
+        loop {
+            if let Some(Released::Fact(recorded)) = scene.released.next().await
+                && matches!(recorded.fact.event, Event::Call(call::Event::ResultDropped { .. }))
+            {
+                return recorded.fact.content.as_deref().unwrap_or_default().to_owned();
+            }
+        }
+    };
+    let dropped = tokio::time::timeout(Duration::from_secs(20), dropped).await.unwrap();
+    assert!(dropped.contains("late"), "{dropped}");
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_says_nothing_is_not_waited_for() {
+    let mut scene = Scene::begin(1, Duration::from_millis(1)).await;
+    let mut link = scene.link().await;
+    scene.prompt().await;
+    let exchange = sent(&mut link).await;
+    let (text, end) = scene.result().await;
+    assert!(text.contains("says nothing"), "{text}");
+    assert_eq!(end, call::End::Unknown);
+    assert!(matches!(order(&mut link).await, Order::Stop(call) if call == exchange.call()));
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_errand_fails_with_its_reason() {
+    let mut scene = Scene::begin(1, LONG).await;
+    let mut link = scene.link().await;
+    scene.prompt().await;
+    errand(&mut link).await.refuse("it was taken back");
+    let (text, end) = scene.result().await;
+    assert!(text.contains("it was taken back"), "{text}");
+    assert_eq!(end, call::End::Failed);
+    scene.end().await;
+}
