@@ -180,6 +180,13 @@ impl Engine {
         &self.state
     }
 
+    /// The sessions in which something would go on if their hosts brought their rules, which are not at hand here.
+    pub fn waiting_for_hosts(&self) -> impl Iterator<Item = &Session> {
+        let view = self.view();
+        let owes = |session: &Session| !session.is_at_rest() || session.queued() > 0;
+        self.state.sessions().filter(move |session| view.of(session).is_none() && owes(session))
+    }
+
     /// What is admitted beside the state.
     pub fn admitted(&self) -> &Admitted {
         &self.admitted

@@ -34,6 +34,7 @@ use crate::{
 };
 
 pub(crate) use queue_goes_on::continue_with;
+pub(crate) use run_continues::forget;
 
 /// The tool that runs commands in the session's shell.
 const SHELL: &str = "bash";

@@ -1,6 +1,9 @@
 //! A stdio door whose session lives in a gateway: this process is a pipe between its host and the gateway.
 //!
-//! It must not know what the lines say, but for the one that tells of the gateway's end.
+//! It must not know what the lines say, but for the one that tells of the gateway's end, and for which requests were not
+//! answered by then (`pending.rs`).
+
+mod pending;
 
 use std::{
     fmt,
@@ -21,6 +24,9 @@ use countersign_server::{
     attach::{Handover, Opening},
     control::{FILE, Request},
 };
+
+use pending::Pending;
+pub(crate) use pending::Request as Unanswered;
 
 /// How long the gateway has for its last frames once the host has gone.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -81,17 +87,22 @@ pub(crate) fn open(folder: &Path, handover: Handover, notice: impl Fn(&str)) -> 
 }
 
 impl Pipe {
-    /// Hands everything on in both directions until one side has gone. Where that is the gateway, the host is told in a line
-    /// that `told` makes of the reason.
-    pub(crate) fn run(self, told: impl Fn(String) -> Option<Bytes>) -> ExitCode {
+    /// Hands everything on in both directions until one side has gone. Where that is the gateway, the host gets an error for
+    /// each request that was not answered, which `refused` makes, and is told in a line that `told` makes of the reason.
+    pub(crate) fn run(
+        self,
+        told: impl Fn(String) -> Option<Bytes>,
+        refused: impl Fn(&Unanswered, &str) -> Option<Bytes>,
+    ) -> ExitCode {
         let Self { gateway, stream, reading } = self;
+        let pending = Arc::new(Pending::default());
         // Whether it is the host that has gone, or somebody who speaks for it.
         let host_gone = Arc::new(AtomicBool::new(false));
         for end in [from_host, when_asked] {
-            let (stream, host_gone) = (stream.try_clone(), Arc::clone(&host_gone));
+            let (stream, host_gone, pending) = (stream.try_clone(), Arc::clone(&host_gone), Arc::clone(&pending));
             std::thread::spawn(move || {
                 let Ok(mut stream) = stream else { return };
-                if end(&mut stream) {
+                if end(&mut stream, &pending) {
                     host_gone.store(true, Ordering::SeqCst);
                     let _ = stream.shutdown(Shutdown::Write);
                     std::thread::sleep(FAREWELL);
@@ -99,17 +110,20 @@ impl Pipe {
                 }
             });
         }
-        if to_host(reading).is_err() || host_gone.load(Ordering::SeqCst) {
+        if to_host(reading, &pending).is_err() || host_gone.load(Ordering::SeqCst) {
             return ExitCode::SUCCESS;
         }
         let problem = format!(
             "the gateway with the data directory {} has gone. The session is whole there: it goes on when the gateway runs again and the session is opened again",
             gateway.display()
         );
-        if let Some(frame) = told(problem.clone()) {
-            let mut output = std::io::stdout().lock();
+        let unanswered = pending.close();
+        let frames = unanswered.iter().filter_map(|request| refused(request, &problem));
+        let mut output = std::io::stdout().lock();
+        for frame in frames.chain(told(problem.clone())) {
             let _ = output.write_all(&frame).and_then(|()| output.flush());
         }
+        drop(output);
         super::stdio::fail(&problem)
     }
 }
@@ -118,7 +132,7 @@ impl Pipe {
 struct HostGone;
 
 /// Hands on what the gateway says, whole lines only: a host must not read the half of one as the last.
-fn to_host(mut reading: BufReader<UnixStream>) -> Result<(), HostGone> {
+fn to_host(mut reading: BufReader<UnixStream>, pending: &Pending) -> Result<(), HostGone> {
     let mut output = std::io::stdout().lock();
     let mut rest: Vec<u8> = Vec::new();
     loop {
@@ -133,6 +147,7 @@ fn to_host(mut reading: BufReader<UnixStream>) -> Result<(), HostGone> {
             None => rest.extend_from_slice(chunk),
             Some(end) => {
                 let (whole, begun) = chunk.split_at(end + 1);
+                pending.answered(&rest, whole);
                 let written = output.write_all(&rest).and_then(|()| output.write_all(whole));
                 written.and_then(|()| output.flush()).map_err(|_| HostGone)?;
                 rest.clear();
@@ -144,13 +159,16 @@ fn to_host(mut reading: BufReader<UnixStream>) -> Result<(), HostGone> {
 }
 
 /// Hands on what the host says, until it says nothing more. False if the gateway has gone before it.
-fn from_host(stream: &mut UnixStream) -> bool {
+fn from_host(stream: &mut UnixStream, pending: &Pending) -> bool {
     let mut input = std::io::stdin().lock();
     let mut buffer = vec![0; CHUNK];
+    let mut scan = pending.scan();
     loop {
         match input.read(&mut buffer) {
             Ok(0) => return true,
             Ok(count) => {
+                // Noted first: the answer may come before the next line of this.
+                scan.read(&buffer[..count]);
                 if stream.write_all(&buffer[..count]).is_err() {
                     return false;
                 }
@@ -162,7 +180,7 @@ fn from_host(stream: &mut UnixStream) -> bool {
 }
 
 /// Waits until somebody asks the process to end.
-fn when_asked(_: &mut UnixStream) -> bool {
+fn when_asked(_: &mut UnixStream, _: &Pending) -> bool {
     use tokio::signal::unix::{SignalKind, signal};
 
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return false };

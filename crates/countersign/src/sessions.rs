@@ -2,7 +2,12 @@
 //!
 //! It reads a record from its beginning, whether or not somebody is writing it.
 
-use std::{collections::BTreeMap, io::Write as _, path::Path, process::ExitCode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+    path::Path,
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, bail};
 use countersign_core::{
@@ -15,6 +20,7 @@ use countersign_core::{
 };
 use countersign_runtime::Clock;
 use countersign_server::{
+    control::Request,
     session_file::time::iso,
     view::{Lines, escape, export},
 };
@@ -24,6 +30,7 @@ use serde_json::{Value, json};
 use crate::{
     audit::{self, Filter, Form, Narrator, When, block_on, entry, open, pages, told},
     gates::no_rules,
+    local::Local,
     paint::{Paint, Tone},
 };
 
@@ -38,9 +45,21 @@ struct Tally {
 struct Sessions {
     engine: Engine,
     tallies: BTreeMap<SessionId, Tally>,
+    /// Those in which nothing goes on before their hosts are there again.
+    waiting_for_hosts: BTreeSet<SessionId>,
 }
 
 impl Sessions {
+    /// Reads the log at `path`. Where a gateway runs in `gateway`, it is that which knows whose host is there.
+    async fn read_of(path: &Path, gateway: Option<&Path>) -> anyhow::Result<Self> {
+        let mut read = Self::read(&open(path)?).await?;
+        if let Some(mut local) = gateway.and_then(Local::connect) {
+            let ids: Vec<SessionId> = serde_json::from_value(local.ask(&Request::WaitingForHosts)?)?;
+            read.waiting_for_hosts = ids.into_iter().collect();
+        }
+        Ok(read)
+    }
+
     async fn read(log: &AnyLog) -> anyhow::Result<Self> {
         let (mut engine, mut tallies) = (Engine::new(no_rules()?), BTreeMap::<SessionId, Tally>::new());
         let mut after = Lsn(0);
@@ -59,7 +78,8 @@ impl Sessions {
                 engine.replay(&event, &Meta { lsn: stored.lsn, at: stored.at, session: stored.session });
             }
             if is_last {
-                return Ok(Self { engine, tallies });
+                let waiting_for_hosts = engine.waiting_for_hosts().map(|session| session.id().clone()).collect();
+                return Ok(Self { engine, tallies, waiting_for_hosts });
             }
         }
     }
@@ -98,6 +118,7 @@ impl Sessions {
             "messages": messages(session),
             "calls": tally.calls,
             "waiting": self.waiting(session),
+            "waits_for_host": self.waiting_for_hosts.contains(session.id()),
         })
     }
 }
@@ -107,8 +128,8 @@ fn messages(session: &Session) -> usize {
 }
 
 /// `sessions list`.
-pub(crate) fn list(path: &Path, form: Form) -> anyhow::Result<ExitCode> {
-    let read = block_on(async { Sessions::read(&open(path)?).await })?;
+pub(crate) fn list(path: &Path, gateway: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
+    let read = block_on(Sessions::read_of(path, gateway))?;
     let mut sessions: Vec<&Session> = read.engine.state().sessions().collect();
     sessions.sort_by_key(|session| std::cmp::Reverse(read.tally(session).last));
     let mut out = std::io::stdout().lock();
@@ -136,17 +157,20 @@ pub(crate) fn list(path: &Path, form: Form) -> anyhow::Result<ExitCode> {
                 counts.push(format!("{count} {}", if count == 1 { one } else { many }));
             }
         }
+        if read.waiting_for_hosts.contains(session.id()) {
+            counts.push("waits for its host".to_owned());
+        }
         writeln!(out, "{}  {}{name}", paint.tone(Tone::Strong, id), paint.tone(Tone::Faint, counts.join(", ")))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// `sessions show`.
-pub(crate) fn show(path: &Path, id: &str, form: Form) -> anyhow::Result<ExitCode> {
+pub(crate) fn show(path: &Path, gateway: Option<&Path>, id: &str, form: Form) -> anyhow::Result<ExitCode> {
     let paint = Paint::stdout();
     let (mut row, entries) = block_on(async {
         let log = open(path)?;
-        let read = Sessions::read(&log).await?;
+        let read = Sessions::read_of(path, gateway).await?;
         let session = read.find(id)?;
         let mut narrator = Narrator::default();
         let mut entries = Vec::new();
@@ -174,6 +198,9 @@ pub(crate) fn show(path: &Path, id: &str, form: Form) -> anyhow::Result<ExitCode
     writeln!(out, "  last      {}", text("last_at"))?;
     writeln!(out, "  messages  {}", row["messages"])?;
     writeln!(out, "  calls     {}, {} waiting for people\n", row["calls"], row["waiting"])?;
+    if row["waits_for_host"] == true {
+        writeln!(out, "  It waits for its host: nothing goes on in it before the host opens it again.\n")?;
+    }
     let when = When::of(entries.iter().map(|(stored, ..)| stored));
     for (stored, about, text) in &entries {
         writeln!(out, "{}", entry(stored, text, when, about.outcome, paint))?;

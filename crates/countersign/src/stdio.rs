@@ -59,7 +59,7 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
     // Commands of the agent run as the same user: without this they could read the keys in this process's environment.
     let _ = nix::sys::prctl::set_dumpable(false);
     match place(&flags, &arguments) {
-        Ok(Place::Gateway(pipe)) => pipe.run(omp::told),
+        Ok(Place::Gateway(pipe)) => pipe.run(omp::told, unanswered),
         Ok(Place::Own) => own(flags, arguments, omp::Program { path }),
         Err(problem) => fail(&problem),
     }
@@ -121,7 +121,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
             // Its own log may say so, and nothing else; it is not opened twice.
             let entered = error.home().map(|home| enter(&flags, &arguments, home, true));
             return match entered {
-                Some(Ok(pipe)) => pipe.run(omp::told),
+                Some(Ok(pipe)) => pipe.run(omp::told, unanswered),
                 Some(Err(attach::Problem::Refused(problem))) => fail(&problem),
                 Some(Err(attach::Problem::NoGateway(_))) | None => fail(&error.to_string()),
             };
@@ -152,6 +152,10 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error.to_string()),
     }
+}
+
+fn unanswered(request: &attach::Unanswered, problem: &str) -> Option<bytes::Bytes> {
+    omp::unanswered(&request.id, &request.command, problem)
 }
 
 /// What `countersign omp --help` prints, and that of the other door.

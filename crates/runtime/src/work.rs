@@ -57,9 +57,7 @@ pub(crate) fn size_of(command: &Command) -> usize {
                 Gathered::Foreign(entry) => entry.said.content.len(),
             })
             .sum(),
-        Command::Session(_, SessionCommand::Prompt { said, .. } | SessionCommand::Queue { said, .. }) => {
-            said.content.len()
-        }
+        Command::Session(_, command) => size_of_said(command),
         Command::Call(CallCommand::Request(request)) => {
             let texts = request.signatures.iter().chain(&request.named).chain(&request.undeclared).chain(&request.key);
             request.wire.len() + texts.map(String::len).sum::<usize>() + size_of_arguments(&request.arguments)
@@ -77,6 +75,16 @@ pub(crate) fn size_of(command: &Command) -> usize {
         _ => 0,
     };
     256 + content
+}
+
+fn size_of_said(command: &SessionCommand) -> usize {
+    match command {
+        SessionCommand::Prompt { said, .. } | SessionCommand::Queue { said, .. } | SessionCommand::Steer { said } => {
+            said.content.len()
+        }
+        SessionCommand::Once { key, command } => key.name.len() + size_of_said(command),
+        _ => 0,
+    }
 }
 
 fn size_of_arguments(arguments: &Map<String, Value>) -> usize {

@@ -131,7 +131,7 @@ impl From<ChatError> for Failure {
         let status = match &error {
             ChatError::Unknown => StatusCode::NOT_FOUND,
             ChatError::NotOurs | ChatError::Busy => StatusCode::CONFLICT,
-            ChatError::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            ChatError::Invalid(_) | ChatError::KeyTaken => StatusCode::UNPROCESSABLE_ENTITY,
             ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         let text = match &error {

@@ -2,6 +2,7 @@
 //!
 //! It decides nothing: what is said becomes a command, and everybody who follows the log learns what came of it.
 
+mod keys;
 mod models;
 mod workroom;
 
@@ -16,12 +17,13 @@ use countersign_core::{
     id::{RunId, SessionId},
     message::{self, Block, Message, estimate_tokens},
     run,
-    session::{self, ModelRef, PromptRefusal, Settings, WhenBusy},
+    session::{self, ModelRef, PromptRefusal, Settings, Stopped, WhenBusy},
 };
 use countersign_runtime::{Handle, Lane, Refused};
 
 use crate::sessions::{is_agents, is_spoken_for};
 
+pub(crate) use keys::Asking;
 pub(crate) use models::Models;
 pub(crate) use workroom::Workrooms;
 
@@ -44,6 +46,9 @@ pub(crate) enum ChatError {
     /// A run works in it.
     #[error("session already has an active stream")]
     Busy,
+    /// Something else was asked for under the same key.
+    #[error("This key was used for something else")]
+    KeyTaken,
     /// What was asked for makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -61,6 +66,10 @@ pub(crate) struct Wish {
     pub(crate) model: Option<(Option<String>, String)>,
     /// The session that it came from.
     pub(crate) parent: Option<String>,
+    /// What the model is shown of a run in it that was stopped.
+    pub(crate) stopped: Stopped,
+    /// Asked for again under this key, it is the session that was opened first.
+    pub(crate) key: Option<Asking>,
 }
 
 /// Opens conversations and speaks in them.
@@ -108,13 +117,16 @@ impl Chats {
             model,
             approval_timeout: self.timeouts.0,
             clarify_timeout: self.timeouts.1,
+            stopped: wish.stopped,
             ..Settings::default()
         };
         let source = self.handle.source(Lane::Request);
-        loop {
-            let mut seed = [0; 6];
-            getrandom::fill(&mut seed).map_err(|error| ChatError::Failed(error.to_string()))?;
-            let id = SessionId::new(hex::encode(seed));
+        for attempt in 0.. {
+            let id = match &wish.key {
+                // Whoever asks again comes to the same id, and so to the session that is there.
+                Some(key) => key.session(attempt),
+                None => fresh_id()?,
+            };
             let open = session::Command::Open {
                 cwd: cwd.display().to_string(),
                 name: None,
@@ -122,13 +134,14 @@ impl Chats {
                 door: Some(door.to_owned()),
                 settings: Box::new(settings.clone()),
             };
-            match source.ask(Command::Session(id.clone(), open)).await {
+            match source.ask(Command::Session(id.clone(), once(wish.key.as_ref(), open))).await {
                 Ok(_) => return Ok(id),
                 // One in 2⁴⁸: another id is free.
                 Err(Refused::Refusal(Refusal::SessionExists(_))) => {}
-                Err(refused) => return Err(ChatError::Failed(refused.to_string())),
+                Err(refused) => return Err(failed(refused)),
             }
         }
+        Err(ChatError::Failed("no id is free".to_owned()))
     }
 
     /// A model by name.
@@ -169,6 +182,20 @@ impl Chats {
         text: &str,
         when_busy: WhenBusy,
     ) -> Result<Reply, ChatError> {
+        self.prompt_once(session, text, when_busy, None).await
+    }
+
+    /// The same under a key: asked for again, it has happened already, and the answer is the first.
+    ///
+    /// # Errors
+    /// [`ChatError`], with nothing said.
+    pub(crate) async fn prompt_once(
+        &self,
+        session: &SessionId,
+        text: &str,
+        when_busy: WhenBusy,
+        key: Option<&Asking>,
+    ) -> Result<Reply, ChatError> {
         if text.trim().is_empty() {
             return Err(ChatError::Invalid("message is required".to_owned()));
         }
@@ -182,55 +209,71 @@ impl Chats {
             source.ask(Command::Session(session.clone(), session::Command::Name { name })).await.map_err(failed)?;
         }
         let prompt = session::Command::Prompt { said: said(text), with: Vec::new(), when_busy };
-        source.ask(Command::Session(session.clone(), prompt)).await.map(|reply| reply.outcome).map_err(failed)
+        let prompt = Command::Session(session.clone(), once(key, prompt));
+        source.ask(prompt).await.map(|reply| reply.outcome).map_err(failed)
     }
 
-    /// Gives a run that works a message on its way. `None` where none works.
+    /// Gives the run that works, or waits for a compaction to begin, a message on its way, and tells which that is. `None` where
+    /// none does.
     ///
     /// # Errors
     /// [`ChatError`], with nothing said.
-    pub(crate) async fn steer(&self, session: &SessionId, text: &str) -> Result<Option<RunId>, ChatError> {
+    pub(crate) async fn steer(
+        &self,
+        session: &SessionId,
+        text: &str,
+        key: Option<&Asking>,
+    ) -> Result<Option<RunId>, ChatError> {
         if text.trim().is_empty() {
             return Err(ChatError::Invalid("text is required".to_owned()));
         }
-        let Some(run) = self.ours(session, session::Session::run).await? else { return Ok(None) };
-        self.prompt(session, text, WhenBusy::Steer).await?;
-        Ok(Some(run))
-    }
-
-    /// Stops the run that works in a session. `None` where none does.
-    ///
-    /// # Errors
-    /// [`ChatError`], with nothing stopped.
-    pub(crate) async fn stop(&self, session: &SessionId) -> Result<Option<RunId>, ChatError> {
-        self.known(session, |_| ()).await?;
-        let abort = Command::Run(run::Command::Abort { session: session.clone() });
-        match self.handle.source(Lane::Result).ask(abort).await.map_err(failed)?.outcome {
-            Reply::Stopping(run) => Ok(Some(run)),
+        if text.len() > LONGEST {
+            return Err(ChatError::Invalid(format!("text is longer than {LONGEST} bytes")));
+        }
+        self.ours(session, |_| ()).await?;
+        let steer = once(key, session::Command::Steer { said: said(text) });
+        let source = self.handle.source(Lane::Request);
+        match source.ask(Command::Session(session.clone(), steer)).await.map_err(failed)?.outcome {
+            Reply::Steering(run) => Ok(Some(run)),
             _ => Ok(None),
         }
     }
 
-    /// Stops `run` if it is what works in a session: another one that works there goes on. True if it is stopped.
+    /// Stops the run that works in a session, or waits for a compaction to begin. `None` where none does.
+    ///
+    /// # Errors
+    /// [`ChatError`], with nothing stopped.
+    pub(crate) async fn stop(&self, session: &SessionId) -> Result<Option<RunId>, ChatError> {
+        let awaited = self.known(session, session::Session::awaited_run).await?;
+        let abort = Command::Run(run::Command::Abort { session: session.clone() });
+        match self.handle.source(Lane::Result).ask(abort).await.map_err(failed)?.outcome {
+            Reply::Stopping(run) => Ok(Some(run)),
+            _ => match awaited {
+                Some(run) => Ok(self.stop_run(session, run).await?.then_some(run)),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Stops `run` and no other: if it works in a session, or waits for a compaction to begin. True if it is stopped.
     ///
     /// # Errors
     /// [`ChatError`], with nothing stopped.
     pub(crate) async fn stop_run(&self, session: &SessionId, run: RunId) -> Result<bool, ChatError> {
-        // What begins between the look and the stop is stopped instead: a stop names a session, not a run.
-        if self.known(session, session::Session::run).await? != Some(run) {
-            return Ok(false);
-        }
-        Ok(self.stop(session).await? == Some(run))
+        self.known(session, |_| ()).await?;
+        let stop = Command::Run(run::Command::Stop { session: session.clone(), run });
+        let stopped = self.handle.source(Lane::Result).ask(stop).await.map_err(failed)?;
+        Ok(stopped.outcome == Reply::Stopping(run))
     }
 
-    /// That nothing works in a session that can be spoken in.
+    /// That a session can be spoken in, and neither a run nor a compaction works in it.
     ///
     /// # Errors
-    /// [`ChatError::Busy`] if something does.
+    /// [`ChatError::Busy`] if one does.
     pub(crate) async fn at_rest(&self, session: &SessionId) -> Result<(), ChatError> {
-        match self.ours(session, session::Session::run).await? {
-            Some(_) => Err(ChatError::Busy),
-            None => Ok(()),
+        match self.ours(session, |session| session.run().is_some() || session.compaction().is_some()).await? {
+            true => Err(ChatError::Busy),
+            false => Ok(()),
         }
     }
 
@@ -288,8 +331,23 @@ impl Chats {
     }
 }
 
+fn fresh_id() -> Result<SessionId, ChatError> {
+    let mut seed = [0; 6];
+    getrandom::fill(&mut seed).map_err(|error| ChatError::Failed(error.to_string()))?;
+    Ok(SessionId::new(hex::encode(seed)))
+}
+
+/// A command that happens once, if it has a key.
+fn once(key: Option<&Asking>, command: session::Command) -> session::Command {
+    match key {
+        Some(key) => session::Command::Once { key: key.key(), command: Box::new(command) },
+        None => command,
+    }
+}
+
 fn failed(refused: Refused) -> ChatError {
     match refused {
+        Refused::Refusal(Refusal::KeyTaken(_)) => ChatError::KeyTaken,
         Refused::Refusal(Refusal::NoSession(_)) => ChatError::Unknown,
         Refused::Refusal(Refusal::Prompt(PromptRefusal::Busy(_)) | Refusal::Busy(_)) => ChatError::Busy,
         Refused::Refusal(Refusal::Prompt(PromptRefusal::NoModel(_))) => ChatError::Invalid(

@@ -8,7 +8,7 @@ mod socket;
 use std::time::Duration;
 
 use countersign_core::{
-    engine::Reply,
+    engine::{Engine, Reply},
     gate::{self, Answer, Scope},
     id::{GateId, PrincipalId},
 };
@@ -65,6 +65,8 @@ pub enum Request {
     Grants,
     /// Every denial that binds.
     Denials,
+    /// The ids of the sessions that wait for their hosts.
+    WaitingForHosts,
     /// Takes in the session of a host; the connection is its line from then on.
     Attach(Box<Handover>),
     /// Takes a grant or a denial back.
@@ -107,6 +109,10 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
         Request::Deny { id, reason } => resolve(&source, &id, Answer::Deny { reason }, by).await,
         Request::Grants => read(&source, |engine| listed(engine.state().policy().grants())).await,
         Request::Denials => read(&source, |engine| denials(engine.state().policy().constraints())).await,
+        Request::WaitingForHosts => {
+            let ids = |engine: &Engine| engine.waiting_for_hosts().map(|session| json!(session.id())).collect();
+            read(&source, ids).await
+        }
         Request::Attach(_) => Err("a session is taken in on a line of its own".to_owned()),
         Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke(&source, &id, by).await? })),
     }

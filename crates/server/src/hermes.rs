@@ -9,6 +9,7 @@ mod prompts;
 mod sessions;
 mod settings;
 mod teller;
+mod traffic;
 mod transcript;
 mod webui;
 
@@ -16,28 +17,31 @@ pub(crate) use webui::files as front_end;
 
 use std::sync::Arc;
 
-use axum::{Router, extract::Request, http::StatusCode, response::Response};
+use axum::{Router, extract::Request, http::StatusCode, middleware::from_fn_with_state, response::Response};
 
 use crate::{site::Site, web::Problem};
 use journals::Journals;
+use traffic::Traffic;
 
 /// The door.
 pub(crate) struct Door {
     site: Arc<Site>,
     journals: Arc<Journals>,
+    traffic: Arc<Traffic>,
 }
 
 /// Opens the door. `None` if the gateway closes.
 pub(crate) async fn open(site: &Arc<Site>) -> Option<Router> {
     let prompts = prompts::Prompts::open(site).await?;
     let journals = Journals::open(site.handle.clone()).await?;
-    let door = Arc::new(Door { site: Arc::clone(site), journals });
+    let traffic = Arc::new(Traffic::new(site.clock.clone()));
+    let door = Arc::new(Door { site: Arc::clone(site), journals, traffic: Arc::clone(&traffic) });
     let mut router = chat::routes(&door).merge(sessions::routes(&door)).merge(settings::routes(&door));
     router = router.merge(prompts::routes(site, &prompts));
     if let Some(folder) = site.webui().and_then(|folder| webui::files(folder).ok()) {
         router = router.merge(webui::routes(&door, folder));
     }
-    Some(router.fallback(nothing))
+    Some(router.fallback(nothing).layer(from_fn_with_state(traffic, traffic::count)))
 }
 
 /// What no route answers. Clients take it that this gateway does not have the feature.

@@ -33,7 +33,7 @@ mod workshop;
 pub(crate) const DOOR: &str = "omp";
 
 pub(crate) use attached::open_attached;
-pub use attached::{Plan, handover, plan, told};
+pub use attached::{Plan, handover, plan, told, unanswered};
 pub(crate) use dialect::{Dialect, Frame};
 pub(crate) use door::Door;
 pub use door::{Input, Output};

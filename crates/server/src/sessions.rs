@@ -40,6 +40,8 @@ pub(crate) struct Row {
     pub(crate) calls: u64,
     /// Tokens that providers counted.
     pub(crate) tokens: u64,
+    /// Whether a host of its own speaks in it, so that nobody else may.
+    pub(crate) hosted: bool,
 }
 
 /// The view.
@@ -52,7 +54,7 @@ impl View for SessionIndex {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn reads_contents(&self) -> bool {
@@ -80,6 +82,7 @@ enum Said {
     Moved(String),
     Message { tokens: u64 },
     Called,
+    Hosted,
 }
 
 impl Said {
@@ -87,7 +90,7 @@ impl Said {
         // Most records are of other kinds, and need not be read.
         let event = record.facts.split('"').nth(1).unwrap_or_default();
         let tells = match &*record.kind {
-            "session" => matches!(event, "opened" | "named" | "set" | "relocated" | "entry"),
+            "session" => matches!(event, "opened" | "hosted" | "named" | "set" | "relocated" | "entry"),
             "call" => event == "wanted",
             _ => false,
         };
@@ -97,6 +100,7 @@ impl Said {
         let event = Event::decode(&record.kind, record.version, &record.facts).ok()?;
         match event {
             Event::Session(session::Event::Opened { door, name, cwd, .. }) => Some(Self::Opened { door, name, cwd }),
+            Event::Session(session::Event::Hosted { .. }) => Some(Self::Hosted),
             Event::Session(session::Event::Named { name }) => Some(Self::Named(name)),
             Event::Session(session::Event::Set(Setting::Model(model))) => Some(Self::Model(model.provider, model.id)),
             Event::Session(session::Event::Set(Setting::All(all))) => {
@@ -130,6 +134,7 @@ impl Row {
                 self.last_at = at.0;
             }
             Said::Called => self.calls += 1,
+            Said::Hosted => self.hosted = true,
         }
     }
 }
@@ -142,6 +147,14 @@ pub(crate) fn is_agents(session: &SessionId) -> bool {
 /// Whether an agent or a host of its own speaks in a session, so that nobody else may.
 pub(crate) fn is_spoken_for(session: &session::Session) -> bool {
     is_agents(session.id()) || session.hosted().is_some()
+}
+
+/// Reads as little of the list as shows that it can be read.
+///
+/// # Errors
+/// What the log says.
+pub(crate) async fn probe(log: &AnyLog) -> Result<(), ReadError> {
+    log.view(Partition::ZERO, NAME, "", None, 1).await.map(drop)
 }
 
 /// Every session of `log` but those of agents, the newest first.

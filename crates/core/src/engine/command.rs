@@ -76,8 +76,10 @@ pub enum Reply {
     Started(RunId),
     /// It waits in a queue.
     Queued,
-    /// It waits for a compaction that has to come first.
-    BehindCompaction,
+    /// It waits for a compaction that has to come first; then this run begins with it.
+    BehindCompaction(RunId),
+    /// This run is told of it on its way.
+    Steering(RunId),
     /// The run ends as soon as what is in flight has ended.
     Stopping(RunId),
     /// There was nothing to stop.

@@ -5,6 +5,7 @@ mod answered;
 mod calls;
 mod compaction;
 mod forgive;
+mod once;
 mod peers;
 mod recover;
 mod requests;
@@ -38,6 +39,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
             Ok(answered::answered(view, run, epoch, *answer, context))
         }
         Command::Run(run::Command::Abort { session }) => stop::abort(view, &session),
+        Command::Run(run::Command::Stop { session, run }) => stop::stop(view, &session, run),
         Command::Run(run::Command::AbortRetry { session }) => stop::abort_retry(view, &session),
         Command::Call(call::Command::Run { session, tool, arguments, signature, executor }) => {
             let wanted = calls::Own { tool, arguments, signature, executor };
@@ -89,18 +91,22 @@ fn decide_session(
     if let SessionCommand::Open { cwd, name, parent, door, settings } = command {
         return session::open(view, id, SessionEvent::Opened { cwd, name, parent, door }, settings);
     }
+    if let SessionCommand::Once { key, command } = command {
+        return once::once(view, id, key, *command, context);
+    }
     let session = find(view, &id)?;
     if let SessionCommand::Prompt { .. } | SessionCommand::Compact { .. } = command {
         // Nothing that needs rules or a model is begun where neither is at hand.
         view.of(session).ok_or_else(|| Refusal::WaitsForHost(id.clone()))?;
     }
     match command {
-        SessionCommand::Open { .. } => Err(Refusal::SessionExists(id)),
+        SessionCommand::Open { .. } | SessionCommand::Once { .. } => Err(Refusal::SessionExists(id)),
         SessionCommand::Import { entries, leaf } => session::import(session, entries, leaf),
         SessionCommand::Gather { part, entries } => session::gather(session, part, entries),
         SessionCommand::Replace { leaf } => session::replace(view, session, leaf),
         SessionCommand::Prompt { said, with, when_busy } => session::prompt(session, said, with, when_busy, context),
         SessionCommand::Queue { queue, said } => session::queue(session, queue, said),
+        SessionCommand::Steer { said } => Ok(session::steer(view, session, said)),
         SessionCommand::Clear => session::clear(session),
         SessionCommand::Set { setting, entry } => session::set(session, setting, entry, context),
         SessionCommand::Note { kind, said } => session::note(session, kind, said, context),

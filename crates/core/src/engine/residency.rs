@@ -44,7 +44,9 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         Command::Session(session, _)
         | Command::UseRulesFor(session, _)
         | Command::Leave(session)
-        | Command::Run(run::Command::Abort { session } | run::Command::AbortRetry { session })
+        | Command::Run(
+            run::Command::Abort { session } | run::Command::AbortRetry { session } | run::Command::Stop { session, .. },
+        )
         | Command::Call(
             call::Command::Run { session, .. }
             | call::Command::Abort { session }

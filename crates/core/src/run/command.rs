@@ -84,6 +84,13 @@ pub enum Command {
         /// Whose run.
         session: SessionId,
     },
+    /// Stops one run and no other: if it works, or waits for a compaction to begin. What waits for it to begin is taken back.
+    Stop {
+        /// Whose run.
+        session: SessionId,
+        /// Which.
+        run: RunId,
+    },
     /// Takes back the denials in a row after which a run asks for nothing more.
     Forgive {
         /// Which run.

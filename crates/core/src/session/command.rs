@@ -8,6 +8,7 @@ use super::{
     state::Queue,
 };
 use crate::{
+    digest::Digest,
     id::{EntryId, SessionId},
     time::Millis,
 };
@@ -19,6 +20,15 @@ pub struct Said {
     pub content: Arc<str>,
     /// Estimated tokens.
     pub tokens: u64,
+}
+
+/// A name under which something happens once, however often it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The name. Whoever asks is part of it, so that nobody has another's answers.
+    pub name: String,
+    /// Of what is asked for: the same name for something else is a mistake.
+    pub asks: Digest,
 }
 
 /// What becomes of a prompt while a run works.
@@ -131,6 +141,19 @@ pub enum Command {
         queue: Queue,
         /// The message.
         said: Said,
+    },
+    /// Tells the run that works, or waits for a compaction to begin, something on its way. Where none does nothing happens.
+    Steer {
+        /// The message.
+        said: Said,
+    },
+    /// Does what it holds, unless the session has done it under this key: then it answers as it did the first time. What
+    /// was refused was not done.
+    Once {
+        /// The key.
+        key: Key,
+        /// What is to be done: opening, or something to say.
+        command: Box<Self>,
     },
     /// Empties all queues.
     Clear,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{settings::Setting, state::Queue};
 use crate::{
     digest::Digest,
-    id::{EntryId, Lsn},
+    id::{EntryId, Lsn, RunId},
     message::StopReason,
     time::Millis,
 };
@@ -94,6 +94,22 @@ pub enum Then {
     Again,
     /// The prompt that waits in the queue of prompts.
     Prompt,
+}
+
+/// What something that was asked for under a key came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CameTo {
+    /// The session was opened.
+    Opened,
+    /// This run began with it.
+    Started(RunId),
+    /// It was put into a queue.
+    Queued,
+    /// It waits for a compaction; then this run begins with it.
+    Behind(RunId),
+    /// This run is told of it.
+    Steering(RunId),
 }
 
 /// A fact about one session. Content, where there is some, is the entry's or the queued message's JSON.
@@ -221,6 +237,9 @@ pub enum Event {
         tokens_before: u64,
         /// What goes on afterwards.
         then: Then,
+        /// The run that the prompt which waits begins, where one waits; absent in what earlier versions wrote.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
     },
     /// A compaction is to stop.
     CompactionAborting,
@@ -268,5 +287,14 @@ pub enum Event {
     Reminded {
         /// How often since a person last spoke.
         attempt: u32,
+    },
+    /// What stands in the records before was asked for under a key: asked for again, it has happened already.
+    Keyed {
+        /// The key.
+        name: String,
+        /// Of what was asked for.
+        asks: Digest,
+        /// What it came to.
+        came_to: CameTo,
     },
 }

@@ -89,6 +89,25 @@ impl Thresholds {
     }
 }
 
+/// What the model is shown afterwards of a run that somebody stopped before it called anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stopped {
+    /// All of it.
+    #[default]
+    Stays,
+    /// Nothing, neither the message nor the beginning of an answer. People are shown both.
+    IsForgotten,
+}
+
+impl Stopped {
+    /// Whether it is what is usual.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
+    const fn stays(&self) -> bool {
+        matches!(self, Self::Stays)
+    }
+}
+
 /// Everything that is set for one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -114,6 +133,9 @@ pub struct Settings {
     pub peer_timeout: Duration,
     /// How often a run that ended with open tasks is reminded of them.
     pub todo_reminders: u32,
+    /// What is left of a run that was stopped.
+    #[serde(default, skip_serializing_if = "Stopped::stays")]
+    pub stopped: Stopped,
 }
 
 impl Default for Settings {
@@ -135,6 +157,7 @@ impl Default for Settings {
             clarify_timeout: Duration::from_secs(3600),
             peer_timeout: peer_timeout(),
             todo_reminders: 0,
+            stopped: Stopped::Stays,
         }
     }
 }

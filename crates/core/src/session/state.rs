@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     event::{Event, Kind, Reason, Then},
+    gathering::Gathering,
+    keys::{Done, Keys},
     requester::Requester,
     settings::Settings,
 };
@@ -86,42 +88,9 @@ pub struct Compaction {
     pub instructions: Lsn,
     /// The boot of the process that works on it.
     pub boot: u32,
-}
-
-/// Entries with their places.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Gathering {
-    entries: Vec<Entry>,
-    by_id: BTreeMap<EntryId, usize>,
-}
-
-impl Gathering {
-    fn push(&mut self, entry: Entry) {
-        self.by_id.insert(entry.id.clone(), self.entries.len());
-        self.entries.push(entry);
-    }
-
-    pub(crate) fn entries(&self) -> &[Entry] {
-        &self.entries
-    }
-
-    pub(crate) fn entry(&self, id: &EntryId) -> Option<&Entry> {
-        self.by_id.get(id).map(|&at| &self.entries[at])
-    }
-
-    /// Whether `id` is on the way from `leaf` to the root.
-    pub(crate) fn is_on_way(&self, leaf: Option<&EntryId>, id: &EntryId) -> bool {
-        let mut at = leaf.and_then(|leaf| self.entry(leaf));
-        // A file that was edited by hand may hold a circle.
-        for _ in 0..self.entries.len() {
-            let Some(entry) = at else { return false };
-            if entry.id == *id {
-                return true;
-            }
-            at = entry.parent.as_ref().and_then(|parent| self.entry(parent));
-        }
-        false
-    }
+    /// The run that the prompt which waits begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
 }
 
 /// That the rules of a session come from its host.
@@ -180,6 +149,9 @@ pub struct Session {
     /// The log that it goes on in, in the words of whoever moved it. This one only has its past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left_for: Option<String>,
+    /// What it has done under keys.
+    #[serde(default, skip_serializing_if = "Keys::is_empty")]
+    pub(crate) keys: Keys,
     /// How many gates it has had.
     pub(crate) gates: u32,
     /// When something last happened in it.
@@ -218,6 +190,7 @@ impl Session {
             requester: None,
             hosted: None,
             left_for: None,
+            keys: Keys::default(),
             gates: 0,
             last_at: at,
         })
@@ -283,6 +256,16 @@ impl Session {
         self.run
     }
 
+    /// The run that begins once a compaction is over, with the prompt that waits for it.
+    pub fn awaited_run(&self) -> Option<RunId> {
+        self.compaction.as_ref()?.run.filter(|_| !self.prompts.is_empty())
+    }
+
+    /// The prompt that waits for a compaction.
+    pub fn awaited_prompt(&self) -> Option<&Queued> {
+        self.prompts.front()
+    }
+
     /// The first entry that the run which works in it has added, if it has and the entry is still there.
     pub fn run_began(&self) -> Option<&EntryId> {
         let (run, first) = self.began.as_ref()?;
@@ -312,6 +295,11 @@ impl Session {
     /// Whether nothing works in it: no run, no compaction, no command.
     pub fn is_at_rest(&self) -> bool {
         self.run.is_none() && self.compaction.is_none() && self.commands.is_empty()
+    }
+
+    /// What it has done under keys.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// That its rules come from its host, if they do.
@@ -435,7 +423,7 @@ impl Session {
                     self.change(entry, |entry| entry.pruned = Some(lsn));
                 }
             }
-            Event::CompactionStarted { epoch, reason, first_kept, split_from, tokens_before, then } => {
+            Event::CompactionStarted { epoch, reason, first_kept, split_from, tokens_before, then, run } => {
                 self.compactions = *epoch;
                 if *reason == Reason::Overflow {
                     self.overflow_tried = true;
@@ -450,6 +438,7 @@ impl Session {
                     aborting: false,
                     instructions: lsn,
                     boot,
+                    run: *run,
                 });
             }
             Event::CompactionAborting => {
@@ -466,6 +455,7 @@ impl Session {
             Event::Folder { path } => self.folder = Some(path.clone()),
             Event::Tasks { open } => self.open_tasks = *open,
             Event::Reminded { attempt } => self.reminded = *attempt,
+            Event::Keyed { name, asks, came_to } => self.keys.note(name, Done { asks: *asks, came_to: *came_to }),
         }
     }
 

@@ -9,13 +9,16 @@ use crate::{
 
 /// The facts that begin a run, behind others of its session: its turn, held commands, prompts that waited, `opening`,
 /// and what the steering queue has.
+///
+/// `awaited` is the run that was promised to whoever waits for it; without one it is a new one.
 pub(crate) fn continue_with(
     branch: &mut Branch<'_>,
+    awaited: Option<RunId>,
     trigger: Trigger,
     opening: Vec<(Kind, Said)>,
     context: &mut Context,
 ) -> RunId {
-    let run = RunId::new(context.fresh.uuid(context.now));
+    let run = awaited.unwrap_or_else(|| RunId::new(context.fresh.uuid(context.now)));
     branch.push(Event::Run(Happened::Started { run, trigger }));
     branch.push(Event::Run(Happened::TurnOpened { run, turn: 1 }));
     branch.take(Queue::Held, Take::All, context);

@@ -7,7 +7,7 @@ use crate::{
     engine::{Branch, Context, Event, Fact, compaction_started, prune, texts},
     message::StopReason,
     run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
-    session::{Event as InSession, Kind, Queue, Reason, Then},
+    session::{Event as InSession, Kind, Queue, Reason, Stopped, Then},
 };
 
 /// No wait for another attempt is longer.
@@ -55,7 +55,27 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
 }
 
 fn end(scene: Scene<'_>, branch: &mut Branch<'_>, end: End) {
+    if end == End::Aborted {
+        forget(branch);
+    }
     branch.push(Event::Run(Happened::Ended { run: scene.run.id(), end, attempts: scene.run.attempt }));
+}
+
+/// What a run that is stopped leaves to the model: whatever took effect, with all around it; and nothing of a run that called
+/// nothing, where its session is set so.
+pub(crate) fn forget(branch: &mut Branch<'_>) {
+    let session = branch.session();
+    let Some(first) = session.run_began().filter(|_| session.settings().stopped == Stopped::IsForgotten) else {
+        return;
+    };
+    let path = session.path();
+    let of_run: Vec<_> = path.into_iter().skip_while(|entry| entry.id != *first).collect();
+    let is_said = |kind: &Kind| matches!(kind, Kind::User | Kind::Custom | Kind::Developer | Kind::Assistant { .. });
+    if of_run.iter().all(|entry| is_said(&entry.kind)) {
+        for entry in of_run.into_iter().filter(|entry| entry.shown) {
+            branch.push(Event::Session(InSession::Dropped { entry: entry.id.clone() }));
+        }
+    }
 }
 
 /// After a failure of the provider: another attempt, a compaction, or the end.
@@ -119,6 +139,6 @@ fn goes_on(scene: Scene<'_>, branch: &mut Branch<'_>, context: &mut Context) {
             "{} of your tasks are still open. Finish them, or mark them as abandoned and say why.",
             session.open_tasks
         );
-        continue_with(branch, Trigger::Reminder, vec![(Kind::Developer, texts::developer(&text))], context);
+        continue_with(branch, None, Trigger::Reminder, vec![(Kind::Developer, texts::developer(&text))], context);
     }
 }

@@ -9,6 +9,7 @@ mod engine_table;
 mod gate_table;
 mod gates;
 mod hosts;
+mod keys;
 mod ledger_table;
 mod owed_table;
 mod peers;

@@ -15,11 +15,11 @@ use countersign_core::{
 
 use crate::{
     stage::{Stage, asking, open, text, wanted},
-    states::{RETRYABLE, compact, deny, idle, run_command, thinking},
+    states::{RETRYABLE, behind, compact, deny, idle, run_command, thinking},
 };
 
 /// A little of everything that a session may hold.
-fn histories() -> [Stage; 5] {
+fn histories() -> [Stage; 6] {
     let mut gated = thinking(asking());
     gated.fail(RETRYABLE);
     gated.now = gated.engine.state().next_deadline().expect("it waits");
@@ -45,6 +45,12 @@ fn histories() -> [Stage; 5] {
     compact(&mut compacting);
     compacting.prompt(WhenBusy::FollowUp);
     compacting.session(session::Command::AbortCompaction);
+
+    let mut behind = behind();
+    let prompt = session::Command::Prompt { said: text(1), with: Vec::new(), when_busy: WhenBusy::Steer };
+    let key = session::Key { name: "ana k".to_owned(), asks: Digest::of(b"said") };
+    behind.session(session::Command::Once { key, command: Box::new(prompt) });
+
     let mut away = thinking(open());
     let at = |peer: &str| Wanted {
         executor: Executor::Peer(PeerId::new(peer)),
@@ -54,7 +60,7 @@ fn histories() -> [Stage; 5] {
     let came = peer::Command::Came { peer: PeerId::new("here"), line: Line(3) };
     away.tell(Command::Peer(came));
     away.want([at("here"), at("away")]);
-    [gated, asked, waiting, compacting, away]
+    [gated, asked, waiting, compacting, behind, away]
 }
 
 #[test]
@@ -70,7 +76,7 @@ fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
 fn another_form_of_a_snapshot_has_another_version() {
     let text: Vec<String> = histories().iter().map(|stage| stage.engine.snapshot()).collect();
     let digest = Digest::of(text.join("\n").as_bytes()).to_string();
-    let known = (9, "e4896ae401db3f4041f2be35228e00b0b437ad438422036cd404e5701718d619");
+    let known = (10, "7e27bef739adf89f3e721c33ae8b3bf02a6eba22ebd109e1c957b6c1eb993d14");
     assert_eq!(
         (SNAPSHOT_VERSION, digest.as_str()),
         known,

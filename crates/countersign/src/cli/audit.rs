@@ -17,6 +17,11 @@ pub(super) struct Of {
 }
 
 impl Of {
+    /// The folder of the gateway that writes it; none where a log is named.
+    pub(super) fn gateway(&self, at: &Where) -> anyhow::Result<Option<PathBuf>> {
+        if self.log.is_some() { Ok(None) } else { Ok(Some(at.place()?.folder)) }
+    }
+
     pub(super) fn log(self, at: &Where) -> anyhow::Result<PathBuf> {
         self.log.map_or_else(|| Ok(at.place()?.log), Ok)
     }

@@ -43,8 +43,14 @@ pub(super) fn run(what: &Sessions, of: Of, at: &Where) -> anyhow::Result<ExitCod
     let form = at.form();
     match what {
         Sessions::Running => running::list(form),
-        Sessions::List => sessions::list(&of.log(at)?, form),
-        Sessions::Show { id } => sessions::show(&of.log(at)?, id, form),
+        Sessions::List => {
+            let gateway = of.gateway(at)?;
+            sessions::list(&of.log(at)?, gateway.as_deref(), form)
+        }
+        Sessions::Show { id } => {
+            let gateway = of.gateway(at)?;
+            sessions::show(&of.log(at)?, gateway.as_deref(), id, form)
+        }
         Sessions::Export { id, format: Format::Jsonl } => sessions::export(&of.log(at)?, id),
         Sessions::Export { id, format: Format::Html } => sessions::export_html(&of.log(at)?, id),
     }

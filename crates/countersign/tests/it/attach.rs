@@ -130,9 +130,14 @@ fn a_gate_survives_the_gateway_and_its_session_goes_on() {
     let id = session(&mut host);
     house.asked(&mut host, "touch ran");
     let gate = house.gates().remove(0);
+    let unanswered = host.ask(json!({ "type": "bash", "command": "sleep 60" }));
+    assert_eq!(session(&mut host), id, "what was asked later was answered");
     gateway.kill();
     let end = host.wait_end();
     assert_eq!((end.code, end.junk.len()), (Some(1), 0), "{end:?}");
+    let refused = &end.frames[end.frames.len() - 2];
+    assert_eq!((&refused["id"], &refused["success"]), (&json!(unanswered.id), &json!(false)), "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("has gone"), "{refused}");
     let told = end.frames.last().unwrap();
     assert_eq!((&told["method"], &told["notifyType"]), (&json!("notify"), &json!("error")), "{told}");
     assert!(end.stderr.contains("has gone. The session is whole"), "{}", end.stderr);

@@ -47,7 +47,7 @@ pub(crate) struct End {
 
 /// An answer that is still to come.
 pub(crate) struct Due {
-    id: String,
+    pub(crate) id: String,
     from: usize,
 }
 

@@ -37,6 +37,7 @@ mod signals;
 mod straits;
 mod talk;
 mod tokens;
+mod twice;
 mod web;
 #[path = "../it/wire.rs"]
 #[allow(dead_code, reason = "as the provider")]

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     engine::{Event, Recorded},
-    run,
+    run, session,
 };
 use countersign_store::{FACTS_LIMIT, Record};
 
@@ -11,13 +11,15 @@ pub(super) fn is_too_large(recorded: &Recorded) -> bool {
     recorded.fact.event.encode().2.len() > FACTS_LIMIT
 }
 
-/// The record of a fact. Facts about a gate can be found by its id, and so can the beginning of a run.
+/// The record of a fact. Facts about a gate can be found by its id, and so can the beginning of a run: where it began, and
+/// before that where it was promised.
 pub fn record(recorded: &Recorded) -> Record {
     let (kind, version, facts) = recorded.fact.event.encode();
     let key = match &recorded.fact.event {
         Event::Gate(event) => Some(event.gate().to_string().into()),
         // Where a run began; the rest of it is in its session behind that.
         Event::Run(run::Event::Started { run, .. }) => Some(run.to_string().into()),
+        Event::Session(session::Event::CompactionStarted { run: Some(run), .. }) => Some(run.to_string().into()),
         Event::Booted | Event::Session(_) | Event::Run(_) | Event::Call(_) | Event::Peer(_) | Event::Policy(_) => None,
     };
     Record {

@@ -267,12 +267,17 @@ async fn resolve(api: &Api, caller: &Caller, id: &str, headers: &HeaderMap, answ
 
 /// The key under which the same answer of the same caller gets the first result. Another answer under it is another one.
 fn key(caller: &Caller, headers: &HeaderMap, answer: &Answer) -> Result<Option<String>, Failure> {
+    let Some(key) = named(headers)? else { return Ok(None) };
+    let said = Digest::of(format!("{answer:?}").as_bytes()).to_string();
+    Ok(Some(format!("{} {key} {}", caller.principal, said.get(..16).unwrap_or(&said))))
+}
+
+/// What the header says under which repetitions are known.
+pub(super) fn named(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let plain = key.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
     let wrong = || Failure::bad(format!("Idempotency-Key is a text of 1 to {LONGEST_KEY} letters and digits"));
-    let key = plain.ok_or_else(wrong)?;
-    let said = Digest::of(format!("{answer:?}").as_bytes()).to_string();
-    Ok(Some(format!("{} {key} {}", caller.principal, said.get(..16).unwrap_or(&said))))
+    plain.map(Some).ok_or_else(wrong)
 }
 
 fn refused(refusal: AnswerRefusal) -> Failure {

@@ -30,6 +30,9 @@ struct Operation {
 const GATE: (&str, &str) = ("200", "Resolved");
 const VOTED: (&str, &str) = ("202", "Voted");
 
+/// What is said under a key is said once.
+const SAYING: [&str; 3] = ["openSession", "sayInSession", "steerSession"];
+
 const OPERATIONS: &[Operation] = &[
     Operation {
         route: ("GET", "/api/v1/gates"),
@@ -261,11 +264,11 @@ fn told(operation: &Operation, who: Who, effect: Effect) -> Value {
     parameters.extend(operation.query.iter().map(|(name, description)| {
         json!({ "name": name, "in": "query", "description": description, "schema": { "type": "string" } })
     }));
-    if operation.replies.contains(&GATE) {
+    if operation.replies.contains(&GATE) || SAYING.contains(&operation.name) {
         parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
-            "description": "The same answer of the same caller again gets the first result",
+            "description": "The same of the same caller again has one effect and gets the first result",
             "schema": { "type": "string", "maxLength": 200 },
         }));
     }

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
+    Extension,
     extract::{Path, RawQuery, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
 };
 use countersign_core::{
     engine::{Engine, Reply, Scope},
@@ -18,15 +19,15 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     Answered, Api, DOOR, Failure,
     cursor::Cursor,
-    gates::{only, text},
+    gates::{named, only, text},
     params::Params,
 };
 use crate::{
     agent_gate,
-    chats::Wish,
+    chats::{Asking, Wish},
     session_file::time::iso,
     sessions::{self, Row},
-    web::{Body, reply},
+    web::{Body, Caller, reply},
 };
 use countersign_core::time::Millis;
 
@@ -215,7 +216,12 @@ fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) 
 }
 
 /// `POST /api/v1/sessions`.
-pub(super) async fn open(State(api): State<Arc<Api>>, body: Body) -> Answered {
+pub(super) async fn open(
+    State(api): State<Arc<Api>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
     only(&body, &["workspace", "provider", "model", "message"])?;
     let owned = |name| text(&body, name).map(|text| text.map(str::to_owned));
     let (provider, message) = (owned("provider")?, owned("message")?);
@@ -223,10 +229,14 @@ pub(super) async fn open(State(api): State<Arc<Api>>, body: Body) -> Answered {
     if model.is_none() && provider.is_some() {
         return Err(Failure::bad("provider without model says nothing: name both"));
     }
-    let wish = Wish { workspace: owned("workspace")?, model, parent: None };
+    let key = asking(&caller, &headers, "open", &body)?;
+    let wish = Wish { workspace: owned("workspace")?, model, key: key.clone(), ..Wish::default() };
     let session = api.site.chats.open(DOOR, wish).await?;
     let run = match message {
-        Some(message) => Some(api.site.chats.prompt(&session, &message, WhenBusy::Refuse).await?),
+        Some(message) => {
+            let key = key.map(|key| key.part("message"));
+            Some(api.site.chats.prompt_once(&session, &message, WhenBusy::Refuse, key.as_ref()).await?)
+        }
         None => None,
     };
     let mut told = run.map_or_else(|| json!({ "state": "resting" }), |reply| started(&reply));
@@ -237,9 +247,16 @@ pub(super) async fn open(State(api): State<Arc<Api>>, body: Body) -> Answered {
 fn started(reply: &Reply) -> Value {
     match reply {
         Reply::Started(run) => json!({ "state": "working", "run": run.to_string() }),
-        Reply::Queued | Reply::BehindCompaction => json!({ "state": "queued" }),
+        Reply::BehindCompaction(run) => json!({ "state": "queued", "run": run.to_string() }),
+        Reply::Queued => json!({ "state": "queued" }),
         _ => json!({ "state": "done" }),
     }
+}
+
+/// The key under which a repetition of a request has no effect of its own.
+fn asking(caller: &Caller, headers: &HeaderMap, what: &str, body: &Body) -> Result<Option<Asking>, Failure> {
+    let name = named(headers)?;
+    Ok(name.map(|name| Asking::new(&caller.principal, name, what, &body.0)))
 }
 
 fn needed<'a>(body: &'a Body, name: &str) -> Result<&'a str, Failure> {
@@ -247,7 +264,13 @@ fn needed<'a>(body: &'a Body, name: &str) -> Result<&'a str, Failure> {
 }
 
 /// `POST /api/v1/sessions/{id}/messages`.
-pub(super) async fn say(State(api): State<Arc<Api>>, Path(id): Path<String>, body: Body) -> Answered {
+pub(super) async fn say(
+    State(api): State<Arc<Api>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
     only(&body, &["text", "when_busy"])?;
     let said = needed(&body, "text")?;
     let when_busy = match text(&body, "when_busy")? {
@@ -256,15 +279,23 @@ pub(super) async fn say(State(api): State<Arc<Api>>, Path(id): Path<String>, bod
         Some("steer") => WhenBusy::Steer,
         Some(other) => return Err(Failure::bad(format!("when_busy is refuse, queue or steer, not {other:?}"))),
     };
-    let reply = api.site.chats.prompt(&SessionId::new(id.as_str()), said, when_busy).await?;
+    let key = asking(&caller, &headers, "say", &body)?;
+    let reply = api.site.chats.prompt_once(&SessionId::new(id.as_str()), said, when_busy, key.as_ref()).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &started(&reply)))
 }
 
 /// `POST /api/v1/sessions/{id}/steer`.
-pub(super) async fn steer(State(api): State<Arc<Api>>, Path(id): Path<String>, body: Body) -> Answered {
+pub(super) async fn steer(
+    State(api): State<Arc<Api>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
     only(&body, &["text"])?;
     let said = needed(&body, "text")?;
-    match api.site.chats.steer(&SessionId::new(id.as_str()), said).await? {
+    let key = asking(&caller, &headers, "steer", &body)?;
+    match api.site.chats.steer(&SessionId::new(id.as_str()), said, key.as_ref()).await? {
         Some(run) => Ok(reply::json(StatusCode::ACCEPTED, &json!({ "run": run.to_string() }))),
         None => Err(Failure::new(StatusCode::CONFLICT, "no run works in this session: say it as a message")),
     }

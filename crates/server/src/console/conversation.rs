@@ -17,9 +17,10 @@ use serde::Deserialize;
 
 use super::{
     Console, Look,
+    gates::fresh_key,
     history::Verdict,
     page::{Tab, Trouble, page_with},
-    sessions::{model, told},
+    sessions::{asking, model, told},
     transcript::{About, Transcript},
     words::{ago, many, one, path, plain},
 };
@@ -94,6 +95,7 @@ impl Console {
             div.speak #speak {
                 form.stack method="post" action={ (at) "/say" } #say {
                     (csrf)
+                    input type="hidden" name="key" value=(fresh_key());
                     label for="message" { @if about.run.is_some() { "Steer it: it reads this on its way" } @else { "Message" } }
                     textarea #message name="message" rows="3" required {}
                     div.act { button.primary type="submit" { @if about.run.is_some() { "Steer" } @else { "Send" } } }
@@ -181,7 +183,8 @@ pub(super) async fn say(
 ) -> Result<Response, Trouble> {
     let (look, id) = (console.look(caller).await?, SessionId::new(id));
     let message = body.text("message").unwrap_or_default();
-    let said = console.site.chats.prompt(&id, message, WhenBusy::Steer).await;
+    let key = asking(&look, &body, "say");
+    let said = console.site.chats.prompt_once(&id, message, WhenBusy::Steer, key.as_ref()).await;
     back(&console, &look, &id, said.map(drop)).await
 }
 

@@ -14,17 +14,20 @@ use maud::{Markup, html};
 
 use super::{
     Console, Look,
+    gates::fresh_key,
     page::{Tab, Trouble, page_with},
     words::{ago, path, plain},
 };
 use crate::{
-    chats::{ChatError, Wish},
+    chats::{Asking, ChatError, Wish},
     sessions as index,
     web::{Body, Caller},
 };
 
 /// How many sessions are listed.
 const ROWS: usize = 200;
+/// How long the key of a form may be.
+const LONGEST_KEY: usize = 64;
 
 /// What works or waits in a session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +102,7 @@ impl Console {
                 summary { "New chat" }
                 form.stack method="post" action="/console/sessions" {
                     input type="hidden" name="csrf" value=(look.caller.csrf());
+                    input type="hidden" name="key" value=(fresh_key());
                     label for="message" { "Message" }
                     textarea #message name="message" rows="3" required {}
                     div.row {
@@ -148,14 +152,23 @@ pub(super) async fn open(
     body: Body,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let wish = Wish { workspace: body.text("workspace").map(str::to_owned), model: model(&body), parent: None };
+    let key = asking(&look, &body, "open");
+    let wish = Wish {
+        workspace: body.text("workspace").map(str::to_owned),
+        model: model(&body),
+        key: key.clone(),
+        ..Wish::default()
+    };
     let Some(message) = body.text("message") else {
         let problem = (StatusCode::BAD_REQUEST, "Write a message to start with.".to_owned());
         return console.sessions_page(&look, Some(problem)).await;
     };
     let chats = &console.site.chats;
     let opened = match chats.open("console", wish).await {
-        Ok(session) => chats.prompt(&session, message, WhenBusy::Steer).await.map(|_| session),
+        Ok(session) => {
+            let key = key.map(|key| key.part("message"));
+            chats.prompt_once(&session, message, WhenBusy::Steer, key.as_ref()).await.map(|_| session)
+        }
         Err(error) => Err(error),
     };
     match opened {
@@ -164,12 +177,19 @@ pub(super) async fn open(
     }
 }
 
+/// The key of a form, by which it is known when it comes twice.
+pub(super) fn asking(look: &Look, body: &Body, what: &str) -> Option<Asking> {
+    let key = body.text("key")?;
+    let is_plain = key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_plain.then(|| Asking::new(&look.caller.principal, key, what, &body.0).exactly())
+}
+
 /// What went wrong in a conversation.
 pub(super) fn told(error: &ChatError) -> (StatusCode, String) {
     let status = match error {
         ChatError::Unknown => StatusCode::NOT_FOUND,
         ChatError::NotOurs => StatusCode::FORBIDDEN,
-        ChatError::Busy => StatusCode::CONFLICT,
+        ChatError::Busy | ChatError::KeyTaken => StatusCode::CONFLICT,
         ChatError::Invalid(_) => StatusCode::BAD_REQUEST,
         ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
     };

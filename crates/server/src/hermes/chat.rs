@@ -43,7 +43,7 @@ pub(super) fn refused(error: &ChatError) -> Response {
     let status = match error {
         ChatError::Unknown => StatusCode::NOT_FOUND,
         ChatError::NotOurs => StatusCode::FORBIDDEN,
-        ChatError::Busy => StatusCode::CONFLICT,
+        ChatError::Busy | ChatError::KeyTaken => StatusCode::CONFLICT,
         ChatError::Invalid(_) => StatusCode::BAD_REQUEST,
         ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
@@ -94,9 +94,9 @@ async fn started(door: &Door, session: &SessionId, outcome: Reply) -> Response {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "the gateway is closing");
     };
     let stream = match outcome {
-        Reply::Started(run) => stream_id(run),
-        // The conversation is being summed up first; the turn begins behind it, and is found in the session.
-        _ => return problem(StatusCode::CONFLICT, "the conversation is being compacted; the message follows it"),
+        // Where the conversation is summed up first, the stream tells of that until the turn begins.
+        Reply::Started(run) | Reply::BehindCompaction(run) => stream_id(run),
+        _ => return problem(StatusCode::CONFLICT, ChatError::Busy.to_string()),
     };
     reply::ok(&json!({
         "stream_id": stream,
@@ -203,7 +203,7 @@ async fn steer(State(door): State<Arc<Door>>, body: Body) -> Response {
     let Some(text) = body.text("text") else {
         return problem(StatusCode::BAD_REQUEST, "text is required");
     };
-    match door.site.chats.steer(&SessionId::new(session), text).await {
+    match door.site.chats.steer(&SessionId::new(session), text, None).await {
         Ok(Some(run)) => reply::ok(&json!({ "accepted": true, "stream_id": stream_id(run) })),
         Ok(None) => reply::ok(&json!({ "accepted": false, "fallback": "not_running" })),
         Err(error) => refused(&error),

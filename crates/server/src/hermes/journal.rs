@@ -1,18 +1,21 @@
 //! The events of one turn: each made once, numbered, and read by whoever wants from wherever they were.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use countersign_core::id::{RunId, SessionId};
 use countersign_protocol::hermes::Event;
 use futures_util::{Stream, stream};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use tokio::sync::watch;
 
 use crate::web::sse;
 
 /// How many bytes a reader that is behind is given at once.
 const AT_ONCE: usize = 64 << 10;
+/// How many bytes one turn may hold. Beyond that its older half is told more briefly.
+const MOST: usize = 4 << 20;
 
 /// The events of one turn.
 pub(super) struct Journal {
@@ -22,14 +25,25 @@ pub(super) struct Journal {
     pub(super) run: RunId,
     /// The number before the first: another process gave those up to it.
     before: u64,
+    most: usize,
     events: Mutex<Events>,
     changed: watch::Sender<()>,
 }
 
+/// One event, or several in the place of which one is told.
+struct Frame {
+    /// The number of the last of them.
+    last: u64,
+    name: &'static str,
+    bytes: Bytes,
+}
+
 #[derive(Default)]
 struct Events {
-    frames: Vec<Bytes>,
+    frames: VecDeque<Frame>,
     bytes: usize,
+    /// How many there were.
+    count: u64,
     last: &'static str,
     is_over: bool,
 }
@@ -57,7 +71,7 @@ pub(super) enum Cursor {
 impl Journal {
     /// An empty one whose numbers come behind `before`.
     pub(super) fn new(session: SessionId, run: RunId, before: u64) -> Self {
-        Self { session, run, before, events: Mutex::default(), changed: watch::Sender::new(()) }
+        Self { session, run, before, most: MOST, events: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
     /// The id of the stream: that of its turn.
@@ -72,20 +86,77 @@ impl Journal {
             if events.is_over {
                 return;
             }
-            let number = self.before + events.frames.len() as u64 + 1;
-            let frame = sse::frame(Some(&format!("{}:{number}", self.id())), event.name, &event.data);
-            events.bytes += frame.len();
-            events.frames.push(frame);
+            events.count += 1;
+            let last = self.before + events.count;
+            let frame = self.frame(last, event);
+            events.bytes += frame.bytes.len();
+            events.frames.push_back(frame);
             events.last = event.name;
             events.is_over = is_last;
+            if events.bytes > self.most {
+                self.shorten(&mut events);
+            }
         }
         self.changed.send_replace(());
+    }
+
+    fn frame(&self, last: u64, event: &Event) -> Frame {
+        let bytes = sse::frame(Some(&format!("{}:{last}", self.id())), event.name, &event.data);
+        Frame { last, name: event.name, bytes }
+    }
+
+    /// Tells the older half more briefly: pieces of a text as one. Where that is not enough, what is oldest is left out and a
+    /// warning says so; all of it is in the session. The newest event is never touched.
+    fn shorten(&self, events: &mut Events) {
+        let older = events.frames.len() / 2;
+        let newer = events.frames.split_off(older);
+        let mut kept: VecDeque<Frame> = VecDeque::new();
+        let mut piece: Option<(u64, &'static str, String)> = None;
+        for frame in std::mem::take(&mut events.frames) {
+            match (text_of(&frame), &mut piece) {
+                (Some(text), Some((last, name, said))) if *name == frame.name => {
+                    said.push_str(&text);
+                    *last = frame.last;
+                }
+                (text, _) => {
+                    kept.extend(piece.take().map(|piece| self.piece(piece)));
+                    match text {
+                        Some(text) => piece = Some((frame.last, frame.name, text)),
+                        None => kept.push_back(frame),
+                    }
+                }
+            }
+        }
+        kept.extend(piece.map(|piece| self.piece(piece)));
+        let of_newer: usize = newer.iter().map(|frame| frame.bytes.len()).sum();
+        let mut size = of_newer + kept.iter().map(|frame| frame.bytes.len()).sum::<usize>();
+        // With room to spare, so that not every event has this done again.
+        let enough = if size > self.most / 8 * 7 { self.most / 2 } else { size };
+        let mut left_out = None;
+        while size > enough
+            && let Some(oldest) = kept.pop_front()
+        {
+            size -= oldest.bytes.len();
+            left_out = Some(oldest.last);
+        }
+        if let Some(last) = left_out {
+            let warning = self.frame(last, &Event::warning("shortened", SHORTENED));
+            size += warning.bytes.len();
+            kept.push_front(warning);
+        }
+        kept.extend(newer);
+        events.frames = kept;
+        events.bytes = size;
+    }
+
+    fn piece(&self, (last, name, text): (u64, &'static str, String)) -> Frame {
+        self.frame(last, &Event::new(name, serde_json::json!({ "text": text })))
     }
 
     /// How it stands.
     pub(super) fn standing(&self) -> Standing {
         let events = self.events.lock();
-        Standing { last_seq: self.before + events.frames.len() as u64, last: events.last, is_over: events.is_over }
+        Standing { last_seq: self.before + events.count, last: events.last, is_over: events.is_over }
     }
 
     /// How many bytes it holds.
@@ -93,25 +164,25 @@ impl Journal {
         self.events.lock().bytes
     }
 
-    /// Where a cursor is among the events: one that is not of this journal is at the start.
-    fn place(&self, cursor: Cursor) -> usize {
-        let held = self.events.lock().frames.len();
+    /// The number behind which a cursor goes on: one that is not of this journal, or within what is told more briefly by now, is
+    /// at the start.
+    fn place(&self, cursor: Cursor) -> u64 {
         match cursor {
-            Cursor::Behind(number) if number >= self.before => {
-                usize::try_from(number - self.before).ok().filter(|at| *at <= held).unwrap_or(0)
-            }
-            Cursor::Start | Cursor::Behind(_) => 0,
+            Cursor::Behind(number) if self.events.lock().place(number).is_some() => number,
+            Cursor::Start | Cursor::Behind(_) => START,
         }
     }
 
-    /// What follows `cursor`, and what comes until the end.
+    /// What follows `cursor`, and what comes until the end. A reader that is so far behind that what it wants next is told more
+    /// briefly by then is closed: it comes again, and begins anew.
     pub(super) fn follow(self: Arc<Self>, cursor: Cursor) -> impl Stream<Item = Bytes> + Send + 'static {
         let at = self.place(cursor);
         let changed = self.changed.subscribe();
         stream::unfold((self, at, changed), |(journal, at, mut changed)| async move {
             loop {
                 changed.mark_unchanged();
-                match journal.after(at) {
+                let next = journal.events.lock().after(at);
+                match next {
                     Next::Some(chunk, at) => return Some((chunk, (journal, at, changed))),
                     Next::End => return None,
                     // The sender is the journal's own, which is held here.
@@ -120,25 +191,71 @@ impl Journal {
             }
         })
     }
+}
 
-    fn after(&self, at: usize) -> Next {
-        let events = self.events.lock();
-        let (mut to, mut size) = (at, 0);
-        while let Some(frame) = events.frames.get(to).filter(|frame| size == 0 || size + frame.len() <= AT_ONCE) {
-            size += frame.len();
-            to += 1;
+/// Where a reader is that has nothing yet. No event has this number.
+const START: u64 = 0;
+
+/// What people are told in the place of the oldest events of a long turn.
+const SHORTENED: &str = "The beginning of this turn is left out here; the conversation has it";
+
+/// What a piece of a text says. Other events are told one by one.
+fn text_of(frame: &Frame) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Piece {
+        text: String,
+    }
+    if !matches!(frame.name, "token" | "reasoning") {
+        return None;
+    }
+    let text = std::str::from_utf8(&frame.bytes).ok()?;
+    let data = text.lines().find_map(|line| line.strip_prefix("data: "))?;
+    serde_json::from_str::<Piece>(data).ok().map(|piece| piece.text)
+}
+
+impl Events {
+    /// The first frame behind `number`. `None` if that is no number between two frames.
+    fn place(&self, number: u64) -> Option<usize> {
+        let at = self.frames.partition_point(|frame| frame.last <= number);
+        let before = at.checked_sub(1).and_then(|at| self.frames.get(at)).map(|frame| frame.last);
+        match before {
+            Some(before) => (before == number).then_some(at),
+            // Before the first, where nothing was put together.
+            None => self.frames.front().is_some_and(|first| first.last == number + 1).then_some(0),
         }
-        match events.frames.get(at..to) {
-            Some([one]) => Next::Some(one.clone(), to),
-            Some(several) if !several.is_empty() => Next::Some(Bytes::from(several.concat()), to),
-            _ if events.is_over => Next::End,
-            _ => Next::Wait,
+    }
+
+    fn after(&self, number: u64) -> Next {
+        let at = match number {
+            START => 0,
+            number => match self.place(number) {
+                Some(at) => at,
+                None => return Next::End,
+            },
+        };
+        let (mut size, mut chunk) = (0, Vec::new());
+        for frame in self.frames.iter().skip(at) {
+            if size > 0 && size + frame.bytes.len() > AT_ONCE {
+                break;
+            }
+            size += frame.bytes.len();
+            chunk.push(frame);
+        }
+        match chunk.as_slice() {
+            [] if self.is_over => Next::End,
+            [] => Next::Wait,
+            [one] => Next::Some(one.bytes.clone(), one.last),
+            [.., last] => {
+                let whole: Vec<u8> = chunk.iter().flat_map(|frame| frame.bytes.iter().copied()).collect();
+                Next::Some(Bytes::from(whole), last.last)
+            }
         }
     }
 }
 
 enum Next {
-    Some(Bytes, usize),
+    /// Frames, and the number of the last of them.
+    Some(Bytes, u64),
     Wait,
     End,
 }
@@ -194,6 +311,58 @@ mod tests {
         ] {
             assert_eq!(read(journal(before), cursor).await, want, "{cursor:?} behind {before}");
         }
+    }
+
+    /// One that holds little, after ten pieces of a text, a call and ten more.
+    fn long(most: usize) -> Arc<Journal> {
+        let journal = Journal { most, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
+        let pieces = || (0..10).map(|at| Event::token(&format!("{at}")));
+        let call = Event::new("tool", serde_json::json!({ "tid": "c" }));
+        pieces().chain([call]).chain(pieces()).for_each(|event| journal.push(&event, false));
+        journal.push(&Event::stream_end("s"), true);
+        Arc::new(journal)
+    }
+
+    async fn whole(journal: &Arc<Journal>) -> (String, Vec<String>) {
+        let chunks: Vec<_> = Arc::clone(journal).follow(Cursor::Start).collect().await;
+        let text = String::from_utf8(chunks.concat()).unwrap();
+        let said = text.lines().filter_map(|line| line.strip_prefix("data: {\"text\":\"")?.strip_suffix("\"}"));
+        let names = text.lines().filter_map(|line| line.strip_prefix("event: ")).map(str::to_owned);
+        (said.collect(), names.collect())
+    }
+
+    #[tokio::test]
+    async fn a_long_turn_says_the_same_text_in_fewer_pieces() {
+        let (all, short) = (long(usize::MAX), long(1100));
+        assert!(short.bytes() <= 1100, "{}", short.bytes());
+        let ((said, names), (again, fewer)) = (whole(&all).await, whole(&short).await);
+        assert_eq!(again, said);
+        assert!(fewer.len() < names.len() && fewer.contains(&"tool".to_owned()), "{fewer:?}");
+        assert_eq!(short.standing(), all.standing());
+    }
+
+    #[tokio::test]
+    async fn what_is_left_out_of_a_very_long_turn_is_told() {
+        let short = Journal { most: 3000, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
+        (0..100).for_each(|_| short.push(&Event::token(&"x".repeat(100)), false));
+        short.push(&Event::stream_end("s"), true);
+        assert!(short.bytes() <= 3000, "{}", short.bytes());
+        let (_, names) = whole(&Arc::new(short)).await;
+        assert_eq!((names[0].as_str(), names.last().map(String::as_str)), ("warning", Some("stream_end")));
+    }
+
+    #[tokio::test]
+    async fn a_cursor_within_what_is_told_briefly_begins_anew_and_a_reader_that_waits_there_is_closed() {
+        let journal = Arc::new(Journal { most: 400, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) });
+        let mut slow = std::pin::pin!(Arc::clone(&journal).follow(Cursor::Start));
+        journal.push(&Event::token("a"), false);
+        assert!(slow.next().await.is_some());
+        (0..20).for_each(|_| journal.push(&Event::token("b"), false));
+        assert_eq!(slow.next().await, None);
+        journal.push(&Event::stream_end("s"), true);
+        let from_start = read(Arc::clone(&journal), Cursor::Start).await;
+        assert_eq!(read(Arc::clone(&journal), Cursor::Behind(1)).await, from_start);
+        assert_eq!(read(journal, Cursor::Behind(21)).await, "22");
     }
 
     #[tokio::test]

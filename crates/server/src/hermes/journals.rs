@@ -87,6 +87,8 @@ impl Journals {
         let source = handle.source(Lane::Request);
         let read = source.read(|engine| {
             let runs = engine.state().runs().map(|run| (run.id(), run.session().clone()));
+            let awaited = engine.state().sessions().filter_map(|of| Some((of.awaited_run()?, of.id().clone())));
+            let runs = runs.chain(awaited);
             (engine.state().boot(), engine.state().head(), runs.collect::<Vec<_>>())
         });
         let ((boot, head, runs), _) = read.await?;
@@ -123,7 +125,9 @@ impl Journals {
             Released::Live(live) => Some(live.session.clone()),
         };
         let Some(session) = session.filter(|session| !is_agents(session)) else { return };
-        if let Some(run) = started(&released) {
+        if let Some(run) = begins(&released)
+            && self.open_one(run).is_none()
+        {
             let journal = self.begin(run, &session, 0);
             workers.insert(session.clone(), self.work(journal, None));
         }
@@ -132,7 +136,8 @@ impl Journals {
             // A worker ends with its turn.
             let _ = worker.send(released).await;
         }
-        if is_end {
+        // A turn that was taken back before it began ends without an end of its run.
+        if is_end || workers.get(&session).is_some_and(mpsc::Sender::is_closed) {
             workers.remove(&session);
         }
     }
@@ -278,7 +283,8 @@ impl Journals {
         let log = self.handle.log();
         let key = journal.run.to_string();
         let named = log.read_scope(Partition::ZERO, Scope::Key(&key), Lsn(0), 1).await?;
-        let Some(mut after) = named.first().map(|stored| stored.lsn) else { return Ok(false) };
+        let first = named.first().map(|stored| stored.lsn);
+        let Some(mut after) = first.map(|first| Lsn(first.0.saturating_sub(1))) else { return Ok(false) };
         let mut waiting = Vec::new();
         loop {
             let page = log.read_scope(Partition::ZERO, Scope::Session(&journal.session), after, PAGE).await?;
@@ -332,10 +338,12 @@ fn at_rest(mut session: hermes::Session) -> hermes::Session {
     session
 }
 
-fn started(released: &Released) -> Option<RunId> {
+/// The turn whose stream begins: with its run, or with the compaction that the run waits for.
+fn begins(released: &Released) -> Option<RunId> {
     let Released::Fact(recorded) = released else { return None };
     match &recorded.fact.event {
-        Happened::Run(run::Event::Started { run, .. }) => Some(*run),
+        Happened::Run(run::Event::Started { run, .. })
+        | Happened::Session(session::Event::CompactionStarted { run: Some(run), .. }) => Some(*run),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use countersign_core::id::SessionId;
+use countersign_core::{id::SessionId, session::Stopped};
 use serde_json::{Value, json};
 
 use super::{
@@ -39,7 +39,12 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 
 async fn new(State(door): State<Arc<Door>>, body: Body) -> Response {
     let model = body.text("model").map(|id| (body.text("model_provider").map(str::to_owned), id.to_owned()));
-    let wish = Wish { workspace: body.text("workspace").map(str::to_owned), model, parent: None };
+    let wish = Wish {
+        workspace: body.text("workspace").map(str::to_owned),
+        model,
+        stopped: Stopped::IsForgotten,
+        ..Wish::default()
+    };
     let id = match door.site.chats.open(DOOR, wish).await {
         Ok(id) => id,
         Err(error) => return refused(&error),
@@ -73,9 +78,12 @@ async fn one(State(door): State<Arc<Door>>, asked: Asked) -> Response {
         return problem(StatusCode::BAD_REQUEST, "session_id is required");
     };
     let limit = asked.get("msg_limit").and_then(|limit| limit.parse::<usize>().ok()).filter(|limit| *limit > 0);
-    let messages = match asked.get("messages").map(String::as_str) {
-        Some("0" | "false") => Messages::Without,
-        _ => Messages::Last(limit.map_or(MOST_MESSAGES, |limit| limit.min(MOST_MESSAGES))),
+    let before = asked.get("msg_before").and_then(|before| before.parse::<usize>().ok());
+    let most = limit.map_or(MOST_MESSAGES, |limit| limit.min(MOST_MESSAGES));
+    let messages = match (asked.get("messages").map(String::as_str), before) {
+        (Some("0" | "false"), _) => Messages::Without,
+        (_, None) => Messages::Last(most),
+        (_, Some(before)) => Messages::Before { before, most },
     };
     told(&door, &SessionId::new(id.trim()), messages).await
 }

@@ -1,13 +1,26 @@
 //! What clients ask before anything is said: health, models, settings, and what this gateway has not. Source:
 //! docs/protocol/hermes.md, Settings.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use axum::{Router, extract::State, http::StatusCode, response::Response};
+use axum::{
+    Router,
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use countersign_runtime::store::{Log as _, Partition};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Door, transcript};
-use crate::web::{Body, Routes, reply};
+use crate::{
+    sessions,
+    web::{Body, Routes, reply},
+};
+
+/// How long something may take of which it is said whether it is well.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
     Routes::new(&door.site.auth)
@@ -23,15 +36,26 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
         .with_state(Arc::clone(door))
 }
 
-async fn health(State(door): State<Arc<Door>>) -> Response {
+async fn health(State(door): State<Arc<Door>>, asked: Query<BTreeMap<String, String>>) -> Response {
+    let is_deep = asked.get("deep").is_some_and(|deep| matches!(deep.as_str(), "1" | "true" | "yes" | "on"));
     let source = door.site.handle.source(countersign_runtime::Lane::Request);
     let read = source.read(|engine| (engine.state().sessions().count(), engine.state().runs().count()));
-    let patience = std::time::Duration::from_secs(2);
-    let Ok(Some(((sessions, runs), _))) = tokio::time::timeout(patience, read).await else {
-        let told = json!({ "status": "degraded", "sessions": 0, "active_streams": 0, "uptime_seconds": uptime(&door) });
+    let (requests, last) = door.traffic.so_far();
+    let accept_loop = json!({ "requests_total": requests, "last_request_at": transcript::seconds(last) });
+    let began = Instant::now();
+    let read = tokio::time::timeout(PATIENCE, read).await;
+    let Ok(Some(((sessions, runs), _))) = read else {
+        let mut told = json!({
+            "status": "degraded", "sessions": 0, "active_streams": 0, "uptime_seconds": uptime(&door),
+            "accept_loop": accept_loop,
+        });
+        if is_deep {
+            told["checks"] = json!({ "engine": check(false, began) });
+        }
         return reply::json(StatusCode::SERVICE_UNAVAILABLE, &told);
     };
-    reply::ok(&json!({
+    let engine = check(true, began);
+    let mut told = json!({
         "status": "ok",
         "sessions": sessions,
         "active_streams": runs,
@@ -40,7 +64,35 @@ async fn health(State(door): State<Arc<Door>>) -> Response {
         "last_run_finished_at": Value::Null,
         "server_started_at": transcript::seconds(door.site.started_at),
         "uptime_seconds": uptime(&door),
-    }))
+        "accept_loop": accept_loop,
+    });
+    if !is_deep {
+        return reply::ok(&told);
+    }
+    let (is_well, mut checks) = deep(&door).await;
+    checks["engine"] = engine;
+    told["checks"] = checks;
+    if is_well {
+        return reply::ok(&told);
+    }
+    told["status"] = json!("degraded");
+    reply::json(StatusCode::SERVICE_UNAVAILABLE, &told)
+}
+
+/// Whether what every page needs can be read: the record's end and the list of sessions.
+async fn deep(door: &Door) -> (bool, Value) {
+    let log = door.site.handle.log();
+    let began = Instant::now();
+    let record = matches!(tokio::time::timeout(PATIENCE, log.head(Partition::ZERO)).await, Ok(Ok(_)));
+    let record_check = check(record, began);
+    let began = Instant::now();
+    let sessions = matches!(tokio::time::timeout(PATIENCE, sessions::probe(log)).await, Ok(Ok(())));
+    (record && sessions, json!({ "record": record_check, "sessions": check(sessions, began) }))
+}
+
+fn check(is_well: bool, began: Instant) -> Value {
+    let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    json!({ "status": if is_well { "ok" } else { "error" }, "ms": ms })
 }
 
 fn uptime(door: &Door) -> f64 {

@@ -53,6 +53,8 @@ pub(super) struct Teller {
     result: Option<String>,
     /// Why the last message failed.
     problem: Option<String>,
+    /// Whether it waits for a compaction to begin.
+    waits: bool,
 }
 
 /// Which blocks are streamed.
@@ -116,10 +118,13 @@ impl Teller {
                 }
                 None
             }
-            Happened::Session(session::Event::CompactionStarted { .. }) => {
+            Happened::Session(session::Event::CompactionStarted { run, .. }) => {
+                self.waits |= run.is_some();
                 told.push(Event::new("compressing", serde_json::json!({})));
                 None
             }
+            // Whoever takes back what waits leaves nothing that could begin.
+            Happened::Session(session::Event::Cleared) if self.waits => Some(Over::Cancelled),
             Happened::Session(session::Event::CompactionEnded { ok, .. }) => {
                 told.push(Event::new("compressed", serde_json::json!({ "ok": ok })));
                 None
@@ -182,6 +187,10 @@ impl Teller {
 
     fn run(&mut self, event: &run::Event, told: &mut Vec<Event>) -> Option<Over> {
         match event {
+            run::Event::Started { .. } => {
+                self.waits = false;
+                None
+            }
             run::Event::BackedOff { attempt, max, delay, .. } => {
                 let why = self.problem.as_deref().unwrap_or("The model did not answer");
                 let text = format!("{why} (asked again in {} s, {attempt} of {max})", delay.as_secs());

@@ -1,12 +1,12 @@
 //! Sessions as hermes' clients read them: the record's entries as messages.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
     engine::{Engine, Scope},
     id::{Lsn, RunId, SessionId},
     message::{Assistant, Block, Message, StopReason, text_of},
-    session::Kind,
+    session::{Entry, Kind},
     time::Millis,
 };
 use countersign_protocol::hermes::{self, Attention, ToolNote};
@@ -28,6 +28,13 @@ pub(super) enum Messages {
     Without,
     /// The newest so many.
     Last(usize),
+    /// So many of those before one, which is counted from 0 as `_messages_offset` counts.
+    Before {
+        /// The first that is not wanted any more.
+        before: usize,
+        /// How many.
+        most: usize,
+    },
 }
 
 /// Where one entry's content lies.
@@ -41,6 +48,8 @@ struct Place {
 struct Known {
     session: hermes::Session,
     places: Vec<Place>,
+    /// Where the message lies that waits for a compaction.
+    pending: Option<Lsn>,
 }
 
 /// A session, if there is one. Nothing is said if the gateway closes.
@@ -48,15 +57,21 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
     let wanted = id.clone();
     let source = handle.source(Lane::Request);
     let read = source.read_of(Scope::Session(id.clone()), move |engine| known(engine, &wanted));
-    let Known { mut session, mut places } = read.await?.0?;
-    let Messages::Last(most) = messages else { return Some(session) };
+    let Known { mut session, mut places, pending } = read.await?.0?;
+    if let Some(at) = pending {
+        session.pending_user_message = contents(handle, &[at]).await.pop().flatten().and_then(|text| said(&text));
+    }
     let all = places.len();
-    places.drain(..all.saturating_sub(most));
+    let (end, most) = match messages {
+        Messages::Without => return Some(session),
+        Messages::Last(most) => (all, most),
+        Messages::Before { before, most } => (before.min(all), most),
+    };
+    places.truncate(end);
+    let offset = end.saturating_sub(most);
+    places.drain(..offset);
     let lsns: Vec<Lsn> = places.iter().map(|place| place.content).collect();
-    let contents = handle.contents().get(&lsns).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a conversation cannot be read");
-        vec![None; lsns.len()]
-    });
+    let contents = contents(handle, &lsns).await;
     let mut told = Telling::default();
     for (place, content) in places.iter().zip(contents) {
         match content.as_deref().map(serde_json::from_str::<Message>) {
@@ -67,8 +82,8 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
     }
     session.input_tokens = told.input;
     session.output_tokens = told.output;
-    session.messages_truncated = Some(all > places.len());
-    session.messages_offset = Some(all - places.len());
+    session.messages_truncated = Some(offset > 0);
+    session.messages_offset = Some(offset);
     session.msg_limit_max = Some(MOST_MESSAGES);
     session.message_count = all;
     session.messages = Some(told.messages);
@@ -76,22 +91,45 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
     Some(session)
 }
 
+async fn contents(handle: &Handle, lsns: &[Lsn]) -> Vec<Option<Arc<str>>> {
+    handle.contents().get(lsns).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a conversation cannot be read");
+        vec![None; lsns.len()]
+    })
+}
+
+/// What a person's message says.
+fn said(content: &str) -> Option<String> {
+    match serde_json::from_str(content) {
+        Ok(Message::User(said)) => Some(text_of(&said.content)),
+        _ => None,
+    }
+}
+
+/// Whether people are shown an entry. An answer that failed and was asked for again is no part of what was said; what the model
+/// is not shown any more because somebody stopped it is.
+fn is_shown(entry: &Entry) -> bool {
+    is_message(&entry.kind) && (entry.shown || !matches!(entry.kind, Kind::Assistant { stop: StopReason::Error, .. }))
+}
+
 /// How many messages a session at hand shows.
 pub(super) fn count(engine: &Engine, id: &SessionId) -> usize {
     let path = engine.state().session(id).map(countersign_core::session::Session::path).unwrap_or_default();
-    path.into_iter().filter(|entry| entry.shown && is_message(&entry.kind)).count()
+    path.into_iter().filter(|entry| is_shown(entry)).count()
 }
 
 fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
     let session = engine.state().session(id)?;
-    let run = session.run();
+    let run = session.run().or_else(|| session.awaited_run());
+    let pending = session.awaited_run().and_then(|_| session.awaited_prompt());
     let path = session.path();
-    let shown = path.into_iter().filter(|entry| entry.shown && is_message(&entry.kind));
+    let shown = path.into_iter().filter(|entry| is_shown(entry));
     let places: Vec<Place> =
         shown.map(|entry| Place { id: entry.id.to_string(), at: entry.at, content: entry.content }).collect();
     let last = places.last().map_or_else(|| session.opened_at(), |place| place.at);
     let model = session.settings().model.as_ref();
     let begun = run.and_then(|run| engine.state().run(run)).map(countersign_core::run::Run::asked_at);
+    let begun = begun.filter(|at| at.0 > 0).or_else(|| pending.map(|queued| queued.at));
     let told = hermes::Session {
         session_id: id.to_string(),
         title: title(session.name()),
@@ -104,14 +142,14 @@ fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
         last_message_at: seconds(last),
         profile: "default".to_owned(),
         active_stream_id: run.map(stream_id),
-        pending_started_at: run.map(|_| seconds(begun.filter(|at| at.0 > 0).unwrap_or(last))),
+        pending_started_at: run.map(|_| seconds(begun.unwrap_or(last))),
         is_streaming: run.is_some(),
         read_only: sessions::is_spoken_for(session),
         source: session.door().map(str::to_owned),
         attention: attention(engine, id),
         ..hermes::Session::default()
     };
-    Some(Known { session: told, places })
+    Some(Known { session: told, places, pending: pending.map(|queued| queued.content) })
 }
 
 /// Every session that has something to show, the newest first.
@@ -119,19 +157,17 @@ pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
     let source = handle.source(Lane::Request);
     let read = source.read(|engine| {
         let waiting = engine.state().pending_gates().filter_map(|gate| gate.session().cloned());
-        let running = engine.state().runs().map(|run| (run.session().clone(), run.id()));
+        let awaited = engine.state().sessions().filter_map(|of| Some((of.id().clone(), of.awaited_run()?)));
+        let running = engine.state().runs().map(|run| (run.session().clone(), run.id())).chain(awaited);
         let waiting: BTreeMap<SessionId, Option<Attention>> =
             waiting.map(|id| (id.clone(), attention(engine, &id))).collect();
         let running: BTreeMap<SessionId, RunId> = running.collect();
         // Agents are no conversations, but what they wait for is answered here too.
         let agents = waiting.keys().filter(|id| sessions::is_agents(id)).filter_map(|id| known(engine, id));
         let agents: Vec<hermes::Session> = agents.map(|known| known.session).collect();
-        // Of those that rest in the log it is told once they are looked at.
-        let hosted = engine.state().sessions().filter(|session| sessions::is_spoken_for(session));
-        let hosted: BTreeSet<SessionId> = hosted.map(|session| session.id().clone()).collect();
-        (waiting, running, agents, hosted)
+        (waiting, running, agents)
     });
-    let ((mut waiting, running, agents, hosted), _) = read.await?;
+    let ((mut waiting, running, agents), _) = read.await?;
     let rows = match sessions::list(handle.log()).await {
         Ok(rows) => rows,
         Err(error) => {
@@ -143,9 +179,8 @@ pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
         let id = SessionId::new(row.id.as_str());
         let run = running.get(&id).copied();
         let attention = waiting.remove(&id).flatten();
-        let read_only = hosted.contains(&id);
         let shows_something = row.messages > 0 || run.is_some();
-        shows_something.then(|| hermes::Session { read_only, ..of_row(row, run, attention) })
+        shows_something.then(|| of_row(row, run, attention))
     });
     let mut told: Vec<hermes::Session> = told.collect();
     told.splice(0..0, agents);
@@ -168,6 +203,7 @@ fn of_row(row: Row, run: Option<RunId>, attention: Option<Attention>) -> hermes:
         active_stream_id: run.map(stream_id),
         pending_started_at: run.map(|_| last),
         is_streaming: run.is_some(),
+        read_only: row.hosted,
         source: row.door,
         attention,
         ..hermes::Session::default()

@@ -4,10 +4,11 @@ use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use countersign_protocol::{
-    encode,
-    omp::{UiMethod, UiRequest, ui::NotifyType},
+    Json, encode,
+    omp::{Id, Response, UiMethod, UiRequest, ui::NotifyType},
 };
 use countersign_runtime::{models::Providers, tools::exec::Launcher};
+use serde_json::Value;
 
 use super::{
     dialogs,
@@ -82,6 +83,12 @@ fn environment(process: &Process) -> Environment {
 pub fn told(problem: String) -> Option<Bytes> {
     let method = UiMethod::Notify { message: problem, notify_type: Some(NotifyType::Error) };
     Some(encode(&UiRequest { id: dialogs::fresh_id()?, method }))
+}
+
+/// What a host reads as the answer to a request that the gateway took with it, one line.
+pub fn unanswered(id: &Value, command: &str, problem: &str) -> Option<Bytes> {
+    let id = Id::from(Json::from(id.clone()));
+    Some(encode(&Response::failure(Some(id), command.to_owned(), problem)))
 }
 
 /// Opens the door of a session that a host brought.

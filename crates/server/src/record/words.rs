@@ -171,6 +171,7 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
         session::Event::Relocated { cwd } => format!("works in {cwd} now"),
         session::Event::Tasks { open } => format!("{open} open tasks"),
         session::Event::Reminded { attempt } => format!("reminded of open tasks, attempt {attempt}"),
+        session::Event::Keyed { name, .. } => format!("that was asked for under the key {name}: it is done once"),
     }
 }
 

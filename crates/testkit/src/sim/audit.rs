@@ -75,6 +75,8 @@ struct SessionSeen {
     queues: BTreeMap<Queue, usize>,
     run: Option<RunId>,
     compaction: Option<u32>,
+    /// Under which something was done.
+    keys: BTreeSet<String>,
 }
 
 /// What the record says so far.
@@ -207,6 +209,9 @@ impl Audit {
             | session::Event::Relocated { .. }
             | session::Event::Tasks { .. }
             | session::Event::Reminded { .. } => Ok(()),
+            session::Event::Keyed { name, .. } => {
+                ensure(session.keys.insert(name.clone()), "something is done twice under one key")
+            }
         }
     }
 

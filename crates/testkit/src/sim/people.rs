@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use countersign_core::{
     call::{self, Executor, Progress},
+    digest::Digest,
     engine::{Command, Engine},
     gate::{self, Answer, Scope},
     id::{EntryId, GateId, PrincipalId, SessionId},
@@ -59,16 +60,21 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
     }
     let to = |command| Command::Session(id.clone(), command);
     match dice.below(100) {
-        0..40 => to(session::Command::Prompt {
-            said: words::user(dice),
-            with: if dice.chance(10) { vec![(Kind::Custom, words::user(dice))] } else { Vec::new() },
-            when_busy: dice.pick(&[WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp]),
+        0..30 => to(prompt(dice)),
+        30..34 => to(session::Command::Steer { said: words::user(dice) }),
+        34..40 => to(session::Command::Once {
+            // Few names and few meanings, so that both meet again.
+            key: session::Key {
+                name: format!("k{}", dice.below(12)),
+                asks: Digest::of(dice.pick(&["one", "other"]).as_bytes()),
+            },
+            command: Box::new(prompt(dice)),
         }),
         40..48 => to(session::Command::Queue {
             queue: dice.pick(&[Queue::Steering, Queue::FollowUp, Queue::Steering, Queue::FollowUp, Queue::Prompt]),
             said: words::user(dice),
         }),
-        48..56 => Command::Run(run::Command::Abort { session: id }),
+        48..56 => stop(dice, engine, id),
         56..58 => Command::Run(run::Command::AbortRetry { session: id }),
         58..66 => answer(dice, engine, audit),
         66..72 => own_command(dice, id),
@@ -91,6 +97,24 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
         96..98 => revoke(dice, engine),
         _ => open(dice.pick(&SESSIONS)),
     }
+}
+
+fn prompt(dice: &mut Dice) -> session::Command {
+    session::Command::Prompt {
+        said: words::user(dice),
+        with: if dice.chance(10) { vec![(Kind::Custom, words::user(dice))] } else { Vec::new() },
+        when_busy: dice.pick(&[WhenBusy::Refuse, WhenBusy::Steer, WhenBusy::FollowUp]),
+    }
+}
+
+/// Stops whatever works, or the run that works or is about to and no other.
+fn stop(dice: &mut Dice, engine: &Engine, id: SessionId) -> Command {
+    let session = engine.state().session(&id);
+    let run = session.and_then(|session| session.run().or_else(|| session.awaited_run()));
+    Command::Run(match run.filter(|_| dice.chance(50)) {
+        Some(run) => run::Command::Stop { session: id, run },
+        None => run::Command::Abort { session: id },
+    })
 }
 
 /// Somebody edited the session's file: what it holds takes the place of the tree, in two steps.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, texts, tree::Branch},
+    id::RunId,
     run::Trigger,
     session::{CompactRefusal, Compacted, Compaction, Cut, Event as Happened, Kind, Queue, Reason, Session, Then},
     settle,
@@ -14,6 +15,15 @@ const PRUNED_AT_ONCE: usize = 500;
 
 /// The fact that begins a compaction.
 pub(crate) fn started(session: &Session, reason: Reason, cut: Cut, then: Then) -> Event {
+    begun(session, reason, cut, then, None)
+}
+
+/// The fact that begins a compaction which a prompt waits for: `run` begins with it.
+pub(super) fn started_for(session: &Session, reason: Reason, cut: Cut, run: RunId) -> Event {
+    begun(session, reason, cut, Then::Prompt, Some(run))
+}
+
+fn begun(session: &Session, reason: Reason, cut: Cut, then: Then, run: Option<RunId>) -> Event {
     Event::Session(Happened::CompactionStarted {
         epoch: session.compactions + 1,
         reason,
@@ -21,6 +31,7 @@ pub(crate) fn started(session: &Session, reason: Reason, cut: Cut, then: Then) -
         split_from: cut.split_from,
         tokens_before: cut.tokens_before,
         then,
+        run,
     })
 }
 
@@ -111,6 +122,7 @@ pub(super) fn lost(branch: &mut Branch<'_>, compaction: &Compaction, resume: Res
             split_from: compaction.split_from.clone(),
             tokens_before: compaction.tokens_before,
             then: compaction.then.clone(),
+            run: compaction.run,
         }));
     }
 }
@@ -131,6 +143,7 @@ fn end_as(
         then if end == Ended::Done => then.clone(),
         _ => Then::Rest,
     };
+    let awaited = compaction.run.filter(|_| then == Then::Prompt);
     branch.push_with(
         Event::Session(Happened::CompactionEnded {
             epoch: compaction.epoch,
@@ -151,7 +164,7 @@ fn end_as(
         Then::Again => (Trigger::Overflow, Vec::new()),
         Then::Prompt => (Trigger::Prompt, Vec::new()),
     };
-    settle::continue_with(branch, trigger, opening, context);
+    settle::continue_with(branch, awaited, trigger, opening, context);
 }
 
 /// Replaces old results by notices where that saves enough to be worth it. True if no compaction is needed then.

@@ -6,12 +6,12 @@ use crate::{
     call,
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
     gate,
-    id::{EntryId, SessionId},
+    id::{EntryId, RunId, SessionId},
     message::StopReason,
-    run::{self, End, Phase, Run, Trigger},
+    run::{self, Abort, End, Phase, Run, Trigger},
     session::{
         self, Entry, Event as Happened, Gathered, Imported, Kind, Part, PromptRefusal, Queue, Reason, Said, Session,
-        Setting, Settings, Then, WhenBusy,
+        Setting, Settings, WhenBusy,
     },
     settle,
 };
@@ -236,12 +236,13 @@ pub(super) fn prompt(
         for (kind, said) in with {
             enqueue(&mut branch, Queue::Prompt, kind, said);
         }
-        branch.push(super::compaction::started(session, Reason::Threshold, cut, Then::Prompt));
-        return Ok(Decision { facts: branch.finish(), reply: Reply::BehindCompaction });
+        let run = RunId::new(context.fresh.uuid(context.now));
+        branch.push(super::compaction::started_for(session, Reason::Threshold, cut, run));
+        return Ok(Decision { facts: branch.finish(), reply: Reply::BehindCompaction(run) });
     }
     let mut opening = vec![(Kind::User, said)];
     opening.extend(with);
-    let run = settle::continue_with(&mut branch, Trigger::Prompt, opening, context);
+    let run = settle::continue_with(&mut branch, None, Trigger::Prompt, opening, context);
     Ok(Decision { facts: branch.finish(), reply: Reply::Started(run) })
 }
 
@@ -257,6 +258,16 @@ pub(super) fn queue(session: &Session, queue: Queue, said: Said) -> Result<Decis
     let mut branch = Branch::new(session);
     enqueue(&mut branch, queue, Kind::User, said);
     Ok(Decision { facts: branch.finish(), reply: Reply::Queued })
+}
+
+pub(super) fn steer(view: View<'_>, session: &Session, said: Said) -> Decision {
+    let works = session.run().filter(|run| view.state.run(*run).is_some_and(|run| run.abort() == Abort::No));
+    let Some(run) = works.or_else(|| session.awaited_run()) else {
+        return Decision { facts: Vec::new(), reply: Reply::Idle };
+    };
+    let mut branch = Branch::new(session);
+    enqueue(&mut branch, Queue::Steering, Kind::User, said);
+    Decision { facts: branch.finish(), reply: Reply::Steering(run) }
 }
 
 pub(super) fn clear(session: &Session) -> Result<Decision, Refusal> {

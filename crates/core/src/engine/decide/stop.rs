@@ -3,9 +3,10 @@
 use super::find;
 use crate::{
     call,
-    engine::{Decision, Event, Fact, Refusal, Reply, View},
-    id::SessionId,
+    engine::{Branch, Decision, Event, Fact, Refusal, Reply, View},
+    id::{RunId, SessionId},
     run::{Abort, End, Event as Happened, Phase},
+    session, settle,
 };
 
 pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal> {
@@ -18,7 +19,27 @@ pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal>
         (_, Abort::Asked) => return Ok(Decision { facts: Vec::new(), reply: Reply::Stopping(run.id()) }),
         (_, Abort::No) => Happened::Aborting { run: run.id() },
     };
-    Ok(Decision { facts: vec![Fact::plain(Event::Run(event), Some(id.clone()))], reply: Reply::Stopping(run.id()) })
+    let mut branch = Branch::new(session);
+    if let Happened::Ended { .. } = event {
+        settle::forget(&mut branch);
+    }
+    branch.push(Event::Run(event));
+    Ok(Decision { facts: branch.finish(), reply: Reply::Stopping(run.id()) })
+}
+
+pub(super) fn stop(view: View<'_>, id: &SessionId, run: RunId) -> Result<Decision, Refusal> {
+    let session = find(view, id)?;
+    if session.run() == Some(run) {
+        return abort(view, id);
+    }
+    if session.awaited_run() != Some(run) {
+        return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+    }
+    let is_stopping = session.compaction().is_some_and(|compaction| compaction.aborting);
+    let aborting = (!is_stopping).then_some(session::Event::CompactionAborting);
+    let events = std::iter::once(session::Event::Cleared).chain(aborting);
+    let facts = events.map(|event| Fact::plain(Event::Session(event), Some(id.clone()))).collect();
+    Ok(Decision { facts, reply: Reply::Stopping(run) })
 }
 
 pub(super) fn abort_retry(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal> {

@@ -1,0 +1,44 @@
+//! What a session's file holds, gathered beside the tree until it takes its place.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::state::Entry;
+use crate::id::EntryId;
+
+/// Entries with their places.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Gathering {
+    pub(super) entries: Vec<Entry>,
+    pub(super) by_id: BTreeMap<EntryId, usize>,
+}
+
+impl Gathering {
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.by_id.insert(entry.id.clone(), self.entries.len());
+        self.entries.push(entry);
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(crate) fn entry(&self, id: &EntryId) -> Option<&Entry> {
+        self.by_id.get(id).map(|&at| &self.entries[at])
+    }
+
+    /// Whether `id` is on the way from `leaf` to the root.
+    pub(crate) fn is_on_way(&self, leaf: Option<&EntryId>, id: &EntryId) -> bool {
+        let mut at = leaf.and_then(|leaf| self.entry(leaf));
+        // A file that was edited by hand may hold a circle.
+        for _ in 0..self.entries.len() {
+            let Some(entry) = at else { return false };
+            if entry.id == *id {
+                return true;
+            }
+            at = entry.parent.as_ref().and_then(|parent| self.entry(parent));
+        }
+        false
+    }
+}

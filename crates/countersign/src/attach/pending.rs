@@ -1,0 +1,233 @@
+//! Which requests of the host have no answer yet, so that each gets one when the gateway has gone.
+//!
+//! Of what passes it reads the ids and types at the top of each line of the host, and of the gateway's lines those that begin
+//! as answers do. It must not hold a line up, nor keep one, however long it is.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// How long an id or type may be that is noted, in bytes.
+const LONGEST: usize = 1024;
+/// How much of a line's top is kept, in bytes.
+const MOST: usize = 64 * 1024;
+/// What a host sends that is no request.
+const ANSWERS: [&str; 4] = ["extension_ui_response", "host_tool_result", "host_tool_update", "host_uri_result"];
+/// How answers begin: their members have one order.
+const BEGINNINGS: [&[u8]; 2] = [b"{\"id\":", b"{\"type\":\"response\""];
+
+/// A request that has no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Request {
+    /// As the host gave it.
+    pub(crate) id: Value,
+    /// What it asks for.
+    pub(crate) command: String,
+}
+
+/// The requests on their way.
+#[derive(Default)]
+pub(super) struct Pending(Mutex<Vec<Request>>);
+
+/// The top of a line.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    command: Option<String>,
+}
+
+impl Pending {
+    /// Reads what a host says.
+    pub(super) fn scan(&self) -> Scan<'_> {
+        Scan { pending: self, top: Vec::new(), depth: 0, string: None, escaped: false, skips: false }
+    }
+
+    /// Reads whole lines of the gateway. The first of them began with `begun`.
+    pub(super) fn answered(&self, begun: &[u8], whole: &[u8]) {
+        for (at, line) in whole.split(|byte| *byte == b'\n').enumerate() {
+            if at == 0 && !begun.is_empty() {
+                self.answer(&[begun, line].concat());
+            } else {
+                self.answer(line);
+            }
+        }
+    }
+
+    fn answer(&self, line: &[u8]) {
+        if !BEGINNINGS.iter().any(|beginning| line.starts_with(beginning)) {
+            return;
+        }
+        let Ok(Line { id, kind: Some(kind), command }) = serde_json::from_slice(line) else { return };
+        if kind != "response" {
+            return;
+        }
+        let mut requests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // What names no command is answered without its id.
+        let is_meant = |request: &Request| match &id {
+            Some(id) => request.id == *id,
+            None => command.as_ref() == Some(&request.command),
+        };
+        if let Some(at) = requests.iter().position(is_meant) {
+            requests.remove(at);
+        }
+    }
+
+    /// What has no answer and will get none from the gateway.
+    pub(super) fn close(&self) -> Vec<Request> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Reads the top of each line as it comes: what lies deeper, and long texts, are passed over.
+pub(super) struct Scan<'a> {
+    pending: &'a Pending,
+    top: Vec<u8>,
+    depth: u32,
+    /// Where the text began that is being read.
+    string: Option<usize>,
+    escaped: bool,
+    skips: bool,
+}
+
+impl Scan<'_> {
+    /// Reads the next part of what a host says, wherever it is cut.
+    pub(super) fn read(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.byte(*byte));
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if byte == b'\n' {
+            return self.end();
+        }
+        let is_top = self.depth <= 1;
+        if let Some(began) = self.string {
+            if is_top && !self.skips {
+                self.push(&[byte]);
+            }
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => {
+                    if self.skips {
+                        self.push(b"\"");
+                    }
+                    (self.string, self.skips) = (None, false);
+                }
+                _ => {}
+            }
+            if is_top && self.string.is_some() && self.top.len() > began + LONGEST {
+                self.top.truncate(began + 1);
+                self.skips = true;
+            }
+            return;
+        }
+        match byte {
+            b'"' => {
+                self.string = Some(self.top.len());
+                if is_top {
+                    self.push(b"\"");
+                }
+            }
+            b'{' | b'[' => {
+                match self.depth {
+                    0 => self.push(&[byte]),
+                    1 => self.push(b"null"),
+                    _ => {}
+                }
+                self.depth = self.depth.saturating_add(1);
+            }
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                if self.depth == 0 {
+                    self.push(&[byte]);
+                }
+            }
+            _ if is_top => self.push(&[byte]),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if self.top.len() < MOST {
+            self.top.extend_from_slice(bytes);
+        }
+    }
+
+    fn end(&mut self) {
+        let line = serde_json::from_slice(&self.top);
+        self.top.clear();
+        (self.depth, self.string, self.escaped, self.skips) = (0, None, false, false);
+        let Ok(Line { id: Some(id), kind: Some(command), .. }) = line else { return };
+        // An id that is too long to keep would name another one.
+        if !id.as_str().is_some_and(str::is_empty) && !ANSWERS.contains(&command.as_str()) {
+            self.pending.0.lock().unwrap_or_else(PoisonError::into_inner).push(Request { id, command });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Pending;
+
+    /// The ids that wait after these lines of a host.
+    fn noted(said: &str) -> Vec<Value> {
+        let mut told = Vec::new();
+        // However the lines are cut.
+        for size in [1, 7, said.len().max(1)] {
+            let pending = Pending::default();
+            let mut scan = pending.scan();
+            said.as_bytes().chunks(size).for_each(|part| scan.read(part));
+            told.push(pending.close().into_iter().map(|request| request.id).collect::<Vec<_>>());
+        }
+        assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "{said}: {told:?}");
+        told.remove(0)
+    }
+
+    #[test]
+    fn a_request_is_noted_by_the_id_at_its_top() {
+        let long = "x".repeat(100_000);
+        for (case, said, want) in [
+            ("plain", r#"{"id":"a","type":"prompt","message":"hi"}"#.to_owned(), json!(["a"])),
+            ("any order", r#" { "type" : "prompt" , "id" : 7 } "#.to_owned(), json!([7])),
+            ("deeper", r#"{"type":"prompt","images":[{"id":"no"},"]"],"id":"a"}"#.to_owned(), json!(["a"])),
+            ("in a text", r#"{"type":"prompt","message":"\"id\":\"no\"}\\","id":"a"}"#.to_owned(), json!(["a"])),
+            ("behind a long text", format!(r#"{{"message":"{long}\u00e9","type":"prompt","id":"a"}}"#), json!(["a"])),
+            ("a long id", format!(r#"{{"type":"prompt","id":"{long}"}}"#), json!([])),
+            ("none", r#"{"type":"prompt","id":null}"#.to_owned(), json!([])),
+            ("an answer", r#"{"type":"extension_ui_response","id":"a"}"#.to_owned(), json!([])),
+            ("no object", r#"["id","a"]"#.to_owned(), json!([])),
+            ("no JSON", r#"{"id":"a" "type":"#.to_owned(), json!([])),
+        ] {
+            assert_eq!(json!(noted(&format!("{said}\n"))), want, "{case}");
+        }
+        assert_eq!(noted(r#"{"id":"a","type":"prompt"}"#), Vec::<Value>::new(), "a line that has not ended");
+    }
+
+    #[test]
+    fn what_was_answered_does_not_wait_any_more() {
+        let said = r#"{"id":"a","type":"get_state"}
+{"id":"b","type":"prompt"}
+{"id":"c","type":"nothing"}
+"#;
+        for (case, begun, whole, want) in [
+            ("none", "", "{\"type\":\"agent_start\"}\n", json!(["a", "b", "c"])),
+            ("one", "", "{\"id\":\"b\",\"type\":\"response\",\"success\":true}\n", json!(["a", "c"])),
+            ("in two parts", "{\"id\":\"a\",\"ty", "pe\":\"response\"}\n{\"type\":\"x\"}\n", json!(["b", "c"])),
+            ("without an id", "", "{\"type\":\"response\",\"command\":\"nothing\"}\n", json!(["a", "b"])),
+            ("a dialog", "", "{\"type\":\"extension_ui_request\",\"id\":\"a\"}\n", json!(["a", "b", "c"])),
+        ] {
+            let pending = Pending::default();
+            pending.scan().read(said.as_bytes());
+            pending.answered(begun.as_bytes(), whole.as_bytes());
+            let waiting: Vec<Value> = pending.close().into_iter().map(|request| request.id).collect();
+            assert_eq!(json!(waiting), want, "{case}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What comes twice has one effect, and what waits for a compaction is told as it is.
+
+use serde_json::{Value, json};
+
+use crate::{
+    gateway::soon,
+    http::Http,
+    provider::{Latch, Part, Reply, refuse, say, text as saying},
+    talk::{Talk, names, roles, text},
+    web::Visitor,
+};
+
+/// A session whose next message has to wait for a compaction.
+fn long_session(http: &Http) -> String {
+    let session = http.session();
+    // Nearly all of the window; what follows them is too much.
+    for (size, last) in [(240_000, "stream_end"), (120_000, "apperror")] {
+        let stream = http.say(&session, &"word ".repeat(size / 5));
+        assert_eq!(http.turn(&stream).ended().last().unwrap().name, last);
+    }
+    session
+}
+
+fn asked_for_a_summary(talk: &Talk) {
+    soon("a summary is asked for", || (talk.provider.count() == 3).then_some(()));
+}
+
+fn counted() -> Reply {
+    Reply { usage: (60_000, 10, 0), ..say("one") }
+}
+
+#[test]
+fn a_message_behind_a_compaction_has_a_stream_that_outlives_the_gateway() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let latch = Latch::default();
+    let held = Reply::new(vec![saying("a sum"), Part::Until(latch.clone())]);
+    talk.provider.script([counted(), refuse(400, "no"), held, say("a summary"), say("as you say")]);
+    let session = long_session(&http);
+    let stream = http.say(&session, "third");
+    assert_eq!(http.turn(&stream).named("compressing").name, "compressing");
+    asked_for_a_summary(&talk);
+    let told = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
+    let waiting = (&told["active_stream_id"], &told["pending_user_message"], &told["is_streaming"]);
+    assert_eq!(waiting, (&json!(stream), &json!("third"), &json!(true)));
+    let again = http.post("/api/chat/start", &json!({ "session_id": session, "message": "fourth" }));
+    assert_eq!((again.status, &again.json()["active_stream_id"]), (409, &json!(stream)));
+    let steered = http.post("/api/chat/steer", &json!({ "session_id": session, "text": "and this" })).json();
+    assert_eq!((&steered["accepted"], &steered["stream_id"]), (&json!(true), &json!(stream)));
+
+    gateway.kill();
+    latch.open();
+    let (_gateway, http) = talk.start();
+    let events = http.turn(&stream).ended();
+    assert_eq!((text(&events).as_str(), names(&events).last()), ("as you say", Some(&"stream_end")));
+    assert!(names(&events).contains(&"compressed"), "{:?}", names(&events));
+    let session = http.get(&format!("/api/session?session_id={session}")).json()["session"].clone();
+    assert_eq!(roles(&session).iter().rev().take(3).collect::<Vec<_>>(), [&"assistant", &"user", &"user"]);
+    assert_eq!(session["pending_user_message"], Value::Null);
+}
+
+#[test]
+fn a_message_behind_a_compaction_is_taken_back() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let held = Reply::new(vec![saying("a sum"), Part::Hang]);
+    talk.provider.script([counted(), refuse(400, "no"), held]);
+    let session = long_session(&http);
+    let stream = http.say(&session, "third");
+    let turn = http.turn(&stream);
+    turn.named("compressing");
+    asked_for_a_summary(&talk);
+    let cancelled = http.get(&format!("/api/chat/cancel?stream_id={stream}")).json();
+    assert_eq!(cancelled["cancelled"], true);
+    assert_eq!(turn.ended().last().unwrap().name, "cancel");
+    let status = http.get(&format!("/api/chat/stream/status?stream_id={stream}")).json();
+    assert_eq!(
+        (&status["active"], &status["journal"]["terminal_state"]),
+        (&json!(false), &json!("interrupted-by-user"))
+    );
+    assert_eq!(talk.provider.count(), 3, "nobody is asked what was taken back");
+}
+
+#[test]
+fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    talk.provider.script([say("one"), say("two")]);
+    let key = |http: &Http, key: &str| http.clone().with("idempotency-key", key);
+    let open = json!({ "message": "first" });
+    let first = key(&http, "open").post("/api/v1/sessions", &open);
+    assert_eq!(first.status, 201, "{first:?}");
+    let id = first.json()["id"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/sessions/{id}");
+    let rests = |http: &Http| soon("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    rests(&http);
+    let messages = format!("{path}/messages");
+    let said = key(&http, "say").post(&messages, &json!({ "text": "second" }));
+    assert_eq!(said.status, 202, "{said:?}");
+    rests(&http);
+    gateway.kill();
+
+    let (_gateway, http) = talk.start();
+    for _ in 0..2 {
+        let again = key(&http, "open").post("/api/v1/sessions", &open);
+        assert_eq!((again.status, again.json()), (201, first.json()));
+        let again = key(&http, "say").post(&messages, &json!({ "text": "second" }));
+        assert_eq!((again.status, again.json()), (202, said.json()));
+    }
+    for (name, path, body) in [("open", "/api/v1/sessions", json!({})), ("say", &messages, json!({ "text": "other" }))]
+    {
+        let other = key(&http, name).post(path, &body);
+        assert_eq!(other.status, 422, "{other:?}");
+    }
+    assert_eq!(http.get(&path).json()["length"], 4, "two messages and their answers");
+    assert_eq!(http.get("/api/v1/sessions?door=api").json()["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(talk.provider.count(), 2);
+}
+
+#[test]
+fn a_form_that_is_posted_twice_opens_one_session_and_says_one_thing() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    talk.provider.script([say("one"), say("two")]);
+    let visitor = Visitor::default();
+    let key_of = |page: &str| {
+        let (_, behind) = page.split_once("name=\"key\" value=\"").expect("a form has a key");
+        behind.split('"').next().unwrap().to_owned()
+    };
+    let key = key_of(&visitor.get(&gateway, "/console/sessions").text);
+    let post = |path: &str, key: &str, message: &str| {
+        let reply = visitor.post(&gateway, path, &[("message", message), ("key", key)]);
+        assert_eq!(reply.status, 303, "{}", reply.text);
+        reply.header("location").unwrap().to_owned()
+    };
+    let path = post("/console/sessions", &key, "first");
+    assert_eq!(post("/console/sessions", &key, "first"), path);
+    let id = path.rsplit('/').next().unwrap().to_owned();
+    let rests =
+        || soon("rest", || (http.get(&format!("/api/v1/sessions/{id}")).json()["state"] == "resting").then_some(()));
+    rests();
+    let key = key_of(&visitor.get(&gateway, &path).text);
+    post(&format!("{path}/say"), &key, "second");
+    post(&format!("{path}/say"), &key, "second");
+    rests();
+    assert_eq!(http.get(&format!("/api/v1/sessions/{id}")).json()["length"], 4);
+    assert_ne!(
+        post("/console/sessions", &key, "another"),
+        path,
+        "a form that somebody comes back to says something else"
+    );
+}
+
+#[test]
+fn older_messages_are_asked_for_by_where_the_page_began() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    talk.provider.script([say("one"), say("two")]);
+    let session = http.session();
+    for message in ["first", "second"] {
+        http.turn(&http.say(&session, message)).ended();
+    }
+    for (query, want, offset) in [
+        ("msg_limit=1", json!(["two"]), 3),
+        ("msg_limit=2&msg_before=3", json!(["one", "second"]), 1),
+        ("msg_limit=2&msg_before=1", json!(["first"]), 0),
+        ("msg_before=0", json!([]), 0),
+        ("msg_before=99", json!(["first", "one", "second", "two"]), 0),
+    ] {
+        let told = http.get(&format!("/api/session?session_id={session}&{query}")).json()["session"].clone();
+        let said: Vec<_> =
+            told["messages"].as_array().unwrap().iter().map(|message| message["content"].clone()).collect();
+        assert_eq!((json!(said), &told["_messages_offset"]), (want, &json!(offset)), "{query}");
+        assert_eq!((&told["_messages_truncated"], &told["message_count"]), (&json!(offset > 0), &json!(4)), "{query}");
+    }
+}
+
+#[test]
+fn a_look_at_the_health_tells_what_was_looked_at() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let told = http.get("/health").json();
+    assert_eq!((&told["status"], &told["checks"]), (&json!("ok"), &Value::Null));
+    let before = told["accept_loop"]["requests_total"].as_u64().unwrap();
+    let told = http.get("/health?deep=1").json();
+    assert_eq!(told["accept_loop"]["requests_total"], before + 1);
+    assert!(told["accept_loop"]["last_request_at"].as_f64().unwrap() >= told["server_started_at"].as_f64().unwrap());
+    for check in ["engine", "record", "sessions"] {
+        assert_eq!(told["checks"][check]["status"], "ok", "{told}");
+    }
+}

@@ -1,0 +1,98 @@
+//! Keys of what callers ask for: asked for again, whoever posts twice, it has happened already.
+
+use countersign_core::{
+    digest::{Digest, canonical},
+    id::{PrincipalId, SessionId},
+    session::Key,
+};
+use serde_json::{Map, Value, json};
+
+/// How many characters of a digest an id has.
+const ID: usize = 12;
+
+/// What somebody asks for under a key of theirs.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking {
+    name: String,
+    asks: Digest,
+}
+
+impl Asking {
+    /// That `caller` asks `what` (such as a route) with `body` under the key `name`. Members of the body that are about the
+    /// request and not about what it wants are left out of what is compared.
+    pub(crate) fn new(caller: &PrincipalId, name: &str, what: &str, body: &Map<String, Value>) -> Self {
+        let meant: Map<String, Value> =
+            body.iter().filter(|(name, _)| !matches!(name.as_str(), "csrf" | "key")).map(clone).collect();
+        let asks = Digest::of(canonical(&json!([what, meant])).as_bytes());
+        Self { name: format!("{caller} {name}"), asks }
+    }
+
+    /// The same where something else under this name is another thing: a form that somebody comes back to.
+    pub(crate) fn exactly(self) -> Self {
+        let asks = self.asks.to_string();
+        Self { name: format!("{} {}", self.name, asks.get(..16).unwrap_or(&asks)), asks: self.asks }
+    }
+
+    /// The key of one part of it.
+    pub(crate) fn part(&self, part: &str) -> Self {
+        Self { name: format!("{} {part}", self.name), asks: self.asks }
+    }
+
+    /// As the engine knows it.
+    pub(crate) fn key(&self) -> Key {
+        Key { name: self.name.clone(), asks: self.asks }
+    }
+
+    /// The id of the session that it opens, if those of the attempts before are taken.
+    pub(crate) fn session(&self, attempt: u32) -> SessionId {
+        let digest = Digest::of(canonical(&json!(["session", self.name, attempt])).as_bytes()).to_string();
+        SessionId::new(digest.get(..ID).unwrap_or(&digest))
+    }
+}
+
+fn clone((name, value): (&String, &Value)) -> (String, Value) {
+    (name.clone(), value.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::PrincipalId;
+    use serde_json::{Map, Value, json};
+
+    use super::Asking;
+
+    fn asking(caller: &str, name: &str, what: &str, body: &Value) -> Asking {
+        let body: Map<String, Value> = body.as_object().cloned().unwrap_or_default();
+        Asking::new(&PrincipalId::new(caller), name, what, &body)
+    }
+
+    #[test]
+    fn a_key_is_of_its_caller_and_knows_what_was_asked_for() {
+        let first = asking("ana", "k", "say", &json!({ "text": "a" }));
+        for (case, other, same_name, same_asks) in [
+            ("again", asking("ana", "k", "say", &json!({ "text": "a", "csrf": "x", "key": "k" })), true, true),
+            ("another text", asking("ana", "k", "say", &json!({ "text": "b" })), true, false),
+            ("another route", asking("ana", "k", "open", &json!({ "text": "a" })), true, false),
+            ("another key", asking("ana", "l", "say", &json!({ "text": "a" })), false, true),
+            ("another caller", asking("ben", "k", "say", &json!({ "text": "a" })), false, true),
+        ] {
+            let (one, other) = (first.key(), other.key());
+            assert_eq!((one.name == other.name, one.asks == other.asks), (same_name, same_asks), "{case}");
+        }
+    }
+
+    #[test]
+    fn a_form_that_is_sent_with_something_else_asks_for_something_else() {
+        let form = |text| asking("ana", "k", "say", &json!({ "text": text })).exactly().key().name;
+        assert_eq!(form("a"), form("a"));
+        assert_ne!(form("a"), form("b"));
+    }
+
+    #[test]
+    fn a_session_is_named_after_its_key_and_no_two_attempts_have_one_name() {
+        let key = asking("ana", "k", "open", &json!({}));
+        assert_eq!(key.session(0), asking("ana", "k", "open", &json!({ "message": "a" })).session(0));
+        assert_ne!(key.session(0), key.session(1));
+        assert_eq!(key.session(0).as_str().len(), 12);
+    }
+}

@@ -1,0 +1,40 @@
+//! How much is asked of the door, for `/health`.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use countersign_core::time::Millis;
+use countersign_runtime::Clock;
+
+/// The requests so far.
+pub(super) struct Traffic {
+    clock: Clock,
+    total: AtomicU64,
+    last: AtomicU64,
+}
+
+impl Traffic {
+    /// None so far.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, total: AtomicU64::new(0), last: AtomicU64::new(0) }
+    }
+
+    /// How many there were, and when the last came; 0 before the first.
+    pub(super) fn so_far(&self) -> (u64, Millis) {
+        (self.total.load(Ordering::Relaxed), Millis(self.last.load(Ordering::Relaxed)))
+    }
+}
+
+/// Counts a request.
+pub(super) async fn count(State(traffic): State<Arc<Traffic>>, request: Request, next: Next) -> Response {
+    traffic.total.fetch_add(1, Ordering::Relaxed);
+    traffic.last.fetch_max(traffic.clock.now().0, Ordering::Relaxed);
+    next.run(request).await
+}
