@@ -1,5 +1,7 @@
 //! What can be asked of an engine, what it answers, and why it may refuse.
 
+use std::sync::Arc;
+
 use super::Rules;
 use crate::{
     call,
@@ -27,6 +29,16 @@ pub enum Command {
     Recover(Resume),
     /// These rules are in force from now on.
     UseRules(Box<Rules>),
+    /// A person is about to change the file of rules, or to have it read again. It is recorded before that happens; a mere
+    /// look that finds the rules in force is not.
+    EditRules {
+        /// Who.
+        by: PrincipalId,
+        /// Digest of the rules that the file then has.
+        to: Digest,
+        /// What is changed in it, for people; nothing where it is only read.
+        change: Option<Arc<str>>,
+    },
     /// A host brings the rules of its session: they are in force there from now on, in place of those of this process. Told
     /// of a session that does not exist, they make it one of a host when it is opened. Such a session works while its rules
     /// are at hand, and waits while they are not.

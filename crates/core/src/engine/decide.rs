@@ -15,12 +15,16 @@ mod stop;
 
 pub(crate) use compaction::{prune, started as compaction_started};
 
+use std::sync::Arc;
+
 use super::{
     Command, Context, Decision, Refusal, Reply, View,
     event::{Event, Fact},
 };
 use crate::{
-    call, gate,
+    call,
+    digest::Digest,
+    gate,
     id::{PrincipalId, SessionId},
     policy::{self, Grant, GrantId},
     run,
@@ -62,9 +66,18 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Gate(gate::Command::Updated { gate, surface, reference }) => {
             shown::updated(view, gate, &surface, &reference)
         }
+        Command::EditRules { by, to, change } => Ok(edit_rules(view, by, to, change)),
         Command::Adopt(grants) => Ok(adopt(view, grants)),
         Command::Revoke { grant, by } => Ok(revoke(view, grant, by)),
     }
+}
+
+fn edit_rules(view: View<'_>, by: PrincipalId, to: Digest, change: Option<Arc<str>>) -> Decision {
+    if change.is_none() && view.state.policy().digest() == Some(to) {
+        return Decision { facts: Vec::new(), reply: Reply::Idle };
+    }
+    let event = Event::Policy(policy::Event::Edited { by, to });
+    Decision { facts: vec![Fact { event, session: None, content: change }], reply: Reply::Done }
 }
 
 fn adopt(view: View<'_>, grants: Vec<Grant>) -> Decision {

@@ -49,6 +49,8 @@ impl Fact {
     /// Whether a log has to be made for it. What every process records anew when it starts is not worth a file.
     pub const fn is_worth_a_file(&self) -> bool {
         match &self.event {
+            // Who changed rules is lost with the process otherwise.
+            Event::Policy(policy::Event::Edited { .. }) => true,
             Event::Booted | Event::Policy(_) | Event::Peer(_) => false,
             Event::Session(event) => match event {
                 session::Event::Opened { .. }

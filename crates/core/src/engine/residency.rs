@@ -60,6 +60,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         | Command::Peer(_)
         | Command::Recover(_)
         | Command::UseRules(_)
+        | Command::EditRules { .. }
         | Command::Tick
         | Command::Extend
         | Command::Adopt(_)

@@ -21,6 +21,14 @@ pub enum Event {
         /// Digest of the normalised rules.
         digest: Digest,
     },
+    /// A person changes the file of rules, or has it read again. What came of it says [`Event::Compiled`], if anything.
+    /// The content is the change as people read it, where it was one.
+    Edited {
+        /// Who.
+        by: PrincipalId,
+        /// Digest of the rules that the file then has.
+        to: Digest,
+    },
     /// A person allowed more than one call.
     Granted(Grant),
     /// A grant ended before its time, or was tidied away after it.
@@ -87,6 +95,7 @@ impl State {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Compiled { digest } => self.digest = Some(*digest),
+            Event::Edited { .. } => {}
             Event::Granted(grant) => self.grants.add(grant.clone()),
             Event::Revoked { id, by: _ } => self.grants.remove(*id),
             Event::Constrained(constraint) => self.constraints.add(constraint.clone()),
@@ -110,6 +119,7 @@ mod tests {
 
     use super::{Event, State};
     use crate::{
+        digest::Digest,
         id::PrincipalId,
         policy::{
             constraints::Constraint,
@@ -135,6 +145,7 @@ mod tests {
         };
         let events = [
             Event::Compiled { digest: subject.digest() },
+            Event::Edited { by: ana.clone(), to: Digest::of(b"other rules") },
             Event::Granted(grant(1, Covers::Exact(subject.digest()))),
             Event::Granted(ending),
             Event::Constrained(denial),
@@ -145,6 +156,7 @@ mod tests {
             replayed.apply(&serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap());
         }
         assert_eq!(state, replayed);
+        assert_eq!(state.digest(), Some(subject.digest()), "what is meant to be is not in force");
         assert_eq!(state.next_end(), Some(Millis(50)));
         assert!(state.constraints().stops(&subject, Millis(99)).is_some());
         assert!(state.constraints().stops(&subject, Millis(100)).is_none());

@@ -1,6 +1,7 @@
 //! The commands that are to no machine in every state of a session, and two sessions beside each other.
 
 use countersign_core::{
+    digest::Digest,
     engine::Command,
     id::{Fresh, PrincipalId, SessionId},
     message::StopReason,
@@ -48,6 +49,22 @@ fn new_rules_are_recorded_once() {
         rules(stage)
     };
     in_every_state("the same rules", twice, &[(EVERY, "Done")]);
+}
+
+#[test]
+fn who_changes_rules_is_recorded_and_a_look_that_finds_nothing_new_is_not() {
+    let edit = |change: Option<&'static str>, to: fn(&Stage) -> Digest| {
+        move |stage: &mut Stage| {
+            let to = to(stage);
+            stage.tell(Command::EditRules { by: PrincipalId::new("ana"), to, change: change.map(Into::into) })
+        }
+    };
+    let same = |stage: &Stage| stage.engine.rules().digest();
+    let other = |_: &Stage| Digest::of(b"other rules");
+    in_every_state("a change", edit(Some("+ allow nothing(here)"), other), &[(EVERY, "Done: policy edited")]);
+    in_every_state("a change of words", edit(Some("+ # why"), same), &[(EVERY, "Done: policy edited")]);
+    in_every_state("a look at other rules", edit(None, other), &[(EVERY, "Done: policy edited")]);
+    in_every_state("a look at the same", edit(None, same), &[(EVERY, "Idle")]);
 }
 
 #[test]

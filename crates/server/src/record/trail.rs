@@ -10,7 +10,7 @@ use countersign_core::{
     gate::{self, Resolution},
     id::{CallId, EntryId, GateId},
     message::{Message, text_of},
-    session,
+    policy, session,
 };
 use countersign_runtime::store::Stored;
 
@@ -166,6 +166,9 @@ impl Trail {
                     _ => None,
                 });
                 About::default()
+            }
+            Event::Policy(policy::Event::Edited { by, .. }) => {
+                About { by: Some(by.as_str().into()), ..About::default() }
             }
             Event::Booted | Event::Session(_) | Event::Run(_) | Event::Peer(_) | Event::Policy(_) => About::default(),
         }

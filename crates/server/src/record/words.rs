@@ -53,7 +53,7 @@ fn tell(event: &Event, content: Option<&str>, about: &About) -> String {
         Event::Gate(event) => gate(event, content, about),
         Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} is connected"),
         Event::Peer(peer::Event::Gone { peer }) => format!("{peer} is not connected any more"),
-        Event::Policy(event) => policy(event),
+        Event::Policy(event) => policy(event, content),
     }
 }
 
@@ -246,8 +246,12 @@ fn run(event: &run::Event) -> String {
     }
 }
 
-fn policy(event: &policy::Event) -> String {
+fn policy(event: &policy::Event, content: Option<&str>) -> String {
     match event {
+        policy::Event::Edited { by, .. } => match content {
+            Some(change) => format!("{by} changes the file of rules: {change}"),
+            None => format!("{by} has changed rules read"),
+        },
         policy::Event::Compiled { digest } => format!("rules in force: {digest}"),
         policy::Event::Granted(grant) => format!("granted by {}: {}", grant.by, grant.label),
         policy::Event::Revoked { id, by } => format!("{id} revoked by {by}"),
