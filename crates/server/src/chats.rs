@@ -5,12 +5,9 @@
 mod keys;
 mod models;
 mod workroom;
+mod workspace;
 
-use std::{
-    path::{Component, Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Command, Engine, Refusal, Reply, Scope},
@@ -93,14 +90,10 @@ impl Chats {
     }
 
     /// The workspaces that are there, by name.
-    pub(crate) fn workspaces(&self) -> Vec<PathBuf> {
-        let Ok(listed) = std::fs::read_dir(&self.folder) else { return vec![self.folder.join(MAIN)] };
-        let folders = listed.flatten().filter(|one| one.file_type().is_ok_and(|kind| kind.is_dir()));
-        let mut folders: Vec<PathBuf> = folders.map(|one| one.path()).collect();
-        folders.push(self.folder.join(MAIN));
-        folders.sort_unstable();
-        folders.dedup();
-        folders
+    pub(crate) async fn workspaces(&self) -> Vec<PathBuf> {
+        let root = self.folder.clone();
+        let main = self.folder.join(MAIN);
+        tokio::task::spawn_blocking(move || workspace::all(&root)).await.unwrap_or_else(|_| vec![main])
     }
 
     /// Opens a session through `door`.
@@ -108,7 +101,7 @@ impl Chats {
     /// # Errors
     /// [`ChatError::Invalid`] for a workspace or a model that is not there, [`ChatError::Failed`] if nothing was recorded.
     pub(crate) async fn open(&self, door: &str, wish: Wish) -> Result<SessionId, ChatError> {
-        let cwd = self.workspace(wish.workspace.as_deref())?;
+        let cwd = self.workspace(wish.workspace.as_deref()).await?;
         let model = match &wish.model {
             Some((provider, id)) => Some(self.model(provider.as_deref(), id)?),
             None => self.models.usual(),
@@ -152,24 +145,12 @@ impl Chats {
         self.models.find(provider, id).ok_or_else(|| ChatError::Invalid(format!("Unknown model: {id}")))
     }
 
-    /// The folder that `wanted` names, made if it is not there. It lies below that of agents, whatever links say.
-    fn workspace(&self, wanted: Option<&str>) -> Result<PathBuf, ChatError> {
-        let wanted = wanted.map(str::trim).filter(|wanted| !wanted.is_empty()).unwrap_or(MAIN);
-        let refused = || ChatError::Invalid(format!("Workspace is not a folder of this gateway: {wanted}"));
-        let path = Path::new(wanted);
-        let inner = path.strip_prefix(&self.folder).unwrap_or(path);
-        let is_plain = inner.components().all(|part| matches!(part, Component::Normal(_)));
-        if !is_plain || inner.as_os_str().is_empty() || wanted.contains('\0') {
-            return Err(refused());
-        }
-        let folder = self.folder.join(inner);
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| ChatError::Failed(format!("{}: {error}", folder.display())))?;
-        let inside = |path: &Path| std::fs::canonicalize(path).ok();
-        match (inside(&folder), inside(&self.folder)) {
-            (Some(folder), Some(root)) if folder.starts_with(&root) && folder != root => Ok(folder),
-            _ => Err(refused()),
-        }
+    /// The folder that `wanted` names, made if it is not there.
+    async fn workspace(&self, wanted: Option<&str>) -> Result<PathBuf, ChatError> {
+        let wanted = wanted.map(str::trim).filter(|wanted| !wanted.is_empty()).unwrap_or(MAIN).to_owned();
+        let root = self.folder.clone();
+        let made = tokio::task::spawn_blocking(move || workspace::make(&root, &wanted)).await;
+        made.unwrap_or_else(|error| Err(ChatError::Failed(error.to_string())))
     }
 
     /// Says something in a session. The first message names it.

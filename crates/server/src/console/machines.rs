@@ -47,8 +47,7 @@ pub(super) async fn show(
     let head = site.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
     // What was recorded lately lies beside it.
     let beside = format!("{}-wal", site.config.storage.log.display());
-    let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
-    let size = size(&site.config.storage.log) + size(beside.as_ref());
+    let size = size(&site.config.storage.log).await + size(beside.as_ref()).await;
     let body = html! {
         h1 { "Agents and machines" }
         section aria-labelledby="agents" {
@@ -126,6 +125,11 @@ impl Console {
         };
         Ok(known.into_iter().zip(counts).map(agent).collect())
     }
+}
+
+/// How large a file is, in bytes; nothing if it is not there.
+async fn size(file: &Path) -> u64 {
+    tokio::fs::metadata(file).await.map_or(0, |file| file.len())
 }
 
 fn messengers(console: &Console, now: Millis) -> Markup {

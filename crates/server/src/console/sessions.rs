@@ -61,10 +61,11 @@ impl Console {
         let of = |id: &str| busy.get(id).copied().unwrap_or_default();
         let agents: Vec<(&str, &str)> = self.site.agents.agents().map(|(id, session)| (id, session.as_str())).collect();
         let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
+        let new_chat = self.new_chat(look).await;
         let body = html! {
             h1 { "Sessions" }
             @if let Some((_, problem)) = &problem { p.problem role="alert" { (problem) } }
-            (self.new_chat(look))
+            (new_chat)
             section aria-labelledby="chats" {
                 h2 #chats { "Conversations" }
                 @if rows.is_empty() { p.empty { "There is none yet." } }
@@ -96,7 +97,8 @@ impl Console {
         Ok(page_with(status, look, Tab::Sessions, "Sessions", None, &body))
     }
 
-    fn new_chat(&self, look: &Look) -> Markup {
+    async fn new_chat(&self, look: &Look) -> Markup {
+        let workspaces = self.site.chats.workspaces().await;
         html! {
             details.panel.new open[false] {
                 summary { "New chat" }
@@ -108,7 +110,7 @@ impl Console {
                     div.row {
                         div { label for="model" { "Model" } (self.model_choice("model", None)) }
                         div { label for="workspace" { "Workspace" } input #workspace name="workspace" list="workspaces" placeholder=(crate::chats::MAIN) autocomplete="off";
-                            datalist #workspaces { @for folder in self.site.chats.workspaces() { @if let Some(name) = folder.file_name() { option value=(name.to_string_lossy()) {} } } } }
+                            datalist #workspaces { @for folder in &workspaces { @if let Some(name) = folder.file_name() { option value=(name.to_string_lossy()) {} } } } }
                         button.primary type="submit" { "Start" }
                     }
                 }

@@ -142,7 +142,7 @@ async fn projects() -> Response {
 }
 
 async fn workspaces(State(door): State<Arc<Door>>) -> Response {
-    let told = door.site.chats.workspaces().into_iter().map(|folder| {
+    let told = door.site.chats.workspaces().await.into_iter().map(|folder| {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         json!({ "path": folder, "name": name })
     });
