@@ -183,7 +183,8 @@ pub async fn serve(
         port.scheme() == "https",
         Some(Box::new(Watched::new(&config.storage.folder, clock.clone()))),
     );
-    let auth = Arc::new(auth.map_err(|problem| io(&config.storage.folder.display().to_string(), problem))?);
+    let auth = auth.map_err(|problem| io(&config.storage.folder.display().to_string(), problem))?;
+    let auth = Arc::new(auth.behind(config.gateway.public_url.as_deref()));
     let folder = std::fs::canonicalize(&config.agents_dir)
         .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
     let timeouts = (config.approval_timeout, config.clarify_timeout);

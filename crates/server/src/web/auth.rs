@@ -90,6 +90,8 @@ pub(crate) struct Auth {
     /// Names under which pages of ours may be served beside that of the request: behind a proxy.
     names: Vec<String>,
     is_tls: bool,
+    /// The authority of a `public_url` that is reached over TLS.
+    public: Option<String>,
 }
 
 impl Auth {
@@ -108,7 +110,13 @@ impl Auth {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key(&folder.join("web.key"))?);
         let revoked = Arc::new(Revoked::open(folder.join("web.revoked"), clock.now())?);
         let wrong = Mutex::new(FailedAuth::new(MOST_WRONG));
-        Ok(Self { key, web, clock, wrong, revoked, tokens, names, is_tls })
+        Ok(Self { key, web, clock, wrong, revoked, tokens, names, is_tls, public: None })
+    }
+
+    /// The same behind a proxy, perhaps, that serves it at `public_url`.
+    pub(crate) fn behind(self, public_url: Option<&str>) -> Self {
+        let public = public_url.and_then(|url| url.strip_prefix("https://")?.split('/').next());
+        Self { public: public.map(str::to_lowercase), ..self }
     }
 
     /// Whether anybody has to show anything.
@@ -116,9 +124,15 @@ impl Auth {
         self.web.is_guarded()
     }
 
-    /// Whether the port speaks TLS.
-    pub(crate) const fn is_tls(&self) -> bool {
+    /// Whether what a request asks for goes back over TLS: that of the port, or of a proxy before it. A browser says how it
+    /// reached the page; of other clients the name that they asked for has to do.
+    pub(crate) fn is_secure(&self, asked: &HeaderMap) -> bool {
+        let text = |name: &str| asked.get(name).and_then(|value| value.to_str().ok());
         self.is_tls
+            || match text("origin") {
+                Some(origin) => origin.starts_with("https://"),
+                None => text("host").is_some_and(|host| self.public.as_deref() == Some(&host.to_lowercase())),
+            }
     }
 
     /// Who sent a request, with tokens that nobody has counted against its address.

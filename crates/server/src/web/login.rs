@@ -85,10 +85,17 @@ fn form(status: StatusCode, next: &str, problem: Option<&str>) -> Response {
     reply::html(status, page.into_string())
 }
 
-async fn enter(State(auth): State<Arc<Auth>>, Extension(guest): Extension<Guest>, body: Body) -> Response {
+async fn enter(
+    State(auth): State<Arc<Auth>>,
+    Extension(guest): Extension<Guest>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let next = body.text("next").unwrap_or("/").to_owned();
     match auth.log_in(guest.from.ip(), body.text("password").unwrap_or_default()) {
-        Ok(cookie) => with_cookie(Redirect::to(place(&next)).into_response(), &auth, &cookie, LASTS.as_secs()),
+        Ok(cookie) => {
+            with_cookie(Redirect::to(place(&next)).into_response(), &auth, &headers, &cookie, LASTS.as_secs())
+        }
         Err(NotLoggedIn::Wrong) => form(StatusCode::UNAUTHORIZED, &next, Some("That password is not right.")),
         Err(NotLoggedIn::TooOften) => {
             form(StatusCode::TOO_MANY_REQUESTS, &next, Some("Too many wrong passwords. Wait a minute, then try again."))
@@ -100,11 +107,11 @@ async fn leave(State(auth): State<Arc<Auth>>, headers: HeaderMap) -> Response {
     if let Err(error) = auth.log_out(&headers).await {
         tracing::error!(%error, "a cookie could not be taken back");
     }
-    with_cookie(Redirect::to("/login").into_response(), &auth, "", 0)
+    with_cookie(Redirect::to("/login").into_response(), &auth, &headers, "", 0)
 }
 
-fn with_cookie(mut response: Response, auth: &Auth, value: &str, seconds: u64) -> Response {
-    if let Ok(line) = HeaderValue::from_str(&cookie::set(COOKIE, value, seconds, auth.is_tls())) {
+fn with_cookie(mut response: Response, auth: &Auth, asked: &HeaderMap, value: &str, seconds: u64) -> Response {
+    if let Ok(line) = HeaderValue::from_str(&cookie::set(COOKIE, value, seconds, auth.is_secure(asked))) {
         response.headers_mut().append(header::SET_COOKIE, line);
     }
     response
@@ -128,14 +135,19 @@ async fn status(State(auth): State<Arc<Auth>>, caller: Option<Extension<Caller>>
     }))
 }
 
-async fn log_in(State(auth): State<Arc<Auth>>, Extension(guest): Extension<Guest>, body: Body) -> Response {
+async fn log_in(
+    State(auth): State<Arc<Auth>>,
+    Extension(guest): Extension<Guest>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     if !auth.is_guarded() {
         return reply::ok(&json!({ "ok": true, "message": "Authentication is not enabled" }));
     }
     let password = body.0.get("password").and_then(serde_json::Value::as_str).unwrap_or_default();
     let problem = |status, text: &str| Problem::new(status, text).reply("/api/auth/login");
     match auth.log_in(guest.from.ip(), password) {
-        Ok(cookie) => with_cookie(reply::ok(&json!({ "ok": true })), &auth, &cookie, LASTS.as_secs()),
+        Ok(cookie) => with_cookie(reply::ok(&json!({ "ok": true })), &auth, &headers, &cookie, LASTS.as_secs()),
         Err(NotLoggedIn::Wrong) => problem(StatusCode::UNAUTHORIZED, "Invalid password"),
         Err(NotLoggedIn::TooOften) => {
             problem(StatusCode::TOO_MANY_REQUESTS, "Too many failed attempts. Try again in a minute.")
@@ -150,7 +162,7 @@ async fn log_out(State(auth): State<Arc<Auth>>, headers: HeaderMap) -> Response 
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The session could not be ended: nothing can be written");
         return problem.reply("/api/auth/logout");
     }
-    with_cookie(reply::ok(&json!({ "ok": true })), &auth, "", 0)
+    with_cookie(reply::ok(&json!({ "ok": true })), &auth, &headers, "", 0)
 }
 
 #[cfg(test)]

@@ -43,6 +43,26 @@ async fn a_password_tells_who_comes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cookie_is_for_tls_alone_wherever_it_came_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let auth = open(folder.path(), web(Some("all"), &[]), 1_000).behind(Some("https://Gate.example.org/console"));
+    for (name, value, want) in [
+        ("origin", "https://gate.example.org", true),
+        ("origin", "http://127.0.0.1:8765", false),
+        ("host", "gate.example.org", true),
+        ("host", "127.0.0.1:8765", false),
+    ] {
+        let mut asked = HeaderMap::new();
+        asked.insert(name, value.parse().unwrap());
+        assert_eq!(auth.is_secure(&asked), want, "{name}: {value}");
+    }
+    let plain = open(folder.path(), web(Some("all"), &[]), 1_000).behind(Some("http://gate.example.org"));
+    let mut asked = HeaderMap::new();
+    asked.insert("host", "gate.example.org".parse().unwrap());
+    assert!(!plain.is_secure(&asked));
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_nothing_is_asked_for_everybody_is_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let auth = open(folder.path(), Web::default(), 1_000);
