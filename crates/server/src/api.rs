@@ -20,7 +20,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use countersign_runtime::{Refused, store::ReadError};
-use tokio::sync::Semaphore;
 
 use crate::{
     chats::ChatError,
@@ -43,8 +42,6 @@ struct Api {
     /// What happens, without the texts and with them.
     plain: Feed,
     whole: Feed,
-    /// Walking along the whole chain is work: one at a time.
-    verifying: Semaphore,
 }
 
 /// What a handler gives: a reply, or what went wrong.
@@ -56,7 +53,6 @@ pub(crate) fn routes(site: &Arc<Site>, household: Household) -> Router {
         household,
         plain: Feed::new(site.handle.clone(), View::Plain),
         whole: Feed::new(site.handle.clone(), View::Whole),
-        verifying: Semaphore::new(1),
         site: Arc::clone(site),
     };
     Routes::new(&site.auth)

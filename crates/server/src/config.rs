@@ -15,6 +15,7 @@ mod permissions;
 mod problem;
 mod providers;
 mod redacted;
+pub(crate) mod rule_lines;
 mod services;
 mod settings;
 mod tools;

@@ -10,6 +10,7 @@ mod decision;
 mod effect;
 mod explain;
 mod figures;
+mod fit;
 mod gates;
 mod history;
 mod live;
@@ -18,6 +19,7 @@ mod page;
 mod picture;
 mod policy;
 mod record;
+mod saving;
 mod sessions;
 mod stream;
 mod transcript;
@@ -100,6 +102,7 @@ pub(crate) fn routes(site: &Arc<Site>) -> Router {
         .at("GET", "/console/policy", policy::show)
         .at("GET", "/console/explain", explain::show)
         .at("GET", "/console/try", trial::show)
+        .at("POST", "/console/rules", saving::save)
         .at("POST", "/console/revoke/{id}", policy::revoke)
         .at("POST", "/console/reload", policy::reload)
         .at("GET", "/console/agents", machines::show)

@@ -4,6 +4,7 @@ mod approvers;
 pub mod checkup;
 mod explained;
 mod house;
+pub(crate) mod rulebook;
 pub mod rules;
 pub mod trial;
 
@@ -46,6 +47,7 @@ use crate::{
 };
 
 use house::House;
+use rulebook::Rulebook;
 use rules::{Household, RulesError};
 
 /// How long a session in which nothing happens stays in memory.
@@ -188,6 +190,7 @@ pub async fn serve(
     let folder = std::fs::canonicalize(&config.agents_dir)
         .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
     let timeouts = (config.approval_timeout, config.clarify_timeout);
+    let rulebook = Rulebook::new(handle.clone(), config.permissions.clone(), household.clone());
     let site = Arc::new(Site {
         chats: Chats::new(handle.clone(), models, folder, timeouts),
         handle: handle.clone(),
@@ -196,6 +199,8 @@ pub async fn serve(
         clock: clock.clone(),
         config: Arc::clone(&config),
         household: household.clone(),
+        rulebook: Arc::clone(&rulebook),
+        verifying: tokio::sync::Semaphore::new(1),
         services: Arc::clone(&services),
         agents: Arc::clone(&door),
         telegram: telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
@@ -234,7 +239,7 @@ pub async fn serve(
     tokio::pin!(stop);
     let reloading = async {
         while let Some(()) = reload.recv().await {
-            reloaded(&handle, &config.permissions, &household, &notice).await;
+            reloaded(&rulebook, &notice).await;
         }
         std::future::pending().await
     };
@@ -280,8 +285,8 @@ async fn deny_what_waits(handle: &Handle) {
 }
 
 /// Brings the rules of the file into force. A file that does not load leaves those of before.
-async fn reloaded(handle: &Handle, file: &Path, household: &Household, notice: &impl Fn(&str)) {
-    match rules::reload(handle, file, household).await {
+async fn reloaded(rulebook: &Arc<Rulebook>, notice: &impl Fn(&str)) {
+    match rulebook.reload(None).await {
         Ok(warnings) => {
             warnings.iter().for_each(|warning| notice(warning));
             notice("the rules were read again and are in force");

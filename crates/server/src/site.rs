@@ -4,9 +4,15 @@ use std::{path::PathBuf, sync::Arc};
 
 use countersign_core::time::Millis;
 use countersign_runtime::{Clock, Handle, services::Services};
+use tokio::sync::Semaphore;
 
 use crate::{
-    agent_gate::Door, chats::Chats, config::Config, gateway::rules::Household, messenger::telegram::Report, web::Auth,
+    agent_gate::Door,
+    chats::Chats,
+    config::Config,
+    gateway::{rulebook::Rulebook, rules::Household},
+    messenger::telegram::Report,
+    web::Auth,
 };
 
 /// One gateway, as its pages see it.
@@ -25,6 +31,10 @@ pub(crate) struct Site {
     pub(crate) config: Arc<Config>,
     /// What its rules are about.
     pub(crate) household: Household,
+    /// The file of its rules.
+    pub(crate) rulebook: Arc<Rulebook>,
+    /// Walking along the whole chain is work: one at a time, whoever asks.
+    pub(crate) verifying: Semaphore,
     /// The services that agents ask for.
     pub(crate) services: Arc<Services>,
     /// The door of agents.

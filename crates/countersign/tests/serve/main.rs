@@ -9,6 +9,7 @@ mod auth;
 mod checks;
 mod client;
 mod console;
+mod console_rules;
 mod conversations;
 mod crash;
 mod crowd;

@@ -90,9 +90,13 @@ fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() 
     let allow = format!("/api/v1/gates/{gate}/allow");
     let countersign = env!("CARGO_BIN_EXE_countersign");
     let (answer, login) = (post(&allow), post("/login"));
+    let (rule, reload) = (post("/console/rules"), post("/console/reload"));
+    let rules = fs::read_to_string(place.folder.join("permissions.yaml")).unwrap();
     let attempts = [
         format!("{answer}; cat <&3 >http.txt"),
         format!("{login}; cat <&3 >login.txt"),
+        format!("{rule}; cat <&3 >rule.txt"),
+        format!("{reload}; cat <&3 >reload.txt"),
         format!("setsid bash -c \"{}\" & wait", format!("{answer}; cat <&3 >apart.txt").replace('$', "\\$")),
         format!("(bash -c \"{answer}; cat <&3 >orphan.txt\" &) ; until [ -s orphan.txt ]; do sleep 0.05; done"),
         format!(
@@ -107,6 +111,8 @@ fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() 
     for (file, status) in [
         ("http.txt", "HTTP/1.1 403 "),
         ("login.txt", "HTTP/1.1 403 "),
+        ("rule.txt", "HTTP/1.1 403 "),
+        ("reload.txt", "HTTP/1.1 403 "),
         ("apart.txt", "HTTP/1.1 403 "),
         ("orphan.txt", "HTTP/1.1 403 "),
     ] {
@@ -128,6 +134,7 @@ fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() 
     let pid = fs::read_to_string(room.join("away.pid")).unwrap();
     let at = std::path::Path::new("/proc").join(pid.trim());
     soon("that somebody waited for it", || (!at.exists()).then_some(()));
+    assert_eq!(fs::read_to_string(place.folder.join("permissions.yaml")).unwrap(), rules);
     // Had one of them counted, this would come too late. Shells of runs are still there.
     let told = ask(&gateway.address, ("POST", &allow), &[], Some(&json!({}))).unwrap();
     assert_eq!((told.status, &told.body["resolution"]), (200, &json!("allowed")), "{told:?}");

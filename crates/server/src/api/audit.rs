@@ -166,7 +166,7 @@ pub(super) async fn head(State(api): State<Arc<Api>>) -> Answered {
 pub(super) async fn verify(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
     let params = Params::of(query.as_deref(), &["head"])?;
     let expected = params.get("head").map(parse_head).transpose()?;
-    let Ok(_permit) = api.verifying.try_acquire() else {
+    let Ok(_permit) = api.site.verifying.try_acquire() else {
         return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "the chain is being checked already: ask again later"));
     };
     let report = api.site.handle.log().verify(Partition::ZERO, expected).await?;

@@ -174,7 +174,7 @@ fn said(body: &Body, content: &Content) -> Result<Answer, String> {
 }
 
 /// Why an answer did not count.
-fn told(refused: &Refused, people: &People) -> (StatusCode, String) {
+pub(super) fn told(refused: &Refused, people: &People) -> (StatusCode, String) {
     match refused {
         Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { resolution, by, .. })) => {
             let how = words::resolved(resolution);

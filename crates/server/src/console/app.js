@@ -180,6 +180,20 @@
     document.addEventListener("change", (event) => { if (event.target.matches("input.choose")) chosen(); });
   }
 
+  // What was edited since its effect was shown is not what would be saved.
+  const rule = find("form.rule");
+  const saving = find("form.saving");
+  if (rule && saving) {
+    const shown = new URLSearchParams(new FormData(rule)).toString();
+    const told = find(".note", saving);
+    const was = told.textContent;
+    rule.addEventListener("input", () => {
+      const isOther = new URLSearchParams(new FormData(rule)).toString() !== shown;
+      all("button", saving).forEach((one) => { one.disabled = isOther; });
+      put(told, isOther ? "It was edited: show its effect before it is saved." : was);
+    });
+  }
+
   // Keys.
   let goes = false;
   const current = () => document.activeElement?.closest?.(".card");
@@ -221,6 +235,12 @@
         if (!reason) return;
         event.preventDefault();
         reason.focus();
+        break;
+      }
+      case "l": {
+        const card = current() ?? find(".card[data-state=waiting]");
+        const always = card && find("a.always", card);
+        if (always) location.href = always.href;
         break;
       }
       case "x": { const box = current() && find("input.choose", current()); if (box) { box.checked = !box.checked; chosen(); } break; }

@@ -41,6 +41,8 @@ pub(super) struct Asked {
     /// An agent's id, or the name of the session.
     asker: String,
     is_agents: bool,
+    /// Whether rules of its session's host decide, and not those of the gateway.
+    is_hosted: bool,
     cwd: Option<String>,
     approvals: Option<Approvals>,
     votes: Vec<Vote>,
@@ -110,12 +112,18 @@ impl Asked {
             phase: gate.phase().clone(),
             door: door.unwrap_or(fallback).to_owned(),
             is_agents: agent.is_some(),
+            is_hosted: session.is_some_and(|session| session.hosted().is_some()),
             asker: agent.or(named).unwrap_or(id),
             cwd: cwd.filter(|cwd| !cwd.is_empty()),
             approvals: Approvals::of(gate),
             votes: gate.votes().to_vec(),
             people: engine.rules().people.clone(),
         }
+    }
+
+    /// Whether rules of its session's host decide about it, and not those of the gateway.
+    pub(super) const fn is_hosted(&self) -> bool {
+        self.is_hosted
     }
 
     /// Whether it waits.

@@ -75,6 +75,9 @@ pub(super) async fn show(
             }
         }
         @if let Some(text) = &found.outcome { section.panel { h2 { "Outcome" } pre { (words::many(text)) } } }
+        @if call.is_some() && found.wanted.is_some() {
+            p { a.button href={ "/console/try?of=" (id) } { "Make a rule of it" } }
+        }
         h2 { "In the record" }
         (rows(&found.entries, Links::None))
         @if let Some(session) = found.entries.iter().find_map(|entry| entry.stored.session.as_ref()) {

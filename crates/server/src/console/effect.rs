@@ -31,7 +31,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, action: policy::Action) {
+    pub(super) fn add(&mut self, action: policy::Action) {
         match action {
             policy::Action::Allow => self.allowed += 1,
             policy::Action::Ask => self.asked += 1,
@@ -68,6 +68,11 @@ impl Law {
         Self { rules: engine.rules().clone(), grants: engine.state().policy().grants().clone() }
     }
 
+    /// The same grants under other rules.
+    pub(super) fn under(&self, rules: Rules) -> Self {
+        Self { rules, grants: self.grants.clone() }
+    }
+
     /// The same with one grant more.
     fn with(&self, grant: Grant) -> Self {
         let mut state = policy::State::default();
@@ -78,6 +83,11 @@ impl Law {
     }
 
     fn action(&self, subject: &Subject, now: Millis) -> policy::Action {
+        trial::action(&self.verdict(subject, now))
+    }
+
+    /// What becomes of a call, whatever people denied.
+    pub(super) fn verdict(&self, subject: &Subject, now: Millis) -> policy::Verdict {
         let layers = Layers {
             compiled: &self.rules.compiled,
             // What somebody denied a while ago says nothing about a rule.
@@ -87,7 +97,7 @@ impl Law {
             posture: self.rules.posture,
             surroundings: &self.rules.surroundings,
         };
-        trial::action(&evaluate(&layers, subject, now))
+        evaluate(&layers, subject, now)
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
     page::{Tab, Trouble, page},
     picture,
     record::tabs,
+    trial::Wanted,
     words::{counted, one, path, plain},
 };
 use crate::{session_file::time::iso, web::Caller};
@@ -52,7 +53,7 @@ pub(super) async fn show(
         }
         section.panel aria-labelledby="often" {
             h2 #often { "Asked most" }
-            (often(&likes))
+            (often(&likes, &agents))
         }
         section.panel aria-labelledby="waits" {
             h2 #waits { "Time until people answered" }
@@ -94,7 +95,11 @@ fn ranked(of: &std::collections::BTreeMap<Arc<str>, Counts>, name: impl Fn(&str)
     table("Name", rows.into_iter().take(ROWS).map(|(key, counts)| (name(key), *counts)))
 }
 
-fn often(likes: &[(&(Arc<str>, String), &Like)]) -> Markup {
+fn often(likes: &[(&(Arc<str>, String), &Like)], agents: &[(&str, &str)]) -> Markup {
+    let at = |who: &str, pattern: &str| {
+        let agent = agents.iter().map(|(id, _)| *id).find(|id| *id == who);
+        Wanted::allowing(pattern, agent).at()
+    };
     if likes.is_empty() {
         return html! { p.empty { "Nothing was asked more than once." } };
     }
@@ -110,7 +115,7 @@ fn often(likes: &[(&(Arc<str>, String), &Like)]) -> Markup {
                             td.number { (like.asked) }
                             td.number { (like.allowed) }
                             td.number { (like.denied) }
-                            td { @if like.allowed == like.asked { a.button href={ "/console/try?" (serde_urlencoded::to_string([("pattern", pattern.as_str()), ("action", "allow")]).unwrap_or_default()) } { "Make a rule of it" span.unseen { ": " (plain(pattern)) } } } }
+                            td { @if like.allowed == like.asked { a.button href=(at(who, pattern)) { "Make a rule of it" span.unseen { ": " (plain(pattern)) } } } }
                         }
                     }
                 }

@@ -202,8 +202,8 @@ impl Console {
                         button.primary type="submit" name="answer" value="grant" { "Allow, and save" }
                     }
                 }
-                @if let Some(pattern) = effects.iter().find_map(|proposal| proposal.pattern.as_deref()) {
-                    p.note { "Another rule? " a href={ "/console/try?" (serde_urlencoded::to_string([("pattern", pattern), ("action", "allow")]).unwrap_or_default()) } { "Write one and try it against the record" } ". Such rules stand in the file of rules." }
+                @if !asked.is_hosted() {
+                    p.note { a href={ "/console/try?of=" (id) } { "Edit a rule for it" } ": its effect is shown before it is saved, and it stands in the file of rules." }
                 }
             }
         })

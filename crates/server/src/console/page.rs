@@ -102,10 +102,11 @@ fn head(title: &str) -> Markup {
 }
 
 fn help() -> Markup {
-    const KEYS: [(&[&str], &str); 9] = [
+    const KEYS: [(&[&str], &str); 10] = [
         (&["j", "k"], "to the next card, to the one before"),
         (&["a"], "allow once"),
         (&["s"], "allow for the session"),
+        (&["l"], "always: edit a rule for it"),
         (&["d"], "deny: write a reason, then Enter"),
         (&["x"], "choose it, to decide several at once"),
         (&["Enter"], "open it"),

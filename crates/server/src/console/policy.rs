@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     decisions,
-    gateway::rules,
+    gateway::rulebook::is_plain,
     web::{Body, Caller},
 };
 
@@ -44,6 +44,9 @@ struct Row {
     bound: Vec<(&'static str, String)>,
     description: Option<String>,
     steps: usize,
+    /// Where it is changed, if it can be here, and where it is taken out. Defaults are changed in the file.
+    changed: Option<String>,
+    out: Option<String>,
 }
 
 pub(super) async fn show(
@@ -64,7 +67,7 @@ fn notice(done: &str) -> Option<(bool, String)> {
 }
 
 impl Console {
-    async fn policy_page(&self, look: &Look, notice: Option<(bool, String)>) -> Result<Response, Trouble> {
+    pub(super) async fn policy_page(&self, look: &Look, notice: Option<(bool, String)>) -> Result<Response, Trouble> {
         let read = |engine: &Engine| {
             let state = engine.state().policy();
             let rows: Vec<Row> = engine.rules().compiled.rules().map(|listed| row(&listed)).collect();
@@ -93,7 +96,7 @@ impl Console {
             }
             section.two {
                 div.panel { h2 { "What becomes of a call?" } (explain::form(self, &explain::Wanted::default())) }
-                div.panel { h2 { "Try a rule" } (trial::form(&trial::Wanted::default())) }
+                div.panel { h2 { "New rule" } (trial::form(&trial::Wanted::default())) }
             }
             section aria-labelledby="rules" {
                 div.heads {
@@ -113,6 +116,7 @@ impl Console {
 
 fn row(listed: &policy::Listed<'_>) -> Row {
     let rule = listed.rule;
+    let (is_ours, wanted) = (!listed.is_default && rule.line > 0, trial::Wanted::standing(rule));
     let bound = [("principal", &rule.principal), ("door", &rule.door), ("target", &rule.target)];
     let bound = bound.into_iter().filter_map(|(side, pattern)| Some((side, plain(pattern.as_deref()?))));
     Row {
@@ -123,6 +127,8 @@ fn row(listed: &policy::Listed<'_>) -> Row {
         bound: bound.collect(),
         description: rule.description.clone(),
         steps: rule.steps.len(),
+        changed: (is_ours && is_plain(rule)).then(|| wanted.at()),
+        out: is_ours.then(|| wanted.out()),
     }
 }
 
@@ -165,7 +171,11 @@ fn line(row: &Row) -> Markup {
                 @if row.steps > 0 { " " span.bound { "named people have to allow" } }
                 @if let Some(description) = &row.description { p.note { (one(description)) } }
             }
-            td.origin { (one(&row.origin)) }
+            td.origin {
+                (one(&row.origin))
+                @if let Some(at) = &row.changed { " " a.more href=(at) { "change" span.unseen { ": " (plain(&row.text)) } } }
+                @if let Some(at) = &row.out { " " a.more href=(at) { "take out" span.unseen { ": " (plain(&row.text)) } } }
+            }
         }
     }
 }
@@ -254,8 +264,7 @@ pub(super) async fn reload(
     _: Body,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let site = &console.site;
-    let done = rules::reload(&site.handle, &site.config.permissions, &site.household).await;
+    let done = console.site.rulebook.reload(Some(look.caller.principal.clone())).await;
     let notice = match done {
         Ok(warnings) if warnings.is_empty() => (true, "The rules were read again and are in force.".to_owned()),
         Ok(warnings) => (true, format!("The rules were read again and are in force.\n{}", warnings.join("\n"))),

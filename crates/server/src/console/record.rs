@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{
     Extension,
     extract::{Query, State},
+    http::StatusCode,
     response::Response,
 };
 use countersign_core::{id::Lsn, time::Millis};
@@ -92,6 +93,12 @@ pub(super) async fn verify(
     _: Body,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
+    let Ok(_permit) = console.site.verifying.try_acquire() else {
+        return Err(Trouble::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "The chain is being checked already. Ask again later.",
+        ));
+    };
     let report = console.site.handle.log().verify(Partition::ZERO, None).await.map_err(Trouble::unread)?;
     let told = match &report.flaw {
         None => (

@@ -1,31 +1,45 @@
-//! A rule that is tried on the record before anybody writes it into the file.
+//! A rule that is edited: what it would have done to the record, and what it does to the file, before it is saved.
 
 use std::sync::Arc;
 
 use axum::{
     Extension,
     extract::{Query, State},
+    http::StatusCode,
     response::Response,
 };
-use countersign_core::policy::{Action, Rule};
+use countersign_core::{
+    policy::{Action, Covers, Rule, propose},
+    time::Millis,
+};
 use countersign_runtime::Lane;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{
-    Console,
+    Console, Look,
+    card::{Answered, Asked, Place, Reader},
     effect::{Effect, Law, Sums, between},
+    fit::{Fit, of_rule},
+    gates::fresh_key,
     history::{Made, Verdict},
-    page::{Tab, Trouble, page},
+    page::{Tab, Trouble, page_with},
     policy::verb,
     words::{ago, counted, many, one, path},
 };
-use crate::{gateway::rules, web::Caller};
+use crate::{
+    gateway::rulebook::{Draft, Edit},
+    web::{Body, Caller},
+};
 
-const ACTIONS: [(Action, &str); 3] = [(Action::Allow, "allow"), (Action::Ask, "ask"), (Action::Deny, "deny")];
+const ACTIONS: [(Action, &str, &str); 3] =
+    [(Action::Allow, "allow", "allowed"), (Action::Ask, "ask", "asked about"), (Action::Deny, "deny", "denied")];
+/// The action of a form that takes a rule out.
+const REMOVE: &str = "remove";
+/// How long a text of a rule may be, in characters.
+const LONGEST: usize = 2000;
 
-/// The rule.
+/// The rule, as the form has it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Wanted {
     #[serde(default)]
@@ -34,52 +48,128 @@ pub(super) struct Wanted {
     action: String,
     #[serde(default)]
     principal: String,
+    #[serde(default)]
+    description: String,
+    /// The line in which the rule begins that goes.
+    #[serde(default)]
+    line: String,
+    /// The gate or the call that the rule is to be like.
+    #[serde(default)]
+    of: String,
 }
 
 impl Wanted {
-    /// What is to be tried, if anything is. Where no action is named, it asks.
+    /// What a form sent.
+    pub(super) fn sent(body: &Body) -> Self {
+        let text = |name: &str| body.text(name).unwrap_or_default().to_owned();
+        Self {
+            pattern: text("pattern"),
+            action: text("action"),
+            principal: text("principal"),
+            description: text("description"),
+            line: text("line"),
+            of: text("of"),
+        }
+    }
+
+    /// A rule that stands in the file, to be changed or taken out.
+    pub(super) fn standing(rule: &Rule) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let action = ACTIONS.iter().find(|(action, ..)| *action == rule.action).map_or("", |(_, word, _)| word);
+        Self {
+            pattern: text(&rule.pattern),
+            action: action.to_owned(),
+            principal: text(&rule.principal),
+            description: text(&rule.description),
+            line: rule.line.to_string(),
+            of: String::new(),
+        }
+    }
+
+    /// A rule that allows what a pattern covers, perhaps of one agent only.
+    pub(super) fn allowing(pattern: &str, principal: Option<&str>) -> Self {
+        let principal = principal.unwrap_or_default().to_owned();
+        Self { pattern: pattern.to_owned(), action: "allow".to_owned(), principal, ..Self::default() }
+    }
+
+    /// The gate or the call that the rule is to be like.
+    pub(super) fn of(&self) -> &str {
+        self.of.trim()
+    }
+
+    /// Where its effect is shown.
+    pub(super) fn at(&self) -> String {
+        let all = self.fields().into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>();
+        format!("/console/try?{}", serde_urlencoded::to_string(all).unwrap_or_default())
+    }
+
+    /// Where it is shown what comes of taking out the rule of its line.
+    pub(super) fn out(&self) -> String {
+        Self { action: REMOVE.to_owned(), line: self.line.clone(), ..Self::default() }.at()
+    }
+
+    fn fields(&self) -> [(&'static str, &str); 6] {
+        let Self { pattern, action, principal, description, line, of } = self;
+        [
+            ("pattern", pattern),
+            ("action", action),
+            ("principal", principal),
+            ("description", description),
+            ("line", line),
+            ("of", of),
+        ]
+    }
+
+    /// What is to be changed, if anything is. Where no action is named, it asks.
     ///
     /// # Errors
-    /// The action is none, for people.
-    fn rule(&self) -> Result<Option<Rule>, String> {
-        let Some(pattern) = Some(self.pattern.trim()).filter(|pattern| !pattern.is_empty()) else { return Ok(None) };
-        let named = |wanted: &str| ACTIONS.iter().find(|(_, word)| *word == wanted).map(|(action, _)| *action);
+    /// What it says is none, for people.
+    pub(super) fn edit(&self) -> Result<Option<Edit>, String> {
+        let line = Some(self.line.trim()).filter(|line| !line.is_empty()).map(str::parse::<u64>).transpose();
+        let instead = line.map_err(|_| format!("{} is no line of a file.", self.line))?;
+        if self.action == REMOVE {
+            return match instead {
+                Some(_) => Ok(Some(Edit { instead, rule: None })),
+                None => Err("Say which rule is to be taken out.".to_owned()),
+            };
+        }
+        // Browsers send the ends of lines as two characters.
+        let text = |text: &str| Some(text.trim().replace("\r\n", "\n")).filter(|text| !text.is_empty());
+        let Some(pattern) = text(&self.pattern) else { return Ok(None) };
+        let named = |wanted: &str| ACTIONS.iter().find(|(_, word, _)| *word == wanted).map(|(action, ..)| *action);
         let action = match self.action.as_str() {
             "" => Action::Ask,
             wanted => named(wanted).ok_or_else(|| {
                 format!("Unknown action: {wanted}. A call is allowed (allow), asked about (ask) or denied (deny).")
             })?,
         };
-        let principal = Some(self.principal.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
-        Ok(Some(Rule { principal, ..Rule::new(pattern, action) }))
+        if self.fields().iter().any(|(_, value)| value.chars().count() > LONGEST) {
+            return Err(format!("A part of it is longer than {LONGEST} characters."));
+        }
+        let (principal, description) = (text(&self.principal), text(&self.description));
+        Ok(Some(Edit { instead, rule: Some(Rule { principal, description, ..Rule::new(pattern, action) }) }))
     }
 }
 
-/// The lines for the file.
-fn yaml(rule: &Rule) -> String {
-    // A string of JSON is one of YAML, on one line whatever it holds.
-    let quoted = |text: &str| Value::from(text).to_string();
-    let bound = rule.principal.as_deref();
-    let bound = bound.map_or_else(String::new, |principal| format!(", principal: {}", quoted(principal)));
-    let action = ACTIONS.iter().find(|(action, _)| *action == rule.action).map_or("ask", |(_, word)| *word);
-    format!(
-        "rules:\n  - {{ pattern: {}{bound}, action: {action} }}",
-        quoted(rule.pattern.as_deref().unwrap_or_default())
-    )
-}
-
+/// The form in which a rule is written.
 pub(super) fn form(wanted: &Wanted) -> Markup {
     html! {
-        form.stack method="get" action="/console/try" {
+        form.stack.rule method="get" action="/console/try" {
             label for="pattern" { "A call like" }
-            input #pattern name="pattern" value=(wanted.pattern) placeholder="bash(git status*)" required autocomplete="off" spellcheck="false";
+            @if wanted.pattern.contains('\n') { textarea #pattern name="pattern" rows="3" required spellcheck="false" { (wanted.pattern) } }
+            @else { input #pattern name="pattern" value=(wanted.pattern) placeholder="bash(git status*)" required autocomplete="off" spellcheck="false"; }
             label for="action" { "Is then" }
             select #action name="action" {
-                @for (_, word) in ACTIONS { option value=(word) selected[wanted.action == word] { (match word { "allow" => "allowed", "ask" => "asked about", _ => "denied" }) } }
+                @for (_, word, name) in ACTIONS { option value=(word) selected[wanted.action == word] { (name) } }
             }
             label for="principal" { "Of this agent only (may stay empty)" }
             input #principal name="principal" value=(wanted.principal) autocomplete="off" spellcheck="false";
-            button.primary type="submit" { "Try it on the record" }
+            label for="description" { "Why (may stay empty)" }
+            input #description name="description" value=(wanted.description) autocomplete="off";
+            @for (name, value) in [("line", &wanted.line), ("of", &wanted.of)] {
+                @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
+            }
+            button.primary type="submit" { "Show its effect" }
         }
     }
 }
@@ -90,63 +180,188 @@ pub(super) async fn show(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let (tried, lines) = match wanted.rule() {
-        Ok(None) => (None, String::new()),
-        Ok(Some(rule)) => {
-            let lines = yaml(&rule);
-            (Some(console.tried(rule).await?), lines)
-        }
-        Err(problem) => (Some(Err(problem)), String::new()),
-    };
-    let body = html! {
-        p.back { a href="/console/policy" { "← Policy" } }
-        h1 { "Try a rule" }
-        div.two {
-            div.panel { (form(&wanted)) }
-            div.panel aria-live="polite" {
-                @match &tried {
-                    None => { p { "Write a rule: what it would have done to every call in the record is shown here before anybody saves it." } }
-                    Some(Err(problem)) => { h2 { "This is no rule" } p.problem { (many(problem)) } }
-                    Some(Ok(effect)) => { (told(effect, look.now)) }
-                }
-            }
-        }
-        @if let Some(Ok(_)) = &tried {
-            section.panel {
-                h2 { "To make it so" }
-                p { "Rules are kept in " code { (one(&console.site.config.permissions.display().to_string())) } ". Add this to them, then read the file again:" }
-                pre.copy { (many(&lines)) }
-                p { a.button href="/console/policy#rules" { "To the rules" } }
-            }
-        }
-    };
-    Ok(page(&look, Tab::Policy, "Try a rule", &body))
+    console.trial_page(&look, wanted, None).await
+}
+
+/// What is known of a change.
+struct Tried {
+    draft: Draft,
+    effect: Effect,
+    /// Of a rule that comes.
+    fit: Option<Fit>,
+    /// What waits, and whether the rule lets it through; else why not.
+    waits: Option<Result<(), String>>,
 }
 
 impl Console {
-    async fn tried(&self, rule: Rule) -> Result<Result<Effect, String>, Trouble> {
-        let now = self.site.handle.source(Lane::Request).read(Law::of).await.ok_or_else(Trouble::closing)?.0;
-        let rules = match rules::with(&self.site.config.permissions, &self.site.household, rule) {
-            Ok(rules) => rules,
+    /// The page of a change, with something to say above it.
+    pub(super) async fn trial_page(
+        &self,
+        look: &Look,
+        wanted: Wanted,
+        notice: Option<(StatusCode, String)>,
+    ) -> Result<Response, Trouble> {
+        let like = self.like(wanted.of()).await?;
+        let wanted = match &like {
+            Some(made) if wanted.pattern.is_empty() => filled(wanted, made),
+            _ => wanted,
+        };
+        let gate = match like.as_ref().and_then(|made| made.gate) {
+            Some(gate) => self.gate(gate).await?.filter(|(asked, _)| asked.is_pending()),
+            None => None,
+        };
+        let tried = match wanted.edit() {
+            Ok(None) => None,
+            Ok(Some(edit)) => {
+                let waits = like.as_ref().filter(|_| gate.is_some());
+                Some(self.tried(edit, waits, gate.as_ref().map(|(asked, _)| asked)).await?)
+            }
+            Err(problem) => Some(Err(problem)),
+        };
+        let status = notice.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
+        let title = if wanted.action == REMOVE { "Take a rule out" } else { "A rule" };
+        let body = html! {
+            p.back { a href="/console/policy" { "← Policy" } }
+            h1 { (title) }
+            @if let Some((_, text)) = &notice { div.problem role="alert" { pre { (many(text)) } } }
+            @if let Some((asked, answered)) = &gate { (waiting(look, asked, answered)) }
+            div.two {
+                @if wanted.action != REMOVE { div.panel { (form(&wanted)) } }
+                div.panel aria-live="polite" {
+                    @match &tried {
+                        None => { p { "Write a rule: what it would have done to every call in the record is shown here before anybody saves it." } }
+                        Some(Err(problem)) => { h2 { "This cannot be saved" } div.problem { pre { (many(problem)) } } }
+                        Some(Ok(tried)) => { (told(tried, look.now)) }
+                    }
+                }
+            }
+            @if let Some(Ok(tried)) = &tried { (self.to_save(look, &wanted, tried, gate.as_ref().map(|(asked, _)| asked))) }
+        };
+        Ok(page_with(status, look, Tab::Policy, title, None, &body))
+    }
+
+    /// The call that a rule is to be like, if it is still at hand.
+    pub(super) async fn like(&self, of: &str) -> Result<Option<Made>, Trouble> {
+        if of.is_empty() {
+            return Ok(None);
+        }
+        let past = self.history.upto_now(&self.site.handle).await.map_err(Trouble::unread)?;
+        let is_it = |made: &&Made| made.id.to_string() == of || made.gate.is_some_and(|gate| gate.to_string() == of);
+        Ok(past.calls().rev().find(is_it).cloned())
+    }
+
+    async fn tried(
+        &self,
+        edit: Edit,
+        waits: Option<&Made>,
+        asked: Option<&Asked>,
+    ) -> Result<Result<Tried, String>, Trouble> {
+        let rule = edit.rule.clone();
+        let draft = match self.site.rulebook.draft(edit).await {
+            Ok(draft) => draft,
             Err(error) => return Ok(Err(error.to_string())),
         };
+        let now = self.site.handle.source(Lane::Request).read(Law::of).await.ok_or_else(Trouble::closing)?.0;
         let past = self.history.upto_now(&self.site.handle).await.map_err(Trouble::unread)?;
         let calls: Vec<Made> = past.calls().filter(|made| made.verdict != Verdict::Open).cloned().collect();
         drop(past);
         let at = self.site.clock.now();
-        let then = Law { rules, grants: now.grants.clone() };
-        let reckon = tokio::task::spawn_blocking(move || between(&now, &then, &calls, at)).await;
-        Ok(Ok(reckon.map_err(Trouble::unread)?))
+        let then = now.under(draft.rules.clone());
+        let waits = waits.map(|made| let_through(&then, made, asked.is_some_and(Asked::is_hosted), at));
+        let reckon = move || {
+            let effect = between(&now, &then, &calls, at);
+            (effect, rule.map(|rule| of_rule(&rule, &then, &calls, at)))
+        };
+        let (effect, fit) = tokio::task::spawn_blocking(reckon).await.map_err(Trouble::unread)?;
+        Ok(Ok(Tried { draft, effect, fit, waits }))
+    }
+
+    /// What the file gets, and the button that gives it.
+    fn to_save(&self, look: &Look, wanted: &Wanted, tried: &Tried, gate: Option<&Asked>) -> Markup {
+        let is_out = wanted.action == REMOVE;
+        html! {
+            section.panel #save aria-labelledby="save-title" {
+                h2 #save-title { @if is_out { "To take it out" } @else { "To make it so" } }
+                p { "What changes in " code { (one(&self.site.rulebook.path().display().to_string())) } ":" }
+                pre.copy.diff { @for line in tried.draft.change.lines() { span.(if line.starts_with('-') { "gone" } else { "come" }) { (one(line)) } } }
+                @for warning in &tried.draft.warnings { p.note { strong.warn { "Mind: " } (one(warning)) } }
+                @match &tried.waits {
+                    Some(Ok(())) => p { "What waits is let through by it." },
+                    Some(Err(why)) => p { strong.warn { "What waits is not let through by it" } ": " (one(why)) },
+                    None => {}
+                }
+                form.saving method="post" action="/console/rules" {
+                    input type="hidden" name="csrf" value=(look.caller.csrf());
+                    input type="hidden" name="seen" value=(tried.draft.seen);
+                    @for (name, value) in wanted.fields() { input type="hidden" name=(name) value=(value); }
+                    @if let Some(asked) = gate {
+                        input type="hidden" name="digest" value=(asked.digest());
+                        input type="hidden" name="key" value=(fresh_key());
+                    }
+                    div.act {
+                        @if tried.waits == Some(Ok(())) {
+                            button.primary type="submit" name="then" value="allow" { "Save, and allow what waits" }
+                            button type="submit" { "Save the rule only" }
+                        } @else if is_out {
+                            button.danger type="submit" { "Take it out, and save" }
+                        } @else {
+                            button.primary type="submit" { "Save this rule" }
+                        }
+                        span.note { "It is in force at once, and the record says who saved it." }
+                    }
+                }
+            }
+        }
     }
 }
 
-fn told(effect: &Effect, now: countersign_core::time::Millis) -> Markup {
+/// Whether what waits would be let through, else why not.
+pub(super) fn let_through(then: &Law, made: &Made, is_hosted: bool, at: Millis) -> Result<(), String> {
+    if is_hosted {
+        return Err("its host brings its own rules, and this file says nothing there.".to_owned());
+    }
+    let Some(subject) = &made.subject else { return Err("it is too long to be judged here.".to_owned()) };
+    let verdict = then.verdict(subject, at);
+    match verdict {
+        countersign_core::policy::Verdict::Allow(_) => Ok(()),
+        _ => Err(format!("{}.", verdict.why())),
+    }
+}
+
+/// A rule that allows calls like one that was made.
+fn filled(wanted: Wanted, made: &Made) -> Wanted {
+    let proposed = made.subject.as_ref().and_then(|subject| {
+        propose(subject).into_iter().find_map(|proposal| match proposal.covers {
+            Covers::Pattern(pattern) => Some(pattern),
+            Covers::Exact(_) => None,
+        })
+    });
+    // What has a meaning in a pattern would not mean itself.
+    let whole = || Some(made.signature.to_string()).filter(|text| !text.contains(['*', '?', '[']));
+    let pattern = proposed.or_else(whole).unwrap_or_default();
+    let is_agents = made.session.as_str().starts_with("agent:");
+    let principal = if is_agents { made.asker.to_string() } else { String::new() };
+    Wanted { pattern, action: "allow".to_owned(), principal, ..wanted }
+}
+
+/// What waits while the rule is edited.
+fn waiting(look: &Look, asked: &Asked, answered: &Answered) -> Markup {
+    let key = fresh_key();
+    let reader = Reader { now: look.now, csrf: look.caller.csrf(), key: &key, place: Place::Page, notice: None };
+    html! {
+        details.waits open { summary { "What waits" } div.list { (asked.card(&reader, answered)) } }
+    }
+}
+
+fn told(tried: &Tried, now: Millis) -> Markup {
+    let effect = &tried.effect;
     let row = |name: &str, of: fn(&Sums) -> u64| {
         let (before, after) = (of(&effect.now), of(&effect.then));
         let sign = if after > before { "+" } else { "−" };
         html! { tr { th scope="row" { (name) } td.number { (before) } td.number { (after) } td.number { @if before == after { "·" } @else { (sign) (before.abs_diff(after)) } } } }
     };
     html! {
+        @if let Some(fit) = &tried.fit { (fitting(fit)) }
         h2 { "On the record" }
         p { (effect.sentence()) }
         table.sums {
@@ -172,33 +387,53 @@ fn told(effect: &Effect, now: countersign_core::time::Millis) -> Markup {
     }
 }
 
+/// What the rule decides itself.
+fn fitting(fit: &Fit) -> Markup {
+    let Sums { allowed, asked, denied } = fit.then;
+    let calls = allowed + asked + denied;
+    html! {
+        h2 { "What it fits" }
+        p.fits {
+            @if calls == 0 { "No call like this is in the record yet." }
+            @else { (counted(calls, "recorded call")) ": it would have " strong { "allowed " (allowed) } ", asked " (asked) ", denied " (denied) "." }
+        }
+        @if let Some(rule) = &fit.outranked {
+            p { strong.warn { "It would decide nothing" } ": wherever it fits, " code { (one(rule)) } " goes before it." }
+        } @else if fit.held > 0 {
+            p { strong.warn { @if fit.held == calls { "It would have decided nothing" } @else { "It would not have decided about " (fit.held) " of them" } } ", for something else goes before it:" }
+            ul { @for (why, count) in &fit.why { li { (count) " " (one(why)) } } }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Wanted, yaml};
+    use countersign_core::policy::{Action, Rule};
+
+    use super::Wanted;
+    use crate::gateway::rulebook::Edit;
 
     #[test]
-    fn the_lines_for_the_file_mean_the_rule_that_was_tried() {
-        let wanted = Wanted {
-            pattern: "say(\"a\\b\"*)".to_owned(),
-            action: "allow".to_owned(),
-            principal: "kitchen".to_owned(),
-        };
-        assert_eq!(
-            yaml(&wanted.rule().unwrap().unwrap()),
-            "rules:\n  - { pattern: \"say(\\\"a\\\\b\\\"*)\", principal: \"kitchen\", action: allow }"
-        );
-        let of_lines = Wanted { pattern: "say(a\n  b)".to_owned(), ..Wanted::default() };
-        assert_eq!(
-            yaml(&of_lines.rule().unwrap().unwrap()),
-            "rules:\n  - { pattern: \"say(a\\n  b)\", action: ask }",
-            "one line for one rule, and what is not said asks"
-        );
-        assert_eq!(Wanted::default().rule(), Ok(None));
-    }
-
-    #[test]
-    fn an_action_that_is_none_is_no_rule() {
-        let wanted = Wanted { action: "alow }\n".to_owned(), pattern: "look*".to_owned(), ..Wanted::default() };
-        assert!(wanted.rule().unwrap_err().starts_with("Unknown action: alow }"));
+    fn what_a_form_says_is_a_rule_or_says_what_is_wrong() {
+        let wanted = Wanted::allowing(" look* ", Some("kitchen"));
+        let rule = Rule { principal: Some("kitchen".to_owned()), ..Rule::new("look*", Action::Allow) };
+        assert_eq!(wanted.edit(), Ok(Some(Edit { instead: None, rule: Some(rule.clone()) })));
+        let asks = Wanted { action: String::new(), principal: " ".to_owned(), ..wanted };
+        assert_eq!(asks.edit(), Ok(Some(Edit { instead: None, rule: Some(Rule::new("look*", Action::Ask)) })));
+        let standing = Wanted::standing(&Rule { line: 7, ..rule.clone() });
+        assert_eq!(standing.edit(), Ok(Some(Edit { instead: Some(7), rule: Some(rule) })));
+        assert_eq!(standing.out(), "/console/try?action=remove&line=7");
+        let of_lines = Wanted::allowing("say(a\r\n b)", None).edit().unwrap().unwrap().rule.unwrap();
+        assert_eq!(of_lines.pattern.as_deref(), Some("say(a\n b)"));
+        assert_eq!(Wanted::default().edit(), Ok(None));
+        for (wanted, told) in [
+            (Wanted { action: "alow }\n".to_owned(), ..asks.clone() }, "Unknown action: alow }"),
+            (Wanted { action: "remove".to_owned(), ..asks.clone() }, "Say which rule"),
+            (Wanted { line: "7x".to_owned(), ..asks.clone() }, "7x is no line"),
+            (Wanted { description: "x".repeat(2001), ..asks.clone() }, "longer than 2000"),
+        ] {
+            let problem = wanted.edit().unwrap_err();
+            assert!(problem.starts_with(told) || problem.contains(told), "{problem}");
+        }
     }
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command, Rules},
-    policy::{self, CompileError, Layer, Posture, Rule, Side, Source, Surroundings},
+    engine::Rules,
+    policy::{self, CompileError, Layer, Posture, Rule, Side, Source, Surroundings, Warning},
 };
 
 pub use super::approvers::{Nobody, TooFew};
@@ -17,11 +17,11 @@ use super::{
 };
 use crate::{
     agent_gate::{DOOR, Tools},
-    config::{self, Case, Config, Errors, Known, Person},
+    config::{self, Case, Config, Errors, Known, Permissions, Person},
     paths,
     strangers::strangers,
 };
-use countersign_runtime::{Handle, Lane, tools::Registry};
+use countersign_runtime::tools::Registry;
 
 /// What rules are about: the agents and the tools of a gateway.
 #[derive(Clone)]
@@ -96,6 +96,8 @@ pub struct Loaded {
     pub count: usize,
     /// One line each.
     pub warnings: Vec<String>,
+    /// Those of them that say of a rule that it matches nothing, with its line.
+    pub(super) idle: Vec<(u32, String)>,
 }
 
 /// Reads the file at `path` and tries its cases. Where there is no file, people are asked about everything.
@@ -103,33 +105,13 @@ pub struct Loaded {
 /// # Errors
 /// [`RulesError`]: rules that were not understood, or fail a case, are not in force.
 pub fn load(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
-    let loaded = read(path, household)?;
+    tested(read(path, household)?, household)
+}
+
+/// Rules whose cases come out as their author expects.
+pub(super) fn tested(loaded: Loaded, household: &Household) -> Result<Loaded, RulesError> {
     let failed: Vec<Failed> = trial::tried(&loaded, household).into_iter().filter_map(trial::Tried::failed).collect();
     if failed.is_empty() { Ok(loaded) } else { Err(RulesError::Cases(failed)) }
-}
-
-/// Brings the rules of the file at `path` into force. It gives what a person should know about them.
-///
-/// # Errors
-/// What is wrong with them, for people. Those of before stay in force.
-pub(crate) async fn reload(handle: &Handle, path: &Path, household: &Household) -> Result<Vec<String>, String> {
-    let loaded = load(path, household).map_err(|error| error.to_string())?;
-    let taken = handle.source(Lane::Request).ask(Command::UseRules(Box::new(loaded.rules))).await;
-    taken.map(|_| loaded.warnings).map_err(|refused| refused.to_string())
-}
-
-/// The rules of the file at `path` with one more, not in force.
-///
-/// # Errors
-/// [`RulesError`], of the file or of the new rule.
-pub(crate) fn with(path: &Path, household: &Household, rule: Rule) -> Result<Rules, RulesError> {
-    let read = config::permissions(path, Layer::Main)?.map(|read| read.source);
-    let name = || path.display().to_string();
-    let mut source =
-        read.unwrap_or_else(|| Source { name: name(), layer: Layer::Main, rules: policy::Rules::default() });
-    source.rules.rules.push(rule);
-    let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
-    Ok(rules_of(compiled, household))
 }
 
 fn rules_of(compiled: policy::Compiled, household: &Household) -> Rules {
@@ -151,13 +133,19 @@ fn lines<T: ToString>(problems: &[T]) -> String {
 /// # Errors
 /// [`RulesError`], but for cases.
 pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
-    let (source, cases) = match config::permissions(path, Layer::Main)? {
-        Some(read) => (read.source, read.cases),
-        None => {
-            let rules = policy::Rules::default();
-            (Source { name: path.display().to_string(), layer: Layer::Main, rules }, Vec::new())
-        }
-    };
+    let read = config::permissions(path, Layer::Main)?;
+    understood(read.unwrap_or_else(|| none(path)), household)
+}
+
+/// What stands where there is no file at `path`.
+pub(super) fn none(path: &Path) -> Permissions {
+    let (name, rules) = (path.display().to_string(), policy::Rules::default());
+    Permissions { source: Source { name, layer: Layer::Main, rules }, cases: Vec::new() }
+}
+
+/// The rules of a file that was read, for this household.
+pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loaded, RulesError> {
+    let Permissions { source, cases } = read;
     if let Some(people) = &household.people {
         let nobodies = approvers::nobodies(&source, people);
         if !nobodies.is_empty() {
@@ -173,12 +161,18 @@ pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
     let own = registry.specs().map(|spec| spec.name.as_str());
     let names: Vec<&str> = household.tools.keys().map(String::as_str).chain(own).collect();
     let mut told = strangers(&source, &names);
-    told.append(&mut unmet(&source, household));
+    let unmet = unmet(&source, household);
+    told.extend(unmet.iter().map(|(_, told)| told.clone()));
     told.append(&mut approvers::outranked(&source));
     let count = source.rules.rules.len() + source.rules.defaults.len();
     let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
     let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
-    Ok(Loaded { rules: rules_of(compiled, household), cases, count, warnings })
+    let never = compiled.warnings().iter().filter_map(|warning| match warning {
+        Warning::NeverMatches { origin, .. } => Some((origin.line, warning.to_string())),
+        Warning::AllowIgnored(_) | Warning::MissesBareCalls { .. } => None,
+    });
+    let idle = never.chain(unmet).collect();
+    Ok(Loaded { rules: rules_of(compiled, household), cases, count, warnings, idle })
 }
 
 /// Where the gateway's own files lie: what no run may write, and what none may read.
@@ -222,7 +216,7 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
 }
 
 /// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
-fn unmet(source: &Source, household: &Household) -> Vec<String> {
+fn unmet(source: &Source, household: &Household) -> Vec<(u32, String)> {
     let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
     services.sort_unstable();
     services.dedup();
@@ -237,7 +231,9 @@ fn unmet(source: &Source, household: &Household) -> Vec<String> {
             return None;
         }
         let (file, line, there) = (&source.name, rule.line, there.join(", "));
-        Some(format!("{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"))
+        let told =
+            format!("{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing");
+        Some((line, told))
     };
     let rules = source.rules.defaults.iter().chain(&source.rules.rules);
     rules.flat_map(|rule| Side::ALL.into_iter().filter_map(move |side| told(rule, side))).collect()

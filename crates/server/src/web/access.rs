@@ -86,6 +86,7 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/console/policy", Person, Tells),
     ("GET", "/console/explain", Person, Tells),
     ("GET", "/console/try", Person, Tells),
+    ("POST", "/console/rules", Person, Acts),
     ("POST", "/console/revoke/{id}", Person, Acts),
     ("POST", "/console/reload", Person, Acts),
     ("GET", "/console/agents", Person, Tells),

@@ -31,6 +31,7 @@ impl Asked {
                 @if offers(Scope::Once) { button.primary type="submit" name="answer" value="once" { "Allow once" } }
                 @if offers(Scope::Session) { button type="submit" name="answer" value="session" { "For the session" } }
                 @if offers(Scope::Always) { a.button href={ (page) "#longer" } { "For longer…" } }
+                @if offers(Scope::Always) && !self.is_hosted { a.button.always href={ "/console/try?of=" (id) } { "Always…" } }
                 span.deny {
                     label.unseen for={ "r-" (id) } { "Reason for denying" }
                     input.reason #{ "r-" (id) } type="text" name="reason" placeholder="Reason, told to the agent" maxlength="2000" autocomplete="off";

@@ -1,0 +1,369 @@
+//! Rules that are edited in the console: their effect is shown, then they are saved, in force, and on the record.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::{
+    agent::Agent,
+    gateway::{Gateway, soon},
+    place::{KITCHEN, Place, TOKEN},
+    web::{Page, Visitor},
+};
+
+const RULES: &str =
+    "# what I allow\nrules:\n  - { pattern: 'turn(lock*', action: deny }   # never\n\n# about tests\ntests: []\n";
+
+fn file(place: &Place) -> PathBuf {
+    place.folder.join("permissions.yaml")
+}
+
+fn text(place: &Place) -> String {
+    fs::read_to_string(file(place)).unwrap()
+}
+
+/// The page of a rule that is edited.
+fn preview(visitor: &Visitor, gateway: &Gateway, query: &str) -> Page {
+    let page = visitor.get(gateway, &format!("/console/try?{query}"));
+    assert_eq!(page.status, 200, "{}", page.text);
+    page
+}
+
+/// Sends the form that a preview has, with other values for some of its fields.
+fn save(visitor: &Visitor, gateway: &Gateway, page: &Page, other: &[(&str, &str)]) -> Page {
+    let (_, form) = page.text.split_once("<form class=\"saving\"").unwrap_or_else(|| panic!("no form: {}", page.text));
+    let mut fields: Vec<(String, String)> = form
+        .split("<input type=\"hidden\" name=\"")
+        .skip(1)
+        .map(|field| {
+            let (name, rest) = field.split_once("\" value=\"").unwrap();
+            let value = rest.split_once('"').unwrap().0.replace("&quot;", "\"").replace("&lt;", "<");
+            (name.to_owned(), value.replace("&gt;", ">").replace("&amp;", "&"))
+        })
+        .filter(|(name, _)| other.iter().all(|(changed, _)| changed != name))
+        .collect();
+    fields.extend(other.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    visitor.post(gateway, "/console/rules", &fields)
+}
+
+fn record(place: &Place) -> String {
+    place.run(&["audit", "tail", "--log", place.log().to_str().unwrap(), "-n", "12"]).out
+}
+
+/// What a person asked for before, so that there is a past.
+fn asked(place: &Place, agent: &mut Agent, id: u32, thing: &str) {
+    agent.request(id, "turn", json!({ "thing": thing, "way": "up" }));
+    place.allow(&place.gate());
+    assert_eq!(agent.reply(&json!(id))["result"]["status"], "executed");
+}
+
+#[test]
+fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
+    let place = Place::with("", RULES);
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let mut agent = Agent::join(&gateway, TOKEN);
+    asked(&place, &mut agent, 1, "east");
+    asked(&place, &mut agent, 2, "west");
+    let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow&description=blinds%20%3Cup%3E");
+    for want in [
+        "1 recorded call: it would have <strong>allowed 1</strong>, asked 0, denied 0.",
+        "Of 2 recorded calls it would have <strong>allowed 1</strong>, asked 1, denied 0",
+        "+   - { pattern: &quot;turn(east*&quot;, action: allow, description: &quot;blinds &lt;up&gt;&quot; }",
+    ] {
+        assert!(page.text.contains(want), "{want}: {}", page.text);
+    }
+    assert_eq!(text(&place), RULES, "a look changes nothing");
+    fs::set_permissions(file(&place), fs::Permissions::from_mode(0o640)).unwrap();
+    let saved = save(&visitor, &gateway, &page, &[]);
+    assert_eq!(saved.status, 200, "{}", saved.text);
+    assert!(
+        saved.text.contains("The rule is saved in ") && saved.text.contains("The rules are in force."),
+        "{}",
+        saved.text
+    );
+    let item = "  - { pattern: \"turn(east*\", action: allow, description: \"blinds <up>\" }\n";
+    let want = RULES.replace("# never\n", &format!("# never\n{item}"));
+    assert_eq!(text(&place), want);
+    assert_eq!(fs::metadata(file(&place)).unwrap().permissions().mode() & 0o777, 0o640);
+    let told = record(&place);
+    let change = "web:open changes the file of rules: + - { pattern: \"turn(east*\", action: allow, description: \"blinds <up>\" }";
+    assert!(told.contains(change), "{told}");
+    let (_, behind) = told.split_once(change).unwrap();
+    assert!(behind.contains("rules in force: "), "{told}");
+    // Nobody is asked about it any more.
+    agent.request(3, "turn", json!({ "thing": "east", "way": "down" }));
+    assert_eq!(agent.reply(&json!(3))["result"]["status"], "executed");
+    // Its effect is there, and the same form again changes nothing.
+    let again = save(&visitor, &gateway, &page, &[]);
+    assert_eq!(again.status, 409, "{}", again.text);
+    assert!(again.text.contains("Nothing was saved:"), "{}", again.text);
+    assert_eq!(text(&place), want);
+    place.verify();
+}
+
+#[test]
+fn a_file_that_changed_since_the_page_was_made_is_left_alone_and_the_newer_effect_is_shown() {
+    let place = Place::with("", RULES);
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let mut agent = Agent::join(&gateway, TOKEN);
+    asked(&place, &mut agent, 1, "east");
+    let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow");
+    let other = format!("{RULES}defaults: [ {{ pattern: 'turn(east*', action: deny }} ]\n")
+        .replace("turn(lock*", "turn(east, *");
+    place.write("permissions.yaml", &other);
+    let refused = save(&visitor, &gateway, &page, &[]);
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    for want in [
+        "the file of rules has changed since this page was made",
+        "1 recorded call: it would have <strong>allowed 0</strong>, asked 0, denied 1.",
+        "It would have decided nothing",
+    ] {
+        assert!(refused.text.contains(want), "{want}: {}", refused.text);
+    }
+    assert_eq!(text(&place), other);
+    assert!(!record(&place).contains("changes the file of rules"), "{}", record(&place));
+    // What is shown now can be saved.
+    assert_eq!(save(&visitor, &gateway, &refused, &[]).status, 200);
+    assert!(text(&place).contains("pattern: \"turn(east*\""));
+}
+
+#[test]
+fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
+    let rules = "rules:\n  - { pattern: 'turn(lock*', action: deny }\ntests:\n  - { request: 'turn thing=east', expect: ask }\n";
+    let place = Place::with("", rules);
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
+    for (fields, told) in [
+        (&[("pattern", "")][..], "there is no rule"),
+        (&[("action", "alow")], "Unknown action: alow."),
+        (&[("pattern", "look(")], "permissions.yaml:3: \"look(\" matches nothing"),
+        (&[("principal", "nobody")], "permissions.yaml:3: there is no principal \"nobody\" here"),
+        (
+            &[("pattern", "bash(python3 *)")],
+            "permissions.yaml:3: \"bash(python3 *)\" allows whatever python3 is told to run",
+        ),
+        (&[("pattern", "turn(east*")], "permissions.yaml:5: turn is allowed and should be asked about"),
+        (&[("line", "9")], "no rule begins in line 9"),
+        (&[("line", "x")], "x is no line"),
+        (&[("description", &*"x".repeat(3000))], "longer than 2000 characters"),
+    ] {
+        let refused = save(&visitor, &gateway, &page, fields);
+        let found = refused.text.replace("&quot;", "\"");
+        assert_eq!((refused.status, found.contains(told)), (400, true), "{fields:?}: {found}");
+        assert!(found.contains("Nothing was saved"), "{found}");
+        assert_eq!(text(&place), rules);
+    }
+    let same = save(&visitor, &gateway, &page, &[("pattern", "turn(lock*"), ("action", "deny")]);
+    assert_eq!((same.status, same.text.contains("permissions.yaml:2: this rule stands there already")), (409, true));
+    place.write("permissions.yaml", "{ rules: [] }\n");
+    let odd = visitor.get(&gateway, "/console/try?pattern=look*&action=allow");
+    assert!(odd.text.contains("its form is not one that can be edited"), "{}", odd.text);
+    assert!(!odd.text.contains("class=\"saving\""));
+    assert!(!record(&place).contains("changes the file of rules"));
+}
+
+#[test]
+fn a_rule_that_others_make_void_is_said_to_be() {
+    let place = Place::with("", RULES);
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let page = preview(&visitor, &gateway, "pattern=turn%28lock-2%2C%20*%29&action=allow");
+    assert!(page.text.contains("It would decide nothing"), "{}", page.text);
+    assert!(page.text.contains("turn(lock* ("), "{}", page.text);
+    let other = preview(&visitor, &gateway, "pattern=turn%28*%29&action=allow");
+    assert!(!other.text.contains("It would decide nothing"), "{}", other.text);
+}
+
+#[test]
+fn always_on_a_card_edits_a_rule_that_is_saved_and_lets_through_what_waits() {
+    let place = Place::with("", RULES);
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let mut agent = Agent::join(&gateway, KITCHEN);
+    agent.request(1, "turn", json!({ "thing": "oven", "way": "off" }));
+    let gate = place.gate();
+    let inbox = visitor.get(&gateway, "/console/");
+    let link = format!("/console/try?of={gate}");
+    assert!(inbox.text.contains(&link), "{}", inbox.text);
+    let page = visitor.get(&gateway, &link);
+    for want in ["value=\"turn(oven, *)\"", "value=\"kitchen\"", "What waits is let through by it.", &gate] {
+        assert!(page.text.contains(want), "{want}: {}", page.text);
+    }
+    let unseen = save(&visitor, &gateway, &page, &[("then", "allow"), ("digest", "00")]);
+    assert_eq!((unseen.status, unseen.text.contains("not what was shown")), (400, true), "{}", unseen.text);
+    assert_eq!(text(&place), RULES);
+    // Edited so that it covers something else: what waits waits on.
+    let edited = preview(&visitor, &gateway, &format!("pattern=turn%28door*&action=allow&principal=kitchen&of={gate}"));
+    assert!(edited.text.contains("What waits is not let through by it"), "{}", edited.text);
+    assert!(!edited.text.contains("value=\"allow\">Save"), "{}", edited.text);
+    let saved = save(&visitor, &gateway, &edited, &[("then", "allow")]);
+    assert!(saved.text.contains("What waits is not let through by it: "), "{}", saved.text);
+    assert_eq!(place.gates().len(), 1);
+    let page = visitor.get(&gateway, &link);
+    let saved = save(&visitor, &gateway, &page, &[("then", "allow")]);
+    assert!(
+        saved.text.contains("The rules are in force.") && saved.text.contains("What waited is allowed."),
+        "{}",
+        saved.text
+    );
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    assert!(text(&place).contains("  - { pattern: \"turn(oven, *)\", principal: \"kitchen\", action: allow }\n"));
+    // Whoever is late saves the rule all the same, and hears that it was decided.
+    agent.request(2, "turn", json!({ "thing": "fan", "way": "off" }));
+    let gate = place.gate();
+    let page = visitor.get(&gateway, &format!("/console/try?of={gate}"));
+    place.allow(&gate);
+    assert_eq!(agent.reply(&json!(2))["result"]["status"], "executed");
+    let late = save(&visitor, &gateway, &page, &[("then", "allow")]);
+    assert!(
+        late.text.contains("The rules are in force.") && late.text.contains("was first: allowed once"),
+        "{}",
+        late.text
+    );
+}
+
+#[test]
+fn a_rule_is_changed_and_taken_out_where_it_stands() {
+    let place = Place::with(
+        "",
+        "rules:\n  # locks\n  - pattern: 'turn(lock*'\n    action: deny\n  - { pattern: 'look*', action: allow }\n  - { tool: turn, args: { way: up }, action: allow }\n",
+    );
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let policy = visitor.get(&gateway, "/console/policy");
+    let links: Vec<String> = policy
+        .text
+        .split("href=\"/console/try?")
+        .skip(1)
+        .map(|part| part.split('"').next().unwrap().replace("&amp;", "&"))
+        .collect();
+    assert_eq!(
+        links,
+        [
+            "pattern=turn%28lock*&action=deny&line=3",
+            "action=remove&line=3",
+            "pattern=look*&action=allow&line=5",
+            "action=remove&line=5",
+            "action=remove&line=6"
+        ],
+        "what says more than the form is not changed by it"
+    );
+    let page = preview(&visitor, &gateway, "pattern=turn%28lock*&action=ask&line=3");
+    assert!(
+        page.text.contains("<span class=\"gone\">-   - pattern: &#39;turn(lock*&#39;</span>")
+            || page.text.contains("class=\"gone\">-   - pattern: 'turn(lock*'"),
+        "{}",
+        page.text
+    );
+    assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
+    assert_eq!(
+        text(&place),
+        "rules:\n  # locks\n  - { pattern: \"turn(lock*\", action: ask }\n  - { pattern: 'look*', action: allow }\n  - { tool: turn, args: { way: up }, action: allow }\n"
+    );
+    let lost = preview(&visitor, &gateway, "pattern=turn*&action=allow&line=5");
+    assert!(lost.text.contains("says more than can be changed here"), "{}", lost.text);
+    let page = preview(&visitor, &gateway, "action=remove&line=4");
+    let saved = save(&visitor, &gateway, &page, &[]);
+    assert!(saved.text.contains("The rule is taken out of "), "{}", saved.text);
+    assert_eq!(
+        text(&place),
+        "rules:\n  # locks\n  - { pattern: \"turn(lock*\", action: ask }\n  - { tool: turn, args: { way: up }, action: allow }\n"
+    );
+    assert!(
+        record(&place).contains("web:open changes the file of rules: - - { pattern: 'look*', action: allow }"),
+        "{}",
+        record(&place)
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
+    let place = Place::with("", RULES);
+    fs::remove_file(file(&place)).unwrap();
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
+    assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
+    assert_eq!(text(&place), "rules:\n  - { pattern: \"look*\", action: allow }\n");
+    assert_eq!(fs::metadata(file(&place)).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn whoever_saves_is_logged_in_and_on_a_page_of_ours_and_is_named() {
+    let place = Place::with("web: { password: open-sesame }", RULES);
+    let gateway = Gateway::start(&place);
+    let stranger = Visitor::default();
+    let whole = [("pattern", "look*"), ("action", "allow"), ("seen", "00")];
+    assert_eq!(stranger.post(&gateway, "/console/rules", &whole).status, 302);
+    let entered = stranger.post(&gateway, "/login", &[("password", "open-sesame")]);
+    let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let visitor = Visitor { cookie: Some(cookie), ..Visitor::default() };
+    let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
+    assert_eq!(save(&visitor, &gateway, &page, &[("csrf", "")]).status, 403);
+    let foreign = Visitor { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
+    assert_eq!(save(&foreign, &gateway, &page, &[]).status, 403);
+    let made = place.people(&["tokens", "add", "robot", "--scope", "admin", "--json"]).json();
+    let token = made["token"].as_str().unwrap();
+    let robot = Visitor { headers: vec![("authorization", format!("Bearer {token}"))], ..Visitor::default() };
+    let refused = save(&robot, &gateway, &page, &[]);
+    assert_eq!((refused.status, refused.text.contains("a token is not enough")), (403, true), "{}", refused.text);
+    assert_eq!(text(&place), RULES);
+    assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
+    assert!(record(&place).contains("web changes the file of rules: "), "{}", record(&place));
+}
+
+#[test]
+fn a_kill_anywhere_while_a_rule_is_saved_leaves_one_of_the_two_files_and_it_is_in_force() {
+    let place = Place::with("", RULES);
+    let visitor = Visitor::default();
+    let mut saved = 0;
+    for round in 0..6_u32 {
+        let gateway = Gateway::start(&place);
+        let before = text(&place);
+        let page = preview(&visitor, &gateway, &format!("pattern=turn%28round{round}*&action=allow"));
+        let item = format!("  - {{ pattern: \"turn(round{round}*\", action: allow }}\n");
+        let after = before.replace("\n\n# about", &format!("\n{item}\n# about"));
+        std::thread::scope(|scope| {
+            let (sender, page) = (&visitor, &page);
+            let gateway = &gateway;
+            scope.spawn(move || {
+                // The line may end before it is answered.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| save(sender, gateway, page, &[])));
+            });
+            // Between the file and the rules in every other round, somewhere before in the others.
+            if round % 2 == 0 {
+                soon("the file", || (text(&place) != before).then_some(()));
+            }
+            gateway.signal(Signal::SIGKILL);
+        });
+        gateway.kill();
+        let left = text(&place);
+        assert!(left == before || left == after, "{round}: {left}");
+        assert_eq!(
+            fs::read_dir(&place.folder)
+                .unwrap()
+                .flatten()
+                .filter(|one| one.file_name().to_string_lossy().ends_with(".yaml"))
+                .count(),
+            3
+        );
+        let is_new = left == after;
+        saved += u32::from(is_new);
+        let gateway = Gateway::start(&place);
+        let policy = visitor.get(&gateway, "/console/policy");
+        assert_eq!(
+            policy.text.contains(&format!("<code>turn(round{round}*</code>")),
+            is_new,
+            "{round}: {}",
+            policy.text
+        );
+        drop(gateway);
+    }
+    assert!(saved >= 3, "the file is waited for in three rounds, and stays: {saved}");
+    place.verify();
+}

@@ -1,0 +1,242 @@
+//! Puts a rule into the text of a file of rules, or takes one out, and leaves everything else as it is, to the letter.
+//!
+//! It must not know what rules mean. Text is only put in or cut out between lines, or before the bracket that closes a list.
+//! What came out is parsed again and must differ from what went in by exactly that rule.
+
+use std::ops::Range;
+
+use countersign_core::policy::{Action, Rule};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    agent_dir::edit::{depth, end_of, is_silent, named, split_comment},
+    yaml::{Kind, Node},
+};
+
+const LIST: &str = "rules";
+
+/// A rule as one line of a file of rules, without the dash: a mapping in braces, all of whose texts are in quotes.
+///
+/// It holds the rule's pattern, principal, action and description.
+pub(crate) fn line(rule: &Rule) -> String {
+    let action = match rule.action {
+        Action::Allow => "allow",
+        Action::Ask => "ask",
+        Action::Deny => "deny",
+    };
+    let text = |name: &str, text: &Option<String>| text.as_ref().map(|text| format!("{name}: {}", quoted(text)));
+    let parts = [
+        text("pattern", &rule.pattern),
+        text("principal", &rule.principal),
+        Some(format!("action: {action}")),
+        text("description", &rule.description),
+    ];
+    format!("{{ {} }}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+/// A text in the double quotes of YAML, on one line whatever it holds. What cannot be seen is written out.
+fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    for letter in Value::from(text).to_string().chars() {
+        let code = u32::from(letter);
+        match code {
+            _ if letter.is_ascii_graphic() || letter == ' ' || letter.is_alphanumeric() => out.push(letter),
+            0..=0xffff => out.push_str(&format!("\\u{code:04x}")),
+            _ => out.push_str(&format!("\\U{code:08x}")),
+        }
+    }
+    out
+}
+
+/// `text` with `item`, a rule as [`line`] writes it, behind the last of its rules.
+///
+/// # Errors
+/// Why the text is not one into which that can be put.
+pub(crate) fn with(text: &str, item: &str) -> Result<String, String> {
+    let mut want = parsed(text)?;
+    let rule = parsed(item)?;
+    rules_of(&mut want)?.push(rule);
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let out = match place(&lines)? {
+        Place::Nowhere => {
+            let gap = if text.is_empty() || text.ends_with('\n') { "" } else { end };
+            format!("{text}{gap}{LIST}:{end}  - {item}{end}")
+        }
+        Place::Block { before, indent } => {
+            let at = offset(text, before);
+            let gap = if at == text.len() && !text.is_empty() && !text.ends_with('\n') { end } else { "" };
+            format!("{}{gap}{}- {item}{end}{}", &text[..at], " ".repeat(indent), &text[at..])
+        }
+        Place::Brackets { line, column } => {
+            let open = offset(text, line) + column;
+            let at = last_of(text, open)?;
+            let comma = match text[open + 1..at].trim_end().chars().last() {
+                None => " ",
+                Some(',') => " ",
+                Some(_) => ", ",
+            };
+            let gap = if text[at..].starts_with(']') { " " } else { "" };
+            format!("{}{comma}{item}{gap}{}", &text[..at], &text[at..])
+        }
+    };
+    checked(out, want)
+}
+
+/// `text` without the rule that begins in line `at`, counted from 1, or with `item` in its place, and the lines that were
+/// cut out.
+///
+/// # Errors
+/// Why no rule can be taken out there.
+pub(crate) fn without(text: &str, at: u64, item: Option<&str>) -> Result<(String, String), String> {
+    let mut want = parsed(text)?;
+    let known = index(text, at).ok_or_else(|| format!("no rule begins in line {at}"))?;
+    let fresh = item.map(parsed).transpose()?;
+    rules_of(&mut want)?.splice(known..=known, fresh);
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let refused = || format!("the rule of line {at} does not stand on lines of its own");
+    let first = usize::try_from(at).ok().and_then(|at| at.checked_sub(1)).ok_or_else(refused)?;
+    if !matches!(place(&lines)?, Place::Block { .. }) || !lines.get(first).is_some_and(|line| is_item(line)) {
+        return Err(refused());
+    }
+    let indent = depth(&lines[first]);
+    let mut behind = first + 1;
+    for (next, line) in lines.iter().enumerate().skip(first + 1) {
+        if is_silent(line) {
+            continue;
+        }
+        if depth(line) <= indent {
+            break;
+        }
+        behind = next + 1;
+    }
+    let cut = offset(text, first)..offset(text, behind);
+    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let fresh = item.map(|item| format!("{}- {item}{end}", " ".repeat(indent))).unwrap_or_default();
+    let out = format!("{}{fresh}{}", &text[..cut.start], &text[cut.end..]);
+    Ok((checked(out, want)?, text[cut].trim_end().to_owned()))
+}
+
+/// Where a rule goes.
+enum Place {
+    /// There is no list of rules.
+    Nowhere,
+    /// Before a line, counted from 0, at a column.
+    Block { before: usize, indent: usize },
+    /// Into the list in brackets that opens there.
+    Brackets { line: usize, column: usize },
+}
+
+fn place(lines: &[String]) -> Result<Place, String> {
+    let found = lines.iter().enumerate().find_map(|(at, line)| Some((at, named(line, 0, LIST)?)));
+    let Some((at, inline)) = found else { return Ok(Place::Nowhere) };
+    let (content, _) = split_comment(inline);
+    if content.starts_with('[') {
+        let column = lines[at].find('[').unwrap_or_default();
+        return Ok(Place::Brackets { line: at, column });
+    }
+    if !content.is_empty() {
+        return Err("its rules are no list".to_owned());
+    }
+    let before = end_of(lines, at, lines.len(), 0);
+    let first = lines[at + 1..before].iter().find(|line| !is_silent(line));
+    match first {
+        None => Ok(Place::Block { before: at + 1, indent: 2 }),
+        Some(first) if is_item(first) => Ok(Place::Block { before, indent: depth(first) }),
+        Some(_) => Err("its rules do not begin on lines of their own".to_owned()),
+    }
+}
+
+fn is_item(line: &str) -> bool {
+    line.trim_start_matches(' ').starts_with("- ")
+}
+
+/// Where a line begins, counted from 0.
+fn offset(text: &str, line: usize) -> usize {
+    text.split_inclusive('\n').take(line).map(str::len).sum()
+}
+
+/// Behind the last thing of the list in brackets that opens at `open`.
+fn last_of(text: &str, open: usize) -> Result<usize, String> {
+    let (mut level, mut last, mut before) = (0_usize, open + 1, ' ');
+    let mut letters = text[open..].char_indices();
+    while let Some((at, letter)) = letters.next() {
+        let at = open + at;
+        match letter {
+            '[' | '{' => level += 1,
+            ']' | '}' => {
+                level = level.saturating_sub(1);
+                if level == 0 {
+                    return Ok(last);
+                }
+            }
+            '#' if before.is_whitespace() => {
+                letters.by_ref().find(|(_, letter)| *letter == '\n');
+                before = '\n';
+                continue;
+            }
+            '"' | '\'' if before.is_whitespace() || "[{,:".contains(before) => {
+                let mut is_escaped = false;
+                letters.by_ref().find(|(_, inner)| {
+                    let closes = *inner == letter && !is_escaped;
+                    is_escaped = letter == '"' && *inner == '\\' && !is_escaped;
+                    closes
+                });
+                last = text.len() - letters.as_str().len();
+                before = letter;
+                continue;
+            }
+            _ => {}
+        }
+        if !letter.is_whitespace() && at > open {
+            last = at + letter.len_utf8();
+        }
+        before = letter;
+    }
+    Err("its list of rules has no end".to_owned())
+}
+
+/// Which of the rules begins in line `at`.
+fn index(text: &str, at: u64) -> Option<usize> {
+    let Kind::Map(members) = Node::parse(text).ok()??.kind else { return None };
+    let (_, list) = members.into_iter().find(|(key, _)| key == LIST)?;
+    let Kind::List(rules) = list.kind else { return None };
+    let mut found = rules.iter().enumerate().filter(|(_, rule)| rule.line == at).map(|(index, _)| index);
+    // Of two on one line it is not known which is meant.
+    found.next().filter(|_| found.next().is_none())
+}
+
+fn parsed(text: &str) -> Result<Value, String> {
+    let node = Node::parse(text).map_err(|(line, message)| format!("line {line}: {message}"))?;
+    Ok(node.map_or_else(|| Value::Object(Map::new()), |node| node.to_json()))
+}
+
+/// The list of rules, made where there is none.
+fn rules_of(tree: &mut Value) -> Result<&mut Vec<Value>, String> {
+    let Value::Object(members) = tree else { return Err("the file is not a mapping".to_owned()) };
+    let list = members.entry(LIST).or_insert(Value::Null);
+    if list.is_null() {
+        *list = json!([]);
+    }
+    list.as_array_mut().ok_or_else(|| "its rules are no list".to_owned())
+}
+
+fn checked(out: String, want: Value) -> Result<String, String> {
+    let mut got = parsed(&out).map_err(|_| UNKNOWN.to_owned())?;
+    rules_of(&mut got).map_err(|_| UNKNOWN.to_owned())?;
+    if got == want { Ok(out) } else { Err(UNKNOWN.to_owned()) }
+}
+
+const UNKNOWN: &str = "its form is not one that can be edited";
+
+/// The lines of `text` that `other` does not have at that place: what was put in.
+pub(crate) fn added(text: &str, other: &str) -> Range<usize> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (text.lines().collect(), other.lines().collect());
+    let first = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let most = old.len().min(new.len()) - first;
+    let last = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(old, new)| old == new).count();
+    first..new.len() - last
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! What a rule would decide itself, and what it would not because something else goes before it.
+
+use std::collections::BTreeMap;
+
+use countersign_core::{
+    engine::Rules,
+    policy::{self, Action, Grants, Layer, Rule, Side, Source, Surroundings, matches},
+    time::Millis,
+};
+
+use super::{
+    effect::{Law, Sums},
+    history::Made,
+};
+use crate::gateway::trial;
+
+/// How many reasons are named.
+const REASONS: usize = 4;
+
+/// The calls that a rule fits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Fit {
+    /// What would become of them.
+    pub(super) then: Sums,
+    /// Of how many something else would become than the rule says.
+    pub(super) held: u64,
+    /// Why, the most frequent first.
+    pub(super) why: Vec<(String, u64)>,
+    /// A rule that goes before it wherever it fits.
+    pub(super) outranked: Option<String>,
+}
+
+/// What `rule` would have done to `calls`, where `then` has it among its rules.
+pub(super) fn of_rule(rule: &Rule, then: &Law, calls: &[Made], at: Millis) -> Fit {
+    let mut fit = Fit { outranked: outranked(rule, &then.rules), ..Fit::default() };
+    let Some(alone) = alone(rule, then) else { return fit };
+    let mut why: BTreeMap<String, u64> = BTreeMap::new();
+    for subject in calls.iter().filter_map(|made| made.subject.as_ref()) {
+        if trial::action(&alone.verdict(subject, at)) != Action::Deny {
+            continue;
+        }
+        let verdict = then.verdict(subject, at);
+        let action = trial::action(&verdict);
+        fit.then.add(action);
+        if action != rule.action {
+            fit.held += 1;
+            *why.entry(verdict.why().to_string()).or_default() += 1;
+        }
+    }
+    fit.why = why.into_iter().collect();
+    fit.why.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    fit.why.truncate(REASONS);
+    fit
+}
+
+/// Rules under which exactly what `rule` fits is denied: nothing goes before a deny.
+fn alone(rule: &Rule, then: &Law) -> Option<Law> {
+    let rule = Rule { action: Action::Deny, steps: Vec::new(), ..rule.clone() };
+    let rules = policy::Rules { defaults: Vec::new(), rules: vec![rule] };
+    let source = Source { name: String::new(), layer: Layer::Main, rules };
+    let around = then.rules.surroundings.clone();
+    let surroundings = Surroundings { protected: Vec::new(), unreadable: Vec::new(), ..around };
+    let compiled = policy::compile(vec![source]).ok()?;
+    Some(Law { rules: Rules { compiled, surroundings, ..then.rules.clone() }, grants: Grants::default() })
+}
+
+/// A rule that decides before `rule` about whatever that one fits, as far as their texts show.
+fn outranked(rule: &Rule, rules: &Rules) -> Option<String> {
+    let pattern = rule.pattern.as_deref()?;
+    let goes_before = |other: &Rule| match rule.action {
+        Action::Deny => false,
+        Action::Allow => other.action == Action::Deny,
+        Action::Ask => other.action != Action::Ask,
+    };
+    let covers = |wide: Option<&str>, narrow: Option<&str>| match (wide, narrow) {
+        (None, _) => true,
+        (Some(wide), Some(narrow)) => covers(wide, narrow),
+        (Some(_), None) => false,
+    };
+    let found = rules.compiled.rules().filter(|listed| !listed.is_default && goes_before(listed.rule)).find(|listed| {
+        let bounds = Side::ALL.iter().all(|side| covers(side.of(listed.rule), side.of(rule)));
+        bounds && listed.rule.pattern.as_deref().is_some_and(|wide| self::covers(wide, pattern))
+    });
+    found.map(|listed| format!("{} ({})", listed.named.pattern, listed.named.origin))
+}
+
+/// Whether whatever matches `narrow` matches `wide`. Where that is not plain, it says no.
+fn covers(wide: &str, narrow: &str) -> bool {
+    // Without other wildcards a star of `wide` is all that can stand for one of `narrow`.
+    let is_plain = !wide.contains(['?', '[']) && !narrow.contains('[');
+    wide == narrow || is_plain && matches(wide, narrow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covers;
+
+    #[test]
+    fn a_pattern_covers_another_only_where_that_is_plain() {
+        for (wide, narrow, want) in [
+            ("turn(lock*", "turn(lock-1, *)", true),
+            ("turn(lock*", "turn(l*", false),
+            ("*", "anything?(*)", true),
+            ("turn(?)", "turn(*)", false),
+            ("turn(*]", "turn([a]", false),
+            ("turn([ab])", "turn([ab])", true),
+            ("turn(lamp)", "turn(*)", false),
+        ] {
+            assert_eq!(covers(wide, narrow), want, "{wide} {narrow}");
+        }
+    }
+}

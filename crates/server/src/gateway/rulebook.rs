@@ -1,0 +1,265 @@
+//! The file of rules of a gateway that runs: who has it read again, and who changes it, one after the other.
+//!
+//! A change is recorded with who makes it before the file is replaced, and the rules come into force by reading the file, as
+//! they would at the next start. Whatever is wrong leaves the file and the rules as they were.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use countersign_core::{
+    digest::Digest,
+    engine::{Command, Rules},
+    id::PrincipalId,
+    policy::Rule,
+};
+use countersign_runtime::{Handle, Lane, Refused, tools::regular};
+use tokio::sync::Semaphore;
+
+use super::rules::{self, Household, RulesError};
+use crate::{
+    agent_dir::{
+        LARGEST,
+        replace::{Access, replace},
+    },
+    config::{RuleFile, rule_lines},
+};
+
+/// A change of the file: a rule that comes, goes, or stands in the place of another.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Edit {
+    /// The line, counted from 1, in which the rule begins that goes.
+    pub(crate) instead: Option<u64>,
+    /// The rule that comes.
+    pub(crate) rule: Option<Rule>,
+}
+
+/// What the file would be.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    /// Digest of the text that it was made from.
+    pub(crate) seen: Digest,
+    /// What is put in and cut out, a line each behind its sign.
+    pub(crate) change: String,
+    /// The rules that would be in force.
+    pub(crate) rules: Rules,
+    /// What a person should know about the rule that comes.
+    pub(crate) warnings: Vec<String>,
+    before: String,
+    after: String,
+}
+
+/// Why a change cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DraftError {
+    /// The file cannot be read.
+    #[error("{file}: {source}", file = .file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its text cannot be edited so.
+    #[error("{file}: {why}", file = .file.display())]
+    Form {
+        /// The file.
+        file: PathBuf,
+        /// What is in the way.
+        why: String,
+    },
+    /// The rule stands there already.
+    #[error("{file}:{line}: this rule stands there already", file = .file.display())]
+    There {
+        /// The file.
+        file: PathBuf,
+        /// Where.
+        line: u32,
+    },
+    /// The rule would match nothing.
+    #[error("{0}")]
+    Idle(String),
+    /// The file would not be taken.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// The work on it was lost.
+    #[error("the file could not be worked on")]
+    Lost,
+}
+
+/// Why a change was not made, or is not in force.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SaveError {
+    /// It cannot be made.
+    #[error(transparent)]
+    Draft(#[from] DraftError),
+    /// The file is not the one that was seen. Nothing was saved.
+    #[error("the file of rules has changed since this page was made")]
+    Changed,
+    /// It was not recorded. Nothing was saved.
+    #[error("{0}")]
+    NotRecorded(Refused),
+    /// It was saved, and the rules of before are in force.
+    #[error("{0}")]
+    NotInForce(String),
+}
+
+/// The file, what it is about, and who works on it.
+pub(crate) struct Rulebook {
+    handle: Handle,
+    path: PathBuf,
+    household: Household,
+    turn: Semaphore,
+}
+
+impl Rulebook {
+    pub(crate) fn new(handle: Handle, path: PathBuf, household: Household) -> Arc<Self> {
+        Arc::new(Self { handle, path, household, turn: Semaphore::new(1) })
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Brings the rules of the file into force. It gives what a person should know about them.
+    ///
+    /// # Errors
+    /// What is wrong with them, for people. Those of before stay in force.
+    pub(crate) async fn reload(self: &Arc<Self>, by: Option<PrincipalId>) -> Result<Vec<String>, String> {
+        let book = Arc::clone(self);
+        // Whoever asked may go away: what was begun is done.
+        let work = tokio::spawn(async move {
+            let _turn = book.turn.acquire().await.map_err(|error| error.to_string())?;
+            book.bring(by).await
+        });
+        work.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// What the file would be.
+    ///
+    /// # Errors
+    /// [`DraftError`].
+    pub(crate) async fn draft(self: &Arc<Self>, edit: Edit) -> Result<Draft, DraftError> {
+        let book = Arc::clone(self);
+        tokio::task::spawn_blocking(move || book.drafted(&edit)).await.unwrap_or(Err(DraftError::Lost))
+    }
+
+    /// Makes a change of the file whose text has the digest `seen`, and brings its rules into force. It gives what a person
+    /// should know about all of them. If this is dropped, what was begun is done all the same.
+    ///
+    /// # Errors
+    /// [`SaveError`]
+    pub(crate) async fn save(
+        self: &Arc<Self>,
+        edit: Edit,
+        seen: String,
+        by: PrincipalId,
+    ) -> Result<Vec<String>, SaveError> {
+        let book = Arc::clone(self);
+        let work = tokio::spawn(async move {
+            let _turn = book.turn.acquire().await.map_err(|_| DraftError::Lost)?;
+            let draft = book.draft(edit).await?;
+            if draft.seen.to_string() != seen {
+                return Err(SaveError::Changed);
+            }
+            let change = Some(draft.change.as_str().into());
+            let edit = Command::EditRules { by, to: draft.rules.digest(), change };
+            book.handle.source(Lane::Request).ask(edit).await.map_err(SaveError::NotRecorded)?;
+            let writer = Arc::clone(&book);
+            let written = tokio::task::spawn_blocking(move || writer.write(&draft));
+            written.await.unwrap_or(Err(SaveError::Draft(DraftError::Lost)))?;
+            book.bring(None).await.map_err(SaveError::NotInForce)
+        });
+        work.await.unwrap_or(Err(SaveError::Draft(DraftError::Lost)))
+    }
+
+    async fn bring(self: &Arc<Self>, by: Option<PrincipalId>) -> Result<Vec<String>, String> {
+        let book = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || rules::load(&book.path, &book.household));
+        let loaded = read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let source = self.handle.source(Lane::Request);
+        if let Some(by) = by {
+            let edit = Command::EditRules { by, to: loaded.rules.digest(), change: None };
+            source.ask(edit).await.map_err(|refused| refused.to_string())?;
+        }
+        let taken = source.ask(Command::UseRules(Box::new(loaded.rules))).await;
+        taken.map(|_| loaded.warnings).map_err(|refused| refused.to_string())
+    }
+
+    fn text(&self) -> Result<String, DraftError> {
+        match regular::read_text(&self.path, LARGEST) {
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(source) => Err(DraftError::Io { file: self.path.clone(), source }),
+        }
+    }
+
+    fn drafted(&self, Edit { instead, rule }: &Edit) -> Result<Draft, DraftError> {
+        let form = |why: String| DraftError::Form { file: self.path.clone(), why };
+        let before = self.text()?;
+        let known = self.file(&before).parse().map_err(RulesError::from)?.source.rules.rules;
+        if let Some(rule) = rule {
+            // Where it stands is no part of what it says.
+            let same = known.iter().find(|known| Rule { line: rule.line, ..(*known).clone() } == *rule);
+            if let Some(same) = same {
+                return Err(DraftError::There { file: self.path.clone(), line: same.line });
+            }
+        }
+        let item = rule.as_ref().map(rule_lines::line);
+        let (after, cut) = match (instead, &item) {
+            (Some(at), item) => {
+                let old = known.iter().find(|rule| u64::from(rule.line) == *at);
+                if item.is_some() && !old.is_none_or(is_plain) {
+                    let why = format!("the rule of line {at} says more than can be changed here");
+                    return Err(form(why));
+                }
+                let (after, cut) = rule_lines::without(&before, *at, item.as_deref()).map_err(form)?;
+                (after, Some(cut))
+            }
+            (None, Some(item)) => (rule_lines::with(&before, item).map_err(form)?, None),
+            (None, None) => return Err(form("there is nothing to change".to_owned())),
+        };
+        let cut = cut.iter().flat_map(|cut| cut.lines()).map(|line| format!("- {line}"));
+        let come = item.iter().map(|item| format!("+   - {item}"));
+        let change = cut.chain(come).collect::<Vec<_>>().join("\n");
+        let read = self.file(&after).parse().map_err(RulesError::from)?;
+        let loaded = rules::tested(rules::understood(read, &self.household)?, &self.household)?;
+        let (mut warnings, mut idle) = (Vec::new(), Vec::new());
+        if item.is_some() {
+            let lines = rule_lines::added(&before, &after);
+            let is_there = |line: usize| lines.contains(&line.wrapping_sub(1));
+            let told = |line: usize| format!("{}:{line}: ", self.path.display());
+            let starts: Vec<String> = lines.clone().map(|line| told(line + 1)).collect();
+            warnings = loaded.warnings;
+            warnings.retain(|warning| starts.iter().any(|start| warning.starts_with(start.as_str())));
+            idle = loaded.idle;
+            idle.retain(|(line, _)| usize::try_from(*line).is_ok_and(is_there));
+        }
+        if let Some((_, told)) = idle.into_iter().next() {
+            return Err(DraftError::Idle(told));
+        }
+        Ok(Draft { seen: Digest::of(before.as_bytes()), change, rules: loaded.rules, warnings, before, after })
+    }
+
+    fn file(&self, text: &str) -> RuleFile {
+        RuleFile { path: self.path.clone(), tightens: false, text: text.to_owned() }
+    }
+
+    fn write(&self, draft: &Draft) -> Result<(), SaveError> {
+        if self.text()? != draft.before {
+            return Err(SaveError::Changed);
+        }
+        let io = |source| DraftError::Io { file: self.path.clone(), source };
+        Ok(replace(&self.path, draft.after.as_bytes(), Access::Private).map_err(io)?)
+    }
+}
+
+/// Whether a rule says no more than a pattern, an agent, an action and a description.
+pub(crate) fn is_plain(rule: &Rule) -> bool {
+    let Rule { pattern, tool, args, principal: _, door, target, action: _, description: _, steps, line: _ } = rule;
+    let is_more = tool.is_some() || args.is_some() || door.is_some() || target.is_some() || !steps.is_empty();
+    pattern.is_some() && !is_more
+}
