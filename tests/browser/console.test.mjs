@@ -72,6 +72,16 @@ async function look(path, name, at = gateway) {
   }
 }
 
+/** Presses Tab until something is reached. */
+async function tab(page, wanted) {
+  await page.locator("#main").focus();
+  for (let count = 0; count < 80; count += 1) {
+    if (await page.evaluate((wanted) => document.activeElement.matches(wanted), wanted)) return;
+    await page.keyboard.press("Tab");
+  }
+  assert.fail(`${wanted} is not reached by Tab`);
+}
+
 const card = (page, id) => page.locator(`#${id}`);
 const waits = (page, id) => page.waitForSelector(`#${id}[data-state=waiting]`);
 const over = (page, id) => page.waitForSelector(`#${id}[data-state=over]`);
@@ -266,6 +276,123 @@ describe("rules", () => {
     gateway.rules();
     await page.getByRole("button", { name: "Read the file again" }).click();
     assert.match(await page.locator(".told").textContent(), /in force/);
+    await close(page);
+  });
+});
+
+describe("rules that are edited", () => {
+  test("are saved with their effect shown, from a card, with keys alone", async () => {
+    for (const way of ["up", "down"]) {
+      const id = await gateway.raise("turn", { thing: "north", way });
+      assert.equal(gateway.run("gates", "allow", id).code, 0);
+    }
+    const before = gateway.text();
+    const { id, reply } = await gateway.ask("turn", { thing: "north", way: "left" });
+    const page = await open();
+    await waits(page, id);
+    await page.keyboard.press("j");
+    await page.keyboard.press("l");
+    await page.waitForURL(/console\/try\?of=gate_/);
+    assert.equal(await page.locator("#pattern").inputValue(), "turn(north, *)");
+    assert.equal(await page.locator("#principal").inputValue(), "kitchen-pi");
+    assert.match(await page.locator(".fits").textContent(), /2 recorded calls: it would have allowed 2, asked 0, denied 0/);
+    assert.match(await page.locator("#save").textContent(), /What waits is let through by it/);
+    await look(`/console/try?of=${id}`, "rule-always");
+    await tab(page, "#pattern");
+    await page.keyboard.press("Control+a");
+    await page.keyboard.type("turn(north, up)");
+    assert.ok(await page.getByRole("button", { name: "Save, and allow what waits" }).isDisabled(), "what was edited is not what was shown");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/pattern=/);
+    assert.match(await page.locator("#save").textContent(), /What waits is not let through by it/);
+    await tab(page, "#pattern");
+    await page.keyboard.press("Control+a");
+    await page.keyboard.type("turn(north*)");
+    await page.keyboard.press("Enter");
+    await page.getByText("What waits is let through by it").waitFor();
+    assert.equal(gateway.text(), before, "nothing is saved before that is asked for");
+    await tab(page, "button[value=allow]");
+    await page.keyboard.press("Enter");
+    await page.locator(".told").waitFor();
+    assert.match(await page.locator(".told").textContent(), /The rule is saved in .*permissions\.yaml\. The rules are in force\..*What waited is allowed\./s);
+    await page.screenshot({ path: join(SHOTS, "rule-saved.png"), fullPage: true });
+    assert.equal((await reply).code, 0);
+    assert.equal(gateway.text(), `${before}  - { pattern: "turn(north*)", principal: "kitchen-pi", action: allow }\n`);
+    assert.equal((await gateway.request("turn", { thing: "north", way: "right" })).code, 0, "it is in force");
+    await page.goto(`${gateway.url}/console/record?kind=policy`);
+    assert.match(await page.locator("table.entries").textContent(), /web:open changes the file of rules: \+ - \{ pattern: "turn\(north\*\)"/);
+    await page.goto(`${gateway.url}/console/policy`);
+    await page.getByRole("link", { name: /^take out ?: turn\(north\*\)$/ }).click();
+    await page.getByRole("button", { name: "Take it out, and save" }).waitFor();
+    assert.match(await page.locator("main").textContent(), /the rules now allow/);
+    await look(new URL(page.url()).pathname + new URL(page.url()).search, "rule-out");
+    await page.getByRole("button", { name: "Take it out, and save" }).click();
+    await page.locator(".told").waitFor();
+    assert.equal(gateway.text(), before);
+    await close(page);
+  });
+
+  test("are saved without script, and not over a file that changed meanwhile", async () => {
+    const page = await open("/console/figures", { javaScriptEnabled: false });
+    await page.getByRole("link", { name: /^Make a rule of it ?: turn\(north, \*\)$/ }).click();
+    await page.getByLabel("Is then").selectOption({ label: "denied" });
+    await page.getByLabel("Why (may stay empty)").fill("the north stays as it is");
+    await page.getByRole("button", { name: "Show its effect" }).click();
+    assert.match(await page.locator(".fits").textContent(), /it would have allowed 0, asked 0, denied [34]/);
+    gateway.rules(`# somebody else was here\n${gateway.text()}`);
+    const other = gateway.text();
+    await page.getByRole("button", { name: "Save this rule" }).click();
+    assert.match(await page.getByRole("alert").textContent(), /Nothing was saved: the file of rules has changed/);
+    assert.equal(gateway.text(), other);
+    await page.screenshot({ path: join(SHOTS, "rule-changed.png"), fullPage: true });
+    await page.getByRole("button", { name: "Save this rule" }).click();
+    assert.match(await page.locator(".told").textContent(), /The rules are in force/);
+    assert.match(gateway.text(), /pattern: "turn\(north, \*\)", principal: "kitchen-pi", action: deny, description: "the north stays as it is"/);
+    const denied = await gateway.request("turn", { thing: "north", way: "up" });
+    assert.match(denied.out, /denied/i);
+    await page.goto(`${gateway.url}/console/try?pattern=look(&action=allow`);
+    assert.match(await page.locator("main").textContent(), /This cannot be saved.*permissions\.yaml:\d+: "look\(" matches nothing/s);
+    await look("/console/try?pattern=look(&action=allow", "rule-refused");
+    await page.goto(`${gateway.url}/console/try?pattern=turn(north,+up)&principal=kitchen-pi&action=allow`);
+    assert.match(await page.locator("main").textContent(), /It would decide nothing.*turn\(north, \*\).*goes before it/s);
+    await look("/console/try?pattern=turn(north,+up)&principal=kitchen-pi&action=allow", "rule-void");
+    gateway.rules();
+    await page.goto(`${gateway.url}/console/policy`);
+    await page.getByRole("button", { name: "Read the file again" }).click();
+    await close(page);
+  });
+});
+
+describe("what waits", () => {
+  test("is counted in the title, and told by the browser while the window is not seen", async () => {
+    const page = await open();
+    await page.addInitScript(() => {
+      window.told = [];
+      window.Notification = class {
+        static permission = "default";
+        static async requestPermission() { this.permission = "granted"; return this.permission; }
+        constructor(title, options) { this.title = title; Object.assign(this, options); window.told.push(this); }
+      };
+    });
+    await page.reload();
+    await page.getByRole("button", { name: "Notify me" }).click();
+    assert.ok(await page.locator("#notify").isHidden());
+    const seen = await gateway.raise("turn", { thing: "bell", way: "on" });
+    await waits(page, seen);
+    assert.equal(await page.title(), "(1) Inbox · Countersign");
+    assert.equal(await page.evaluate(() => window.told.length), 0, "whoever looks need not be told");
+    await page.evaluate(() => { Object.defineProperty(document, "hidden", { get: () => true }); });
+    const unseen = await gateway.raise("turn", { thing: "bell", way: "off" }, "printer");
+    await waits(page, unseen);
+    assert.equal(await page.title(), "(2) Inbox · Countersign");
+    const told = await page.evaluate(() => window.told.map(({ title, body, tag }) => ({ title, body, tag })));
+    assert.deepEqual(told, [{ title: "A decision is needed", body: "printer wants to use turn", tag: unseen }]);
+    await page.evaluate(() => { window.told[0].onclick(); });
+    await page.waitForURL(`**/console/gates/${unseen}`);
+    for (const [id, count] of [[unseen, 1], [seen, 0]]) {
+      assert.equal(gateway.run("gates", "deny", id).code, 0);
+      await page.waitForFunction((count) => count ? document.title.startsWith(`(${count}) `) : !document.title.startsWith("("), count);
+    }
     await close(page);
   });
 });

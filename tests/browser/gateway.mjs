@@ -1,7 +1,7 @@
 // A gateway in a scratch folder: the real binary, a service, a model, and agents at the command line.
 
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -124,6 +124,11 @@ ${more}
   /** Writes the file of rules, as it was or otherwise. */
   rules(text = RULES) {
     writeFileSync(join(this.folder, "permissions.yaml"), text, { mode: 0o600 });
+  }
+
+  /** The file of rules as it is. */
+  text() {
+    return readFileSync(join(this.folder, "permissions.yaml"), "utf8");
   }
 
   /** What a person does at the command line. */

@@ -55,6 +55,7 @@ fn new_rules_are_recorded_once() {
 fn who_changes_rules_is_recorded_and_a_look_that_finds_nothing_new_is_not() {
     let edit = |change: Option<&'static str>, to: fn(&Stage) -> Digest| {
         move |stage: &mut Stage| {
+            stage.tell(Command::UseRules(Box::new(ruled(&["deny nothing(here)"]))));
             let to = to(stage);
             stage.tell(Command::EditRules { by: PrincipalId::new("ana"), to, change: change.map(Into::into) })
         }

@@ -119,8 +119,10 @@ fn row(listed: &policy::Listed<'_>) -> Row {
     let (is_ours, wanted) = (!listed.is_default && rule.line > 0, trial::Wanted::standing(rule));
     let bound = [("principal", &rule.principal), ("door", &rule.door), ("target", &rule.target)];
     let bound = bound.into_iter().filter_map(|(side, pattern)| Some((side, plain(pattern.as_deref()?))));
+    // The name of a rule says all of it; of a pattern the rest stands beside it.
+    let bound = bound.filter(|_| rule.pattern.is_some());
     Row {
-        text: listed.named.pattern.clone(),
+        text: rule.pattern.clone().unwrap_or_else(|| listed.named.pattern.clone()),
         origin: listed.named.origin.to_string(),
         action: rule.action,
         is_default: listed.is_default,

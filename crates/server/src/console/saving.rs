@@ -47,8 +47,8 @@ pub(super) async fn save(
     let is_out = edit.rule.is_none();
     let seen = body.text("seen").unwrap_or_default().to_owned();
     let saved = console.site.rulebook.save(edit, seen, look.caller.principal.clone()).await;
-    let warnings = match saved {
-        Ok(warnings) => warnings,
+    match saved {
+        Ok(()) => {}
         Err(SaveError::NotInForce(problem)) => {
             let text = format!("The file was saved, and its rules are not in force:\n{problem}");
             return console.policy_page(&look, Some((false, text))).await;
@@ -64,16 +64,12 @@ pub(super) async fn save(
             };
             return console.trial_page(&look, wanted, Some(refused(status, told))).await;
         }
-    };
+    }
     let file = console.site.rulebook.path().display();
     let mut told = match is_out {
         true => format!("The rule is taken out of {file}. The rules are in force."),
         false => format!("The rule is saved in {file}. The rules are in force."),
     };
-    for line in &warnings {
-        told.push('\n');
-        told.push_str(line);
-    }
     if let Some((asked, made)) = waits {
         told.push('\n');
         told.push_str(&console.allow(&look, &asked, &made, body.text("key")).await?);

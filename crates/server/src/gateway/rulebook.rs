@@ -147,17 +147,12 @@ impl Rulebook {
         tokio::task::spawn_blocking(move || book.drafted(&edit)).await.unwrap_or(Err(DraftError::Lost))
     }
 
-    /// Makes a change of the file whose text has the digest `seen`, and brings its rules into force. It gives what a person
-    /// should know about all of them. If this is dropped, what was begun is done all the same.
+    /// Makes a change of the file whose text has the digest `seen`, and brings its rules into force. If this is dropped, what
+    /// was begun is done all the same.
     ///
     /// # Errors
     /// [`SaveError`]
-    pub(crate) async fn save(
-        self: &Arc<Self>,
-        edit: Edit,
-        seen: String,
-        by: PrincipalId,
-    ) -> Result<Vec<String>, SaveError> {
+    pub(crate) async fn save(self: &Arc<Self>, edit: Edit, seen: String, by: PrincipalId) -> Result<(), SaveError> {
         let book = Arc::clone(self);
         let work = tokio::spawn(async move {
             let _turn = book.turn.acquire().await.map_err(|_| DraftError::Lost)?;
@@ -171,7 +166,7 @@ impl Rulebook {
             let writer = Arc::clone(&book);
             let written = tokio::task::spawn_blocking(move || writer.write(&draft));
             written.await.unwrap_or(Err(SaveError::Draft(DraftError::Lost)))?;
-            book.bring(None).await.map_err(SaveError::NotInForce)
+            book.bring(None).await.map(drop).map_err(SaveError::NotInForce)
         });
         work.await.unwrap_or(Err(SaveError::Draft(DraftError::Lost)))
     }
