@@ -365,7 +365,7 @@ fn told(tried: &Tried, now: Millis) -> Markup {
         h2 { "On the record" }
         p { (effect.sentence()) }
         table.sums {
-            thead { tr { th scope="col" { "Recorded calls" } th.number scope="col" { "Now" } th.number scope="col" { "With it" } th scope="col" { span.unseen { "Change" } } } }
+            thead { tr { th scope="col" { "Recorded calls" } th.number scope="col" { "Now" } th.number scope="col" { "Then" } th scope="col" { span.unseen { "Change" } } } }
             tbody {
                 (row("allowed", |sums| sums.allowed))
                 (row("asked about", |sums| sums.asked))
