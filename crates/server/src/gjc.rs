@@ -3,7 +3,9 @@
 //! The door itself is [`crate::omp`]'s: it reads lines, keeps the lanes and follows the session. What differs is how frames are
 //! written ([`Voice`]) and the commands that omp has not ([`commands`]). It decides nothing about calls, gates or runs.
 
+mod choosing;
 pub(crate) mod commands;
+mod handoff;
 mod host;
 mod registry;
 mod state;

@@ -34,9 +34,12 @@ pub(crate) const DOOR: &str = "omp";
 
 pub(crate) use attached::open_attached;
 pub use attached::{Plan, handover, plan, told, unanswered};
+pub(crate) use commands::Switch;
 pub(crate) use dialect::{Dialect, Frame};
-pub(crate) use door::Door;
+pub(crate) use door::{Door, Lane, Then, Until};
 pub use door::{Input, Output};
 pub(crate) use keeper::Keeper;
+pub(crate) use seat::{Beginning, Seat, first_entries};
+pub(crate) use shelf::Shelf;
 pub use start::{OpenDoor, Process, Program, StartError, Surroundings, open, start_in};
 pub(crate) use workshop::Workshop;

@@ -1,4 +1,4 @@
-//! Transcripts: a conversation with the omp door in plain text, played against the door in process and compared frame by frame.
+//! Transcripts: a conversation with a stdio door in plain text, played against the door in process and compared frame by frame.
 //!
 //! Nothing in it is real but the files: the model says what the transcript says, and time stands still until the
 //! transcript moves it. A line is one of these; `NAME` before an arrow tells surfaces apart where there are several.
@@ -9,6 +9,7 @@
 //! | `model says "a" "b" and wants ls {"path":"."}` | the next reply of the model: `thinks`, `says`, `wants TOOL ARGUMENTS`, `pauses`, `hangs`, `breaks off`, `fails KIND "text"`, `used INPUT OUTPUT`, `stops short`, joined by `and`; each string is a piece as a provider sends it, behind which `pause` or `hang` may stand |
 //! | `model goes on`, `model was asked` | ends the pause that the model is in; waits until it was asked for all its replies |
 //! | `file agent/config.yml` and lines that begin with a bar | writes a file below the root: `agent`, `work`, `home`, `sessions` |
+//! | `speaks gjc` | every door speaks that dialect, not omp's; an event in its envelope is `{"seq":1,"session_id":…,"event":{…}}` |
 //! | `keep sessions` | sessions are on disk; without it they are in memory |
 //! | `flags --continue`, `NAME flags …` | flags of doors that open from here on |
 //! | `> {…}`, `NAME> {…}` | the host sends a line |

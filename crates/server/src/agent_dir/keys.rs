@@ -43,6 +43,11 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().flat_map(|(_, names)| names.iter().copied())
 }
 
+/// The providers that are known to take a key from a variable.
+pub(super) fn providers() -> impl Iterator<Item = &'static str> {
+    VARIABLES.iter().map(|(provider, _)| *provider)
+}
+
 /// What a provider is asked with.
 #[derive(Clone, Debug)]
 pub enum Credential {

@@ -4,7 +4,7 @@
 //!
 //! The built-in catalogue is asked for only when the user's own models do not decide.
 
-use std::cell::OnceCell;
+use std::{cell::OnceCell, collections::BTreeSet};
 
 use countersign_runtime::models::entry::{Entry, Level};
 
@@ -99,6 +99,11 @@ impl Roster {
     /// What `provider` is asked with; `None` if it wants a key and there is none.
     pub fn credential(&self, provider: &str) -> Option<Credential> {
         self.keys.credential(provider, self.file.providers.get(provider))
+    }
+
+    /// Every provider that may have a key: the user's own, and those that the environment may have one for.
+    pub fn providers(&self) -> BTreeSet<String> {
+        self.file.providers.keys().cloned().chain(super::keys::providers().map(str::to_owned)).collect()
     }
 
     /// Whether the key of `provider` also travels as `Authorization: Bearer`.

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{Hall, Handover};
-use crate::omp;
+use crate::{agent_dir::Product, omp};
 
 /// How many lines wait for a door at most; the socket holds the rest.
 const WAITING: usize = 256;
@@ -39,6 +39,11 @@ pub(crate) async fn serve(
     reading: impl AsyncRead + Unpin + Send + 'static,
     mut writing: impl AsyncWrite + Unpin + Send + 'static,
 ) -> std::io::Result<()> {
+    // One dialect gives up a line that is no text, the other reads it as well as it can.
+    let decoder = match Product::named(&handover.door) {
+        Some(Product::Gjc) => Lines::default().lossy(),
+        Some(Product::Omp) | None => Lines::default(),
+    };
     let (output, frames) = mpsc::channel(FRAMES);
     let notices = parking_lot::Mutex::new(Vec::new());
     let notice = |text: &str| notices.lock().push(text.to_owned());
@@ -55,7 +60,7 @@ pub(crate) async fn serve(
         return Err(gone);
     }
     let (lines, input) = mpsc::channel(WAITING);
-    let read = tokio::spawn(read(reading, lines));
+    let read = tokio::spawn(read(reading, decoder, lines));
     let written = tokio::spawn(write(writing, frames));
     if let Err(ended) = door.run(input, std::future::pending()).await {
         tracing::debug!(%ended, "a line to a host ends");
@@ -74,8 +79,7 @@ async fn say(writing: &mut (impl AsyncWrite + Unpin), opening: &Opening) -> std:
 }
 
 /// Reads to the end. A line without an end counts as one.
-async fn read(mut reading: impl AsyncRead + Unpin, lines: mpsc::Sender<Line>) {
-    let mut decoder = Lines::default();
+async fn read(mut reading: impl AsyncRead + Unpin, mut decoder: Lines, lines: mpsc::Sender<Line>) {
     let mut buffer = vec![0; CHUNK];
     while let Ok(count) = reading.read(&mut buffer).await
         && count > 0

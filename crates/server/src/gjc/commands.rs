@@ -1,17 +1,23 @@
 //! What each command that only this dialect has asks for, and how it is answered.
 
 use countersign_protocol::{
-    gjc::{Command, state::Capabilities},
-    omp::{Id, Response},
+    gjc::{
+        Command,
+        state::{Capabilities, DefaultModel},
+    },
+    omp::{self, Id, Response},
 };
 
-use super::{host, state, todos, unattended, workflow};
+use super::{choosing, handoff, host, state, todos, unattended, workflow};
 use crate::omp::{Dialect, Door, commands};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
-    let name = command.name();
     match command {
+        Command::Shared(omp::Command::SetThinkingLevel { level }) => {
+            let level = choosing::level(door, level);
+            commands::handle(door, id, omp::Command::SetThinkingLevel { level }).await;
+        }
         Command::Shared(command) => commands::handle(door, id, command).await,
         Command::GetState { include } => state::get(door, id, include).await,
         Command::SetTodos { phases } => todos::set(door, id, phases).await,
@@ -21,11 +27,11 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
         Command::WorkflowGateResponse { .. } => workflow::answer(door, id),
         Command::GetPendingWorkflowGates => workflow::pending(door, id),
         Command::NegotiateUnattended { .. } => unattended::negotiate(door, id),
-        Command::Handoff { .. }
-        | Command::GetLoginProviders
-        | Command::Login { .. }
-        | Command::SetDefaultModelSelection { .. } => {
-            door.write(&Response::failure(id, name, format!("{name} is not served yet")));
+        Command::Handoff { custom_instructions } => handoff::hand_off(door, id, custom_instructions).await,
+        Command::GetLoginProviders => choosing::login_providers(door, id),
+        Command::Login { provider_id } => choosing::login(door, id, provider_id),
+        Command::SetDefaultModelSelection { provider, model_id, thinking_level } => {
+            choosing::set_default(door, id, DefaultModel { provider, model_id, thinking_level });
         }
     }
 }

@@ -22,7 +22,8 @@ use serde_json::{Map, Value};
 
 use super::door::{Door, Lane, Until};
 
-pub(super) use sessions::{Switch, switch};
+pub(crate) use sessions::Switch;
+pub(super) use sessions::switch;
 pub(super) use settings::meaning;
 
 /// Whether it runs a person's command.

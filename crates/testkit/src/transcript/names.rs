@@ -42,6 +42,9 @@ impl Names {
         let mut value: Value =
             serde_json::from_str(frame).map_err(|error| format!("a frame that is no JSON: {error}: {frame}"))?;
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if kind == "event" {
+            return self.of_envelope(&value);
+        }
         if kind == "extension_ui_request"
             && let Some(Value::String(id)) = value.get("id")
         {
@@ -56,6 +59,24 @@ impl Names {
             value["assistantMessageEvent"]["partial"] = "<message>".into();
         }
         Ok(value.to_string())
+    }
+
+    /// An event in its envelope: its number, its session, and the event; what else there is says the same each time.
+    fn of_envelope(&mut self, envelope: &Value) -> Result<String, String> {
+        let event = &envelope["payload"]["event"];
+        let payload = if event.is_null() { &envelope["payload"] } else { event };
+        if !event.is_null() && event["type"] != envelope["payload"]["event_type"] {
+            return Err(format!("an envelope that is about something else than it says: {envelope}"));
+        }
+        if envelope["protocol_version"] != 2 || !envelope["frame_id"].is_string() {
+            return Err(format!("no envelope: {envelope}"));
+        }
+        if let Some(session) = envelope["session_id"].as_str() {
+            self.id(session, "session");
+        }
+        let session = self.of_text(envelope["session_id"].as_str().unwrap_or_default());
+        let inner = self.of(&payload.to_string())?;
+        Ok(format!(r#"{{"seq":{},"session_id":{},"event":{inner}}}"#, envelope["seq"], Value::from(session)))
     }
 
     /// A text that is no frame as a transcript shows it.

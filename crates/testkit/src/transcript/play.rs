@@ -237,6 +237,10 @@ impl Play {
                 self.stage.keeps_sessions = true;
                 Ok(())
             }
+            Kind::Speaks(product) => {
+                self.stage.product = *product;
+                Ok(())
+            }
             Kind::Flags(name, flags) => {
                 self.stage.flags.insert(name.clone(), flags.iter().map(|flag| self.names.back(flag)).collect());
                 Ok(())

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use countersign_server::agent_dir::Product;
 use serde_json::Value;
 
 /// A line of a transcript.
@@ -24,6 +25,8 @@ pub(super) enum Kind {
     /// A path below the root, and what is written there.
     File(String, String),
     KeepSessions,
+    /// Every door speaks this dialect.
+    Speaks(Product),
     Flags(String, Vec<String>),
     Send(String, String),
     Expect(String, Expected),
@@ -90,6 +93,7 @@ fn line(text: &str) -> Result<Kind, String> {
         ("model", rest) => Ok(Kind::Model(rest.to_owned())),
         ("file", path) => Ok(Kind::File(path.to_owned(), String::new())),
         ("keep", "sessions") => Ok(Kind::KeepSessions),
+        ("speaks", name) => Product::named(name).map(Kind::Speaks).ok_or_else(|| format!("nobody speaks {name}")),
         ("flags", rest) => Ok(flags("", rest)),
         ("clock", rest) => Ok(Kind::Clock(duration(rest)?)),
         ("restart", "") => Ok(Kind::Restart),

@@ -14,7 +14,10 @@ use countersign_core::time::Millis;
 use countersign_models::scripted::Scripted;
 use countersign_protocol::lines::Line;
 use countersign_runtime::Clock;
-use countersign_server::omp::{self, StartError, Surroundings};
+use countersign_server::{
+    agent_dir::Product,
+    omp::{self, StartError, Surroundings},
+};
 use countersign_tools::exec::Launcher;
 use tempfile::TempDir;
 use tokio::{
@@ -53,6 +56,8 @@ pub(super) struct Stage {
     launcher: Launcher,
     pub(super) model: Scripted,
     pub(super) keeps_sessions: bool,
+    /// Whose hosts the doors are for.
+    pub(super) product: Product,
     pub(super) flags: BTreeMap<String, Vec<String>>,
     elapsed: Duration,
     beat: Arc<Notify>,
@@ -100,6 +105,7 @@ impl Stage {
             launcher,
             model: Scripted::default(),
             keeps_sessions: false,
+            product: Product::Omp,
             flags: BTreeMap::new(),
             elapsed: Duration::ZERO,
             beat,
@@ -130,7 +136,8 @@ impl Stage {
             flags.push("--no-session".to_owned());
         }
         flags.extend(given);
-        let flags = omp::flags::parse(flags)?;
+        let flags = omp::flags::parse_for(self.product, flags)?;
+        let product = self.product;
         let (root, launcher, model) = (self.root.clone(), self.launcher.clone(), self.model.clone());
         let now = Millis(START) + self.elapsed;
         let image = self.image.get_or_insert_with(Image::new);
@@ -140,7 +147,11 @@ impl Stage {
         let (input, lines) = mpsc::channel(256);
         let (output, frames) = mpsc::channel(65_536);
         let task = image.local.spawn_local(async move {
-            let variables = [("HOME", root.join("home")), ("PI_CODING_AGENT_DIR", root.join("agent"))];
+            let agent = match product {
+                Product::Omp => "PI_CODING_AGENT_DIR",
+                Product::Gjc => "GJC_CODING_AGENT_DIR",
+            };
+            let variables = [("HOME", root.join("home")), (agent, root.join("agent"))];
             let surroundings = Surroundings {
                 environment: variables.iter().map(|(name, path)| (*name, path.display().to_string())).collect(),
                 launcher,

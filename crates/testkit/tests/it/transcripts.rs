@@ -89,6 +89,11 @@ transcripts! {
     follow_up_all
     follow_up_one_at_a_time
     follow_up_while_idle
+    gjc_answers
+    gjc_handoff
+    gjc_plain_text
+    gjc_small_updates
+    gjc_tasks
     ids
     images
     length

@@ -9,9 +9,12 @@ use countersign_core::{
     session::{Command, Entry, Imported, Kind, Said, Settings},
     time::Millis,
 };
-use countersign_protocol::omp::{
-    Id, Response,
-    state::{Branched, Cancelled, ExportedHtml},
+use countersign_protocol::{
+    Json,
+    omp::{
+        Id, Response,
+        state::{Branched, Cancelled, ExportedHtml},
+    },
 };
 use countersign_runtime::tools::Roots;
 
@@ -32,11 +35,16 @@ pub(crate) struct Switch {
     id: Option<Id>,
     command: &'static str,
     seat: Seat,
-    /// The text of the message that was branched from.
-    text: Option<String>,
+    /// What the command is answered once it is there.
+    data: Json,
 }
 
 impl Switch {
+    /// A session that is open, and the answer to the command that asked for it.
+    pub(crate) const fn new(id: Option<Id>, command: &'static str, seat: Seat, data: Json) -> Self {
+        Self { id, command, seat, data }
+    }
+
     /// Gives up: the command with its id, and the session that nobody wants.
     pub(crate) fn into_parts(self) -> (Option<Id>, &'static str, Seat) {
         (self.id, self.command, self.seat)
@@ -136,7 +144,10 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, entry: String) {
     };
     match opened {
         // A host expects that the run it branches from is told to its end.
-        Ok((seat, text)) => leave(door, Switch { id, command: "branch", seat, text }).await,
+        Ok((seat, text)) => {
+            let data = Json::of(&Branched { text, cancelled: false });
+            leave(door, Switch::new(id, "branch", seat, data)).await;
+        }
         Err(problem) => door.write(&door.dialect.broke_off(id, "branch", problem)),
     }
 }
@@ -146,7 +157,7 @@ async fn leave_silently(door: &mut Door, id: Option<Id>, command: &'static str, 
     match opened {
         Ok(seat) => {
             door.teller.detach();
-            leave(door, Switch { id, command, seat, text: None }).await;
+            leave(door, Switch::new(id, command, seat, Json::of(&Cancelled { cancelled: false }))).await;
         }
         Err(problem) => door.write(&Response::failure(id, command, problem)),
     }
@@ -163,15 +174,12 @@ async fn leave(door: &mut Door, switch: Switch) {
 /// Puts the other session in the place of the old one.
 pub(crate) async fn switch(door: &mut Door) {
     let Lane::Session(switch) = std::mem::replace(&mut door.lane, Lane::Free) else { return };
-    let Switch { id, command, seat, text } = *switch;
+    let Switch { id, command, seat, data } = *switch;
     if let Some(old) = door.seat.replace(seat) {
         old.close().await;
     }
     door.teller = crate::omp::teller::Teller::default();
-    match text {
-        Some(text) => door.write(&Response::success(id, command, &Branched { text, cancelled: false })),
-        None => door.write(&Response::success(id, command, &Cancelled { cancelled: false })),
-    }
+    door.write(&Response::success(id, command, &data));
     door.ended();
     door.take_up().await;
 }
@@ -244,7 +252,7 @@ fn same(left: &Path, right: &Path) -> bool {
 }
 
 /// A new session with everything before a message of a person, whose text the host gets to edit.
-async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, Option<String>), String> {
+async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, String), String> {
     let settings = settings(door).await;
     let Some(old) = door.seat() else { return Err("the session is closed".to_owned()) };
     let (session, wanted) = (old.id.clone(), entry.clone());
@@ -281,7 +289,7 @@ async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, Option<S
     };
     let parent = old.path().map(|path| path.display().to_string());
     let seat = begin(door, None, parent, settings, entries).await?;
-    Ok((seat, Some(text)))
+    Ok((seat, text))
 }
 
 pub(super) async fn set_name(door: &mut Door, id: Option<Id>, name: String) {

@@ -1,0 +1,71 @@
+//! Which model new sessions begin with, how much the model thinks, and where keys of providers are.
+
+use countersign_protocol::{
+    gjc::state::{DefaultModel, LoginProvider, LoginProviders},
+    omp::{Id, Response},
+};
+use countersign_runtime::models::Level;
+
+use crate::{
+    agent_dir::{Settings, persist, persist::Change},
+    omp::Door,
+};
+
+/// Keeps the model that new sessions begin with. The session that is open goes on with its own.
+pub(super) fn set_default(door: &mut Door, id: Option<Id>, wanted: DefaultModel) {
+    const NAME: &str = "set_default_model_selection";
+    let DefaultModel { provider, model_id, thinking_level } = &wanted;
+    if door.shelf.common.entry(provider, model_id).is_none() {
+        return door.write(&Response::failure(id, NAME, format!("Model not found: {provider}/{model_id}")));
+    }
+    let folder = &door.shelf.common.folder;
+    let model = format!("{provider}/{model_id}");
+    let level = thinking_level.as_deref().map(ours).and_then(Level::parse);
+    let kept = persist(folder, Change::Model(&model))
+        .and_then(|()| level.map_or(Ok(()), |level| persist(folder, Change::ThinkingLevel(level))));
+    match kept {
+        Ok(()) => door.write(&Response::success(id, NAME, &wanted)),
+        Err(error) => door.write(&Response::failure(id, NAME, format!("the choice cannot be kept: {error}"))),
+    }
+}
+
+/// A level as omp has it: of this dialect's two more, one is the highest and the other what the settings say.
+pub(super) fn level(door: &Door, level: String) -> String {
+    match level.as_str() {
+        "inherit" => {
+            let settings = Settings::load(&door.shelf.common.folder, &door.shelf.cwd).unwrap_or_default();
+            settings.thinking_level.as_str().to_owned()
+        }
+        other => ours(other).to_owned(),
+    }
+}
+
+fn ours(level: &str) -> &str {
+    if level == "max" { "xhigh" } else { level }
+}
+
+/// Lists the providers that keys are known of. Nobody can log in here: keys are in the environment and in files.
+pub(super) fn login_providers(door: &mut Door, id: Option<Id>) {
+    let roster = door.shelf.common.roster.lock();
+    let provider = |name: String| LoginProvider {
+        authenticated: roster.credential(&name).is_some(),
+        available: false,
+        id: name.clone(),
+        name,
+    };
+    let providers = roster.providers().into_iter().map(provider).collect();
+    drop(roster);
+    door.write(&Response::success(id, "get_login_providers", &LoginProviders { providers }));
+}
+
+/// Says where the key of a provider belongs.
+pub(super) fn login(door: &mut Door, id: Option<Id>, provider: String) {
+    let is_known = door.shelf.common.roster.lock().providers().contains(&provider);
+    let problem = if is_known {
+        let models = door.shelf.common.folder.models()[0].display().to_string();
+        format!("{provider} takes a key and no login: set its variable in the environment, or apiKey in {models}")
+    } else {
+        format!("Unknown OAuth provider: {provider}")
+    };
+    door.write(&Response::failure(id, "login", problem));
+}

@@ -1,0 +1,159 @@
+//! Hands the work over: the agent writes down what another session needs, and a session that knows no more begins with that.
+
+use std::path::PathBuf;
+
+use countersign_core::{
+    engine::Command as EngineCommand,
+    id::{EntryId, Lsn},
+    message::{self, Block, Custom, Message, StopReason, estimate_tokens, text_of},
+    session::{Command, Imported, Kind, Said, Settings, WhenBusy},
+};
+use countersign_protocol::{
+    Json,
+    gjc::state::HandedOff,
+    omp::{Id, Response},
+};
+
+use crate::{
+    agent_dir::replace::{Access, replace},
+    omp::{Beginning, Door, Lane, Seat, Shelf, Switch, Then, Until, commands::problem, first_entries},
+};
+
+const NAME: &str = "handoff";
+/// What is told where there is nothing to hand over.
+const NOTHING: &str = "Nothing to hand off (no messages yet)";
+/// What is told when the session ends meanwhile.
+const CLOSING: &str = "the session is closing";
+/// What the agent is asked for.
+const ASKED: &str = "Your work goes on in a new session that has seen nothing of this one. Write down everything that whoever takes \
+over has to know: what was asked for, what is decided and why, what is done and how you know, what is left and in which order, the \
+files and commands that matter, and what went wrong and must not be tried again. Be exact with names, paths and numbers. Use no \
+tools; answer with that text alone.";
+
+/// What a summary of the work is found in.
+struct Written {
+    content: Lsn,
+    settings: Settings,
+}
+
+/// Has the agent write down where it stands and begins a session with that.
+pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
+    let Some(seat) = door.seat() else { return };
+    let session = seat.id.clone();
+    let read = seat.requests.read(move |engine| Some(engine.state().session(&session)?.context().is_empty()));
+    if !matches!(read.await, Some((Some(false), _))) {
+        return door.write(&Response::failure(id, NAME, NOTHING));
+    }
+    let Some(seat) = door.seat() else { return };
+    if !door.teller.is_running() {
+        seat.workshop.release();
+    }
+    let prompt = Command::Prompt { said: asked(instructions), with: Vec::new(), when_busy: WhenBusy::Refuse };
+    let prompt = EngineCommand::Session(seat.id.clone(), prompt);
+    door.lane = Lane::Short;
+    door.ask(prompt, move |door, replied| match replied {
+        Ok(_) => door.after(Until::RunEnded, Box::new(move |door| follow(door, id))),
+        Err(refused) => {
+            door.lane = Lane::Free;
+            door.write(&Response::failure(id, NAME, problem(&refused)));
+        }
+    })
+    .await;
+}
+
+fn asked(instructions: Option<String>) -> Said {
+    let instructions = instructions.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let text = match instructions {
+        Some(more) => format!("{ASKED}\n\n{more}"),
+        None => ASKED.to_owned(),
+    };
+    let tokens = estimate_tokens(text.len());
+    let message = Message::User(message::Said { content: vec![Block::text(&text)], ..message::Said::default() });
+    Said { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
+}
+
+/// The run has ended: what it wrote begins the other session.
+fn follow(door: &mut Door, id: Option<Id>) {
+    let Some(seat) = door.seat.as_ref().filter(|_| !door.is_closing) else {
+        door.lane = Lane::Free;
+        return door.write(&Response::failure(id, NAME, CLOSING));
+    };
+    let (session, requests, contents) = (seat.id.clone(), seat.requests.clone(), seat.handle.contents().clone());
+    let (old, shelf) = (seat.path().map(PathBuf::from), door.shelf.clone());
+    door.later(async move {
+        let read = requests.read(move |engine| {
+            let session = engine.state().session(&session)?;
+            let context = session.context();
+            let newest = context.last()?.entry();
+            let is_whole = matches!(newest.kind, Kind::Assistant { stop: StopReason::Stop, .. });
+            is_whole.then(|| Written { content: newest.content, settings: session.settings().clone() })
+        });
+        let (written, position) = read.await.unwrap_or((None, 0));
+        let text = match &written {
+            Some(written) => contents.get(&[written.content]).await.ok().and_then(|mut texts| texts.pop().flatten()),
+            None => None,
+        };
+        let text = text.and_then(|content| said_in(&content));
+        let begun = match written.zip(text) {
+            Some((written, text)) => begin(&shelf, written.settings, old, text).await.map(Some),
+            // It was stopped, or said nothing.
+            None => Ok(None),
+        };
+        let then: Then = Box::new(move |door| {
+            door.lane = Lane::Free;
+            match begun {
+                Ok(Some((seat, handed))) => {
+                    door.lane = Lane::Session(Box::new(Switch::new(id, NAME, seat, Json::of(&handed))));
+                }
+                Ok(None) => door.write(&Response::success(id, NAME, &())),
+                Err(problem) => door.write(&Response::failure(id, NAME, problem)),
+            }
+        });
+        (position, then)
+    });
+}
+
+fn said_in(content: &str) -> Option<String> {
+    let Ok(Message::Assistant(assistant)) = serde_json::from_str(content) else { return None };
+    Some(text_of(&assistant.content).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// A session that begins with `text`, which is also kept beside the file of the one before, where that has one.
+async fn begin(
+    shelf: &Shelf,
+    settings: Settings,
+    old: Option<PathBuf>,
+    text: String,
+) -> Result<(Seat, HandedOff), String> {
+    let saved = old.as_ref().map(|old| old.with_extension("handoff.md"));
+    if let Some(path) = saved.clone() {
+        let bytes = format!("{text}\n").into_bytes();
+        let kept = tokio::task::spawn_blocking(move || {
+            replace(&path, &bytes, Access::Private).map_err(|error| format!("{}: {error}", path.display()))
+        });
+        kept.await.map_err(|error| error.to_string())??;
+    }
+    let mut entries = first_entries(&settings);
+    let mut seed = [0; 4];
+    getrandom::fill(&mut seed).map_err(|error| error.to_string())?;
+    let tokens = estimate_tokens(text.len());
+    let message = Message::Custom(Custom {
+        custom_type: NAME.to_owned(),
+        content: vec![Block::text(&text)],
+        display: true,
+        details: None,
+        extra: Default::default(),
+    });
+    let content = serde_json::to_string(&message).map_err(|error| error.to_string())?.into();
+    entries.push(Imported {
+        id: EntryId::new(hex::encode(seed)),
+        parent: entries.last().map(|entry| entry.id.clone()),
+        kind: Kind::Custom,
+        said: Said { content, tokens },
+        made_at: None,
+    });
+    let parent = old.map(|old| old.display().to_string());
+    let beginning = Beginning { path: None, parent, settings, entries };
+    let seat = Seat::begin(shelf, beginning).await.map_err(|error| error.to_string())?;
+    Ok((seat, HandedOff { saved_path: saved.map(|path| path.display().to_string()) }))
+}
