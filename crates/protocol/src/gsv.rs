@@ -48,8 +48,12 @@ pub mod close {
     pub const NORMAL: u16 = 1000;
     /// A frame was too large.
     pub const TOO_LARGE: u16 = 1009;
+    /// It did not say who it is in time.
+    pub const LATE: u16 = 1008;
     /// The gateway ends; peers come back.
     pub const RESTART: u16 = 1012;
+    /// It does not read what it is sent; it may come again.
+    pub const TRY_AGAIN: u16 = 1013;
     /// It did not show a token, or a wrong one.
     pub const UNAUTHORIZED: u16 = 4001;
 

@@ -37,7 +37,7 @@ use crate::{
     config::{BindError, Config, OnShutdown},
     console,
     control::Control,
-    hermes,
+    gsv, hermes,
     listen::{self, Doors, Hosts, Port, TlsError},
     messenger::telegram::{self, BadAddress, Telegram},
     sessions::SessionIndex,
@@ -206,8 +206,10 @@ pub async fn serve(
         telegram: telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
         address: format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound)),
     });
+    let peers = gsv::Door::open(&site);
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
+        gsv: Arc::clone(&peers),
         pages: web::login_routes(&site.auth)
             .merge(api::routes(&site, household.clone()))
             .merge(console::routes(&site))
@@ -250,6 +252,7 @@ pub async fn serve(
         () = reloading => Ok(()),
     };
     door.close();
+    peers.close();
     end.send_replace(true);
     if config.on_shutdown == OnShutdown::Deny {
         // A record that cannot be written must not keep the process: what waits then waits for the next.

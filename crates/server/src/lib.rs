@@ -13,6 +13,7 @@ pub mod control;
 mod decisions;
 pub mod gateway;
 pub mod gjc;
+pub mod gsv;
 mod hermes;
 mod limits;
 pub mod listen;

@@ -19,7 +19,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
-use countersign_protocol::agent_gate::LARGEST_FRAME;
+use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
 use futures_util::future::BoxFuture;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -29,7 +29,7 @@ use streams::Streams;
 pub(crate) use taking::Guest;
 pub use tls::{TlsError, load as load_tls};
 
-use crate::{agent_gate, web::dress};
+use crate::{agent_gate, gsv as peers, web::dress};
 
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;
@@ -37,11 +37,15 @@ const BACKLOG: u32 = 4096;
 const HEALTH_MOST: usize = 64;
 /// What a connection keeps ready for reading and writing, in bytes. The library's own default is a hundred times that.
 const BUFFER: usize = 4096;
+/// Where clients, nodes and channels connect. Every other path is for agents.
+const PEERS: &str = "/ws";
 
 /// What answers behind a port.
 pub struct Doors {
     /// Agents.
     pub agent_gate: Arc<agent_gate::Door>,
+    /// Clients, nodes and channels, at [`PEERS`].
+    pub gsv: Arc<peers::Door>,
     /// Everything that is no WebSocket: pages, phones, programs.
     pub pages: Router,
     /// Which names the gateway answers to.
@@ -114,7 +118,7 @@ async fn health(State(doors): State<Arc<Doors>>) -> Response {
     (status, [("content-type", "application/json")], told).into_response()
 }
 
-/// Whatever path it names, a WebSocket is an agent's; the rest is for others.
+/// A WebSocket is an agent's whatever path it names but one; the rest is for others.
 async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Next) -> Response {
     let wants = request.headers().get(header::UPGRADE).and_then(|wanted| wanted.to_str().ok());
     if !wants.is_some_and(|wanted| wanted.eq_ignore_ascii_case("websocket")) {
@@ -123,10 +127,25 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
     let Some(guest) = request.extensions().get::<Guest>().cloned() else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
+    let is_peers = request.uri().path() == PEERS;
     let upgrade = match WebSocketUpgrade::from_request(request, &()).await {
         Ok(upgrade) => upgrade,
         Err(refused) => return refused.into_response(),
     };
+    let upgrade = upgrade.read_buffer_size(BUFFER).write_buffer_size(BUFFER);
+    if is_peers {
+        if !doors.gsv.is_open() {
+            let why = "No clients.token is configured: this door is open on loopback only.\n";
+            return (StatusCode::FORBIDDEN, why).into_response();
+        }
+        guest.patience.hand_over();
+        let door = Arc::clone(&doors.gsv);
+        return upgrade
+            .max_write_buffer_size(2 * gsv::LARGEST_FRAME)
+            .max_message_size(gsv::LARGEST_FRAME)
+            .max_frame_size(gsv::LARGEST_FRAME)
+            .on_upgrade(move |socket| async move { door.serve(socket, guest).await });
+    }
     if !doors.agent_gate.is_open() {
         return (StatusCode::FORBIDDEN, "No agent is configured: this door is closed.\n").into_response();
     }
@@ -134,8 +153,6 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
     guest.patience.hand_over();
     let door = Arc::clone(&doors.agent_gate);
     upgrade
-        .read_buffer_size(BUFFER)
-        .write_buffer_size(BUFFER)
         .max_write_buffer_size(2 * LARGEST_FRAME)
         .max_message_size(LARGEST_FRAME)
         .max_frame_size(LARGEST_FRAME)

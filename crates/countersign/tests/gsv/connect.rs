@@ -1,0 +1,171 @@
+//! Who may connect, what must be true of it, and how a connection ends.
+
+use serde_json::{Value, json};
+
+use crate::{
+    peer::{Heard, Peer, error, node, params},
+    scene::{Scene, TOKEN},
+};
+
+fn with(mut params: Value, path: &str, value: Value) -> Value {
+    *params.pointer_mut(path).unwrap() = value;
+    params
+}
+
+#[test]
+fn what_is_wrong_with_a_connect_is_said_in_order_and_leaves_the_line_open() {
+    let gateway = Scene::new().start();
+    let mut peer = Peer::line(&gateway);
+    let client = || params("client", "c");
+    let unset = |params: Value, path: &str| with(params, path, Value::Null);
+    let channel = params("channel", "a1");
+    let mut bad_runtime = node("n", &["A"]);
+    bad_runtime["nodeRuntime"]["hostCapabilities"] = json!(["filesystem.read"]);
+    bad_runtime["nodeRuntime"]["toolCapabilities"]["A"] = json!(["filesystem.read"]);
+    for (case, params, code, want) in [
+        ("another version", with(client(), "/minProtocol", json!(2)), 102, "Unsupported protocol version"),
+        ("no version", unset(client(), "/minProtocol"), 102, "Unsupported protocol version"),
+        (
+            "another version and token",
+            with(with(client(), "/minProtocol", json!(9)), "/auth/token", json!("wrong")),
+            102,
+            "Unsupported protocol version",
+        ),
+        ("a mode that there is not", with(client(), "/client/mode", json!("boss")), 103, "Invalid client mode"),
+        ("no mode", unset(client(), "/client/mode"), 103, "Invalid client mode"),
+        ("no client", unset(client(), "/client"), 103, "Invalid client mode"),
+        ("no id", unset(client(), "/client/id"), 103, "client.id required"),
+        ("no tools", with(node("n", &["A"]), "/tools", json!([])), 103, "Node mode requires tools"),
+        ("a host that cannot do what it is", bad_runtime, 103, "Invalid nodeRuntime: "),
+        ("no channel", channel, 103, "Channel mode requires channel field"),
+    ] {
+        let error = peer.fails("connect", params);
+        assert_eq!(error["code"], code, "{case}: {error}");
+        assert!(error["message"].as_str().unwrap().starts_with(want), "{case}: {error}");
+    }
+    let hello = peer.ok("connect", client());
+    assert_eq!((&hello["type"], &hello["protocol"]), (&json!("hello-ok"), &json!(1)));
+    assert!(hello["server"]["connectionId"].as_str().is_some_and(|id| id.len() == 36), "{hello}");
+    assert_eq!(hello["features"]["methods"].as_array().unwrap().len(), 46);
+    assert_eq!(
+        hello["features"]["events"],
+        json!(["chat", "tool.invoke", "node.probe", "logs.get", "channel.outbound", "channel.typing"])
+    );
+    assert_eq!(peer.fails("connect", client()), error(400, "Already connected"));
+}
+
+#[test]
+fn nothing_is_answered_before_connect_but_that_it_is_missing() {
+    let gateway = Scene::new().start();
+    let mut peer = Peer::line(&gateway);
+    for method in ["tools.list", "chat.send", "nope.nope"] {
+        assert_eq!(peer.fails(method, json!({})), error(101, "Not connected"), "{method}");
+    }
+    peer.send(json!({ "type": "zzz", "id": 5 }));
+    let Heard::Frame(frame) = peer.read() else { panic!("closed") };
+    assert_eq!(frame, json!({ "type": "res", "id": 5, "ok": false, "error": error(400, "Unknown frame type: zzz") }));
+    peer.ok("connect", params("client", "c"));
+}
+
+#[test]
+fn a_wrong_token_is_answered_before_the_line_is_closed() {
+    let gateway = Scene::new().start();
+    for (case, token) in [("wrong", json!("wrong")), ("none", Value::Null), ("longer", json!(format!("{TOKEN}x")))] {
+        let mut peer = Peer::line(&gateway);
+        // The token is looked at before the mode.
+        let params = with(with(params("client", "c"), "/auth/token", token), "/client/mode", json!("boss"));
+        let refused = peer.fails("connect", params);
+        assert_eq!(refused, error(401, "Unauthorized: invalid or missing token"), "{case}");
+        assert_eq!(peer.read(), Heard::Closed(4001, "Unauthorized".to_owned()), "{case}");
+    }
+}
+
+#[test]
+fn without_a_token_in_the_configuration_any_will_do_from_this_machine() {
+    let gateway = Scene::with("").start();
+    for token in [json!("whatever"), Value::Null] {
+        let mut peer = Peer::line(&gateway);
+        assert_eq!(peer.ok("connect", with(params("client", "c"), "/auth/token", token))["type"], "hello-ok");
+    }
+}
+
+#[test]
+fn a_page_of_somebody_else_is_refused() {
+    let gateway = Scene::new().start();
+    let refused = Peer::line_with(&gateway, &[("Origin", "https://evil.example")]);
+    assert_eq!(refused.err(), Some(403));
+}
+
+#[test]
+fn frames_without_an_id_are_passed_over_and_all_others_are_answered() {
+    let (_gateway, mut peer) = Scene::new().client();
+    for frame in [
+        "{not json",
+        "[]",
+        "5",
+        "",
+        r#"{"type":"zzz"}"#,
+        r#"{"type":"req"}"#,
+        r#"{"type":"req","id":null,"method":"tools.list"}"#,
+        r#"{"type":"res","id":"1","ok":true}"#,
+        r#"{"type":"evt","event":"chat","payload":{}}"#,
+        r#"{"type":"req","id":"1","id":"2","method":"tools.list"}"#,
+    ] {
+        peer.send(frame);
+    }
+    peer.send_binary(b"\x01\x02");
+    for (frame, id, code, message) in [
+        (r#"{"type":"req","id":7}"#, json!(7), 400, "method required"),
+        (r#"{"type":"req","id":"a","method":5}"#, json!("a"), 400, "method must be a string"),
+        (r#"{"type":"req","id":["x"],"method":"nope"}"#, json!(["x"]), 404, "Unknown method: nope"),
+        (r#"{"id":"b"}"#, json!("b"), 400, "Unknown frame type: undefined"),
+        (r#"{"type":"req","id":"c","method":"session.get","params":5}"#, json!("c"), 400, "params must be an object"),
+    ] {
+        peer.send(frame);
+        let want = json!({ "type": "res", "id": id, "ok": false, "error": error(code, message) });
+        assert_eq!(peer.read(), Heard::Frame(want), "{frame}");
+    }
+}
+
+#[test]
+fn a_frame_that_is_too_large_closes_with_its_reason() {
+    let (_gateway, mut peer) = Scene::new().client();
+    peer.push("x".repeat((40 << 20) + 1));
+    assert_eq!(peer.read(), Heard::Closed(1009, "a frame is larger than 40 MiB".to_owned()));
+}
+
+#[test]
+fn a_newer_connection_of_the_same_peer_replaces_the_older() {
+    let scene = Scene::new();
+    let gateway = scene.start();
+    let client = || Peer::client(&gateway, "twin");
+    let node = || Peer::node(&gateway, "twin", &["A"]);
+    let channel = || Peer::channel(&gateway, "wx", "twin");
+    for (mode, connect) in [
+        ("client", &client as &dyn Fn() -> Peer),
+        ("node", &node as &dyn Fn() -> Peer),
+        ("channel", &channel as &dyn Fn() -> Peer),
+    ] {
+        let mut one = connect();
+        let mut other = connect();
+        let why = format!("Replaced by newer {mode} connection");
+        assert_eq!(one.read(), Heard::Closed(1000, why), "{mode}");
+        // The end of the older one takes nothing from the newer: a third still replaces it.
+        drop(one);
+        let third = connect();
+        assert!(matches!(other.read(), Heard::Closed(1000, _)), "{mode}");
+        drop(third);
+    }
+    // Another account of the same network, or another network with the same account, is another peer.
+    let mut channels = [("wx", "a1"), ("wx", "a2"), ("tg", "a1")].map(|(name, id)| Peer::channel(&gateway, name, id));
+    for channel in &mut channels {
+        assert_eq!(channel.fails("nope", json!({})), error(404, "Unknown method: nope"));
+    }
+}
+
+#[test]
+fn a_gateway_that_ends_tells_its_peers_to_come_back() {
+    let (mut gateway, mut peer) = Scene::new().client();
+    assert_eq!(gateway.stop().code, Some(0));
+    assert_eq!(peer.read(), Heard::Closed(1012, "restarting".to_owned()));
+}

@@ -1,0 +1,27 @@
+//! The gsv door through the real binary: clients, nodes and channels over real sockets, models on loopback.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod connect;
+#[path = "../serve/gateway.rs"]
+#[allow(dead_code, reason = "its other half is used by the tests of other doors")]
+mod gateway;
+#[path = "../serve/host.rs"]
+mod host;
+mod methods;
+#[allow(dead_code, reason = "what one part of the door needs, another does not")]
+mod peer;
+#[path = "../serve/place.rs"]
+#[allow(dead_code, reason = "as the gateway")]
+mod place;
+#[path = "../it/provider.rs"]
+#[allow(dead_code, reason = "as the gateway")]
+mod provider;
+#[allow(dead_code, reason = "as the peer")]
+mod scene;
+#[path = "../serve/service.rs"]
+#[allow(dead_code, reason = "as the gateway")]
+mod service;
+#[path = "../it/wire.rs"]
+#[allow(dead_code, reason = "as the gateway")]
+mod wire;

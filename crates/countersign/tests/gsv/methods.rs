@@ -1,0 +1,91 @@
+//! The table of methods: who may call what.
+
+use serde_json::{Value, json};
+
+use crate::{
+    peer::{Peer, error},
+    scene::Scene,
+};
+
+/// Every method with the modes that may call it.
+const TABLE: &str = "
+tools.list client node
+tool.result node
+node.probe.result node
+node.exec.event node
+logs.result node
+channel.inbound channel
+chat.send client
+config.get client
+config.set client
+tool.invoke client
+tool.request client
+logs.get client
+sessions.list client
+session.get client
+session.stats client
+session.reset client
+session.patch client
+session.compact client
+session.history client
+session.preview client
+channels.list client
+channel.start client
+channel.stop client
+channel.status client
+channel.login client
+channel.logout client
+heartbeat.status client
+heartbeat.start client
+heartbeat.trigger client
+cron.status client
+cron.list client
+cron.add client
+cron.update client
+cron.remove client
+cron.run client
+cron.runs client
+pair.list client
+pair.approve client
+pair.reject client
+skills.status client
+skills.update client
+workspace.list client
+workspace.read client
+workspace.write client
+workspace.delete client
+";
+
+#[test]
+fn each_method_is_for_its_modes_only() {
+    let gateway = Scene::new().start();
+    let mut peers = [
+        ("client", Peer::client(&gateway, "c")),
+        ("node", Peer::node(&gateway, "n", &["A"])),
+        ("channel", Peer::channel(&gateway, "wx", "a")),
+    ];
+    let rows: Vec<Vec<&str>> =
+        TABLE.lines().map(|row| row.split(' ').collect()).filter(|row: &Vec<_>| row.len() > 1).collect();
+    assert_eq!(rows.len(), 45);
+    for row in rows {
+        let method = row[0];
+        for (mode, peer) in &mut peers {
+            let answer = peer.ask(method, json!({}));
+            let refused = error(403, &format!("Method {method} not allowed for mode"));
+            assert_eq!(answer["error"] == refused, !row[1..].contains(mode), "{method} of a {mode}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn every_method_answers_whatever_it_is_given_in_whole_numbers_and_words() {
+    let (_gateway, mut peer) = Scene::new().client();
+    let odd = json!({ "sessionKey": 5, "message": [], "path": {}, "channel": 3, "id": [], "schedule": "x", "tool": 4, "callId": {} });
+    for params in [json!("text"), json!([]), json!(7), Value::Null, odd] {
+        for method in TABLE.lines().filter_map(|row| row.split(' ').next()).filter(|method| !method.is_empty()) {
+            let answer = peer.ask(method, params.clone());
+            let is_error = answer["error"]["code"].is_i64() && answer["error"]["message"].is_string();
+            assert!(answer["ok"] == true || is_error, "{method} {params}: {answer}");
+        }
+    }
+}

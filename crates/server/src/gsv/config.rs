@@ -1,0 +1,12 @@
+//! Looks at settings and changes them. Source: docs/protocol/gsv.md, Settings.
+
+use std::sync::Arc;
+
+use countersign_protocol::gsv::{Method, Request};
+
+use super::{Door, dispatch::Answer, missing, peer::Peer};
+
+/// Answers a request of this group.
+pub(super) async fn answer(_: &Arc<Door>, _: &Arc<Peer>, method: Method, _: Request) -> Answer {
+    Err(missing(method))
+}

@@ -1,0 +1,285 @@
+//! One connection: who it is, what it asks for, and every answer and event that it is owed.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use countersign_protocol::gsv::{
+    self as wire, Fault, Id, Incoming, LARGEST_FRAME, Method, NODE_PAUSE_MS, Request, close, code,
+    connect::{Connect, HelloOk, Mode},
+    frame, method,
+};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    Door, dispatch,
+    outbox::{Post, Posts, outbox},
+    peer::Peer,
+};
+use crate::listen::Guest;
+
+/// How long a peer has to connect.
+const HANDSHAKE: Duration = Duration::from_secs(15);
+/// How often a peer is asked whether it is there.
+const ALIVE: Duration = Duration::from_secs(30);
+/// How long a peer may take nothing of what is sent to it.
+const STUCK: Duration = Duration::from_secs(40);
+/// How many requests of one connection may be open.
+const OPEN: usize = 1024;
+
+/// Why a connection ends.
+enum End {
+    /// The peer went.
+    Gone,
+    /// We close it, with this code and reason.
+    Close(u16, String),
+}
+
+impl End {
+    fn close(code: u16, reason: &str) -> Self {
+        Self::Close(code, reason.to_owned())
+    }
+}
+
+/// A request on its way to its answer.
+type Work = BoxFuture<'static, Utf8Bytes>;
+
+pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, guest: Guest) {
+    let shown = tokio::select! {
+        shown = handshake(door, &mut socket) => shown,
+        () = guest.place.lost() => Err(End::close(close::RESTART, "too many connections")),
+    };
+    let end = match shown {
+        Ok(_) if !guest.place.keep() => End::close(close::RESTART, "too many connections"),
+        Ok((id, connect)) => return Connection::new(door, connect, socket, &guest).run(&id).await,
+        Err(end) => end,
+    };
+    say_goodbye(&mut socket, &end).await;
+}
+
+async fn say_goodbye(socket: &mut WebSocket, end: &End) {
+    if let End::Close(code, reason) = end {
+        let frame = CloseFrame { code: *code, reason: reason.as_str().into() };
+        let closing = async {
+            if socket.send(Message::Close(Some(frame))).await.is_ok() {
+                // The peer's own close comes back; nothing else matters any more.
+                while let Some(Ok(_)) = socket.recv().await {}
+                // A line that is closed over unread bytes is reset, and whoever still sends would never see why.
+                if *code == close::TOO_LARGE {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let _ = timeout(Duration::from_secs(1), closing).await;
+    }
+}
+
+/// Waits until the peer has connected. Whatever it asks for before is answered, and only a wrong token ends it.
+async fn handshake(door: &Arc<Door>, socket: &mut WebSocket) -> Result<(Id, Connect), End> {
+    let mut closing = door.closing.subscribe();
+    let until = Instant::now() + HANDSHAKE;
+    loop {
+        let text = tokio::select! {
+            text = timeout_at(until, next_text(socket)) => text,
+            () = closed(&mut closing) => return Err(End::close(close::RESTART, "restarting")),
+        };
+        let text = text.unwrap_or_else(|_| Err(End::close(close::LATE, "no connect in time")))?;
+        let told = match wire::read(&text) {
+            Incoming::Request { id, method, params } => match method::dispatch(&method, None) {
+                Err(fault) => frame::refusal(&id, &fault),
+                Ok(_) => match Connect::read(params.as_ref(), |token| door.settings.trusts(token)) {
+                    Ok(connect) => return Ok((id, connect)),
+                    Err(fault) => {
+                        let is_over = fault.code == code::UNAUTHORIZED;
+                        let told = frame::refusal(&id, &fault);
+                        if is_over {
+                            // It is told why before it is closed: its user would only see a line that broke.
+                            let _ = timeout(STUCK, socket.send(Message::Text(told.into()))).await;
+                            return Err(End::close(close::UNAUTHORIZED, close::UNAUTHORIZED_REASON));
+                        }
+                        told
+                    }
+                },
+            },
+            Incoming::Malformed { id, fault } => frame::refusal(&id, &fault),
+            Incoming::Response { .. } | Incoming::Event { .. } | Incoming::Ignored { .. } => continue,
+        };
+        match timeout_at(until, socket.send(Message::Text(told.into()))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return Err(End::Gone),
+        }
+    }
+}
+
+/// Waits until the door closes.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // An error means that the door is gone.
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// The next frame with text in it. Binary ones are passed over.
+async fn next_text(socket: &mut WebSocket) -> Result<Utf8Bytes, End> {
+    loop {
+        match socket.recv().await {
+            Some(Ok(Message::Text(text))) => return Ok(text),
+            Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(Message::Close(_))) | None => return Err(End::Gone),
+            Some(Err(error)) => return Err(broken(&error)),
+        }
+    }
+}
+
+fn broken(error: &axum::Error) -> End {
+    // The library has no other way to tell a frame that is too large from a line that broke.
+    let is_too_large = error.to_string().contains("too long") || error.to_string().contains("too large");
+    if is_too_large {
+        End::Close(close::TOO_LARGE, format!("a frame is larger than {} MiB", LARGEST_FRAME >> 20))
+    } else {
+        End::Gone
+    }
+}
+
+/// A connection of a peer that is known.
+struct Connection<'a> {
+    door: &'a Arc<Door>,
+    peer: Arc<Peer>,
+    socket: WebSocket,
+    posts: Posts,
+    /// What is answered at once is done one by one, in the order in which it was asked for.
+    lane: VecDeque<Work>,
+    /// What is answered when somebody else is done.
+    deferred: FuturesUnordered<Work>,
+    /// Before that the peer is sent no event.
+    listens_at: Instant,
+}
+
+impl<'a> Connection<'a> {
+    fn new(door: &'a Arc<Door>, connect: Connect, socket: WebSocket, guest: &Guest) -> Self {
+        let (outbox, posts) = outbox();
+        let pause = if connect.mode() == Mode::Node { NODE_PAUSE_MS } else { 0 };
+        let peer = Arc::new(Peer::new(door.roster.number(), connect, guest.peer.clone(), outbox));
+        let listens_at = Instant::now() + Duration::from_millis(pause);
+        Self { door, peer, socket, posts, lane: VecDeque::new(), deferred: FuturesUnordered::new(), listens_at }
+    }
+
+    async fn run(mut self, id: &Id) {
+        let connection = connection_id();
+        let hello = frame::answer(id, &HelloOk::new(env!("CARGO_PKG_VERSION"), &connection));
+        self.door.roster.enter(&self.peer);
+        let end = match self.send(hello.into()).await {
+            Err(end) => end,
+            Ok(()) => self.work().await,
+        };
+        self.door.roster.leave(&self.peer);
+        say_goodbye(&mut self.socket, &end).await;
+    }
+
+    async fn work(&mut self) -> End {
+        let mut closing = self.door.closing.subscribe();
+        let mut alive = tokio::time::interval_at(Instant::now() + ALIVE, ALIVE);
+        let mut heard = true;
+        loop {
+            let done = tokio::select! {
+                () = closed(&mut closing) => return End::close(close::RESTART, "restarting"),
+                post = next_post(&mut self.posts, self.listens_at) => match post {
+                    Some(Post::Frame(frame)) => self.send(frame).await,
+                    Some(Post::Close(code, reason)) => return End::Close(code, reason),
+                    None => return End::Gone,
+                },
+                _ = alive.tick() => {
+                    // Two intervals without a sign of life, and the line is taken for dead.
+                    if !std::mem::replace(&mut heard, false) {
+                        return End::Gone;
+                    }
+                    self.write(Message::Ping(axum::body::Bytes::new())).await
+                }
+                answer = first(&mut self.lane) => self.send(answer).await,
+                Some(answer) = self.deferred.next() => self.send(answer).await,
+                message = self.socket.recv() => {
+                    heard = true;
+                    match message {
+                        Some(Ok(Message::Text(text))) => self.frame(&text).await,
+                        Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => Ok(()),
+                        Some(Ok(Message::Close(_))) | None => return End::Gone,
+                        Some(Err(error)) => return broken(&error),
+                    }
+                }
+            };
+            if let Err(end) = done {
+                return end;
+            }
+        }
+    }
+
+    async fn send(&mut self, frame: Utf8Bytes) -> Result<(), End> {
+        self.write(Message::Text(frame)).await
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), End> {
+        match timeout(STUCK, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(End::Gone),
+        }
+    }
+
+    async fn refuse(&mut self, id: &Id, fault: &Fault) -> Result<(), End> {
+        self.send(frame::refusal(id, fault).into()).await
+    }
+
+    async fn frame(&mut self, text: &str) -> Result<(), End> {
+        let (id, method, params) = match wire::read(text) {
+            Incoming::Request { id, method, params } => (id, method, params),
+            Incoming::Malformed { id, fault } => return self.refuse(&id, &fault).await,
+            Incoming::Response { .. } | Incoming::Event { .. } | Incoming::Ignored { .. } => return Ok(()),
+        };
+        let read = method::dispatch(&method, Some(self.peer.mode())).and_then(|method| match method {
+            Method::Connect => Err(Fault::invalid("Already connected")),
+            method => Request::read(method, params.as_ref()).map(|request| (method, request)),
+        });
+        let (method, request) = match read {
+            Ok(read) => read,
+            Err(fault) => return self.refuse(&id, &fault).await,
+        };
+        if self.lane.len() + self.deferred.len() >= OPEN {
+            let fault = Fault::new(code::UNAVAILABLE, format!("Too many open requests (at most {OPEN})"));
+            return self.refuse(&id, &fault).await;
+        }
+        let answering = dispatch::answer(Arc::clone(self.door), Arc::clone(&self.peer), method, request);
+        let work = async move {
+            match answering.await {
+                Ok(payload) => frame::answer(&id, &payload).into(),
+                Err(fault) => frame::refusal(&id, &fault).into(),
+            }
+        };
+        if method.row().deadline.is_deferred() {
+            self.deferred.push(work.boxed());
+        } else {
+            self.lane.push_back(work.boxed());
+        }
+        Ok(())
+    }
+}
+
+/// The next of what waits, and none of it before the peer listens.
+async fn next_post(posts: &mut Posts, listens_at: Instant) -> Option<Post> {
+    if Instant::now() < listens_at {
+        tokio::time::sleep_until(listens_at).await;
+    }
+    posts.next().await
+}
+
+/// The answer to the first request of a lane.
+async fn first(lane: &mut VecDeque<Work>) -> Utf8Bytes {
+    let Some(first) = lane.front_mut() else { return std::future::pending().await };
+    let answer = first.await;
+    lane.pop_front();
+    answer
+}
+
+/// An id that no connection has had.
+fn connection_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}

@@ -1,0 +1,77 @@
+//! Who is connected: one connection a client, a node and an account of a channel. A newer one takes the place of the older.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use countersign_protocol::gsv::{
+    close,
+    connect::{Connect, Peer as Kind},
+};
+use parking_lot::Mutex;
+
+use super::peer::Peer;
+
+/// A place that one connection has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Seat {
+    /// A client, by its id.
+    Client(String),
+    /// A node, by its id.
+    Node(String),
+    /// An account of a channel.
+    Channel {
+        /// Which network.
+        channel: String,
+        /// Which account of it.
+        account: String,
+    },
+}
+
+impl Seat {
+    /// The place of whoever connects so.
+    pub(super) fn of(connect: &Connect) -> Self {
+        match &connect.peer {
+            Kind::Client => Self::Client(connect.id.clone()),
+            Kind::Node { .. } => Self::Node(connect.id.clone()),
+            Kind::Channel { channel, account } => Self::Channel { channel: channel.clone(), account: account.clone() },
+        }
+    }
+}
+
+/// Everybody who is connected.
+#[derive(Default)]
+pub(super) struct Roster {
+    seats: Mutex<BTreeMap<Seat, Arc<Peer>>>,
+    numbers: AtomicU64,
+}
+
+impl Roster {
+    /// A number that no connection has had.
+    pub(super) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Gives a peer its place. Whoever had it is told why it is closed, and given back.
+    pub(super) fn enter(&self, peer: &Arc<Peer>) -> Option<Arc<Peer>> {
+        let before = self.seats.lock().insert(Seat::of(&peer.connect), Arc::clone(peer));
+        if let Some(before) = &before {
+            before.close(close::NORMAL, &Connect::replaced(peer.mode()));
+        }
+        before
+    }
+
+    /// Takes a peer's place back. False if a newer connection has it.
+    pub(super) fn leave(&self, peer: &Peer) -> bool {
+        let (mut seats, seat) = (self.seats.lock(), Seat::of(&peer.connect));
+        let is_its = seats.get(&seat).is_some_and(|seated| seated.number == peer.number);
+        if is_its {
+            seats.remove(&seat);
+        }
+        is_its
+    }
+}
