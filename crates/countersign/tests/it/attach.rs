@@ -144,10 +144,13 @@ fn a_gate_survives_the_gateway_and_its_session_goes_on() {
 
     let _gateway = house.gateway();
     assert_eq!(house.gates()[0]["id"], gate["id"]);
+    let waits = || house.people(&["sessions", "list", "--json"])[0]["waits_for_host"].clone();
+    assert_eq!(waits(), true);
     house.place.provider.script([say("done")]);
     let mut host = house.host(&["--continue"]);
     assert_eq!(session(&mut host), id);
     let dialog = host.dialog(0);
+    assert_eq!(waits(), false);
     assert_eq!(house.place.get("ran"), None);
     let from = host.mark();
     host.reply(&dialog, json!({ "value": "Allow once" }));
