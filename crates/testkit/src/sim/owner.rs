@@ -249,7 +249,9 @@ impl Owner {
             let command = people::command(&mut self.dice, &self.shadow, &self.audit);
             self.request(command);
         }
-        if self.dice.chance(12) {
+        // What is on its way when a line breaks is the case to look at.
+        let often = if self.is_at_a_peer() { 50 } else { 12 };
+        if self.dice.chance(often) {
             let told = self.connects();
             self.line.push_back(Item { command: told, from: From::Work });
         }
@@ -272,6 +274,17 @@ impl Owner {
         let most = 1 + self.dice.index(6);
         self.batch(most, mishap)?;
         if self.dice.chance(10) { self.same_as_the_log() } else { Ok(()) }
+    }
+
+    /// Whether a peer has done something and not told of it.
+    fn is_at_a_peer(&self) -> bool {
+        let is_peers = |work: &Work| match work {
+            Work::Call { call, .. } => {
+                self.audit.calls.get(call).is_some_and(|seen| matches!(seen.executor, call::Executor::Peer(_)))
+            }
+            _ => false,
+        };
+        self.jobs.iter().any(|(work, job)| job.doing == Doing::Effected && is_peers(work))
     }
 
     /// The peer comes, over a line that nobody ever had, or goes.

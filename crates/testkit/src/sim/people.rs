@@ -60,12 +60,12 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
     }
     let to = |command| Command::Session(id.clone(), command);
     match dice.below(100) {
-        0..30 => to(prompt(dice)),
-        30..34 => to(session::Command::Steer { said: words::user(dice) }),
-        34..40 => to(session::Command::Once {
+        0..36 => to(prompt(dice)),
+        36..38 => to(session::Command::Steer { said: words::user(dice) }),
+        38..40 => to(session::Command::Once {
             // Few names and few meanings, so that both meet again.
             key: session::Key {
-                name: format!("k{}", dice.below(12)),
+                name: format!("k{}", dice.below(16)),
                 asks: Digest::of(dice.pick(&["one", "other"]).as_bytes()),
             },
             command: Box::new(prompt(dice)),
