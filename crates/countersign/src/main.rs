@@ -5,6 +5,7 @@ mod agents;
 mod attach;
 mod audit;
 mod bench;
+mod bridge;
 mod cli;
 mod config;
 mod demo;

@@ -6,15 +6,22 @@ use std::{
 };
 
 use bytes::Bytes;
-use countersign_protocol::lines::{Line, Lines};
+use countersign_protocol::{
+    gjc::registry::Transport,
+    lines::{Line, Lines},
+};
 use countersign_server::{
     agent_dir::{Product, settings::When},
+    gjc::Presence,
     omp,
 };
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
-use crate::attach::{self, Pipe};
+use crate::{
+    attach::{self, Pipe},
+    bridge,
+};
 
 /// How many lines wait for the door at most; the pipe holds the rest.
 const WAITING: usize = 256;
@@ -41,6 +48,7 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
     }
     match flags.mode.as_deref() {
         Some("rpc" | "rpc-ui") => {}
+        Some("bridge") if product == Product::Gjc => return in_process(|program| bridge::run(flags, program)),
         Some(other) => return fail(&format!("--mode {other}: only rpc is spoken here")),
         None => {
             let name = product.name();
@@ -48,8 +56,11 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
             return fail(&format!("{problem} (see `countersign {name} --help`)"));
         }
     }
-    if flags.listen.is_some() {
-        return fail("--listen: sockets are not served yet");
+    if let Some(path) = flags.listen.clone() {
+        if flags.attach {
+            return fail("--listen and --attach do not go together: a session of a gateway is reached through it");
+        }
+        return in_process(|program| bridge::listen(flags, path, program));
     }
     log();
     let path = match std::env::current_exe() {
@@ -62,6 +73,16 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
         Ok(Place::Gateway(pipe)) => pipe.run(omp::told, unanswered),
         Ok(Place::Own) => own(flags, arguments, omp::Program { path }),
         Err(problem) => fail(&problem),
+    }
+}
+
+/// Serves something in place of standard input and output.
+fn in_process(serve: impl FnOnce(std::path::PathBuf) -> anyhow::Result<ExitCode>) -> ExitCode {
+    log();
+    let program = std::env::current_exe().map_err(anyhow::Error::from);
+    match program.and_then(serve) {
+        Ok(code) => code,
+        Err(error) => fail(&format!("{error:#}")),
     }
 }
 
@@ -127,6 +148,10 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
             };
         }
     };
+    let listed = (product == Product::Gjc).then(|| {
+        let _within = runtime.enter();
+        Presence::of(&door, Transport::Stdio, None)
+    });
     let (lines, input) = mpsc::channel(WAITING);
     let (gone, has_gone) = tokio::sync::oneshot::channel();
     // One dialect gives up a line that is no text, the other reads it as well as it can.
@@ -145,6 +170,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
         drop(written);
     });
     let outcome = runtime.block_on(door.run(input, stop(has_gone)));
+    drop(listed);
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     // A host that does not read must not keep the process.
     let _ = is_written.recv_timeout(FAREWELL);
@@ -182,6 +208,14 @@ pub(crate) const fn flags_are(product: Product) -> &'static str {
 
 /// Ready when somebody asks the process to end, or when the host has gone and its last lines are not taken.
 async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>) {
+    tokio::select! {
+        () = asked_to_end() => {}
+        Ok(()) = has_gone => {}
+    }
+}
+
+/// Ready when somebody asks the process to end.
+pub(crate) async fn asked_to_end() {
     use tokio::signal::unix::{SignalKind, signal};
 
     let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
@@ -191,7 +225,6 @@ async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        Ok(()) = has_gone => {}
     }
 }
 
@@ -274,7 +307,7 @@ pub(crate) fn log() {
 }
 
 #[allow(clippy::print_stderr, reason = "this is how a person is told")]
-fn notice(line: &str) {
+pub(crate) fn notice(line: &str) {
     eprintln!("countersign: {line}");
 }
 

@@ -364,8 +364,12 @@ fn bridge() -> Vec<Json> {
         Handshake::read(r#"{"protocol_version_range":{"min":3,"max":4},"capabilities":[],"requested_scopes":[]}"#)
             .expect("it is whole");
     let endpoints = Endpoints::read("events,commands").expect("they are known");
-    let welcome =
-        handshake.welcome(session(), &[Scope::Prompt, Scope::Bash], endpoints.paths(SESSION), Some(declaration()));
+    let welcome = handshake.welcome(
+        session(),
+        &[Scope::Prompt, Scope::Bash],
+        endpoints.paths(SESSION),
+        Some(Json::of(&declaration())),
+    );
     let (frame_id, seq) = Reset::new(501).frame();
     let reset = Envelope::new(FrameType::Reset, session(), seq, frame_id, Reset::new(501));
     let permission = PermissionRequest {

@@ -3,18 +3,27 @@
 //! The door itself is [`crate::omp`]'s: it reads lines, keeps the lanes and follows the session. What differs is how frames are
 //! written ([`Voice`]) and the commands that omp has not ([`commands`]). It decides nothing about calls, gates or runs.
 
+mod bridge;
 mod choosing;
 pub(crate) mod commands;
 mod handoff;
 mod host;
+pub(crate) mod permission;
+mod presence;
 mod registry;
+mod socket;
 mod state;
 pub(crate) mod todos;
 mod unattended;
 mod voice;
+mod window;
 mod workflow;
 
+pub(crate) use bridge::TOKEN as BRIDGE_TOKEN;
+pub use bridge::{Bridge, BridgeStartError, Opener, Plain, Setup, SetupError, Which};
+pub use presence::Presence;
 pub use registry::{Listing, Registry};
+pub use socket::{Socket, SocketError};
 pub(crate) use voice::{Voice, arrange};
 
 /// What a door has beside omp's when it speaks this dialect.
@@ -22,4 +31,18 @@ pub(crate) use voice::{Voice, arrange};
 pub(crate) struct Gjc {
     /// What writes its frames.
     pub(crate) voice: Voice,
+    /// What reads them.
+    pub(crate) surface: Surface,
+}
+
+/// What is at the other end of a door.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Surface {
+    /// A host, on standard input and output.
+    #[default]
+    Host,
+    /// A socket: one host after another.
+    Socket,
+    /// The bridge. It shows calls that somebody must allow as such.
+    Bridge,
 }

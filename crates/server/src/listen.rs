@@ -92,6 +92,12 @@ impl Port {
         taking::take(self.listener, self.tls, most, router, end).await;
     }
 
+    /// Serves `router` to at most `most` connections at once until `end`, and waits for those that are open. It looks at
+    /// Host and Origin itself.
+    pub(crate) async fn serve_router(self, router: Router, most: usize, end: impl Future<Output = ()> + Send) {
+        taking::take(self.listener, self.tls, most, router, end).await;
+    }
+
     /// Serves nothing but the answer whether the gateway is well.
     pub async fn serve_health(self, doors: Arc<Doors>, end: impl Future<Output = ()> + Send) {
         let router = Router::new().route("/healthz", get(health));

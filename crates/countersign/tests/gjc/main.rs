@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod bridge;
 mod frames;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]
 #[path = "../it/host.rs"]
@@ -12,6 +13,7 @@ mod place;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]
 #[path = "../it/provider.rs"]
 mod provider;
+mod socket;
 mod speaking;
 mod tasks;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]

@@ -8,6 +8,7 @@ mod endpoints;
 mod handshake;
 mod idempotency;
 mod permission;
+mod told;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,10 @@ pub use self::dialog::{DialogAnswer, DialogPayload};
 pub use self::endpoints::{Endpoint, Endpoints, Help, Paths, StartError, scopes};
 pub use self::handshake::{CAPABILITIES, Handshake, HandshakeRejected, Welcome};
 pub use self::idempotency::{Fingerprint, MOST_KEYS, Repeat};
-pub use self::permission::{PermissionAnswer, PermissionKind, PermissionOption, PermissionRequest, ToolCallCard};
+pub use self::permission::{
+    PermissionAnswer, PermissionFrame, PermissionKind, PermissionOption, PermissionRequest, ToolCallCard,
+};
+pub use self::told::{About, Told, answered, with};
 use super::command::{self, Command, Malformed, Strictness};
 use super::host_tool::HostToolAnswer;
 use super::host_uri::HostUriResult;
@@ -74,6 +78,27 @@ pub enum BridgeError {
     /// The same key came with another request.
     #[error("the idempotency key was used for another request")]
     IdempotencyConflict,
+    /// Whoever asks may not speak here at all. Ours.
+    #[error("{0}")]
+    Forbidden(&'static str),
+    /// The body is longer than is read. Ours.
+    #[error("the body is longer than {limit} bytes")]
+    TooLarge {
+        /// In bytes.
+        limit: usize,
+    },
+    /// The body did not come in time. Ours.
+    #[error("the body did not come in time")]
+    TooSlow,
+    /// The session has ended, or is ending. Ours.
+    #[error("the session has ended")]
+    Ended,
+    /// There are as many sessions as there may be. Ours.
+    #[error("{limit} sessions are open, which is the limit")]
+    TooMany {
+        /// How many.
+        limit: usize,
+    },
 }
 
 /// What a body should have been.
@@ -118,15 +143,19 @@ impl BridgeError {
         match self {
             Self::InvalidJson | Self::Invalid { .. } => 400,
             Self::Unauthorized => 401,
-            Self::EndpointDisabled(_) | Self::ScopeDenied(_) | Self::NotController => 403,
+            Self::EndpointDisabled(_) | Self::ScopeDenied(_) | Self::NotController | Self::Forbidden(_) => 403,
             Self::NotFound | Self::UnknownCall => 404,
             Self::ControllerBusy | Self::UnknownRequest | Self::AlreadyResolved | Self::IdempotencyConflict => 409,
-            Self::EventsUnavailable => 503,
+            Self::TooSlow => 408,
+            Self::TooLarge { .. } => 413,
+            Self::EventsUnavailable | Self::Ended | Self::TooMany { .. } => 503,
         }
     }
 
     /// Returns the body.
     pub fn body(&self) -> Json {
+        let message = self.to_string();
+        let message = message.as_str();
         let mut body = ErrorBody { status: None, code: None, error: None, endpoint: None, scope: None, message: None };
         match self {
             Self::Unauthorized => body.error = Some("unauthorized"),
@@ -151,6 +180,11 @@ impl BridgeError {
             Self::AlreadyResolved => (body.status, body.code) = (Some("rejected"), Some("already_resolved")),
             Self::UnknownCall => body.error = Some("unknown_request"),
             Self::IdempotencyConflict => body.error = Some("idempotency_conflict"),
+            Self::Forbidden(_) => (body.error, body.message) = (Some("forbidden"), Some(message)),
+            Self::TooLarge { .. } => (body.error, body.message) = (Some("body_too_large"), Some(message)),
+            Self::TooSlow => (body.error, body.message) = (Some("body_timeout"), Some(message)),
+            Self::Ended => (body.error, body.message) = (Some("session_ended"), Some(message)),
+            Self::TooMany { .. } => (body.error, body.message) = (Some("too_many_sessions"), Some(message)),
         }
         Json::of(&body)
     }

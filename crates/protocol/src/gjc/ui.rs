@@ -2,7 +2,7 @@
 //!
 //! It must not know what a dialog decides. Source: the RPC reference of gjc, Extension UI Sub-Protocol.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::json::Wire;
 pub use crate::omp::ui::{NotifyType, UiAnswer, WidgetPlacement};
@@ -21,7 +21,7 @@ pub struct UiRequest {
 impl Wire for UiRequest {}
 
 /// What to show.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum UiMethod {
     /// One that omp has too.
@@ -31,7 +31,7 @@ pub enum UiMethod {
 }
 
 /// What only this dialect shows. It wants no answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case")]
 pub enum OwnMethod {
     /// Opens a page, to log in.

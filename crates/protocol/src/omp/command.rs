@@ -12,7 +12,7 @@ use self::fields::Fields;
 pub use self::malformed::{Fault, Malformed};
 use super::message::ImageContent;
 use super::ui::UiAnswer;
-use crate::json::{Json, mend};
+use crate::json::{Json, Wire, mend};
 use crate::lines::Line;
 
 /// The `id` of a request, echoed as it came.
@@ -21,6 +21,8 @@ use crate::lines::Line;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Id(Json);
+
+impl Wire for Id {}
 
 impl From<&str> for Id {
     fn from(text: &str) -> Self {

@@ -3,7 +3,7 @@
 //! It must not know what a dialog decides. Source: the RPC reference of omp, Extension UI Sub-Protocol;
 //! docs/protocol/omp.md, Dialogs.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::json::Wire;
 
@@ -21,7 +21,7 @@ pub struct UiRequest {
 impl Wire for UiRequest {}
 
 /// What to show. The first four want an answer, the others none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum UiMethod {
     /// Lets a person choose one of several.
@@ -112,7 +112,7 @@ pub enum UiMethod {
 }
 
 /// How urgent a notice is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotifyType {
     /// Good to know.
@@ -124,7 +124,7 @@ pub enum NotifyType {
 }
 
 /// Where a widget is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WidgetPlacement {
     /// Above the editor.

@@ -130,20 +130,17 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Lists `session` in place of the one so far: another is open now, or its model is. What goes wrong keeps no session from
+    /// Lists `session` in place of the one so far: another is open now. What goes wrong keeps no session from
     /// being open; it is only not found.
-    pub fn follow(&mut self, session: &str, model: Option<String>) {
-        if self.record.session_id == session && self.record.model == model {
+    pub fn follow(&mut self, session: &str) {
+        if self.record.session_id == session {
             return;
         }
         let before = std::mem::replace(&mut self.record.session_id, session.to_owned());
-        self.record.model = model;
         if let Err(error) = self.registry.write(&self.record) {
             warn!(%error, "the session is not listed");
         }
-        if before != session {
-            self.registry.forget(&before, self.record.pid);
-        }
+        self.registry.forget(&before, self.record.pid);
     }
 }
 
@@ -249,12 +246,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(&folder);
         let mut listing = registry.clone().enter(record("one", std::process::id(), "2026")).unwrap();
-        listing.follow("two", Some("local/small-1".to_owned()));
-        let found = registry.list().unwrap();
-        assert_eq!(
-            found.iter().map(|found| (found.session_id.as_str(), found.model.as_deref())).collect::<Vec<_>>(),
-            [("two", Some("local/small-1"))]
-        );
+        listing.follow("two");
+        assert_eq!(listed(&registry), ["two"]);
         drop(listing);
         assert_eq!(listed(&registry), [""; 0]);
     }

@@ -37,6 +37,16 @@ impl Voice {
         }
     }
 
+    /// The number of the last event.
+    pub(crate) const fn last(&self) -> u64 {
+        self.seq
+    }
+
+    /// Counts on behind `seq`.
+    pub(crate) const fn count_behind(&mut self, seq: u64) {
+        self.seq = seq;
+    }
+
     /// Does from here on what `capabilities` say.
     pub(crate) fn adopt(&mut self, capabilities: &Capabilities) {
         self.is_compact = capabilities.compact_updates();
@@ -48,6 +58,7 @@ impl Voice {
             Frame::Ready => Some(encode(&omp::Event::Ready)),
             Frame::Response(response) => Some(encode(response)),
             Frame::Dialog(dialog) => Some(encode(dialog)),
+            Frame::Permission(permission) => Some(encode(permission)),
             Frame::Event(event @ omp::Event::ExtensionError { .. }) => Some(encode(event)),
             Frame::Event(event) => {
                 let event = Event::of(event.clone(), RunEnd::Completed)?;

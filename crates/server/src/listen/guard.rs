@@ -28,6 +28,16 @@ impl Hosts {
         Self { names: names.collect(), any_address: bound.is_unspecified() }
     }
 
+    /// Looks whether a request may be heard.
+    ///
+    /// # Errors
+    /// Why not, for whoever sent it.
+    pub(crate) fn check(&self, request: &Request, is_tls: bool) -> Result<(), &'static str> {
+        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
+        let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+        allows(self, is_tls, host, text(header::ORIGIN))
+    }
+
     /// Whether `authority`, a host with or without a port, is one of them.
     fn holds(&self, authority: &str) -> bool {
         let name = host_of(authority).to_lowercase();
@@ -64,12 +74,7 @@ fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>)
 }
 
 pub(super) async fn check(State((doors, is_tls)): State<(Arc<Doors>, bool)>, request: Request, next: Next) -> Response {
-    let verdict = {
-        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
-        let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
-        allows(&doors.hosts, is_tls, host, text(header::ORIGIN))
-    };
-    match verdict {
+    match doors.hosts.check(&request, is_tls) {
         Ok(()) => next.run(request).await,
         Err(why) => (StatusCode::FORBIDDEN, why).into_response(),
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use countersign_protocol::{
     Json, encode,
-    gjc::{self, Command, Incoming},
+    gjc::{self, Command, Incoming, bridge::PermissionFrame},
     lines::Line,
     omp::{self, Event, Response, UiRequest},
 };
@@ -15,7 +15,7 @@ use countersign_protocol::{
 use super::seat::Seat;
 use crate::{
     agent_dir::Product,
-    gjc::{Gjc, arrange},
+    gjc::{Gjc, Surface, arrange},
 };
 
 /// How long commands that have come are done after the end of input, where a host expects that.
@@ -45,6 +45,8 @@ pub(crate) enum Frame<'a> {
     },
     /// Something for the host to show.
     Dialog(&'a UiRequest),
+    /// A call that somebody must allow, on its way to the bridge.
+    Permission(&'a PermissionFrame),
 }
 
 impl<'a> From<&'a Response> for Frame<'a> {
@@ -56,6 +58,12 @@ impl<'a> From<&'a Response> for Frame<'a> {
 impl<'a> From<&'a Event> for Frame<'a> {
     fn from(event: &'a Event) -> Self {
         Self::Event(event)
+    }
+}
+
+impl<'a> From<&'a PermissionFrame> for Frame<'a> {
+    fn from(permission: &'a PermissionFrame) -> Self {
+        Self::Permission(permission)
     }
 }
 
@@ -71,6 +79,38 @@ impl Dialect {
         match product {
             Product::Omp => Self::Omp,
             Product::Gjc => Self::Gjc(Box::default()),
+        }
+    }
+
+    /// Whether the bridge is at the other end.
+    pub(crate) fn is_on_bridge(&self) -> bool {
+        matches!(self, Self::Gjc(gjc) if gjc.surface == Surface::Bridge)
+    }
+
+    /// Whether account is kept at the other end of what waits, so that it has to hear what does no more.
+    pub(crate) fn keeps_account(&self) -> bool {
+        matches!(self, Self::Gjc(gjc) if gjc.surface != Surface::Host)
+    }
+
+    /// The number of the last event.
+    pub(crate) fn last_seq(&self) -> u64 {
+        match self {
+            Self::Omp => 0,
+            Self::Gjc(gjc) => gjc.voice.last(),
+        }
+    }
+
+    /// Counts events on behind `seq`.
+    pub(crate) fn count_behind(&mut self, seq: u64) {
+        if let Self::Gjc(gjc) = self {
+            gjc.voice.count_behind(seq);
+        }
+    }
+
+    /// From here on `surface` is at the other end.
+    pub(crate) fn show_on(&mut self, surface: Surface) {
+        if let Self::Gjc(gjc) = self {
+            gjc.surface = surface;
         }
     }
 
@@ -107,6 +147,8 @@ impl Dialect {
                 Frame::Event(event) => encode(event),
                 Frame::Pause { messages } => encode(&Event::AgentEnd { messages: messages.to_vec() }),
                 Frame::Dialog(dialog) => encode(dialog),
+                // There is no bridge to hosts of omp.
+                Frame::Permission(_) => return None,
             }),
             Self::Gjc(gjc) => {
                 if let Some(seat) = seat {

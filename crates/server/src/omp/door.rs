@@ -14,7 +14,11 @@ use countersign_protocol::{
 };
 use countersign_runtime::{Refused, Reply};
 use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
-use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::Instant,
+};
 
 use super::{
     commands,
@@ -70,6 +74,8 @@ pub(crate) struct LogEnded;
 
 /// One conversation with a host.
 pub(crate) struct Door {
+    /// The session that is open, or was last.
+    pub(crate) current: watch::Sender<String>,
     pub(crate) dialect: Dialect,
     pub(crate) shelf: Shelf,
     pub(crate) seat: Option<Seat>,
@@ -105,7 +111,9 @@ async fn notice(keeper: &mut Option<Keeper>) -> String {
 
 impl Door {
     pub(crate) fn new(shelf: Shelf, seat: Seat, output: Output) -> Self {
+        let current = watch::Sender::new(seat.id.to_string());
         Self {
+            current,
             dialect: Dialect::of(shelf.common.product),
             shelf,
             seat: Some(seat),
@@ -129,6 +137,9 @@ impl Door {
 
     /// Puts a frame behind the others.
     pub(crate) fn write<'a>(&mut self, frame: impl Into<Frame<'a>>) {
+        if let Some(seat) = self.seat.as_ref().filter(|seat| *self.current.borrow() != seat.id.as_str()) {
+            self.current.send_replace(seat.id.to_string());
+        }
         if let Some(line) = self.dialect.line(frame.into(), self.seat.as_ref()) {
             self.outbox.push(line);
         }

@@ -47,6 +47,8 @@ pub struct Flags {
     pub attach_to: Option<PathBuf>,
     /// `--listen`, of gjc alone: the socket to listen on in place of standard input.
     pub listen: Option<PathBuf>,
+    /// `--insecure`, of gjc alone: the bridge does without TLS, on loopback.
+    pub insecure: bool,
     /// `--allow-home`.
     pub allow_home: bool,
     /// `--cwd`.
@@ -187,6 +189,7 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
             "--allow-home" => flags.allow_home = true,
             "--cwd" => flags.cwd = Some(value()?.into()),
             "--listen" if product == Product::Gjc => flags.listen = Some(value()?.into()),
+            "--insecure" if product == Product::Gjc => flags.insecure = true,
             "--print" | "-p" if product == Product::Gjc => {}
             "--no-merge-deltas" => flags.no_merge = true,
             "-e" | "--extension" | "--hook" => {
@@ -267,6 +270,7 @@ mod tests {
             ("-r --no-title", Flags { continues: true, ..Flags::default() }),
             ("--session", Flags { continues: true, ..Flags::default() }),
             ("--resume abc", Flags { resume: Some("abc".into()), ..Flags::default() }),
+            ("--mode bridge --insecure", Flags { mode: Some("bridge".into()), insecure: true, ..Flags::default() }),
             ("--listen s.sock -p", Flags { listen: Some("s.sock".into()), ..Flags::default() }),
             ("--provider-session-id x -x", Flags { unknown: vec!["-x".into()], ..Flags::default() }),
         ] {

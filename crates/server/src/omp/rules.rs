@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use countersign_core::{
     engine::Rules,
     gate::People,
-    policy::{self, Layer, Posture, Surroundings},
+    policy::{self, Action, Layer, Posture, Rule, Source, Surroundings},
 };
 use countersign_runtime::tools::Registry;
 
@@ -56,6 +56,8 @@ pub(crate) struct Place<'a> {
     pub(crate) temporary: &'a Path,
     /// The files of the gateway that the session lives in.
     pub(crate) gateway: Option<&'a Surroundings>,
+    /// Tools that ask where no rule says anything.
+    pub(crate) asks: &'a [&'a str],
 }
 
 /// Reads the files of rules of a stdio door: `--permissions`, or those of the agent directory, and the working folder's own.
@@ -82,7 +84,8 @@ pub(crate) fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Resu
 /// # Errors
 /// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
 pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesError> {
-    let sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
+    let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
+    sources.extend(asking(place.asks));
     // A host may bring tools of its own.
     let registry = Registry::standard();
     let names: Vec<&str> = registry.specs().map(|spec| spec.name.as_str()).collect();
@@ -109,7 +112,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
         RulesError::Compile(lines.join("\n"))
     })?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let Place { product, folder, cwd, named, sessions, temporary, gateway } = *place;
+    let Place { product, folder, cwd, named, sessions, temporary, gateway, asks: _ } = *place;
     let own = protected(folder, cwd, named, sessions);
     let of_gateway = |of: fn(&Surroundings) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
     let unreadable = paths::both(folder.root().to_owned());
@@ -126,6 +129,13 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
         warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).chain(people).collect(),
         rules: Rules { compiled, posture: Posture::Stdio, contract: None, surroundings, people: People::default() },
     })
+}
+
+/// Defaults that ask about `tools`, behind those of every file.
+fn asking(tools: &[&str]) -> Option<Source> {
+    let ask = |tool: &&str| Rule::new(format!("{tool}(*)"), Action::Ask);
+    let rules = policy::Rules { defaults: tools.iter().map(ask).collect(), rules: Vec::new() };
+    (!tools.is_empty()).then(|| Source { name: "the bridge".to_owned(), layer: Layer::Main, rules })
 }
 
 /// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
@@ -223,6 +233,7 @@ mod tests {
         let told = |text: String| text.replace(&format!("{}/", cwd.path().display()), "");
         let place = Place {
             product: Product::Omp,
+            asks: &[],
             folder: &folder,
             cwd: cwd.path(),
             named: Some(&file),

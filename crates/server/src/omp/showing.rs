@@ -1,11 +1,13 @@
 //! Gates shown as dialogs, and the answers that come back.
 
+use std::sync::Arc;
+
 use countersign_core::{
     engine::{Command as EngineCommand, Engine, Refusal},
     gate::{self, AnswerRefusal, Content, Gate},
     id::{GateId, PrincipalId},
 };
-use countersign_protocol::omp;
+use countersign_protocol::{gjc::bridge::PermissionFrame, omp};
 use countersign_runtime::Refused;
 
 use super::{
@@ -13,16 +15,27 @@ use super::{
     door::{Door, Then},
     teller::Left,
 };
+use crate::gjc::permission;
 
-/// A gate that waits, its content, and the folder of its session.
-type Waiting = (Gate, Content, String);
+/// A gate that waits, its content, and what is around it.
+type Waiting = (Gate, Content, Around);
+
+/// What is around a gate.
+struct Around {
+    /// The folder of its session.
+    cwd: String,
+    /// The id that its call has for the model.
+    tool_call: Option<Arc<str>>,
+}
 
 fn waiting(engine: &Engine, gate: GateId) -> Option<Waiting> {
     let found = engine.state().gate(gate).filter(|gate| gate.is_pending())?.clone();
     let content = (**engine.admitted().gate(gate)?).clone();
     let cwd = found.session().and_then(|session| engine.state().session(session)).map(|session| session.cwd());
     let cwd = cwd.unwrap_or_default().to_owned();
-    Some((found, content, cwd))
+    let call = found.call().and_then(|call| engine.admitted().call(call));
+    let tool_call = call.map(|call| Arc::clone(&call.tool_call_id));
+    Some((found, content, Around { cwd, tool_call }))
 }
 
 impl Door {
@@ -66,7 +79,13 @@ impl Door {
     }
 
     /// Shows a gate, a question with what was chosen so far.
-    fn dialog(&mut self, (gate, content, cwd): Waiting, draft: Draft) {
+    fn dialog(&mut self, (gate, content, Around { cwd, tool_call }): Waiting, draft: Draft) {
+        if let Some(call) = tool_call.filter(|_| self.dialect.is_on_bridge())
+            && let Some(payload) = permission::request(&call, &content, gate.scopes())
+        {
+            let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft }) else { return };
+            return self.write(&PermissionFrame { id, payload });
+        }
         let now = self.shelf.common.clock.now();
         let Some(method) = dialogs::method(&gate, &content, &draft, &cwd, now) else { return };
         let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft }) else { return };
@@ -78,7 +97,9 @@ impl Door {
         let Some((Shown { gate, draft }, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
         let read = seat.requests.read(move |engine| waiting(engine, gate));
         let Some((Some(found), _)) = read.await else { return };
-        let answer = match dialogs::answer(answer, &found.1, &draft, found.0.scopes()) {
+        let said = permission::said(answer, &found.1, found.0.scopes()).filter(|_| self.dialect.is_on_bridge());
+        let step = said.map_or_else(|| dialogs::answer(answer, &found.1, &draft, found.0.scopes()), Step::Answer);
+        let answer = match step {
             Step::Answer(answer) => answer,
             Step::Ask(draft) => return self.dialog(found, draft),
         };

@@ -8,13 +8,18 @@ use std::{
     time::Duration,
 };
 
-use countersign_core::session::{Retry, Settings, Thresholds};
+use countersign_core::{
+    session::{Retry, Settings, Thresholds},
+    time::Millis,
+};
+use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use countersign_runtime::{
     Clock,
     models::{Api, Entry, Model, Providers, catalogue, demo},
     tools::{self, EditMode, Registry, Roots},
 };
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tracing::info;
 
 use super::{
@@ -35,8 +40,9 @@ use crate::{
         roster::{ChooseError, Wish},
     },
     config::RuleFile,
+    gjc::{BRIDGE_TOKEN, Registry as Registered, Surface},
     paths,
-    session_file::name,
+    session_file::{name, time},
 };
 
 /// How the program around the door is started again, for the children that run commands.
@@ -55,7 +61,7 @@ pub struct StartError {
 }
 
 impl StartError {
-    pub(super) fn new(problem: impl ToString) -> Self {
+    pub(crate) fn new(problem: impl ToString) -> Self {
         Self { problem: problem.to_string(), home: None }
     }
 
@@ -167,7 +173,11 @@ pub async fn open(
 }
 
 /// A door whose session is open.
-pub struct OpenDoor(Door);
+pub struct OpenDoor {
+    door: Door,
+    /// `provider/id`, as the session began.
+    model: Option<String>,
+}
 
 impl OpenDoor {
     /// Runs it until the host has gone or `stop` is ready.
@@ -175,12 +185,37 @@ impl OpenDoor {
     /// # Errors
     /// [`StartError`] if the session's log ended before that.
     pub async fn run(self, input: Input, stop: impl Future<Output = ()>) -> Result<(), StartError> {
-        self.0.run(input, stop).await.map_err(StartError::new)
+        self.door.run(input, stop).await.map_err(StartError::new)
+    }
+
+    /// The session that is open, and whichever is open after it.
+    pub fn current(&self) -> watch::Receiver<String> {
+        self.door.current.subscribe()
+    }
+
+    /// The number of the last event that was told.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.door.dialect.last_seq()
+    }
+
+    /// Where its session is listed, and as what: on standard input and output.
+    pub(crate) fn listed(&self) -> (Registered, SessionRecord) {
+        let common = &self.door.shelf.common;
+        let record = SessionRecord {
+            session_id: self.door.current.borrow().clone(),
+            pid: std::process::id(),
+            transport: Transport::Stdio,
+            cwd: self.door.shelf.cwd.display().to_string(),
+            model: self.model.clone(),
+            started_at: time::iso(common.clock.now()),
+            endpoint: None,
+        };
+        (Registered::of(&common.folder), record)
     }
 
     /// Leaves without having been heard.
     pub(crate) async fn leave(mut self) {
-        if let Some(seat) = self.0.seat.take() {
+        if let Some(seat) = self.door.seat.take() {
             seat.close().await;
         }
     }
@@ -195,6 +230,7 @@ pub(super) async fn open_in(
     notice: impl Fn(&str),
 ) -> Result<OpenDoor, StartError> {
     let Surroundings { mut environment, launcher, clock, models, process } = surroundings;
+    let begun = clock.now();
     if let Some(file) = flags.files.first() {
         return Err(StartError::new(format!("{file}: files cannot be given on the command line in rpc mode")));
     }
@@ -221,6 +257,7 @@ pub(super) async fn open_in(
         return Err(StartError::new(format!("--session-dir {}: {problem}", dir.display())));
     }
     let named = flags.permissions.as_deref();
+    let is_bridge = flags.product == Product::Gjc && flags.mode.as_deref() == Some("bridge");
     let (abroad, files) = match arrival {
         Some(Arrival { abroad, rules }) => (Some(abroad), rules),
         None => (None, rules::files(&folder, &cwd, named).map_err(StartError::new)?),
@@ -233,6 +270,8 @@ pub(super) async fn open_in(
         sessions: kept,
         temporary: &temporary,
         gateway: abroad.as_ref().map(|abroad| &abroad.hall.around),
+        // What clients of the bridge expect to be asked.
+        asks: if is_bridge { &["bash"] } else { &[] },
     };
     let loaded = rules::compile(&files, &place).map_err(StartError::new)?;
     info!("commands of the agent have the rights of this user: there is no sandbox (docs/protocol/omp.md)");
@@ -273,13 +312,35 @@ pub(super) async fn open_in(
     let session = session_settings(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
     let seat = open_seat(&flags, &shelf, session, &choice).await?;
     let session = seat.id.clone();
-    let level = seat.requests.read(move |engine| engine.state().session(&session)?.settings().thinking.clone()).await;
-    let wanted = level.and_then(|(level, _)| level).unwrap_or(wanted);
+    let found = seat.requests.read(move |engine| {
+        let settings = engine.state().session(&session)?.settings();
+        let model = settings.model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
+        Some((settings.thinking.clone(), model, engine.state().session(&session)?.opened_at()))
+    });
+    let (level, model, opened) = found.await.and_then(|(found, _)| found).unwrap_or_default();
+    let wanted = level.unwrap_or(wanted);
     let mut door = Door::new(shelf, seat, output);
     door.modes = modes;
     door.scoped = scoped;
     door.wanted_level = Some(wanted);
-    Ok(OpenDoor(door))
+    let surface = match (is_bridge, flags.listen.is_some()) {
+        (true, _) => Surface::Bridge,
+        (false, true) => Surface::Socket,
+        (false, false) => Surface::Host,
+    };
+    door.dialect.show_on(surface);
+    if surface == Surface::Socket {
+        door.dialect.count_behind(counted(opened, begun, door.shelf.common.clock.now()));
+    }
+    Ok(OpenDoor { door, model })
+}
+
+/// How many events may have been counted of a session that was opened at `opened`, by processes that ended before this one
+/// `begun`: more than any could tell in the time since. One that was opened since begins with none.
+fn counted(opened: Millis, begun: Millis, now: Millis) -> u64 {
+    /// Of each millisecond.
+    const MOST: u64 = 1000;
+    if opened >= begun { 0 } else { now.0.saturating_sub(opened.0).saturating_mul(MOST) }
 }
 
 /// Whether `folder` is `inner` or above it.
@@ -363,7 +424,8 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
         (Some(names), false) => registry.only(&names.iter().map(String::as_str).collect::<Vec<_>>()),
         (None, false) => registry,
     };
-    let withheld: BTreeSet<String> = variables().map(str::to_owned).chain(roster.key_variables()).collect();
+    let withheld = variables().chain([BRIDGE_TOKEN]).map(str::to_owned);
+    let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
     Common {
         product: flags.product,
         roster: Mutex::new(roster),

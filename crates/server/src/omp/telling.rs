@@ -114,6 +114,7 @@ impl Door {
             }
             Happened::Gate(gate::Event::Resolved { gate, .. }) => {
                 let elsewhere = self.seat.as_ref().is_some_and(|seat| seat.stay.is_some());
+                let elsewhere = elsewhere || self.dialect.keeps_account();
                 if let Some(taken_away) = self.dialogs.forget(*gate, elsewhere) {
                     self.write(&taken_away);
                 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BridgeError, Invalid, Paths};
 use crate::gjc::event::{FrameType, PROTOCOL_VERSION};
-use crate::gjc::unattended::{Declaration, Scope};
+use crate::gjc::unattended::Scope;
 use crate::json::{Json, Wire};
 
 /// What the bridge can do.
@@ -25,9 +25,12 @@ pub struct Handshake {
     /// The last frame that it has seen.
     #[serde(default)]
     pub last_seq: Option<u64>,
-    /// Not yet looked at: [`Declaration::check`]. Null counts as absent.
+    /// Not yet looked at: [`Declaration::check`](crate::gjc::unattended::Declaration::check). Null counts as absent.
     #[serde(default)]
     pub unattended: Option<Json>,
+    /// Which session; absent means the one that the bridge began with. Ours.
+    #[serde(default)]
+    pub session_id: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -48,7 +51,7 @@ pub struct Welcome {
     endpoints: Paths,
     frame_types: [FrameType; 10],
     #[serde(skip_serializing_if = "Option::is_none")]
-    accepted_unattended: Option<Declaration>,
+    accepted_unattended: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unattended_active: Option<bool>,
 }
@@ -97,13 +100,7 @@ impl Handshake {
 
     /// Welcomes the client to a session. `unattended` is what was accepted of a declaration; it is told only to a client
     /// that knows gates.
-    pub fn welcome(
-        &self,
-        session_id: String,
-        scopes: &[Scope],
-        endpoints: Paths,
-        unattended: Option<Declaration>,
-    ) -> Welcome {
+    pub fn welcome(&self, session_id: String, scopes: &[Scope], endpoints: Paths, unattended: Option<Json>) -> Welcome {
         let known = |name: &String| CAPABILITIES.contains(&name.as_str());
         let (accepted_capabilities, unsupported) = self.capabilities.iter().cloned().partition(known);
         let unattended = unattended.filter(|_| self.capabilities.iter().any(|name| name == "workflow_gate"));

@@ -17,6 +17,16 @@ pub struct PermissionRequest {
     pub options: Vec<PermissionOption>,
 }
 
+/// A call that somebody must allow, on its way from a door to the bridge. No client sees it in this form.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename = "permission_request")]
+pub struct PermissionFrame {
+    /// Names the dialog that it takes the place of. It is answered as a choice of one of the options' ids.
+    pub id: String,
+    /// What the client sees.
+    pub payload: PermissionRequest,
+}
+
 /// A call as a person sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -81,6 +91,18 @@ pub enum PermissionAnswer {
     Cancelled,
 }
 
+impl PermissionKind {
+    /// Returns the name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow_once",
+            Self::AllowAlways => "allow_always",
+            Self::RejectOnce => "reject_once",
+            Self::RejectAlways => "reject_always",
+        }
+    }
+}
+
 impl PermissionOption {
     /// Makes the option that means `kind`.
     pub fn new(kind: PermissionKind, name: impl Into<String>) -> Self {
@@ -99,3 +121,4 @@ impl PermissionAnswer {
 }
 
 impl Wire for PermissionRequest {}
+impl Wire for PermissionFrame {}

@@ -1,0 +1,75 @@
+//! The gjc door on other transports: `gjc --mode bridge` over HTTPS, `gjc --listen PATH` on a socket, until somebody ends it.
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use countersign_server::{
+    agent_dir::Environment,
+    gjc::{Bridge, Opener, Plain, Setup, Socket, Which},
+    omp::{self, flags::Flags},
+};
+use countersign_tools::exec;
+use tokio::sync::mpsc;
+
+use crate::stdio;
+
+/// How many frames of the door wait at most.
+const FRAMES: usize = 64;
+
+/// Serves the bridge. `program` is this one.
+pub(crate) fn run(flags: Flags, program: PathBuf) -> anyhow::Result<ExitCode> {
+    let plain = if flags.insecure { Plain::OnLoopback } else { Plain::Refused };
+    let setup = Setup::read(&Environment::of_process(), plain)?;
+    served(async {
+        let bridge = Bridge::open(setup, opener(flags, program)).await?;
+        let mut out = std::io::stdout().lock();
+        // Somebody who does not want to know need not.
+        let _ = writeln!(out, "countersign ready on {}", bridge.address()).and_then(|()| out.flush());
+        drop(out);
+        bridge.run(stdio::asked_to_end()).await;
+        Ok(())
+    })
+}
+
+/// Serves the socket at `path`. `program` is this one.
+pub(crate) fn listen(flags: Flags, path: PathBuf, program: PathBuf) -> anyhow::Result<ExitCode> {
+    served(async {
+        let socket = Socket::open(path, nix::unistd::geteuid().as_raw())?;
+        let (output, frames) = mpsc::channel(FRAMES);
+        let door = omp::open(flags, omp::Program { path: program }, output, stdio::notice).await?;
+        socket.run(door, frames, stdio::asked_to_end()).await?;
+        Ok(())
+    })
+}
+
+/// Runs `serving` to its end, with commands of the agent kept from answering for the host.
+fn served(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+    // Commands of runs have the rights of this user: without this they could read keys and tokens in this process.
+    nix::sys::prctl::set_dumpable(false)?;
+    // Whatever commands leave behind stays below us, so that it is known for theirs.
+    exec::take_in()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        tokio::spawn(async {
+            if let Err(error) = exec::bury().await {
+                tracing::error!(%error, "what commands leave behind stays listed until this process ends");
+            }
+        });
+        serving.await
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Opens the sessions of the bridge: the first as the flags say, others as they are asked for, else alike.
+fn opener(flags: Flags, program: PathBuf) -> Opener {
+    Box::new(move |which, output| {
+        let first = flags.clone();
+        let flags = match which {
+            Which::First => first,
+            Which::New => Flags { continues: false, resume: None, fork: None, ..first },
+            Which::Resumed(id) => Flags { continues: false, resume: Some(id), fork: None, ..first },
+        };
+        let program = omp::Program { path: program.clone() };
+        Box::pin(omp::open(flags, program, output, |line: &str| tracing::info!("{line}")))
+    })
+}

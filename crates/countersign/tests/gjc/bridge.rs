@@ -1,0 +1,309 @@
+//! The bridge through the real binary: HTTPS on loopback, a scripted model provider, real files.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    host::PATIENCE,
+    place::Place,
+    provider::{Reply, bash, say},
+    speaking,
+};
+
+const TOKEN: &str = "a token of tests";
+const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gjc/cert.pem");
+const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gjc/key.pem");
+
+/// A bridge that runs.
+struct Bridge {
+    child: Child,
+    address: String,
+}
+
+/// The command of a bridge in `place`, with everything on.
+fn command(place: &Place, flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    command.args(["gjc", "--mode", "bridge", "--model", "fake/fake-1"]).args(flags).current_dir(&place.work);
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HOME", &place.home).env("GJC_CODING_AGENT_DIR", &place.agent);
+    command.env("GJC_BRIDGE_TOKEN", TOKEN).env("GJC_BRIDGE_PORT", "0").env("GJC_BRIDGE_ENDPOINTS", "all");
+    command.env("GJC_BRIDGE_SCOPES", "control,session,message:read,bash");
+    command.env("GJC_BRIDGE_TLS_CERT", CERTIFICATE).env("GJC_BRIDGE_TLS_KEY", KEY);
+    command
+}
+
+impl Bridge {
+    fn start(place: &Place, flags: &[&str]) -> Self {
+        Self::spawn(command(place, flags))
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let address = said.trim().strip_prefix("countersign ready on https://").unwrap_or_else(|| panic!("{said}"));
+        Self { address: address.to_owned(), child }
+    }
+
+    /// A line to it.
+    fn connect(&self) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(CERTIFICATE).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
+    }
+
+    fn begin(&self, method: &str, path: &str, headers: &str, body: &str) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut line = self.connect();
+        let (host, length) = (&self.address, body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n{headers}");
+        write!(line, "{head}connection: close\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        line
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> (u16, Value) {
+        let mut line = self.begin(method, path, headers, &body.to_string());
+        let mut text = Vec::new();
+        // A server that closes without the farewell of TLS has said all the same what it had to say.
+        let _ = line.read_to_end(&mut text);
+        let text = String::from_utf8(text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {text}"));
+        (head.split_whitespace().nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+    }
+
+    /// The session, as a handshake tells it.
+    fn shake(&self) -> String {
+        let body = json!({"protocol_version_range": {"min": 2, "max": 2}, "requested_scopes": ["prompt", "control"],
+            "capabilities": ["events", "permission"]});
+        let (status, told) = self.ask("POST", "/v1/handshake", "", &body);
+        assert_eq!((status, &told["status"]), (200, &json!("accepted")));
+        told["session_id"].as_str().unwrap().to_owned()
+    }
+
+    fn post(&self, session: &str, route: &str, headers: &str, body: &Value) -> (u16, Value) {
+        self.ask("POST", &format!("/v1/sessions/{session}/{route}"), headers, body)
+    }
+
+    fn claim(&self, session: &str) -> String {
+        let (status, told) = self.post(session, "control:claim", "", &json!({}));
+        assert_eq!(status, 200, "{told}");
+        format!("x-gjc-bridge-owner-token: {}\r\n", told["ownerToken"].as_str().unwrap())
+    }
+
+    fn listen(&self, session: &str, query: &str) -> Events {
+        let line = self.begin("GET", &format!("/v1/sessions/{session}/events{query}"), "", "");
+        let heard: Arc<(Mutex<Vec<Value>>, Condvar)> = Arc::default();
+        let told = Arc::clone(&heard);
+        thread::spawn(move || {
+            for line in BufReader::new(line).lines().map_while(Result::ok) {
+                let Some(data) = line.strip_prefix("data: ") else { continue };
+                told.0.lock().unwrap().push(serde_json::from_str(data).unwrap());
+                told.1.notify_all();
+            }
+        });
+        Events(heard)
+    }
+
+    /// Asks it to end and gives its exit code.
+    fn stop(mut self) -> Option<i32> {
+        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A stream of frames that is read by a thread of its own.
+struct Events(Arc<(Mutex<Vec<Value>>, Condvar)>);
+
+impl Events {
+    /// The first frame for which `fits`.
+    fn wait(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let heard = self.0.0.lock().unwrap();
+        let (heard, _) = self.0.1.wait_timeout_while(heard, PATIENCE, |heard| !heard.iter().any(&fits)).unwrap();
+        heard.iter().find(|frame| fits(frame)).unwrap_or_else(|| panic!("no {what} in {heard:#?}")).clone()
+    }
+
+    fn event(&self, kind: &str) -> Value {
+        self.wait(kind, |frame| frame["payload"]["event_type"] == kind)
+    }
+
+    fn all(&self) -> Vec<Value> {
+        self.0.0.lock().unwrap().clone()
+    }
+}
+
+#[test]
+fn a_prompt_is_told_over_https_under_one_count() {
+    let place = Place::new();
+    place.provider.script([say("Hello.")]);
+    let bridge = Bridge::start(&place, &[]);
+    let session = bridge.shake();
+    let events = bridge.listen(&session, "?last_seq=0");
+    let (status, told) = bridge.post(&session, "commands", "", &json!({"id": "1", "type": "prompt", "message": "Hi"}));
+    assert_eq!((status, &told["success"], &told["id"]), (200, &json!(true), &json!("1")));
+    events.event("agent_end");
+    let frames = events.all();
+    let seqs: Vec<u64> = frames.iter().map(|frame| frame["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    assert_eq!(frames[0]["type"], "ready");
+    assert!(frames.iter().all(|frame| frame["session_id"] == session.as_str()));
+    // Somebody who comes back gets the rest.
+    let last = seqs.len() as u64 - 1;
+    let again = bridge.listen(&session, &format!("?last_seq={last}"));
+    assert_eq!(again.wait("the last frame", |_| true), frames[seqs.len() - 1]);
+    assert_eq!(bridge.stop(), Some(0));
+}
+
+#[test]
+fn a_shell_line_waits_for_who_holds_control() {
+    let place = Place::new();
+    let wants = Reply::new(vec![bash("call_1", "echo done > done.txt")]);
+    place.provider.script([wants, say("It is done.")]);
+    let bridge = Bridge::start(&place, &[]);
+    let session = bridge.shake();
+    let events = bridge.listen(&session, "?last_seq=0");
+    bridge.post(&session, "commands", "", &json!({"type": "prompt", "message": "Do it"}));
+    let asked = events.wait("permission_request", |frame| frame["type"] == "permission_request");
+    let (call, card) = (asked["correlation_id"].as_str().unwrap(), &asked["payload"]["toolCall"]);
+    assert_eq!((&card["toolCallId"], &card["toolName"]), (&json!(call), &json!("bash")));
+    assert_eq!(card["rawInput"]["command"], "echo done > done.txt");
+    let allow = json!({"outcome": "selected", "optionId": "allow_once"});
+    let route = format!("ui-responses/{call}");
+    assert_eq!(bridge.post(&session, &route, "", &allow).0, 403, "nobody holds control");
+    assert!(place.get("done.txt").is_none());
+    let owner = bridge.claim(&session);
+    assert_eq!(bridge.post(&session, "control:claim", "", &json!({})).0, 409);
+    assert_eq!(bridge.post(&session, &route, &owner, &allow), (200, json!({"status": "accepted"})));
+    events.event("agent_end");
+    assert_eq!(place.get("done.txt").as_deref(), Some("done\n"));
+    assert_eq!(bridge.post(&session, &route, &owner, &allow).0, 409);
+}
+
+#[test]
+fn who_gives_control_back_denies_what_waits() {
+    let place = Place::new();
+    let wants = Reply::new(vec![bash("call_1", "echo done > done.txt")]);
+    place.provider.script([wants, say("I may not.")]);
+    let bridge = Bridge::start(&place, &[]);
+    let session = bridge.shake();
+    let events = bridge.listen(&session, "?last_seq=0");
+    bridge.post(&session, "commands", "", &json!({"type": "prompt", "message": "Do it"}));
+    events.wait("permission_request", |frame| frame["type"] == "permission_request");
+    let owner = bridge.claim(&session);
+    assert_eq!(bridge.post(&session, "control:disconnect", &owner, &json!({})), (200, json!({"status": "released"})));
+    events.event("agent_end");
+    assert!(place.get("done.txt").is_none());
+}
+
+#[test]
+fn one_process_has_several_sessions_each_with_frames_of_its_own() {
+    let place = Place::new();
+    place.provider.script([say("In the second.")]);
+    let bridge = Bridge::start(&place, &[]);
+    let first = bridge.shake();
+    let (status, told) = bridge.ask("POST", "/v1/sessions", "", &json!({}));
+    assert_eq!((status, &told["status"]), (200, &json!("opened")));
+    let second = told["session_id"].as_str().unwrap();
+    assert_ne!(first, second);
+    let owner = bridge.claim(&first);
+    assert_eq!(bridge.post(second, "control:disconnect", &owner, &json!({})).0, 403);
+    let events = [&*first, second].map(|session| bridge.listen(session, "?last_seq=0"));
+    bridge.post(second, "commands", "", &json!({"type": "prompt", "message": "Hi"}));
+    events[1].event("agent_end");
+    assert_eq!(events[0].all().iter().filter(|frame| frame["type"] == "event").count(), 0);
+    let mut listing = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    listing.args(["sessions", "running", "--json"]).env("GJC_CODING_AGENT_DIR", &place.agent);
+    let listed: Value = serde_json::from_slice(&listing.output().unwrap().stdout).unwrap();
+    let listed: Vec<_> = listed.as_array().unwrap().iter().map(|one| (&one["sessionId"], &one["transport"])).collect();
+    assert_eq!(listed, [(&json!(first), &json!("bridge")), (&json!(second), &json!("bridge"))]);
+    assert_eq!(bridge.stop(), Some(0));
+    assert_eq!(listing.output().unwrap().stdout, b"[]\n");
+}
+
+#[test]
+fn commands_of_the_agent_do_not_know_the_token() {
+    let place = Place::new();
+    let bridge = Bridge::start(&place, &[]);
+    let session = bridge.shake();
+    let (_, told) = bridge.post(&session, "commands", "", &json!({"type": "bash", "command": "env"}));
+    assert_eq!(told["success"], true, "{told}");
+    assert!(!told["data"]["output"].as_str().unwrap().contains(TOKEN), "{told}");
+}
+
+#[test]
+fn the_bridge_does_not_start_by_halves() {
+    let place = Place::new();
+    let without = |name: &str, flags: &[&str]| {
+        let mut command = command(&place, flags);
+        let output = command.env_remove(name).stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (name, flags, want) in [
+        ("GJC_BRIDGE_TOKEN", &[][..], "GJC_BRIDGE_TOKEN is required"),
+        ("GJC_BRIDGE_TLS_KEY", &[], "GJC_BRIDGE_TLS_KEY is not set"),
+        ("GJC_BRIDGE_TLS_CERT", &["--insecure"], "GJC_BRIDGE_TLS_CERT is not set"),
+    ] {
+        let (code, said) = without(name, flags);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(want), "{said}");
+    }
+}
+
+#[test]
+fn loopback_does_without_tls_where_that_is_asked_for() {
+    let place = Place::new();
+    let mut command = command(&place, &["--insecure"]);
+    command.env_remove("GJC_BRIDGE_TLS_CERT").env_remove("GJC_BRIDGE_TLS_KEY");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let address = said.trim().strip_prefix("countersign ready on http://").unwrap_or_else(|| panic!("{said}"));
+    let mut line = TcpStream::connect(address).unwrap();
+    write!(line, "GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    line.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("{\"status\":\"ok\"}"), "{text}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_session_on_standard_input_is_listed_while_it_runs() {
+    let place = Place::new();
+    let host = speaking::start(&place, &[]);
+    let mut listing = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    listing.args(["sessions", "running", "--json"]).env("GJC_CODING_AGENT_DIR", &place.agent);
+    let listed: Value = serde_json::from_slice(&listing.output().unwrap().stdout).unwrap();
+    assert_eq!((&listed[0]["pid"], &listed[0]["transport"]), (&json!(host.id()), &json!("stdio")));
+    assert_eq!((&listed[0]["model"], &listed[0]["cwd"]), (&json!("fake/fake-1"), &json!(place.work)));
+    // A process that dies leaves its record to whoever reads it next.
+    kill(Pid::from_raw(host.id().cast_signed()), Signal::SIGKILL).unwrap();
+    drop(host);
+    assert_eq!(listing.output().unwrap().stdout, b"[]\n");
+}

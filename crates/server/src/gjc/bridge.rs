@@ -1,0 +1,208 @@
+//! The bridge: the same door over HTTPS. Source: docs/protocol/gjc.md, Bridge.
+//!
+//! It decides nothing about calls, gates or runs: what clients send becomes lines for a door, what the door says becomes
+//! frames in envelopes, which every client reads at its own pace.
+
+mod answers;
+mod control;
+mod conversation;
+mod keys;
+mod routes;
+mod setup;
+mod waiting;
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use axum::Router;
+use countersign_protocol::{
+    Json,
+    gjc::{bridge::BridgeError, registry::Transport},
+};
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use ring::digest;
+use secrecy::{ExposeSecret as _, SecretString};
+use subtle::ConstantTimeEq as _;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use self::conversation::Conversation;
+pub(crate) use self::setup::TOKEN;
+pub use self::setup::{Plain, Setup, SetupError};
+use super::Presence;
+use crate::{
+    listen::{Hosts, Port},
+    omp::{Input, OpenDoor, Output, StartError},
+};
+
+/// How many connections there are at most.
+const CONNECTIONS: usize = 512;
+/// How many of them may be streams of events.
+const STREAMS: usize = 448;
+/// How many sessions there are at most.
+const SESSIONS: usize = 32;
+/// How many lines wait for a door at most.
+const WAITING: usize = 256;
+/// How many frames of a door wait at most.
+const FRAMES: usize = 256;
+
+/// What a request came to, where it is no stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer {
+    status: u16,
+    body: Json,
+}
+
+/// Which session a door is opened on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one that the command line says.
+    First,
+    /// A new one.
+    New,
+    /// The one whose id begins so.
+    Resumed(String),
+}
+
+/// Opens the door of a session.
+pub type Opener = Box<dyn Fn(Which, Output) -> BoxFuture<'static, Result<OpenDoor, StartError>> + Send + Sync>;
+
+/// The bridge, with its port bound.
+pub struct Bridge {
+    port: Port,
+    house: Arc<House>,
+}
+
+/// What answers behind the port.
+struct House {
+    setup: Setup,
+    is_tls: bool,
+    hosts: Hosts,
+    /// Where clients find it.
+    address: String,
+    /// The first is the one that clients mean who name none.
+    conversations: Mutex<Vec<Arc<Conversation>>>,
+    streams: Arc<Semaphore>,
+    open: Opener,
+    /// Ends the doors.
+    end: CancellationToken,
+    doors: TaskTracker,
+}
+
+impl Bridge {
+    /// Binds the port and opens the first session.
+    ///
+    /// # Errors
+    /// What keeps it from that, for a person.
+    pub async fn open(setup: Setup, open: Opener) -> Result<Self, BridgeStartError> {
+        let unbound = |source| BridgeStartError::Bind { address: setup.address, source };
+        let port = Port::bind(setup.address, setup.tls.clone()).map_err(unbound)?;
+        let address = format!("{}://{}", port.scheme(), port.address().map_err(unbound)?);
+        let (hosts, is_tls) = (Hosts::new(setup.address.ip(), []), setup.tls.is_some());
+        let house = Arc::new(House {
+            setup,
+            is_tls,
+            hosts,
+            address,
+            conversations: Mutex::default(),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            open,
+            end: CancellationToken::new(),
+            doors: TaskTracker::new(),
+        });
+        house.begin(Which::First).await.map_err(BridgeStartError::Door)?;
+        Ok(Self { port, house })
+    }
+
+    /// Its address, such as `https://127.0.0.1:4077`.
+    pub fn address(&self) -> &str {
+        &self.house.address
+    }
+
+    /// Serves until `stop` is ready or the last session has ended. Sessions are whole after it.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) {
+        let Self { port, house } = self;
+        let router = Router::new().fallback(routes::answer).with_state(Arc::clone(&house));
+        let ended = async {
+            tokio::select! {
+                () = stop => {}
+                () = house.all_ended() => {}
+            }
+            house.end.cancel();
+            house.doors.close();
+            // The frames end with the doors, and the streams with the frames.
+            house.doors.wait().await;
+        };
+        port.serve_router(router, CONNECTIONS, ended).await;
+    }
+}
+
+/// Why the bridge did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgeStartError {
+    /// The port.
+    #[error("the bridge cannot listen on {address}: {source}")]
+    Bind {
+        /// The port's address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The session.
+    #[error("{0}")]
+    Door(StartError),
+}
+
+impl House {
+    /// Whether a token is the one that the host gave. It takes as long for each.
+    fn knows(&self, token: &str) -> bool {
+        knows(&self.setup.token, token)
+    }
+
+    /// The conversation about `session`.
+    fn find(&self, session: &str) -> Result<Arc<Conversation>, BridgeError> {
+        let found = self.conversations.lock().iter().find(|one| one.is_called(session)).cloned();
+        found.ok_or(BridgeError::NotFound)
+    }
+
+    /// Those that have not ended, the first of all at the front.
+    fn all(&self) -> Vec<Arc<Conversation>> {
+        self.conversations.lock().clone()
+    }
+
+    /// Opens a session.
+    async fn begin(&self, which: Which) -> Result<Arc<Conversation>, StartError> {
+        let (output, frames) = mpsc::channel(FRAMES);
+        let door = (self.open)(which, output).await?;
+        let (lines, input) = mpsc::channel(WAITING);
+        let conversation = Conversation::new(lines, door.current());
+        self.conversations.lock().push(Arc::clone(&conversation));
+        let presence = Presence::of(&door, Transport::Bridge, Some(self.address.clone()));
+        self.doors.spawn(serve(door, presence, input, self.end.clone()));
+        let heard = Arc::clone(&conversation);
+        self.doors.spawn(async move { heard.hear(frames).await });
+        Ok(conversation)
+    }
+
+    /// Ready once no session is left.
+    async fn all_ended(&self) {
+        for conversation in self.all() {
+            conversation.window.ended().await;
+        }
+    }
+}
+
+async fn serve(door: OpenDoor, presence: Presence, input: Input, end: CancellationToken) {
+    if let Err(error) = door.run(input, end.cancelled()).await {
+        tracing::warn!(%error, "a session of the bridge has ended");
+    }
+    drop(presence);
+}
+
+fn knows(token: &SecretString, shown: &str) -> bool {
+    let digest = |text: &str| digest::digest(&digest::SHA256, text.as_bytes());
+    digest(token.expose_secret()).as_ref().ct_eq(digest(shown).as_ref()).into()
+}
+
+#[cfg(test)]
+mod tests;

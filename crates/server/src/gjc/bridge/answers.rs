@@ -1,0 +1,119 @@
+//! What clients say about what waits, as lines for the door.
+//!
+//! It must not know HTTP, nor who may say it.
+
+use countersign_protocol::{
+    Json, Wire,
+    gjc::bridge::{DialogAnswer, GateAnswer, PermissionAnswer, PermissionKind},
+    omp::UiAnswer,
+};
+use serde::Serialize;
+
+/// The line that answers a dialog.
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "extension_ui_response", rename_all = "camelCase")]
+struct Said<'a> {
+    id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confirmed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancelled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timed_out: Option<bool>,
+}
+
+impl Wire for Said<'_> {}
+
+/// The line that answers a gate, without its id.
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "workflow_gate_response")]
+struct Gate<'a> {
+    gate_id: &'a str,
+    answer: &'a Json,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<&'a str>,
+}
+
+impl Wire for Gate<'_> {}
+
+fn line(id: &str, answer: &UiAnswer) -> String {
+    let mut said = Said { id, value: None, confirmed: None, cancelled: None, timed_out: None };
+    match answer {
+        UiAnswer::Value(value) => said.value = Some(value),
+        UiAnswer::Confirmed(yes) => said.confirmed = Some(*yes),
+        UiAnswer::Cancelled { timed_out } => {
+            said.cancelled = Some(true);
+            said.timed_out = timed_out.then_some(true);
+        }
+    }
+    Json::of(&said).text().to_owned()
+}
+
+/// The line that answers a dialog. A client that cannot show it leaves it unanswered.
+pub(super) fn dialog(id: &str, answer: &DialogAnswer) -> String {
+    match answer {
+        DialogAnswer::Answered(answer) => line(id, answer),
+        DialogAnswer::Unsupported => cancelled(id),
+    }
+}
+
+/// The line that answers a call that somebody must allow: one of the options, by its id.
+pub(super) fn permission(id: &str, answer: &PermissionAnswer) -> String {
+    match answer {
+        PermissionAnswer::Selected { option_id } => {
+            line(id, &UiAnswer::Value(PermissionKind::name(*option_id).to_owned()))
+        }
+        PermissionAnswer::Cancelled => cancelled(id),
+    }
+}
+
+/// The line that leaves a dialog unanswered.
+pub(super) fn cancelled(id: &str) -> String {
+    line(id, &UiAnswer::Cancelled { timed_out: false })
+}
+
+/// The command that answers a gate.
+pub(super) fn gate(answer: &GateAnswer) -> String {
+    let GateAnswer { gate_id, answer, idempotency_key } = answer;
+    Json::of(&Gate { gate_id, answer, idempotency_key: idempotency_key.as_deref() }).text().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_protocol::gjc::{
+        Incoming,
+        bridge::{DialogAnswer, PermissionAnswer},
+        parse,
+    };
+    use countersign_protocol::omp::UiAnswer;
+
+    use super::{dialog, permission};
+
+    #[test]
+    fn what_a_client_says_is_what_the_door_reads() {
+        let answered = |answer| Incoming::UiResponse { id: "d1".to_owned(), answer };
+        for (body, want) in [
+            (r#"{"status":"value","value":"x"}"#, UiAnswer::Value("x".to_owned())),
+            (r#"{"status":"value","value":true}"#, UiAnswer::Confirmed(true)),
+            (r#"{"status":"cancelled","reason":"timeout"}"#, UiAnswer::Cancelled { timed_out: true }),
+            (r#"{"status":"cancelled"}"#, UiAnswer::Cancelled { timed_out: false }),
+            (r#"{"status":"unsupported","capability":"x"}"#, UiAnswer::Cancelled { timed_out: false }),
+        ] {
+            let line = dialog("d1", &DialogAnswer::read(body).unwrap());
+            assert_eq!(parse(&line).unwrap(), answered(want), "{body}");
+        }
+        for (body, want) in [
+            (r#"{"outcome":"selected","optionId":"allow_once"}"#, UiAnswer::Value("allow_once".to_owned())),
+            (
+                r#"{"outcome":"selected","optionId":"reject_always","kind":"x"}"#,
+                UiAnswer::Value("reject_always".to_owned()),
+            ),
+            (r#"{"outcome":"cancelled"}"#, UiAnswer::Cancelled { timed_out: false }),
+        ] {
+            let line = permission("d1", &PermissionAnswer::read(body).unwrap());
+            assert_eq!(parse(&line).unwrap(), answered(want), "{body}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Who answers what waits: one client at a time, which shows it by a token.
+//!
+//! It must not know what is answered.
+
+use std::time::{Duration, Instant};
+
+use subtle::ConstantTimeEq as _;
+
+/// How long nobody must have shown the token, with no stream open, before another client may take control.
+const ABSENCE: Duration = Duration::from_secs(60);
+
+/// Who holds control of a session.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    holder: Option<Holder>,
+    /// How many streams of events are open.
+    streams: usize,
+}
+
+#[derive(Debug)]
+struct Holder {
+    token: String,
+    /// When it was shown last.
+    shown: Instant,
+}
+
+/// Somebody else holds control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Busy;
+
+impl Control {
+    /// Gives control to whoever shows the token of who holds it, and to anybody if nobody does, or nobody is there any
+    /// more who could. `fresh` is a token that nobody can guess.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub(super) fn claim(&mut self, shown: Option<&str>, fresh: String, now: Instant) -> Result<String, Busy> {
+        if shown.is_some_and(|shown| self.holds(shown, now)) {
+            return self.holder.as_ref().map(|holder| holder.token.clone()).ok_or(Busy);
+        }
+        let is_gone = |holder: &Holder| self.streams == 0 && now.duration_since(holder.shown) >= ABSENCE;
+        if self.holder.as_ref().is_some_and(|holder| !is_gone(holder)) {
+            return Err(Busy);
+        }
+        self.holder = Some(Holder { token: fresh.clone(), shown: now });
+        Ok(fresh)
+    }
+
+    /// Whether `shown` is the token of who holds control.
+    pub(super) fn holds(&mut self, shown: &str, now: Instant) -> bool {
+        let Some(holder) = &mut self.holder else { return false };
+        let holds = bool::from(holder.token.as_bytes().ct_eq(shown.as_bytes()));
+        if holds {
+            holder.shown = now;
+        }
+        holds
+    }
+
+    /// Takes control from who shows its token. False if that is nobody.
+    pub(super) fn release(&mut self, shown: &str, now: Instant) -> bool {
+        let holds = self.holds(shown, now);
+        if holds {
+            self.holder = None;
+        }
+        holds
+    }
+
+    /// A stream of events was opened.
+    pub(super) fn stream_begins(&mut self) {
+        self.streams += 1;
+    }
+
+    /// One was closed.
+    pub(super) fn stream_ends(&mut self, now: Instant) {
+        self.streams = self.streams.saturating_sub(1);
+        // Its end is a sign of life too.
+        if let Some(holder) = &mut self.holder {
+            holder.shown = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::{ABSENCE, Busy, Control};
+
+    #[test]
+    fn one_client_holds_control_until_it_gives_it_back() {
+        let (mut control, now) = (Control::default(), Instant::now());
+        assert_eq!(control.claim(None, "a".into(), now), Ok("a".to_owned()));
+        assert_eq!(control.claim(None, "b".into(), now), Err(Busy));
+        assert_eq!(control.claim(Some("x"), "b".into(), now), Err(Busy));
+        assert_eq!(control.claim(Some("a"), "b".into(), now), Ok("a".to_owned()), "again");
+        assert!(!control.release("b", now));
+        assert!(control.release("a", now));
+        assert!(!control.holds("a", now));
+        assert_eq!(control.claim(Some("a"), "c".into(), now), Ok("c".to_owned()), "an old token is nothing");
+    }
+
+    #[test]
+    fn a_client_that_is_gone_gives_way_after_a_while_and_one_that_listens_does_not() {
+        let (mut control, now) = (Control::default(), Instant::now());
+        control.claim(None, "a".into(), now).unwrap();
+        control.stream_begins();
+        assert_eq!(control.claim(None, "b".into(), now + 2 * ABSENCE), Err(Busy));
+        let gone = now + 2 * ABSENCE;
+        control.stream_ends(gone);
+        assert_eq!(control.claim(None, "b".into(), gone + ABSENCE / 2), Err(Busy));
+        assert_eq!(control.claim(None, "b".into(), gone + ABSENCE), Ok("b".to_owned()));
+        assert!(!control.holds("a", gone + ABSENCE));
+    }
+}

@@ -1,0 +1,498 @@
+//! The routes of the bridge, and the order in which a request is looked at: who asks, what is switched on, what the token is
+//! for, and then what is said.
+//!
+//! It must not know what commands do.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    http::{HeaderMap, Method, StatusCode, header, request::Parts},
+    response::Response,
+};
+use countersign_protocol::{
+    Json, Wire,
+    gjc::{
+        Command,
+        bridge::{
+            self, BridgeError, DialogAnswer, Done, Endpoint, Fingerprint, Handshake, Invalid, PermissionAnswer, with,
+        },
+        host_tool::HostToolAnswer,
+        unattended::Scope,
+    },
+};
+use futures_util::StreamExt as _;
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    Answer, House, SESSIONS, Which, answers,
+    control::Busy,
+    conversation::{Conversation, Ended},
+    keys::NotDone,
+    waiting::{NotWaiting, Prompt, Work},
+};
+use crate::{
+    listen::{Guest, peer},
+    web::{reply, sse},
+};
+
+/// How long a body may be, in bytes.
+const LARGEST: usize = 32 << 20;
+/// How long it may take to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a key may be, in bytes.
+const LONGEST_KEY: usize = 255;
+/// How the id of every gate begins.
+const GATE: &str = "wg_";
+/// Shows who holds control.
+const OWNER: &str = "x-gjc-bridge-owner-token";
+/// Tells a request that comes again.
+const KEY: &str = "idempotency-key";
+
+type Outcome = Result<Response, BridgeError>;
+
+/// Answers one request.
+pub(super) async fn answer(State(house): State<Arc<House>>, request: Request) -> Response {
+    let told = match house.hosts.check(&request, house.is_tls) {
+        Ok(()) => {
+            let (head, body) = request.into_parts();
+            Visit { house, head }.route(body).await
+        }
+        Err(why) => Err(BridgeError::Forbidden(why.trim_end())),
+    };
+    told.unwrap_or_else(|error| answered(error.status(), &error.body()))
+}
+
+fn answered(status: u16, body: &Json) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    reply::plain(status, "application/json", body.text().as_bytes().to_vec())
+}
+
+fn ok(body: &(impl Wire + ?Sized)) -> Response {
+    answered(200, &Json::of(body))
+}
+
+impl Answer {
+    fn of(body: &(impl Wire + ?Sized)) -> Self {
+        Self { status: 200, body: Json::of(body) }
+    }
+}
+
+impl From<BridgeError> for Answer {
+    fn from(error: BridgeError) -> Self {
+        Self { status: error.status(), body: error.body() }
+    }
+}
+
+impl From<Answer> for Response {
+    fn from(answer: Answer) -> Self {
+        answered(answer.status, &answer.body)
+    }
+}
+
+impl From<Ended> for BridgeError {
+    fn from(_: Ended) -> Self {
+        Self::Ended
+    }
+}
+
+impl From<NotWaiting> for BridgeError {
+    fn from(not: NotWaiting) -> Self {
+        match not {
+            NotWaiting::Unknown => Self::UnknownRequest,
+            NotWaiting::Resolved => Self::AlreadyResolved,
+        }
+    }
+}
+
+/// A request that is being looked at.
+struct Visit {
+    house: Arc<House>,
+    head: Parts,
+}
+
+/// The body of `POST /v1/sessions`.
+#[derive(Default, Deserialize)]
+struct Opening {
+    #[serde(default)]
+    resume: Option<String>,
+}
+
+impl Visit {
+    async fn route(&self, body: Body) -> Outcome {
+        let (method, path) = (&self.head.method, self.head.uri.path());
+        match (method, path) {
+            (&Method::GET, "/healthz") => return Ok(ok(&Done::Ok)),
+            (&Method::GET, "/v1/help") => return Ok(ok(&self.house.setup.endpoints.help())),
+            _ => {}
+        }
+        self.comes_in().await?;
+        match (method, path) {
+            (&Method::POST, "/v1/handshake") => return self.handshake(body).await,
+            (&Method::GET, "/v1/sessions") => return self.sessions(),
+            (&Method::POST, "/v1/sessions") => return self.begin(body).await,
+            _ => {}
+        }
+        let rest = path.strip_prefix("/v1/sessions/").ok_or(BridgeError::NotFound)?;
+        let (session, route) = rest.split_once('/').ok_or(BridgeError::NotFound)?;
+        let conversation = self.house.find(&decoded(session))?;
+        match (method, route.split_once('/')) {
+            (&Method::GET, None) if route == "events" => self.events(&conversation),
+            (&Method::POST, None) if route == "commands" => self.command(&conversation, body).await,
+            (&Method::POST, None) if route == "control:claim" => self.claim(&conversation),
+            (&Method::POST, None) if route == "control:disconnect" => self.disconnect(&conversation).await,
+            (&Method::POST, Some(("ui-responses", id))) => self.respond(&conversation, decoded(id), body).await,
+            (&Method::POST, Some(("host-tool-results", id))) => {
+                self.tool_result(&conversation, &decoded(id), body).await
+            }
+            (&Method::POST, Some(("host-uri-results", id))) => self.uri_result(&conversation, &decoded(id), body).await,
+            _ => Err(BridgeError::NotFound),
+        }
+    }
+
+    /// Looks who asks.
+    async fn comes_in(&self) -> Result<(), BridgeError> {
+        if !bearer(&self.head.headers).is_some_and(|token| self.house.knows(token)) {
+            return Err(BridgeError::Unauthorized);
+        }
+        let Some(guest) = self.head.extensions.get::<Guest>() else { return Ok(()) };
+        // Whoever has shown the token is no stranger; nobody takes its place for one.
+        if !guest.place.keep() {
+            return Err(BridgeError::EventsUnavailable);
+        }
+        if !guest.peer.may_decide().await {
+            return Err(BridgeError::Forbidden(peer::REFUSED));
+        }
+        Ok(())
+    }
+
+    fn is_on(&self, endpoint: Endpoint) -> Result<(), BridgeError> {
+        let is_on = self.house.setup.endpoints.has(endpoint);
+        if is_on { Ok(()) } else { Err(BridgeError::EndpointDisabled(endpoint)) }
+    }
+
+    fn may(&self, scope: Scope) -> Result<(), BridgeError> {
+        if self.house.setup.scopes.contains(&scope) { Ok(()) } else { Err(BridgeError::ScopeDenied(scope)) }
+    }
+
+    fn owner(&self) -> Option<&str> {
+        text(&self.head.headers, OWNER)
+    }
+
+    fn holds_control(&self, conversation: &Conversation) -> Result<(), BridgeError> {
+        if conversation.is_controller(self.owner()) { Ok(()) } else { Err(BridgeError::NotController) }
+    }
+
+    /// Does `work` once for the key of the request, if it has one.
+    async fn once(
+        &self,
+        conversation: &Conversation,
+        route: &str,
+        body: &str,
+        invalid: Invalid,
+        work: impl Future<Output = Answer> + Send + 'static,
+    ) -> Outcome {
+        let Some(key) = text(&self.head.headers, KEY) else {
+            // It is done, whether or not whoever asked is still there.
+            let done = tokio::spawn(work).await.map_err(|_| BridgeError::Ended)?;
+            return Ok(done.into());
+        };
+        if key.is_empty() || key.len() > LONGEST_KEY {
+            let message = format!("`Idempotency-Key` must have 1 to {LONGEST_KEY} characters");
+            return Err(BridgeError::Invalid { what: invalid, message });
+        }
+        let fingerprint = Fingerprint::of(route, body.as_bytes(), self.owner());
+        match conversation.keys.once(key.to_owned(), fingerprint, work).await {
+            Ok(answer) => Ok(answer.into()),
+            Err(NotDone::Conflict) => Err(BridgeError::IdempotencyConflict),
+            Err(NotDone::NotController) => Err(BridgeError::NotController),
+            Err(NotDone::Failed) => Err(BridgeError::Ended),
+        }
+    }
+
+    async fn handshake(&self, body: Body) -> Outcome {
+        let body = read(body).await?;
+        let handshake = Handshake::read(&body)?;
+        if let Err(rejected) = handshake.speaks_ours() {
+            return Ok(ok(&rejected));
+        }
+        let conversation = match &handshake.session_id {
+            Some(session) => self.house.find(session)?,
+            None => self.house.all().into_iter().next().ok_or(BridgeError::Ended)?,
+        };
+        let mut accepted = None;
+        if let Some(declaration) = &handshake.unattended {
+            let command = json!({ "type": "negotiate_unattended" }).to_string();
+            let command = format!("{},\"declaration\":{}}}", command.trim_end_matches('}'), declaration.text());
+            match said(&conversation.ask(&command, None).await?) {
+                Said::Done(data) => accepted = data,
+                Said::Failed(error) => return Ok(answered(403, &coded(error, "invalid_unattended_declaration"))),
+            }
+        }
+        let setup = &self.house.setup;
+        let session = conversation.session();
+        let paths = setup.endpoints.paths(&session);
+        Ok(ok(&handshake.welcome(session, &setup.scopes, paths, accepted)))
+    }
+
+    fn sessions(&self) -> Outcome {
+        self.is_on(Endpoint::Commands)?;
+        self.may(Scope::MessageRead)?;
+        let all = self.house.all();
+        let sessions: Vec<_> =
+            all.iter().filter(|one| !one.window.is_over()).map(|one| json!({ "session_id": one.session() })).collect();
+        Ok(ok(&json!({ "sessions": sessions })))
+    }
+
+    async fn begin(&self, body: Body) -> Outcome {
+        self.is_on(Endpoint::Commands)?;
+        self.may(Scope::Session)?;
+        let body = read(body).await?;
+        let invalid = |message: String| BridgeError::Invalid { what: Invalid::Request, message };
+        let opening: Opening = match body.trim() {
+            "" => Opening::default(),
+            body => match serde_json::from_str(body) {
+                Ok(opening) => opening,
+                Err(error) if error.is_data() => return Err(invalid(error.to_string())),
+                Err(_) => return Err(BridgeError::InvalidJson),
+            },
+        };
+        if self.house.all().iter().filter(|one| !one.window.is_over()).count() >= SESSIONS {
+            return Err(BridgeError::TooMany { limit: SESSIONS });
+        }
+        let which = opening.resume.map_or(Which::New, Which::Resumed);
+        let conversation = self.house.begin(which).await.map_err(|error| invalid(error.to_string()))?;
+        Ok(ok(&json!({ "status": "opened", "session_id": conversation.session() })))
+    }
+
+    fn events(&self, conversation: &Arc<Conversation>) -> Outcome {
+        self.is_on(Endpoint::Events)?;
+        let query = self.head.uri.query().unwrap_or_default();
+        let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
+        let last = pairs.into_iter().find(|(name, _)| name == "last_seq").map(|(_, value)| value);
+        let window = &conversation.window;
+        let after = match bridge::last_seq(last.as_deref())? {
+            None => window.last(),
+            // All that there is was asked for.
+            Some(0) => window.oldest(),
+            Some(after) => after,
+        };
+        if window.is_over() {
+            return Err(BridgeError::EventsUnavailable);
+        }
+        let Ok(permit) = Arc::clone(&self.house.streams).try_acquire_owned() else {
+            return Err(BridgeError::EventsUnavailable);
+        };
+        let held = (permit, conversation.listen());
+        let resetting = Arc::clone(conversation);
+        let frames = Arc::clone(window).follow(after, move |first| resetting.reset(first));
+        let frames = frames.map(move |frame| {
+            // The room is given back with the stream.
+            let _held = &held;
+            frame
+        });
+        Ok(sse::reply(frames, "keepalive"))
+    }
+
+    async fn command(&self, conversation: &Arc<Conversation>, body: Body) -> Outcome {
+        self.is_on(Endpoint::Commands)?;
+        let body = read(body).await?;
+        let (id, command) = match bridge::command(&body)? {
+            Ok(read) => read,
+            Err(refused) => return Ok(ok(&refused.response())),
+        };
+        self.may(command.scope())?;
+        if matches!(command, Command::WorkflowGateResponse { .. }) {
+            self.holds_control(conversation)?;
+        }
+        let (asked, line) = (Arc::clone(conversation), body.clone());
+        let work = async move {
+            match asked.ask(&line, id).await {
+                Ok(response) => Answer { status: 200, body: response },
+                Err(ended) => BridgeError::from(ended).into(),
+            }
+        };
+        self.once(conversation, "commands", &body, Invalid::Command, work).await
+    }
+
+    fn claim(&self, conversation: &Conversation) -> Outcome {
+        self.is_on(Endpoint::Control)?;
+        self.may(Scope::Control)?;
+        let fresh = fresh_token().ok_or(BridgeError::Ended)?;
+        match conversation.claim(self.owner(), fresh) {
+            Ok(owner_token) => Ok(ok(&Done::Claimed { owner_token })),
+            Err(Busy) => Err(BridgeError::ControllerBusy),
+        }
+    }
+
+    async fn disconnect(&self, conversation: &Conversation) -> Outcome {
+        self.is_on(Endpoint::Control)?;
+        self.may(Scope::Control)?;
+        let prompts = conversation.release(self.owner()).ok_or(BridgeError::NotController)?;
+        for Prompt::Dialog(id) | Prompt::Permission(id) in prompts {
+            conversation.say(answers::cancelled(&id)).await?;
+        }
+        Ok(ok(&Done::Released))
+    }
+
+    async fn respond(&self, conversation: &Arc<Conversation>, id: String, body: Body) -> Outcome {
+        self.is_on(Endpoint::UiResponses)?;
+        self.may(Scope::Control)?;
+        self.holds_control(conversation)?;
+        let body = read(body).await?;
+        let route = format!("ui-responses/{id}");
+        let asked = Arc::clone(conversation);
+        if id.starts_with(GATE) {
+            let mut gate = bridge::gate_answer(&body, &id)?;
+            if gate.idempotency_key.is_none() {
+                gate.idempotency_key = text(&self.head.headers, KEY).map(str::to_owned);
+            }
+            let command = answers::gate(&gate);
+            let work = async move {
+                match asked.ask(&command, None).await {
+                    Ok(response) => resolution(said(&response)),
+                    Err(ended) => BridgeError::from(ended).into(),
+                }
+            };
+            return self.once(conversation, &route, &body, Invalid::UiResponse, work).await;
+        }
+        // What cannot be read leaves it waiting.
+        let read = match conversation.waiting.lock().shows(&id) {
+            Some(Prompt::Permission(_)) => Read::Permission(PermissionAnswer::read(&body)?),
+            Some(Prompt::Dialog(_)) => Read::Dialog(DialogAnswer::read(&body)?),
+            // Somebody may have answered it under the same key.
+            None => Read::Nothing,
+        };
+        let work = async move {
+            let line = match (asked.take(&id), read) {
+                (Ok(Prompt::Dialog(dialog)), Read::Dialog(answer)) => answers::dialog(&dialog, &answer),
+                (Ok(Prompt::Permission(dialog)), Read::Permission(answer)) => answers::permission(&dialog, &answer),
+                // What waits under this id is another thing than it was.
+                (Ok(_), _) => return BridgeError::AlreadyResolved.into(),
+                (Err(not), _) => return BridgeError::from(not).into(),
+            };
+            match asked.say(line).await {
+                Ok(()) => Answer::of(&Done::Accepted),
+                Err(ended) => BridgeError::from(ended).into(),
+            }
+        };
+        self.once(conversation, &route, &body, Invalid::UiResponse, work).await
+    }
+
+    async fn tool_result(&self, conversation: &Conversation, id: &str, body: Body) -> Outcome {
+        self.is_on(Endpoint::HostToolResults)?;
+        self.may(Scope::HostTools)?;
+        let body = read(body).await?;
+        let is_known = match bridge::host_tool_result(&body)? {
+            HostToolAnswer::Update(_) => conversation.waiting.lock().is_asked(Work::Tool, id),
+            HostToolAnswer::Done(_) | HostToolAnswer::Failed(_) => conversation.waiting.lock().done(Work::Tool, id),
+        };
+        if !is_known {
+            return Err(BridgeError::UnknownCall);
+        }
+        conversation.say(with(&body, &[("id", id)])).await?;
+        Ok(ok(&Done::Accepted))
+    }
+
+    async fn uri_result(&self, conversation: &Conversation, id: &str, body: Body) -> Outcome {
+        self.is_on(Endpoint::HostUriResults)?;
+        self.may(Scope::HostUri)?;
+        let body = read(body).await?;
+        bridge::host_uri_result(&body)?;
+        if !conversation.waiting.lock().done(Work::Uri, id) {
+            return Err(BridgeError::UnknownCall);
+        }
+        conversation.say(with(&body, &[("type", "host_uri_result"), ("id", id)])).await?;
+        Ok(ok(&Done::Accepted))
+    }
+}
+
+/// An answer to what waits, as far as it can be read.
+enum Read {
+    Dialog(DialogAnswer),
+    Permission(PermissionAnswer),
+    Nothing,
+}
+
+/// What a command came to.
+enum Said {
+    Done(Option<Json>),
+    Failed(Json),
+}
+
+#[derive(Deserialize)]
+struct Responded {
+    success: bool,
+    #[serde(default)]
+    data: Option<Json>,
+    #[serde(default)]
+    error: Option<Json>,
+}
+
+fn said(response: &Json) -> Said {
+    match response.read::<Responded>() {
+        Ok(Responded { success: true, data, .. }) => Said::Done(data),
+        Ok(Responded { error: Some(error), .. }) => Said::Failed(error),
+        Ok(_) | Err(_) => Said::Failed(Json::of("the command failed")),
+    }
+}
+
+/// What is told of an answer to a gate: what became of it, or an error with its code.
+fn resolution(said: Said) -> Answer {
+    match said {
+        Said::Done(data) => Answer { status: 200, body: data.unwrap_or_else(|| Json::of(&())) },
+        Said::Failed(error) => {
+            let body = coded(error, "unattended_not_negotiated");
+            #[derive(Deserialize)]
+            struct Coded {
+                code: String,
+            }
+            let is_denied = body.read::<Coded>().is_ok_and(|error| error.code.ends_with("_denied"));
+            Answer { status: if is_denied { 403 } else { 409 }, body }
+        }
+    }
+}
+
+/// An error as an object with a code. One that is a text gets `code`.
+fn coded(error: Json, code: &str) -> Json {
+    match error.read::<String>() {
+        Ok(message) => json!({ "code": code, "message": message }).into(),
+        Err(_) => error,
+    }
+}
+
+/// Reads a body, as text: bytes that are none are read as U+FFFD.
+async fn read(body: Body) -> Result<String, BridgeError> {
+    match tokio::time::timeout(PATIENCE, to_bytes(body, LARGEST)).await {
+        Ok(Ok(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Ok(Err(error)) => {
+            let is_long =
+                std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+            Err(if is_long { BridgeError::TooLarge { limit: LARGEST } } else { BridgeError::InvalidJson })
+        }
+        Err(_) => Err(BridgeError::TooSlow),
+    }
+}
+
+fn decoded(segment: &str) -> String {
+    percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = text(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// A token that nobody can guess.
+fn fresh_token() -> Option<String> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).ok()?;
+    Some(hex::encode(seed))
+}

@@ -1,0 +1,154 @@
+//! What the bridge is told by the environment, and when it does not start.
+//!
+//! It must not open anything but the files of the certificate.
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs as _},
+    path::Path,
+    sync::Arc,
+};
+
+use countersign_protocol::gjc::{
+    bridge::{self, Endpoints},
+    unattended::Scope,
+};
+use secrecy::SecretString;
+
+use crate::{agent_dir::Environment, listen};
+
+/// The variable that holds the token. Commands of the agent do not inherit it.
+pub(crate) const TOKEN: &str = "GJC_BRIDGE_TOKEN";
+const CERTIFICATE: &str = "GJC_BRIDGE_TLS_CERT";
+const KEY: &str = "GJC_BRIDGE_TLS_KEY";
+const HOST: &str = "GJC_BRIDGE_HOST";
+const PORT: &str = "GJC_BRIDGE_PORT";
+const SCOPES: &str = "GJC_BRIDGE_SCOPES";
+const ENDPOINTS: &str = "GJC_BRIDGE_ENDPOINTS";
+
+/// Where the bridge listens unless it is told otherwise.
+const USUAL: (&str, u16) = ("127.0.0.1", 4077);
+
+/// Whether the bridge may do without TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plain {
+    /// Never.
+    Refused,
+    /// On loopback: somebody asked for it.
+    OnLoopback,
+}
+
+/// Why the bridge does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// There is no token.
+    #[error("{TOKEN} is required: whoever knows it speaks for the host")]
+    NoToken,
+    /// There is neither a certificate nor a flag.
+    #[error(
+        "{CERTIFICATE} and {KEY} are required: the bridge speaks HTTPS (--insecure does without, on loopback only)"
+    )]
+    NoTls,
+    /// One of certificate and key is missing.
+    #[error("{CERTIFICATE} and {KEY} go together: {0} is not set")]
+    HalfTls(&'static str),
+    /// Others could read along.
+    #[error("--insecure is for loopback only: {0} can be reached by others")]
+    NotLoopback(SocketAddr),
+    /// The address is none.
+    #[error("{HOST}: {host:?} is no address of this machine: {problem}")]
+    Host {
+        /// As it was given.
+        host: String,
+        /// What the system says.
+        problem: String,
+    },
+    /// The port is none.
+    #[error("{PORT} must be a number from 0 to 65535, not {0:?}")]
+    Port(String),
+    /// A name is unknown.
+    #[error(transparent)]
+    Name(#[from] bridge::StartError),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] listen::TlsError),
+}
+
+/// How the bridge is set up.
+pub struct Setup {
+    pub(super) token: SecretString,
+    pub(super) address: SocketAddr,
+    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(super) scopes: Vec<Scope>,
+    pub(super) endpoints: Endpoints,
+}
+
+impl Setup {
+    /// Reads the variables of the process.
+    ///
+    /// # Errors
+    /// [`SetupError`], which names the variable.
+    pub fn read(environment: &Environment, plain: Plain) -> Result<Self, SetupError> {
+        let token = environment.get(TOKEN).map(str::trim).filter(|token| !token.is_empty());
+        let token = SecretString::from(token.ok_or(SetupError::NoToken)?.to_owned());
+        let scopes = bridge::scopes(environment.get(SCOPES).unwrap_or_default())?;
+        let endpoints = Endpoints::read(environment.get(ENDPOINTS).unwrap_or_default())?;
+        let address = address(environment)?;
+        let tls = match (environment.get(CERTIFICATE), environment.get(KEY)) {
+            (Some(certificate), Some(key)) => Some(listen::load_tls(Path::new(certificate), Path::new(key))?),
+            (Some(_), None) => return Err(SetupError::HalfTls(KEY)),
+            (None, Some(_)) => return Err(SetupError::HalfTls(CERTIFICATE)),
+            (None, None) if plain == Plain::Refused => return Err(SetupError::NoTls),
+            (None, None) if !address.ip().is_loopback() => return Err(SetupError::NotLoopback(address)),
+            (None, None) => None,
+        };
+        Ok(Self { token, address, tls, scopes, endpoints })
+    }
+}
+
+fn address(environment: &Environment) -> Result<SocketAddr, SetupError> {
+    let port = match environment.get(PORT) {
+        None => USUAL.1,
+        Some(text) => text.trim().parse().map_err(|_| SetupError::Port(text.to_owned()))?,
+    };
+    let host = environment.get(HOST).unwrap_or(USUAL.0).trim();
+    let wrong = |problem: String| SetupError::Host { host: host.to_owned(), problem };
+    let mut addresses = (host, port).to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    addresses.next().ok_or_else(|| wrong("it has no address".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Environment, Plain, Setup};
+
+    #[test]
+    fn what_keeps_the_bridge_from_starting_is_named() {
+        let token = ("GJC_BRIDGE_TOKEN", "t");
+        let none = ("GJC_BRIDGE_TLS_CERT", "/nowhere/cert.pem");
+        let key = ("GJC_BRIDGE_TLS_KEY", "/nowhere/key.pem");
+        let insecure = Plain::OnLoopback;
+        for (variables, plain, want) in [
+            (&[][..], insecure, "GJC_BRIDGE_TOKEN is required"),
+            (&[("GJC_BRIDGE_TOKEN", "  ")], insecure, "GJC_BRIDGE_TOKEN is required"),
+            (&[token], Plain::Refused, "GJC_BRIDGE_TLS_CERT and GJC_BRIDGE_TLS_KEY are required"),
+            (&[token, none], insecure, "GJC_BRIDGE_TLS_KEY is not set"),
+            (&[token, key], insecure, "GJC_BRIDGE_TLS_CERT is not set"),
+            (&[token, none, key], insecure, "/nowhere/cert.pem"),
+            (&[token, ("GJC_BRIDGE_HOST", "0.0.0.0")], insecure, "0.0.0.0:4077 can be reached by others"),
+            (&[token, ("GJC_BRIDGE_HOST", "not a host")], insecure, "GJC_BRIDGE_HOST"),
+            (&[token, ("GJC_BRIDGE_PORT", "70000")], insecure, "GJC_BRIDGE_PORT"),
+            (&[token, ("GJC_BRIDGE_SCOPES", "root")], insecure, "GJC_BRIDGE_SCOPES names an unknown scope: root"),
+            (&[token, ("GJC_BRIDGE_ENDPOINTS", "evnts")], insecure, "GJC_BRIDGE_ENDPOINTS names an unknown endpoint"),
+        ] {
+            let environment: Environment = variables.iter().copied().collect();
+            let problem = Setup::read(&environment, plain).map(|_| ()).unwrap_err().to_string();
+            assert!(problem.contains(want), "{variables:?}: {problem}");
+        }
+    }
+
+    #[test]
+    fn loopback_does_without_tls_only_where_that_is_asked_for() {
+        let environment: Environment = [("GJC_BRIDGE_TOKEN", "t")].into_iter().collect();
+        let setup = Setup::read(&environment, Plain::OnLoopback).map_err(|error| error.to_string()).unwrap();
+        assert_eq!((setup.address.to_string().as_str(), setup.tls.is_none()), ("127.0.0.1:4077", true));
+    }
+}

@@ -1,0 +1,128 @@
+//! Calls that somebody must allow, as the bridge shows them, and what its clients say.
+//!
+//! It must not know which calls need that: policy says so, and the gate is the same as everywhere.
+
+use countersign_core::gate::{Answer, Content, Scope};
+use countersign_protocol::{
+    gjc::bridge::{PermissionKind, PermissionOption, PermissionRequest, ToolCallCard},
+    omp::UiAnswer,
+};
+use serde_json::{Map, Value, json};
+
+use crate::view::{Lines, escape};
+
+/// Shows a call that waits; none for a gate that is about no call. Clients have one word for all that lasts: it is the
+/// session where that is offered, and its option says so.
+pub(crate) fn request(call: &str, content: &Content, offered: &[Scope]) -> Option<PermissionRequest> {
+    let Content::Approval { tool, arguments, signature, .. } = content else { return None };
+    let once = PermissionOption::new(PermissionKind::AllowOnce, "Allow once");
+    let lasting = lasting(offered).map(|scope| {
+        let name = match scope {
+            Scope::Always => "Always allow exactly this",
+            Scope::Session | Scope::Once => "Allow for this session",
+        };
+        PermissionOption::new(PermissionKind::AllowAlways, name)
+    });
+    let deny = PermissionOption::new(PermissionKind::RejectOnce, "Deny");
+    Some(PermissionRequest {
+        tool_call: ToolCallCard {
+            tool_call_id: call.to_owned(),
+            tool_name: tool.to_string(),
+            title: escape(signature, Lines::One).into_owned(),
+            kind: Some(kind(tool).to_owned()),
+            status: "pending".to_owned(),
+            raw_input: Value::Object(arguments.clone()).into(),
+            content: None,
+            locations: locations(arguments).into_iter().map(Into::into).collect(),
+        },
+        options: [Some(once), lasting, Some(deny)].into_iter().flatten().collect(),
+    })
+}
+
+/// What a client's answer to such a call means; none for another gate. Whatever does not clearly allow is a denial.
+pub(crate) fn said(answer: &UiAnswer, content: &Content, offered: &[Scope]) -> Option<Answer> {
+    if !matches!(content, Content::Approval { .. }) {
+        return None;
+    }
+    let scope = match answer {
+        UiAnswer::Value(option) if option == PermissionKind::AllowOnce.name() => Some(Scope::Once),
+        UiAnswer::Value(option) if option == PermissionKind::AllowAlways.name() => lasting(offered),
+        UiAnswer::Value(_) | UiAnswer::Confirmed(_) | UiAnswer::Cancelled { .. } => None,
+    };
+    let allowed = scope.filter(|scope| offered.contains(scope));
+    Some(allowed.map_or(Answer::Deny { reason: None }, Answer::Allow))
+}
+
+fn lasting(offered: &[Scope]) -> Option<Scope> {
+    [Scope::Session, Scope::Always].into_iter().find(|scope| offered.contains(scope))
+}
+
+/// What kind of thing a tool does, in the words of the bridge's clients.
+fn kind(tool: &str) -> &'static str {
+    match tool {
+        "bash" => "execute",
+        "edit" | "write" => "edit",
+        "read" | "ls" => "read",
+        "grep" | "find" => "search",
+        _ => "other",
+    }
+}
+
+fn locations(arguments: &Map<String, Value>) -> Option<Value> {
+    let path = ["path", "file_path"].into_iter().find_map(|name| arguments.get(name)?.as_str())?;
+    Some(json!({ "path": path }))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::gate::{Answer, Content, Scope};
+    use countersign_protocol::{encode, omp::UiAnswer};
+    use serde_json::{Value, json};
+
+    use super::{request, said};
+
+    fn content() -> Content {
+        let Value::Object(arguments) = json!({"command": "rm a"}) else { unreachable!() };
+        let signature = "bash(rm a)".to_owned();
+        Content::Approval { tool: "bash".into(), arguments, signature, intent: None, why: "rule".to_owned() }
+    }
+
+    #[test]
+    fn a_call_offers_what_its_gate_offers() {
+        let option = |kind: &str, name: &str| json!({"optionId": kind, "name": name, "kind": kind});
+        let (once, deny) = (option("allow_once", "Allow once"), option("reject_once", "Deny"));
+        let session = option("allow_always", "Allow for this session");
+        for (offered, want) in [
+            (&[Scope::Once][..], json!([once, deny])),
+            (&[Scope::Once, Scope::Session, Scope::Always], json!([once, session, deny])),
+            (&[Scope::Once, Scope::Always], json!([once, option("allow_always", "Always allow exactly this"), deny])),
+        ] {
+            let shown: Value = serde_json::from_slice(&encode(&request("c1", &content(), offered).unwrap())).unwrap();
+            assert_eq!(shown["options"], want);
+            assert_eq!(
+                shown["toolCall"],
+                json!({"toolCallId": "c1", "toolName": "bash", "title": "bash(rm a)",
+                "kind": "execute", "status": "pending", "rawInput": {"command": "rm a"}, "locations": []})
+            );
+        }
+    }
+
+    #[test]
+    fn what_does_not_clearly_allow_is_a_denial() {
+        let deny = Answer::Deny { reason: None };
+        let value = |text: &str| UiAnswer::Value(text.to_owned());
+        for (answer, offered, want) in [
+            (value("allow_once"), &[Scope::Once][..], Answer::Allow(Scope::Once)),
+            (value("allow_always"), &[Scope::Once], deny.clone()),
+            (value("allow_always"), &[Scope::Once, Scope::Session], Answer::Allow(Scope::Session)),
+            (value("allow_once"), &[], deny.clone()),
+            (value("reject_once"), &[Scope::Once], deny.clone()),
+            (value("reject_always"), &[Scope::Once], deny.clone()),
+            (value("Allow once"), &[Scope::Once], deny.clone()),
+            (UiAnswer::Confirmed(true), &[Scope::Once], deny.clone()),
+            (UiAnswer::Cancelled { timed_out: false }, &[Scope::Once], deny),
+        ] {
+            assert_eq!(said(&answer, &content(), offered), Some(want), "{answer:?}");
+        }
+    }
+}

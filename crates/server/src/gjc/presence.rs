@@ -1,0 +1,51 @@
+//! A session that is listed for as long as its door is open, under whichever id it has.
+//!
+//! It must not know what the session does.
+
+use std::sync::Arc;
+
+use countersign_protocol::gjc::registry::{SessionRecord, Transport};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use super::registry::Listing;
+use crate::omp::OpenDoor;
+
+/// What lists a session until it is dropped.
+#[derive(Debug)]
+pub struct Presence {
+    listing: Arc<Mutex<Option<Listing>>>,
+    following: JoinHandle<()>,
+}
+
+impl Presence {
+    /// Lists the session of `door`, which is reached by `transport`, at `endpoint` if that has one. A session that cannot be
+    /// listed is open all the same. Must be called within a runtime.
+    pub fn of(door: &OpenDoor, transport: Transport, endpoint: Option<String>) -> Self {
+        let (registry, record) = door.listed();
+        let listing = registry.enter(SessionRecord { transport, endpoint, ..record });
+        let listing = listing.inspect_err(|error| tracing::warn!(%error, "the session is not listed")).ok();
+        let listing = Arc::new(Mutex::new(listing));
+        let (mut current, listed) = (door.current(), Arc::clone(&listing));
+        let following = tokio::spawn(async move {
+            while current.changed().await.is_ok() {
+                let (session, listed) = (current.borrow_and_update().clone(), Arc::clone(&listed));
+                // The folder may be held by another process, or on a slow disk.
+                let follow = move || {
+                    if let Some(listing) = listed.lock().as_mut() {
+                        listing.follow(&session);
+                    }
+                };
+                let _ = tokio::task::spawn_blocking(follow).await;
+            }
+        });
+        Self { listing, following }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.following.abort();
+        self.listing.lock().take();
+    }
+}

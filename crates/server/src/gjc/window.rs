@@ -1,0 +1,250 @@
+//! The frames that were told last, each under its number: everybody who follows has a place among them and takes what is
+//! behind it, so that nobody is waited for.
+//!
+//! It must not know what a frame says, nor how it travels.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// How many bytes are kept at most, however few frames that are. One frame is always kept.
+const MOST_BYTES: usize = 64 << 20;
+/// How many frames are taken at once.
+const AT_ONCE: usize = 64;
+
+/// The frames that were told last.
+pub(crate) struct Window {
+    most: usize,
+    kept: Mutex<Kept>,
+    head: watch::Sender<Head>,
+}
+
+struct Kept {
+    /// Each with its number; they ascend.
+    frames: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+    /// The number of the last frame that is not kept any more.
+    lost: u64,
+    /// The number of the last frame.
+    last: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Head {
+    last: u64,
+    is_over: bool,
+}
+
+/// What is behind a place.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// The next frames, with their numbers.
+    Frames(Vec<(u64, Bytes)>),
+    /// Some of them are gone, or the place is none: what is kept begins with this number.
+    Lost(u64),
+}
+
+impl Window {
+    /// Keeps the `most` frames that came last. Numbers begin behind `last`.
+    pub(crate) fn new(most: usize, last: u64) -> Arc<Self> {
+        let kept = Kept { frames: VecDeque::new(), bytes: 0, lost: last, last };
+        let head = watch::Sender::new(Head { last, is_over: false });
+        Arc::new(Self { most, kept: Mutex::new(kept), head })
+    }
+
+    /// Puts a frame behind the others, which is made of its number.
+    pub(crate) fn push(&self, make: impl FnOnce(u64) -> Bytes) {
+        let mut kept = self.kept.lock();
+        let number = kept.last + 1;
+        kept.keep(number, make(number), self.most);
+        drop(kept);
+        self.head.send_modify(|head| head.last = number);
+    }
+
+    /// Puts a frame behind the others that has a number already, which must be larger than theirs.
+    pub(crate) fn keep(&self, number: u64, frame: Bytes) {
+        let mut kept = self.kept.lock();
+        kept.keep(number, frame, self.most);
+        drop(kept);
+        self.head.send_modify(|head| head.last = number);
+    }
+
+    /// The number of the last frame.
+    pub(crate) fn last(&self) -> u64 {
+        self.head.borrow().last
+    }
+
+    /// Whether nothing more comes.
+    pub(crate) fn is_over(&self) -> bool {
+        self.head.borrow().is_over
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&self) {
+        self.head.send_modify(|head| head.is_over = true);
+    }
+
+    /// What is behind the frame with the number `after`, some of it at a time.
+    pub(crate) fn behind(&self, after: u64) -> Behind {
+        let kept = self.kept.lock();
+        if after < kept.lost || after > kept.last {
+            return Behind::Lost(kept.frames.front().map_or(kept.last + 1, |(number, _)| *number));
+        }
+        let at = kept.frames.partition_point(|(number, _)| *number <= after);
+        Behind::Frames(kept.frames.iter().skip(at).take(AT_ONCE).cloned().collect())
+    }
+
+    /// The place before the first frame that is kept.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.kept.lock().lost
+    }
+
+    /// Waits until nothing more comes.
+    pub(crate) async fn ended(&self) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.head.subscribe().wait_for(|head| head.is_over).await;
+    }
+
+    /// Waits until something is behind `after`, or until nothing more comes.
+    pub(crate) async fn moves(&self, after: u64) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.head.subscribe().wait_for(|head| head.last > after || head.is_over).await;
+    }
+
+    /// All that comes behind `after`, and where frames are gone what `lost` makes of the first that is kept. Dropping it
+    /// loses nothing to anybody else.
+    pub(crate) fn follow(
+        self: Arc<Self>,
+        after: u64,
+        lost: impl Fn(u64) -> Bytes + Send + 'static,
+    ) -> impl Stream<Item = Bytes> + Send + 'static {
+        let place = Place { window: self, after, taken: VecDeque::new(), lost };
+        stream::unfold(place, |mut place| async move { Some((place.next().await?, place)) })
+    }
+}
+
+impl Kept {
+    fn keep(&mut self, number: u64, frame: Bytes, most: usize) {
+        self.bytes += frame.len();
+        self.frames.push_back((number, frame));
+        self.last = number;
+        while self.frames.len() > most || (self.bytes > MOST_BYTES && self.frames.len() > 1) {
+            let Some((number, frame)) = self.frames.pop_front() else { return };
+            self.bytes -= frame.len();
+            self.lost = number;
+        }
+    }
+}
+
+/// A place among the frames.
+struct Place<L> {
+    window: Arc<Window>,
+    after: u64,
+    taken: VecDeque<(u64, Bytes)>,
+    lost: L,
+}
+
+impl<L: Fn(u64) -> Bytes> Place<L> {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some((number, frame)) = self.taken.pop_front() {
+                self.after = number;
+                return Some(frame);
+            }
+            match self.window.behind(self.after) {
+                Behind::Lost(first) => {
+                    self.after = first - 1;
+                    return Some((self.lost)(first));
+                }
+                Behind::Frames(frames) if frames.is_empty() => {
+                    if self.window.is_over() && self.window.last() <= self.after {
+                        return None;
+                    }
+                    self.window.moves(self.after).await;
+                }
+                Behind::Frames(frames) => self.taken = frames.into(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use futures_util::{FutureExt as _, StreamExt as _};
+
+    use super::{AT_ONCE, Behind, Window};
+
+    fn told(window: &Window, count: u64) {
+        for _ in 0..count {
+            window.push(|number| Bytes::from(number.to_string()));
+        }
+    }
+
+    /// What is at hand for somebody at a place.
+    fn heard(window: &Arc<Window>, after: u64) -> Vec<String> {
+        let frames = Arc::clone(window).follow(after, |first| Bytes::from(format!("lost before {first}")));
+        let mut frames = Box::pin(frames);
+        let mut heard = Vec::new();
+        while let Some(Some(frame)) = frames.next().now_or_never() {
+            heard.push(String::from_utf8(frame.to_vec()).unwrap());
+        }
+        heard
+    }
+
+    #[test]
+    fn whoever_comes_back_gets_what_is_kept_behind_its_place_and_is_told_what_is_not() {
+        let window = Window::new(3, 0);
+        assert_eq!(heard(&window, 0), [""; 0]);
+        told(&window, 5);
+        for (after, want) in [
+            (0, &["lost before 3", "3", "4", "5"][..]),
+            (1, &["lost before 3", "3", "4", "5"]),
+            (2, &["3", "4", "5"]),
+            (4, &["5"]),
+            (5, &[]),
+            (9, &["lost before 3", "3", "4", "5"]),
+        ] {
+            assert_eq!(heard(&window, after), want, "{after}");
+        }
+    }
+
+    #[test]
+    fn numbers_go_on_behind_those_of_before() {
+        let window = Window::new(3, 40);
+        assert_eq!(heard(&window, 40), [""; 0]);
+        assert_eq!(heard(&window, 12), ["lost before 41"]);
+        told(&window, 1);
+        assert_eq!(window.last(), 41);
+        window.keep(60, Bytes::from_static(b"sixty"));
+        assert_eq!(heard(&window, 40), ["41", "sixty"]);
+        assert_eq!(heard(&window, 50), ["sixty"]);
+    }
+
+    #[test]
+    fn few_large_frames_are_not_kept_longer_than_they_have_room() {
+        let window = Window::new(1000, 0);
+        for _ in 0..5 {
+            window.push(|_| Bytes::from(vec![b'x'; 40 << 20]));
+        }
+        assert_eq!(window.behind(3), Behind::Lost(5));
+        assert!(matches!(window.behind(4), Behind::Frames(frames) if frames.len() == 1));
+    }
+
+    #[tokio::test]
+    async fn somebody_slow_slows_nobody_and_the_end_comes_behind_all_frames() {
+        let window = Window::new(1000, 0);
+        let count = 3 * AT_ONCE as u64;
+        let slow = Arc::clone(&window).follow(0, |_| Bytes::new());
+        let quick = tokio::spawn(Arc::clone(&window).follow(0, |_| Bytes::new()).count());
+        told(&window, count);
+        window.end();
+        assert_eq!(quick.await.unwrap() as u64, count);
+        assert_eq!(slow.count().await as u64, count);
+    }
+}
