@@ -7,6 +7,7 @@ mod door;
 mod figure;
 mod gateway;
 mod host;
+mod lent;
 mod provider;
 mod scratch;
 mod socket;
@@ -103,6 +104,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     });
     measure(Figure::new("5,000 deltas: bytes on stdout per byte of text", Unit::Ratio).target(15.0), &mut || {
         of_burst(|burst| (burst.bytes_per_byte, None))
+    });
+    let round_trip = "gjc: a call of a host tool, less the raw pipe";
+    measure(Figure::new(round_trip, Unit::Millis).target(0.3), &mut || {
+        lent::measure(&binary).map(|lent| (lent.millis, Some(lent.raw_millis)))
     });
     measure(Figure::new("events through the owner, durable", Unit::PerSecond), &mut || {
         let report = report_of(&binary, "owner")?;

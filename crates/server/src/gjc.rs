@@ -7,7 +7,7 @@ mod bridge;
 mod choosing;
 pub(crate) mod commands;
 mod handoff;
-mod host;
+pub(crate) mod host;
 pub(crate) mod permission;
 mod presence;
 mod registry;
@@ -21,6 +21,7 @@ mod workflow;
 
 pub(crate) use bridge::TOKEN as BRIDGE_TOKEN;
 pub use bridge::{Bridge, BridgeStartError, Opener, Plain, Setup, SetupError, Which};
+pub(crate) use host::{Desk, Lent};
 pub use presence::Presence;
 pub use registry::{Listing, Registry};
 pub use socket::{Socket, SocketError};
@@ -31,6 +32,8 @@ pub(crate) use voice::{Voice, arrange};
 pub(crate) struct Gjc {
     /// What writes its frames.
     pub(crate) voice: Voice,
+    /// What the host has in hand.
+    pub(crate) desk: Desk,
     /// What reads them.
     pub(crate) surface: Surface,
 }

@@ -23,13 +23,23 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn spawn(binary: &Path, scratch: &Scratch) -> anyhow::Result<Self> {
+        Self::spawn_as(binary, scratch, &["omp", "--mode", "rpc", "--no-title"], "PI_CODING_AGENT_DIR")
+    }
+
+    /// The same through any stdio door; `agent_dir` is the variable that names its agent directory.
+    pub(crate) fn spawn_as(
+        binary: &Path,
+        scratch: &Scratch,
+        arguments: &[&str],
+        agent_dir: &str,
+    ) -> anyhow::Result<Self> {
         let mut child = Command::new(binary)
-            .args(["omp", "--mode", "rpc", "--no-title"])
+            .args(arguments)
             .current_dir(scratch.work())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", scratch.path())
-            .env("PI_CODING_AGENT_DIR", scratch.agent())
+            .env(agent_dir, scratch.agent())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -57,9 +67,25 @@ impl Host {
         for (name, value) in fields {
             frame[*name] = value.clone();
         }
-        let stdin = self.stdin.as_mut().context("the host has ended")?;
-        stdin.write_all(format!("{frame}\n").as_bytes())?;
+        self.write(&frame)?;
         Ok(id)
+    }
+
+    /// Writes a frame in one write.
+    pub(crate) fn write(&mut self, frame: &Value) -> anyhow::Result<()> {
+        let stdin = self.stdin.as_mut().context("the host has ended")?;
+        Ok(stdin.write_all(format!("{frame}\n").as_bytes())?)
+    }
+
+    /// Reads up to the next frame whose beginning holds `text`.
+    pub(crate) fn read_until(&mut self, text: &str) -> anyhow::Result<Value> {
+        loop {
+            self.read_line()?;
+            let head = self.line.get(..512).unwrap_or(&self.line);
+            if head.windows(text.len()).any(|window| window == text.as_bytes()) {
+                return self.decoded();
+            }
+        }
     }
 
     /// Sends a command and reads up to its answer.

@@ -19,12 +19,24 @@ pub(crate) struct Provider {
 impl Provider {
     /// Answers with `deltas`, one chunk each.
     pub(crate) fn start(deltas: Vec<String>) -> anyhow::Result<Self> {
+        Self::taking_turns(vec![answer(&said(&deltas), "stop")])
+    }
+
+    /// Wants a call of `tool` in every first of two answers, and says "done" in the other.
+    pub(crate) fn calling(tool: &str, arguments: &str) -> anyhow::Result<Self> {
+        let function = json!({ "name": tool, "arguments": arguments });
+        let call = json!({ "tool_calls": [{ "index": 0, "id": "c1", "type": "function", "function": function }] });
+        Self::taking_turns(vec![answer(&[call], "tool_calls"), answer(&said(&["done".to_owned()]), "stop")])
+    }
+
+    /// Gives these answers in turn, again and again.
+    fn taking_turns(answers: Vec<String>) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let answer: Arc<[u8]> = answer(&deltas).into_bytes().into();
+        let answers: Vec<Arc<[u8]>> = answers.into_iter().map(|answer| answer.into_bytes().into()).collect();
         thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let answer = Arc::clone(&answer);
+            for (stream, answer) in listener.incoming().flatten().zip(answers.iter().cycle()) {
+                let answer = Arc::clone(answer);
                 // A client that hangs up is its own business.
                 thread::spawn(move || serve(stream, &answer).ok());
             }
@@ -47,7 +59,11 @@ fn serve(mut stream: TcpStream, answer: &[u8]) -> std::io::Result<()> {
     stream.write_all(answer)
 }
 
-fn answer(deltas: &[String]) -> String {
+fn said(deltas: &[String]) -> Vec<Value> {
+    deltas.iter().map(|delta| json!({ "content": delta })).collect()
+}
+
+fn answer(deltas: &[Value], finish: &str) -> String {
     let mut answer = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_owned();
     let mut event = |choices: Value, usage: Value| {
         let chunk = json!({
@@ -57,9 +73,9 @@ fn answer(deltas: &[String]) -> String {
         answer += &format!("data: {chunk}\n\n");
     };
     for delta in deltas {
-        event(json!([{ "index": 0, "delta": { "content": delta }, "finish_reason": null }]), Value::Null);
+        event(json!([{ "index": 0, "delta": delta, "finish_reason": null }]), Value::Null);
     }
-    event(json!([{ "index": 0, "delta": {}, "finish_reason": "stop" }]), Value::Null);
+    event(json!([{ "index": 0, "delta": {}, "finish_reason": finish }]), Value::Null);
     event(
         json!([]),
         json!({ "prompt_tokens": 10, "completion_tokens": deltas.len(), "total_tokens": deltas.len() + 10 }),

@@ -7,6 +7,8 @@ mod frames;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]
 #[path = "../it/host.rs"]
 mod host;
+mod lending_tools;
+mod lending_uris;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]
 #[path = "../it/place.rs"]
 mod place;

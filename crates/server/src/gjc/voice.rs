@@ -59,6 +59,8 @@ impl Voice {
             Frame::Response(response) => Some(encode(response)),
             Frame::Dialog(dialog) => Some(encode(dialog)),
             Frame::Permission(permission) => Some(encode(permission)),
+            Frame::HostTool(frame) => Some(encode(frame)),
+            Frame::HostUri(frame) => Some(encode(frame)),
             Frame::Event(event @ omp::Event::ExtensionError { .. }) => Some(encode(event)),
             Frame::Event(event) => {
                 let event = Event::of(event.clone(), RunEnd::Completed)?;

@@ -20,6 +20,7 @@ impl Door {
         if is_heard {
             let _ = timeout(FAREWELL, self.due()).await;
         }
+        crate::gjc::host::leave(&mut self.dialect);
         // In a gateway the session goes on: its host has gone, and nothing else.
         let own = self.seat.as_ref().filter(|seat| seat.stay.is_none());
         let is_own = own.is_some();

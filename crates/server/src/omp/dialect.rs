@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use countersign_protocol::{
     Json, encode,
-    gjc::{self, Command, Incoming, bridge::PermissionFrame},
+    gjc::{self, Command, Incoming, bridge::PermissionFrame, host_tool::HostToolFrame, host_uri::HostUriFrame},
     lines::Line,
     omp::{self, Event, Response, UiRequest},
 };
@@ -47,6 +47,10 @@ pub(crate) enum Frame<'a> {
     Dialog(&'a UiRequest),
     /// A call that somebody must allow, on its way to the bridge.
     Permission(&'a PermissionFrame),
+    /// About a call of a tool of the host.
+    HostTool(&'a HostToolFrame),
+    /// About a request at a URI of the host.
+    HostUri(&'a HostUriFrame),
 }
 
 impl<'a> From<&'a Response> for Frame<'a> {
@@ -141,15 +145,15 @@ impl Dialect {
     /// The line of a frame about the session that is open; none for a frame that the dialect has not.
     pub(super) fn line(&mut self, frame: Frame<'_>, seat: Option<&Seat>) -> Option<Bytes> {
         match self {
-            Self::Omp => Some(match frame {
-                Frame::Ready => encode(&Event::Ready),
-                Frame::Response(response) => encode(response),
-                Frame::Event(event) => encode(event),
-                Frame::Pause { messages } => encode(&Event::AgentEnd { messages: messages.to_vec() }),
-                Frame::Dialog(dialog) => encode(dialog),
-                // There is no bridge to hosts of omp.
-                Frame::Permission(_) => return None,
-            }),
+            Self::Omp => match frame {
+                Frame::Ready => Some(encode(&Event::Ready)),
+                Frame::Response(response) => Some(encode(response)),
+                Frame::Event(event) => Some(encode(event)),
+                Frame::Pause { messages } => Some(encode(&Event::AgentEnd { messages: messages.to_vec() })),
+                Frame::Dialog(dialog) => Some(encode(dialog)),
+                // There is no bridge to hosts of omp, and they lend nothing.
+                Frame::Permission(_) | Frame::HostTool(_) | Frame::HostUri(_) => None,
+            },
             Self::Gjc(gjc) => {
                 if let Some(seat) = seat {
                     gjc.voice.is_of(&seat.id);

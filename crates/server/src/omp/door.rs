@@ -30,6 +30,7 @@ use super::{
     shelf::Shelf,
     teller::Teller,
 };
+use crate::gjc::host;
 
 /// Where lines come from.
 pub type Input = mpsc::Receiver<Line>;
@@ -217,6 +218,8 @@ impl Door {
                         break;
                     }
                 }
+                // That a call is to stop is told before its end is.
+                order = host::next(&mut self.dialect), if !self.outbox.is_full() => host::tell(&mut self, order),
                 Some(reply) = self.pending.next(), if self.early.is_none() && !self.pending.is_empty() => {
                     self.early = Some(reply);
                 }
@@ -369,13 +372,14 @@ impl Door {
                 }
             }
             Ok(Incoming::UiResponse { id, answer }) => self.answered(&id, &answer).await,
-            // Nothing was asked of the host: it speaks of something unknown.
-            Ok(
-                Incoming::HostTool { .. }
-                | Incoming::HostUri { .. }
-                | Incoming::Resume { .. }
-                | Incoming::Unknown { .. },
-            ) => {}
+            // What was not asked of the host is passed over.
+            Ok(Incoming::HostTool { id, answer }) => {
+                host::tool_answered(self, &id, answer).await;
+            }
+            Ok(Incoming::HostUri { id, result }) => {
+                host::uri_answered(self, &id, result).await;
+            }
+            Ok(Incoming::Resume { .. } | Incoming::Unknown { .. }) => {}
             Err(response) => self.write(&response),
         }
     }

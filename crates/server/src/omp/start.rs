@@ -40,7 +40,7 @@ use crate::{
         roster::{ChooseError, Wish},
     },
     config::RuleFile,
-    gjc::{BRIDGE_TOKEN, Registry as Registered, Surface},
+    gjc::{BRIDGE_TOKEN, Lent, Registry as Registered, Surface},
     paths,
     session_file::{name, time},
 };
@@ -426,11 +426,13 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
     };
     let withheld = variables().chain([BRIDGE_TOKEN]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
+    let registry = Arc::new(registry);
     Common {
         product: flags.product,
         roster: Mutex::new(roster),
         models: kit.models,
-        registry: Arc::new(registry),
+        lent: (flags.product == Product::Gjc).then(|| Arc::new(Lent::new(Arc::clone(&registry)))),
+        registry,
         environment: tools::Environment::inherit_from(kit.variables, move |name| withheld.contains(name)),
         roots: Roots::whole(kit.denied),
         launcher: kit.launcher,

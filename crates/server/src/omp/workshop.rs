@@ -9,7 +9,7 @@ use countersign_core::{
     tool::Spec,
 };
 use countersign_runtime::{
-    Chosen, Clock, Host, Summaries,
+    Chosen, Clock, Host, Peers, Summaries,
     models::{Api, Entry, Event, Failure, FailureKind, Modality, Model, Request, demo},
     tools::{self, Context, EditMode, Environment, Registry, Roots, Shells, Todos},
 };
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_dir::{AgentDir, Product, Roster, keys::Credential},
+    gjc::Lent,
     prompt::{self, compaction},
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Common {
     pub(crate) roster: Mutex<Roster>,
     pub(crate) models: Arc<dyn Model>,
     pub(crate) registry: Arc<Registry>,
+    /// What the host lends beside that, in the dialect that has it.
+    pub(crate) lent: Option<Arc<Lent>>,
     pub(crate) environment: Environment,
     pub(crate) roots: Roots,
     pub(crate) launcher: tools::exec::Launcher,
@@ -144,8 +147,15 @@ impl Host for Workshop {
         Ok(Chosen { entry: Arc::new(entry), key, model: braked(Arc::clone(&self.common.models)) })
     }
 
-    fn tools(&self, _: &SessionId) -> Arc<Registry> {
-        Arc::clone(&self.common.registry)
+    fn tools(&self, session: &SessionId) -> Arc<Registry> {
+        match &self.common.lent {
+            Some(lent) => lent.registry(session),
+            None => Arc::clone(&self.common.registry),
+        }
+    }
+
+    fn peers(&self) -> Peers {
+        self.common.lent.as_ref().map(|lent| lent.peers().clone()).unwrap_or_default()
     }
 
     fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&Spec]) -> String {

@@ -182,6 +182,7 @@ pub(crate) async fn switch(door: &mut Door) {
     door.write(&Response::success(id, command, &data));
     door.ended();
     door.take_up().await;
+    crate::gjc::host::serve(door).await;
 }
 
 /// Whether a session may be open at `path`: one that is there, or a new one in a folder where sessions lie.

@@ -1,0 +1,247 @@
+//! Tools of the host: what it is asked, and what becomes of calls when it is slow, silent or gone.
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, Mark},
+    place::Place,
+    provider::{Part, Reply, call, say},
+    speaking::{event, events, start, turn},
+};
+
+const DISCONNECTED: &str = "RPC client disconnected before host tool execution completed";
+
+fn tool(name: &str) -> Value {
+    let parameters = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}});
+    json!({"name": name, "description": "Looks up", "parameters": parameters})
+}
+
+fn lend(host: &mut Host, tools: &[Value]) -> Value {
+    host.done(json!({"type": "set_host_tools", "tools": tools}))
+}
+
+/// A reply that wants calls of `look_up`, with the ids 1, 2, …
+fn wants(count: usize) -> Reply {
+    let calls = (1..=count).map(|at| call(&format!("c{at}"), "look_up", &json!({ "id": at })));
+    Reply::new(calls.collect::<Vec<Part>>())
+}
+
+fn called(host: &Host, from: Mark, tool_call_id: &str) -> Value {
+    host.wait(from, "host_tool_call", |frame| frame["type"] == "host_tool_call" && frame["toolCallId"] == tool_call_id)
+}
+
+fn answer(host: &mut Host, call: &Value, kind: &str, rest: &Value) {
+    let mut frame = json!({ "type": kind, "id": call["id"] });
+    frame.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    host.write(format!("{frame}\n"));
+}
+
+fn content(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }] })
+}
+
+/// The end of a call, as the host is told it: its text, and whether that is an error.
+fn ended(host: &Host, from: Mark, tool_call_id: &str) -> (String, bool) {
+    let frame = host.wait(from, "tool_execution_end", |frame| {
+        let event = &frame["payload"]["event"];
+        event["type"] == "tool_execution_end" && event["toolCallId"] == tool_call_id
+    });
+    let event = &frame["payload"]["event"];
+    let text = event["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+    (text, event["isError"] == true)
+}
+
+fn calls(frames: &[Value]) -> usize {
+    frames.iter().filter(|frame| frame["type"] == "host_tool_call").count()
+}
+
+#[test]
+fn many_calls_are_with_the_host_at_once_and_each_ends_with_its_own_answer() {
+    let place = Place::new();
+    place.provider.script([wants(3), say("done")]);
+    let mut host = start(&place, &[]);
+    assert_eq!(lend(&mut host, &[tool("look_up"), tool("other")]), json!({"toolNames": ["look_up", "other"]}));
+    let from = host.prompt("go");
+    let calls: Vec<Value> = (1..=3).map(|at| called(&host, from, &format!("c{at}"))).collect();
+    assert_eq!((&calls[0]["toolName"], &calls[0]["arguments"]), (&json!("look_up"), &json!({"id": 1})));
+    assert_eq!(calls[0]["id"].as_str().unwrap().len(), 16);
+    answer(&mut host, &calls[2], "host_tool_update", &json!({ "partialResult": content("half of 3") }));
+    let update = event(&host, from, "tool_execution_update");
+    assert_eq!(update["partialResult"], json!({"content": [{"type": "text", "text": "half of 3"}], "details": {}}));
+    let nothing = json!({ "result": content("nobody's") });
+    answer(&mut host, &json!({ "id": "ffffffffffffffff" }), "host_tool_result", &nothing);
+    for at in [2, 0, 1] {
+        let result = json!({ "result": { "content": [{"type": "text", "text": format!("row {}", at + 1)}], "details": {"n": at} } });
+        answer(&mut host, &calls[at], "host_tool_result", &result);
+    }
+    event(&host, from, "agent_end");
+    for at in 1..=3 {
+        assert_eq!(ended(&host, from, &format!("c{at}")), (format!("row {at}"), false));
+    }
+    let request = place.provider.last().text();
+    assert!(request.contains("row 1") && request.contains("row 3"), "{request}");
+    host.close_cleanly();
+}
+
+#[test]
+fn arguments_that_do_not_fit_never_reach_the_host() {
+    let place = Place::new();
+    let wrong = Reply::new(vec![call("c1", "look_up", &json!({ "id": "x" }))]);
+    place.provider.script([wrong, say("done")]);
+    let mut host = start(&place, &[]);
+    lend(&mut host, &[tool("look_up")]);
+    let from = turn(&mut host, "go");
+    let (text, is_error) = ended(&host, from, "c1");
+    assert_eq!((text.as_str(), is_error), ("Invalid arguments for look_up:\n- id must be integer, not \"x\"", true));
+    assert_eq!(calls(&host.since(from)), 0);
+    host.close_cleanly();
+}
+
+#[test]
+fn what_a_host_says_wrongly_is_no_answer() {
+    let place = Place::new();
+    place.provider.script([wants(1), say("done")]);
+    let mut host = start(&place, &[]);
+    lend(&mut host, &[tool("look_up")]);
+    let from = host.prompt("go");
+    let asked = called(&host, from, "c1");
+    for (kind, rest) in [
+        ("host_tool_result", json!({ "result": "text" })),
+        ("host_tool_result", json!({ "result": { "content": ["text"] } })),
+        ("host_tool_update", json!({ "partialResult": { "content": [{ "text": "x" }] } })),
+    ] {
+        let mark = host.mark();
+        answer(&mut host, &asked, kind, &rest);
+        assert_eq!(host.event(mark, "response")["error"], format!("Unknown command: {kind}"), "{rest}");
+    }
+    let failed = json!({ "result": { "content": [{"type": "text", "text": " no "}, {"type": "text", "text": "row"}] }, "isError": true });
+    answer(&mut host, &asked, "host_tool_result", &failed);
+    assert_eq!(ended(&host, from, "c1"), ("no \nrow".to_owned(), true));
+    event(&host, from, "agent_end");
+    host.close_cleanly();
+}
+
+#[test]
+fn the_model_has_the_tools_that_the_host_lends_now() {
+    let place = Place::new();
+    let mut host = start(&place, &["--no-tools"]);
+    let tools = |place: &Place| {
+        let request = place.provider.last();
+        let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
+        tools
+            .iter()
+            .map(|tool| tool["name"].as_str().or(tool["function"]["name"].as_str()).unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let hidden = json!({"name": "deep", "description": "d", "parameters": {}, "hidden": true});
+    lend(&mut host, &[tool("look_up"), hidden]);
+    turn(&mut host, "one");
+    assert_eq!(tools(&place), ["look_up"]);
+    let refused = host.refused(json!({"type": "set_host_tools", "tools": [tool("a"), tool("ask")]}));
+    assert_eq!(refused, "RPC host tool \"ask\" is reserved and cannot be supplied by the host");
+    lend(&mut host, &[tool("b"), tool("look_up")]);
+    turn(&mut host, "two");
+    assert_eq!(tools(&place), ["b", "look_up"]);
+    host.done(json!({"type": "new_session"}));
+    place.provider.script([wants(1), say("done")]);
+    let from = host.prompt("three");
+    let asked = called(&host, from, "c1");
+    answer(&mut host, &asked, "host_tool_result", &json!({ "result": content("row") }));
+    event(&host, from, "agent_end");
+    host.close_cleanly();
+}
+
+#[test]
+fn an_abort_is_told_at_once_and_what_comes_later_is_not_told_to_the_model() {
+    let place = Place::new();
+    place.provider.script([wants(1), say("again")]);
+    let mut host = start(&place, &[]);
+    lend(&mut host, &[tool("look_up")]);
+    let from = host.prompt("go");
+    let asked = called(&host, from, "c1");
+    host.done(json!({ "type": "abort" }));
+    let cancel = host.event(from, "host_tool_cancel");
+    assert_eq!(cancel["targetId"], asked["id"]);
+    assert_ne!(cancel["id"], asked["id"]);
+    event(&host, from, "agent_end");
+    assert_eq!(ended(&host, from, "c1"), ("Host tool \"look_up\" was aborted".to_owned(), true));
+    answer(&mut host, &asked, "host_tool_result", &json!({ "result": content("too late") }));
+    turn(&mut host, "again");
+    assert!(!place.provider.last().text().contains("too late"));
+    host.close_cleanly();
+}
+
+#[test]
+fn a_host_that_never_answers_is_not_waited_for_without_end() {
+    let place = Place::with_config("countersign: { host_timeout: 0.2 }\n");
+    place.provider.script([wants(1), say("done")]);
+    let mut host = start(&place, &[]);
+    lend(&mut host, &[tool("look_up")]);
+    let from = turn(&mut host, "go");
+    let asked = called(&host, from, "c1");
+    assert_eq!(host.event(from, "host_tool_cancel")["targetId"], asked["id"]);
+    let (text, is_error) = ended(&host, from, "c1");
+    assert!(text.contains("did not answer in time") && is_error, "{text}");
+    host.close_cleanly();
+}
+
+#[test]
+fn a_host_that_goes_leaves_what_it_had_in_doubt() {
+    let place = Place::new();
+    place.provider.script([wants(1), say("done")]);
+    let mut host = start(&place, &[]);
+    lend(&mut host, &[tool("look_up")]);
+    let from = host.prompt("go");
+    called(&host, from, "c1");
+    let end = host.close();
+    assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""));
+    assert_eq!(end.frames.iter().filter(|frame| frame["type"] == "host_tool_cancel").count(), 0);
+    let mut host = start(&place, &["--continue"]);
+    let said = host.said();
+    assert!(said.iter().any(|text| text == DISCONNECTED), "{said:?}");
+    host.close_cleanly();
+}
+
+#[test]
+fn after_a_crash_no_host_gets_an_old_call_again() {
+    let place = Place::new();
+    place.provider.script([wants(1), say("done")]);
+    let mut host = start(&place, &[]);
+    lend(&mut host, &[tool("look_up")]);
+    let from = host.prompt("go");
+    called(&host, from, "c1");
+    host.kill();
+    let mut host = start(&place, &["--continue"]);
+    lend(&mut host, &[tool("look_up")]);
+    let said = host.said();
+    assert!(said.iter().any(|text| text.starts_with("Outcome unknown")), "{said:?}");
+    turn(&mut host, "again");
+    assert_eq!(calls(&host.since(0)), 0);
+    host.close_cleanly();
+}
+
+#[test]
+fn a_call_that_was_let_through_and_not_sent_waits_for_the_host_that_lends_its_tool() {
+    let place = Place::new();
+    place.rules("rules:\n  - { pattern: \"look_up*\", action: ask }\n");
+    place.provider.script([wants(1), say("done")]);
+    let mut host = start(&place, &[]);
+    lend(&mut host, &[tool("look_up")]);
+    let from = host.prompt("go");
+    let dialog = host.dialog(from);
+    assert!(dialog.to_string().contains("look_up"), "{dialog}");
+    host.kill();
+    let mut host = start(&place, &["--continue"]);
+    let dialog = host.dialog(0);
+    host.reply(&dialog, json!({ "value": "Allow once" }));
+    // It is allowed, and nobody lends the tool.
+    host.state();
+    assert_eq!(calls(&host.since(0)), 0);
+    lend(&mut host, &[tool("look_up")]);
+    let asked = called(&host, 0, "c1");
+    answer(&mut host, &asked, "host_tool_result", &json!({ "result": content("row") }));
+    assert_eq!(ended(&host, 0, "c1"), ("row".to_owned(), false));
+    event(&host, 0, "agent_end");
+    assert!(!events(&host, 0).is_empty());
+    host.close_cleanly();
+}

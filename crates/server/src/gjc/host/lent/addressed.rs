@@ -1,0 +1,112 @@
+//! The agent's own tools for files, where a path may be a URI of the host.
+//!
+//! What looks like a URI is never a path of this machine, whether or not the host has its scheme: a scheme that it had before a
+//! restart must not become a file. Source: docs/protocol/gjc.md, Host URIs.
+
+use std::sync::Arc;
+
+use countersign_core::{id::PeerId, policy::Class, tool::Spec};
+use countersign_protocol::gjc::host_uri::{normalized, not_writable};
+use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+
+use super::Schemes;
+
+/// Arguments that name a place.
+const PLACES: [&str; 3] = ["path", "rename", "move"];
+
+/// What a tool does with a URI.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Reads,
+    Writes,
+    Edits,
+    Nothing,
+}
+
+/// A tool for files around which URIs are looked for.
+pub(super) struct Addressed {
+    inner: Arc<dyn Tool>,
+    spec: Spec,
+    at_uris: Use,
+    schemes: Arc<Schemes>,
+    peer: PeerId,
+}
+
+impl Addressed {
+    /// The tool itself, if it takes no path.
+    pub(super) fn around(inner: &Arc<dyn Tool>, schemes: &Arc<Schemes>, peer: &PeerId) -> Arc<dyn Tool> {
+        let mut spec = inner.spec().clone();
+        let at_uris = match spec.name.as_str() {
+            "read" => Use::Reads,
+            "write" => Use::Writes,
+            "edit" => Use::Edits,
+            "ls" | "grep" | "find" => Use::Nothing,
+            _ => return Arc::clone(inner),
+        };
+        let usable = schemes.values().filter(|scheme| match at_uris {
+            Use::Reads => true,
+            Use::Writes => scheme.writable,
+            Use::Edits | Use::Nothing => false,
+        });
+        let named: Vec<String> = usable
+            .map(|scheme| match &scheme.description {
+                Some(text) => format!("{}:// ({text})", scheme.scheme),
+                None => format!("{}://", scheme.scheme),
+            })
+            .collect();
+        if !named.is_empty() {
+            let done = if at_uris == Use::Reads { "read" } else { "written" };
+            spec.description.push_str(&format!(" The host has URIs that can be {done}: {}.", named.join(", ")));
+        }
+        Arc::new(Self { inner: Arc::clone(inner), spec, at_uris, schemes: Arc::clone(schemes), peer: peer.clone() })
+    }
+}
+
+impl Tool for Addressed {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+        self.inner.check(arguments)
+    }
+
+    fn route(&self, arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
+        let found = PLACES.iter().find_map(|name| {
+            let given = arguments.get(*name).and_then(Value::as_str)?;
+            Some((*name, normalized(given)?))
+        });
+        let Some((member, (scheme, url))) = found else { return self.inner.route(arguments) };
+        let class = match self.at_uris {
+            Use::Reads => Class::HostUriRead,
+            Use::Writes => Class::HostUriWrite,
+            Use::Edits => {
+                return Err(Failure::NotBegun(format!("{url} cannot be edited in place: read it and write the whole")));
+            }
+            Use::Nothing => {
+                let name = &self.spec.name;
+                let text = format!("{url} is a URI of the host: {name} works on files of this machine");
+                return Err(Failure::NotBegun(text));
+            }
+        };
+        let known = self.schemes.get(&scheme);
+        let Some(known) = known else { return Err(Failure::NotBegun(unknown(class, &url, &scheme))) };
+        if class == Class::HostUriWrite && !known.writable {
+            return Err(Failure::NotBegun(not_writable(&scheme)));
+        }
+        arguments.insert(member.to_owned(), Value::String(url));
+        Ok(Route::Peer(Away { peer: self.peer.clone(), class }))
+    }
+
+    fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        self.inner.run(arguments, cx)
+    }
+}
+
+/// What is said of a URI whose scheme the host has not.
+pub(in super::super) fn unknown(class: Class, url: &str, scheme: &str) -> String {
+    let done = if class == Class::HostUriWrite { "written" } else { "read" };
+    format!("{url} was not {done}: the host has no URIs of the scheme {scheme}")
+}

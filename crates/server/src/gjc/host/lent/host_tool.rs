@@ -1,0 +1,61 @@
+//! A tool of the host, as runs see it. It is never run here.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    id::PeerId,
+    policy::Class,
+    tool::{Effect, Lane, Repeat, Spec},
+};
+use countersign_protocol::gjc::host_tool::HostTool;
+use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool, conform};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+
+/// One tool.
+pub(super) struct Lend {
+    spec: Spec,
+    /// Of the arguments, as the host wrote it.
+    schema: Value,
+    peer: PeerId,
+}
+
+impl Lend {
+    pub(super) fn new(tool: &Arc<HostTool>, peer: PeerId) -> Self {
+        let schema: Value = tool.parameters.read().unwrap_or_default();
+        let mut shown = schema.clone();
+        if let Some(members) = shown.as_object_mut() {
+            // Providers want it said that arguments are an object.
+            members.entry("type").or_insert_with(|| "object".into());
+            members.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+        }
+        let spec = Spec {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            schema: shown,
+            lane: Lane::Shared,
+            repeat: Repeat::Once,
+            effect: Effect::Changes,
+            signature: &[],
+        };
+        Self { spec, schema, peer }
+    }
+}
+
+impl Tool for Lend {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+        conform(&self.spec.name, &self.schema, arguments)
+    }
+
+    fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
+        Ok(Route::Peer(Away { peer: self.peer.clone(), class: Class::HostToolInvoke }))
+    }
+
+    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        Box::pin(async { Err(Failure::NotBegun("this is done by the host".to_owned())) })
+    }
+}
