@@ -2,8 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod attach;
 mod bridge;
 mod frames;
+#[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
+#[path = "../serve/gateway.rs"]
+mod gateway;
+mod handing_over;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]
 #[path = "../it/host.rs"]
 mod host;

@@ -8,8 +8,8 @@ use countersign_protocol::{
     encode,
     gjc::{
         Envelope, Event,
-        event::{CompactUpdate, EventPayload, FrameType, RunEnd},
-        state::Capabilities,
+        event::{CompactUpdate, EventPayload, FrameType, OwnEvent, RunEnd},
+        state::{Capabilities, shown_level},
     },
     omp,
 };
@@ -27,6 +27,8 @@ pub(crate) struct Voice {
     is_compact: bool,
     /// How many updates of messages there were.
     updates: u64,
+    /// How hard the model thinks, as it was told last.
+    level: Option<Option<String>>,
 }
 
 impl Voice {
@@ -61,6 +63,13 @@ impl Voice {
             Frame::Permission(permission) => Some(encode(permission)),
             Frame::HostTool(frame) => Some(encode(frame)),
             Frame::HostUri(frame) => Some(encode(frame)),
+            Frame::Level(level) => {
+                let level = level.and_then(shown_level).map(str::to_owned);
+                (self.level.as_ref() != Some(&level)).then(|| {
+                    self.level = Some(level.clone());
+                    self.event(Event::Own(OwnEvent::ThinkingLevelChanged { thinking_level: level }))
+                })
+            }
             Frame::Event(event @ omp::Event::ExtensionError { .. }) => Some(encode(event)),
             Frame::Event(event) => {
                 let event = Event::of(event.clone(), RunEnd::Completed)?;
@@ -162,6 +171,19 @@ mod tests {
         }
         voice.adopt(&Capabilities::of(Vec::new()));
         assert_eq!(read(&mut voice, Frame::Event(&update()))["payload"]["event_type"], "message_update");
+    }
+
+    #[test]
+    fn a_level_is_told_when_it_is_another() {
+        let mut voice = Voice::default();
+        let told = read(&mut voice, Frame::Level(Some("high")));
+        assert_eq!(
+            told["payload"]["event"],
+            serde_json::json!({"type": "thinking_level_changed", "thinkingLevel": "high"})
+        );
+        assert!(voice.line(Frame::Level(Some("high"))).is_none());
+        let told = read(&mut voice, Frame::Level(None));
+        assert_eq!(told["payload"]["event"], serde_json::json!({"type": "thinking_level_changed"}));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) enum Frame<'a> {
         /// Every message that it added so far.
         messages: &'a [Json],
     },
+    /// The model thinks harder, or less; absent if it does not think.
+    Level(Option<&'a str>),
     /// Something for the host to show.
     Dialog(&'a UiRequest),
     /// A call that somebody must allow, on its way to the bridge.
@@ -151,8 +153,8 @@ impl Dialect {
                 Frame::Event(event) => Some(encode(event)),
                 Frame::Pause { messages } => Some(encode(&Event::AgentEnd { messages: messages.to_vec() })),
                 Frame::Dialog(dialog) => Some(encode(dialog)),
-                // There is no bridge to hosts of omp, and they lend nothing.
-                Frame::Permission(_) | Frame::HostTool(_) | Frame::HostUri(_) => None,
+                // There is no bridge to hosts of omp, they lend nothing, and are not told of levels.
+                Frame::Permission(_) | Frame::HostTool(_) | Frame::HostUri(_) | Frame::Level(_) => None,
             },
             Self::Gjc(gjc) => {
                 if let Some(seat) = seat {

@@ -119,6 +119,9 @@ impl Door {
                     self.write(&taken_away);
                 }
             }
+            Happened::Session(session::Event::Set(session::Setting::Thinking(level))) => {
+                self.write(Frame::Level(level.as_deref()));
+            }
             Happened::Session(session::Event::Reminded { attempt }) => {
                 let todos = self.seat.as_ref().map(|seat| seat.told_tasks.open().iter().map(wire_todo).collect());
                 let reminder = Teller::reminder(todos.unwrap_or_default(), *attempt, self.shelf.reminders);

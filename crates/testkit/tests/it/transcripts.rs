@@ -90,7 +90,9 @@ transcripts! {
     follow_up_one_at_a_time
     follow_up_while_idle
     gjc_answers
+    gjc_dialog_timed_out
     gjc_handoff
+    gjc_levels
     gjc_plain_text
     gjc_small_updates
     gjc_tasks

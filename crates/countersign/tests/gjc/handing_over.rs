@@ -1,0 +1,69 @@
+//! Work that is handed over to a new session, and the model that new sessions begin with.
+
+use serde_json::json;
+
+use crate::{
+    host::text,
+    place::{Place, lines_with},
+    provider::{refuse, say},
+    speaking::{start, turn},
+};
+
+#[test]
+fn what_the_agent_writes_down_begins_a_new_session() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    place.provider.script([say("hello")]);
+    turn(&mut host, "hi");
+    let (first, file) = (host.state()["sessionId"].take(), host.file());
+    place.provider.script([say("All is done.")]);
+    let handed = host.done(json!({ "type": "handoff", "customInstructions": "Name the files." }));
+    assert!(place.provider.last().text().contains("Name the files."));
+    let saved = std::path::PathBuf::from(handed["savedPath"].as_str().unwrap());
+    assert_eq!((saved.parent(), std::fs::read_to_string(&saved).unwrap().as_str()), (file.parent(), "All is done.\n"));
+    assert_ne!(host.state()["sessionId"], first);
+    assert_eq!(host.said(), ["All is done."]);
+    place.provider.script([say("I know.")]);
+    turn(&mut host, "Go on.");
+    let asked: Vec<String> = place.provider.last().messages().iter().map(text).collect();
+    assert!(asked.iter().any(|said| said.contains("All is done.")), "{asked:?}");
+    assert!(!asked.iter().any(|said| said == "hello"), "{asked:?}");
+    let second = host.file();
+    lines_with(&second, "I know.");
+    host.kill();
+    let mut host = start(&place, &["--continue"]);
+    assert_eq!(host.said(), ["All is done.", "Go on.", "I know."]);
+    host.close_cleanly();
+}
+
+#[test]
+fn a_handoff_of_which_nothing_came_leaves_the_session_open() {
+    let place = Place::with_config("retry: { enabled: false }\n");
+    let mut host = start(&place, &[]);
+    place.provider.script([say("hello"), refuse(400, "no")]);
+    turn(&mut host, "hi");
+    let session = host.state()["sessionId"].take();
+    assert_eq!(host.command(json!({ "type": "handoff" }))["data"], json!(null));
+    assert_eq!(host.state()["sessionId"], session);
+    host.close_cleanly();
+}
+
+#[test]
+fn the_model_of_new_sessions_is_kept_and_this_one_goes_on() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    let wanted = json!({ "provider": "fake", "modelId": "fake-2", "thinkingLevel": "max" });
+    let mut command = wanted.clone();
+    command["type"] = "set_default_model_selection".into();
+    assert_eq!(host.done(command), wanted);
+    assert_eq!(host.state()["model"]["id"], "fake-1");
+    host.kill();
+    let config = std::fs::read_to_string(place.agent.join("config.yml")).unwrap();
+    assert!(config.contains("fake/fake-2") && config.contains("xhigh"), "{config}");
+    let mut host = start(&place, &[]);
+    let providers = host.done(json!({ "type": "get_login_providers" }))["providers"].take();
+    let fake = json!({ "id": "fake", "name": "fake", "available": false, "authenticated": true });
+    assert!(providers.as_array().unwrap().contains(&fake), "{providers}");
+    assert!(host.refused(json!({ "type": "login", "providerId": "fake" })).contains("models.yml"));
+    host.close_cleanly();
+}
