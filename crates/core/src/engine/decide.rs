@@ -122,7 +122,7 @@ fn decide_session(
         SessionCommand::Steer { said } => Ok(session::steer(view, session, said)),
         SessionCommand::Clear => session::clear(session),
         SessionCommand::Set { setting, entry } => session::set(session, setting, entry, context),
-        SessionCommand::Note { kind, said } => session::note(session, kind, said, context),
+        SessionCommand::SetTasks { said, open } => Ok(session::set_tasks(session, said, open, context)),
         SessionCommand::Name { name } => session::name(session, &name),
         SessionCommand::Relocate { cwd } => session::relocate(session, cwd),
         SessionCommand::Move { leaf } => session::move_to(session, leaf),

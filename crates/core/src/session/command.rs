@@ -164,12 +164,12 @@ pub enum Command {
         /// The entry that tells of it.
         entry: Option<(Kind, Said)>,
     },
-    /// Puts an entry into the tree that no run has to do with.
-    Note {
-        /// What it is.
-        kind: Kind,
-        /// Its content.
+    /// A person puts another list of tasks in the place of the one that is there.
+    SetTasks {
+        /// The content of the entry that keeps the list.
         said: Said,
+        /// How many of its tasks are not done.
+        open: u32,
     },
     /// Gives it a name.
     Name {

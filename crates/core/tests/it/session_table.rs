@@ -122,6 +122,12 @@ fn a_setting_changes_at_any_time_and_tells_of_it_where_it_is_asked_to() {
 }
 
 #[test]
+fn a_person_sets_the_list_of_tasks_at_any_time() {
+    let set = || Command::SetTasks { said: text(0), open: 2 };
+    in_every_state("tasks", tell(set), &[NONE, (ANY, "Done: session entry other, session tasks")]);
+}
+
+#[test]
 fn a_name_is_trimmed_and_neither_empty_nor_endless() {
     for (case, name, want) in [
         ("plain", " work ".to_owned(), "Done: session named"),

@@ -18,14 +18,14 @@ fn what_the_agent_writes_down_begins_a_new_session() {
     let (first, file) = (host.state()["sessionId"].take(), host.file());
     place.provider.script([say("All is done.")]);
     let handed = host.done(json!({ "type": "handoff", "customInstructions": "Name the files." }));
-    assert!(place.provider.last().text().contains("Name the files."));
+    assert!(place.provider.asked(1).text().contains("Name the files."));
     let saved = std::path::PathBuf::from(handed["savedPath"].as_str().unwrap());
     assert_eq!((saved.parent(), std::fs::read_to_string(&saved).unwrap().as_str()), (file.parent(), "All is done.\n"));
     assert_ne!(host.state()["sessionId"], first);
     assert_eq!(host.said(), ["All is done."]);
     place.provider.script([say("I know.")]);
     turn(&mut host, "Go on.");
-    let asked: Vec<String> = place.provider.last().messages().iter().map(text).collect();
+    let asked: Vec<String> = place.provider.asked(2).messages().iter().map(text).collect();
     assert!(asked.iter().any(|said| said.contains("All is done.")), "{asked:?}");
     assert!(!asked.iter().any(|said| said == "hello"), "{asked:?}");
     let second = host.file();

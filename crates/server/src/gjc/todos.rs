@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use countersign_core::{
     engine::Command as EngineCommand,
-    session::{Command, Kind, Said},
+    session::{Command, Said},
     time::Millis,
 };
 use countersign_protocol::{
@@ -33,7 +33,9 @@ pub(super) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>)
     let phases = numbered(phases);
     let Some(seat) = door.seat() else { return };
     let said = content(&phases, door.shelf.common.clock.now());
-    let command = EngineCommand::Session(seat.id.clone(), Command::Note { kind: Kind::Other, said });
+    let tasks = phases.iter().flat_map(|phase| &phase.tasks);
+    let open = u32::try_from(tasks.filter(|task| task.status.is_open()).count()).unwrap_or(u32::MAX);
+    let command = EngineCommand::Session(seat.id.clone(), Command::SetTasks { said, open });
     door.ask(command, move |door, replied| match replied {
         Ok(_) => {
             let todo_phases = phases.iter().map(wire).collect();

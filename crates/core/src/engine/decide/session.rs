@@ -293,10 +293,11 @@ pub(super) fn set(
     Ok(Decision { facts: branch.finish(), reply: Reply::Done })
 }
 
-pub(super) fn note(session: &Session, kind: Kind, said: Said, context: &mut Context) -> Result<Decision, Refusal> {
+pub(super) fn set_tasks(session: &Session, said: Said, open: u32, context: &mut Context) -> Decision {
     let mut branch = Branch::new(session);
-    branch.say(kind, said, context);
-    Ok(Decision { facts: branch.finish(), reply: Reply::Done })
+    branch.say(Kind::Other, said, context);
+    branch.push(Event::Session(Happened::Tasks { open }));
+    Decision { facts: branch.finish(), reply: Reply::Done }
 }
 
 pub(super) fn name(session: &Session, name: &str) -> Result<Decision, Refusal> {
