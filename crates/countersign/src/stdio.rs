@@ -202,7 +202,13 @@ pub(crate) const fn flags_are(product: Product) -> &'static str {
         Product::Omp => {
             "Other flags of the original are accepted, and told of on stderr. More in docs/protocol/omp.md."
         }
-        Product::Gjc => "Other flags of the original are accepted. More in docs/protocol/gjc.md.",
+        Product::Gjc => {
+            "  --listen PATH  A socket to listen on in place of standard input\n  \
+             --mode bridge  HTTPS in place of it, as GJC_BRIDGE_TOKEN, _TLS_CERT, _TLS_KEY, _HOST, _PORT, _SCOPES and\n                 \
+             _ENDPOINTS say\n  \
+             --insecure     The bridge does without TLS, on loopback\n\n\
+             Other flags of the original are accepted. More in docs/protocol/gjc.md."
+        }
     }
 }
 
