@@ -159,10 +159,11 @@ impl Scan<'_> {
     }
 
     fn end(&mut self) {
-        let line = serde_json::from_slice(&self.top);
+        // A list would be read as the members in their order.
+        let line = self.top.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(&self.top));
         self.top.clear();
         (self.depth, self.string, self.escaped, self.skips) = (0, None, false, false);
-        let Ok(Line { id: Some(id), kind: Some(command), .. }) = line else { return };
+        let Some(Ok(Line { id: Some(id), kind: Some(command), .. })) = line else { return };
         // An id that is too long to keep would name another one.
         if !id.as_str().is_some_and(str::is_empty) && !ANSWERS.contains(&command.as_str()) {
             self.pending.0.lock().unwrap_or_else(PoisonError::into_inner).push(Request { id, command });
