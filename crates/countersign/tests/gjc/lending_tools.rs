@@ -130,7 +130,7 @@ fn the_model_has_the_tools_that_the_host_lends_now() {
         let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
         tools
             .iter()
-            .map(|tool| tool["name"].as_str().or(tool["function"]["name"].as_str()).unwrap().to_owned())
+            .map(|tool| tool["name"].as_str().or_else(|| tool["function"]["name"].as_str()).unwrap().to_owned())
             .collect::<Vec<_>>()
     };
     let hidden = json!({"name": "deep", "description": "d", "parameters": {}, "hidden": true});
