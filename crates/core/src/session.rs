@@ -2,6 +2,7 @@
 //!
 //! State holds the index of the tree, never its text: content is fetched by position outside the owner.
 
+mod asking;
 mod breaker;
 mod command;
 mod context;
@@ -13,6 +14,7 @@ mod requester;
 mod settings;
 mod state;
 
+pub use asking::{Asking, Otherwise, Patience, Told};
 pub(crate) use breaker::Answered;
 pub use breaker::{Breaker, Phase as BreakerPhase, TRIPS_AT};
 pub use command::{Command, CompactRefusal, Compacted, Gathered, Imported, Key, Part, PromptRefusal, Said, WhenBusy};

@@ -173,6 +173,7 @@ impl<'a> Docket<'a> {
                 resolution: gate::Resolution::Withdrawn,
                 by: None,
                 key: None,
+                form: None,
             }));
         }
         if self.run.is_none() {
@@ -365,12 +366,14 @@ fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: gate::Kind::Approval,
         ordinal: scene.view.state.next_ordinal(scene.session.id()),
+        number: scene.session.next_number(gate::Kind::Approval),
         run: scene.run.map(Run::id),
         call: Some(call.id()),
         subject: subject.digest(),
         scopes,
         deadline: Some(context.now + within.unwrap_or_else(|| scene.session.settings().approval_timeout)),
         fallback: gate::Fallback::Deny,
+        remind_at: None,
         steps,
     };
     branch.push_with(Event::Gate(opened), Some(shown.into()));

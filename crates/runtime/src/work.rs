@@ -66,12 +66,7 @@ pub(crate) fn size_of(command: &Command) -> usize {
         Command::Call(CallCommand::Ended {
             progress: Progress::NotBegun(text) | Progress::Left { text, .. }, ..
         }) => text.len(),
-        Command::Gate(GateCommand::Answer { answer, .. }) => match answer {
-            Answer::Deny { reason } => reason.as_ref().map_or(0, String::len),
-            Answer::Say(said) => said.iter().map(String::len).sum(),
-            Answer::Grant(grant) => grant.pattern.as_ref().map_or(0, String::len),
-            Answer::Allow(_) | Answer::Decline => 0,
-        },
+        Command::Gate(GateCommand::Answer { answer, .. }) => size_of_answer(answer),
         _ => 0,
     };
     256 + content
@@ -84,6 +79,16 @@ fn size_of_said(command: &SessionCommand) -> usize {
         }
         SessionCommand::Once { key, command } => key.name.len() + size_of_said(command),
         _ => 0,
+    }
+}
+
+fn size_of_answer(answer: &Answer) -> usize {
+    match answer {
+        Answer::Deny { reason } => reason.as_ref().map_or(0, String::len),
+        Answer::Say(said) => said.iter().map(String::len).sum(),
+        Answer::Form(form) => size_of_answer(&form.answer) + size_of_value(&form.form),
+        Answer::Grant(grant) => grant.pattern.as_ref().map_or(0, String::len),
+        Answer::Allow(_) | Answer::Decline => 0,
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) mod todos;
 mod unattended;
 mod voice;
 mod window;
-mod workflow;
+pub(crate) mod workflow;
 
 pub(crate) use bridge::TOKEN as BRIDGE_TOKEN;
 pub use bridge::{Bridge, BridgeStartError, Opener, Plain, Setup, SetupError, Which};
@@ -26,6 +26,7 @@ pub use presence::Presence;
 pub use registry::{Listing, Registry};
 pub use socket::{Socket, SocketError};
 pub(crate) use voice::{Voice, arrange};
+pub(crate) use workflow::{Manner, NOBODY, Projection, Readers, Workflow};
 
 /// What a door has beside omp's when it speaks this dialect.
 #[derive(Default)]
@@ -34,6 +35,8 @@ pub(crate) struct Gjc {
     pub(crate) voice: Voice,
     /// What the host has in hand.
     pub(crate) desk: Desk,
+    /// How its host is shown gates.
+    pub(crate) workflow: Workflow,
     /// What reads them.
     pub(crate) surface: Surface,
 }

@@ -25,6 +25,7 @@ pub mod shell;
 mod text;
 pub mod todo;
 pub mod tool;
+pub mod workflow;
 pub mod write;
 
 pub use conform::conform;

@@ -16,6 +16,7 @@ use crate::{
     read::Read,
     todo::TodoWrite,
     tool::{EditMode, Tool},
+    workflow::Workflow,
     write::Write,
 };
 
@@ -42,6 +43,13 @@ impl Registry {
             Arc::new(TodoWrite::default()),
             Arc::new(Ask::default()),
         ])
+    }
+
+    /// The same with the tools of a workflow behind them.
+    #[must_use]
+    pub fn with_workflow(mut self) -> Self {
+        self.0.extend(Workflow::all().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+        self
     }
 
     /// The tools of these names, in the order of the registry. Names that nobody has are passed over.
@@ -86,5 +94,7 @@ mod tests {
         assert_eq!(names(&all.only(&["bash", "none", "read"])), ["read", "bash"]);
         assert_eq!(all.get("bash").unwrap().spec().name, "bash");
         assert!(all.only(&["read"]).get("bash").is_none());
+        let more = all.only(&["ask"]).with_workflow();
+        assert_eq!(names(&more), ["ask", "workflow_interview", "workflow_plan", "workflow_execution"]);
     }
 }

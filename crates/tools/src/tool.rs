@@ -60,6 +60,8 @@ pub enum Failure {
 pub enum Route {
     /// This process, by [`Tool::run`].
     Here,
+    /// A person: the engine asks what the arguments say.
+    Person,
     /// Somebody at the other end of a connection. It is sent at most once, whatever the spec says of repeating.
     Peer(Away),
 }

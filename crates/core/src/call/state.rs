@@ -147,6 +147,11 @@ impl Call {
         matches!(self.phase, Phase::Wanted | Phase::Gated | Phase::Ready)
     }
 
+    /// Whether it was started, whatever became of it.
+    pub fn has_begun(&self) -> bool {
+        matches!(self.phase, Phase::Started { .. } | Phase::InDoubt(_))
+    }
+
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn) {
         match event {

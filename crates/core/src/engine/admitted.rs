@@ -68,6 +68,7 @@ impl Admitted {
                 gate::Event::Extended { .. }
                 | gate::Event::Voted { .. }
                 | gate::Event::Asked { .. }
+                | gate::Event::Reminded { .. }
                 | gate::Event::Shown { .. }
                 | gate::Event::Updated { .. },
             )

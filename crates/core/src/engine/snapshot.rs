@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
-pub const SNAPSHOT_VERSION: u32 = 10;
+pub const SNAPSHOT_VERSION: u32 = 11;
 
 /// What is written: the machines alone. Indexes are made again.
 #[derive(Serialize, Deserialize)]
@@ -100,7 +100,7 @@ impl State {
             match gate.phase() {
                 gate::Phase::Pending => {
                     state.pending.insert(opened, id);
-                    state.gate_deadlines.extend(gate.deadline().map(|deadline| (deadline, id)));
+                    state.gate_deadlines.extend(gate.due_at().map(|due| (due, id)));
                 }
                 gate::Phase::Resolved { at, .. } => {
                     state.resolved.insert((*at, id));

@@ -37,7 +37,7 @@ pub struct State {
     pub(super) compacting: BTreeSet<SessionId>,
     /// Pending gates by where they were opened, which is their age.
     pub(super) pending: BTreeMap<Lsn, GateId>,
-    /// Pending gates by deadline, and runs that wait by the time at which they go on.
+    /// Pending gates by when they are due, and runs that wait by the time at which they go on.
     pub(super) gate_deadlines: BTreeSet<(Millis, GateId)>,
     pub(super) backoffs: BTreeSet<(Millis, RunId)>,
     /// Calls that wait for their peer, by when they are given up.
@@ -382,6 +382,7 @@ impl State {
         if let Some(gate) = Gate::open(event, meta.session.clone(), meta.lsn, meta.at) {
             if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) {
                 session.gates = gate.ordinal();
+                session.counted(&gate);
                 match (&mut session.requester, gate.call()) {
                     (Some(requester), Some(call)) => requester.gated(call, id),
                     (Some(requester), None) => requester.breaker.asked(id),
@@ -395,8 +396,8 @@ impl State {
             self.gates.insert(id, gate);
         }
         let Some(gate) = self.gates.get_mut(&id) else { return };
-        if let Some(deadline) = gate.deadline() {
-            self.gate_deadlines.remove(&(deadline, id));
+        if let Some(due) = gate.due_at() {
+            self.gate_deadlines.remove(&(due, id));
         }
         gate.apply(event, meta.lsn, meta.at);
         if let (gate::Event::Resolved { resolution, .. }, None) = (event, gate.call())
@@ -410,15 +411,12 @@ impl State {
             };
             requester.breaker.answered(id, answered, meta.at);
         }
-        match (gate.is_pending(), gate.deadline()) {
-            (true, Some(deadline)) => {
-                self.gate_deadlines.insert((deadline, id));
-            }
-            (true, None) => {}
-            (false, _) => {
-                self.pending.remove(&gate.content());
-                self.resolved.insert((meta.at, id));
-            }
+        if let Some(due) = gate.due_at() {
+            self.gate_deadlines.insert((due, id));
+        }
+        if !gate.is_pending() {
+            self.pending.remove(&gate.content());
+            self.resolved.insert((meta.at, id));
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::{
+    digest::Digest,
     gate::event::{Resolution, Scope},
     id::{GateId, PrincipalId},
 };
@@ -21,8 +24,21 @@ pub enum Answer {
     },
     /// The answer to a question: labels of its choices, or free text.
     Say(Vec<String>),
+    /// Any of these, as a door that has forms has it.
+    Form(Box<Form>),
     /// Whoever was asked does not want to answer.
     Decline,
+}
+
+/// An answer in the form of its door, which was checked there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// What it says.
+    pub answer: Answer,
+    /// The form, word for word.
+    pub form: Value,
+    /// Of the form, by which one that is repeated is known.
+    pub digest: Digest,
 }
 
 /// What a person allows beside the action itself.
@@ -38,11 +54,28 @@ pub struct Grant {
 
 impl Answer {
     /// How far it lets the action reach, if it allows it.
-    pub const fn scope(&self) -> Option<Scope> {
+    pub fn scope(&self) -> Option<Scope> {
         match self {
             Self::Allow(scope) => Some(*scope),
             Self::Grant(grant) => Some(grant.scope),
+            Self::Form(form) => form.answer.scope(),
             Self::Deny { .. } | Self::Say(_) | Self::Decline => None,
+        }
+    }
+
+    /// What it says, without the form that it came in.
+    pub fn plain(&self) -> &Self {
+        match self {
+            Self::Form(form) => form.answer.plain(),
+            Self::Allow(_) | Self::Grant(_) | Self::Deny { .. } | Self::Say(_) | Self::Decline => self,
+        }
+    }
+
+    /// Of the form that it came in, if it came in one.
+    pub fn form(&self) -> Option<Digest> {
+        match self {
+            Self::Form(form) => Some(form.digest),
+            Self::Allow(_) | Self::Grant(_) | Self::Deny { .. } | Self::Say(_) | Self::Decline => None,
         }
     }
 }
@@ -116,6 +149,9 @@ pub enum AnswerRefusal {
         /// By whom.
         by: Option<PrincipalId>,
     },
+    /// The same key came with another answer before, which counted.
+    #[error("{0} was answered otherwise under the same key")]
+    KeyTaken(GateId),
     /// The gate does not offer that answer. It stays pending.
     #[error("{gate} does not offer this answer: {problem}")]
     NotOffered {

@@ -21,12 +21,49 @@ pub enum Kind {
     Approval,
     /// What a person has to say to a question.
     Question,
-    /// Whether a finished plan is signed off.
+    /// Whether a plan may be carried out.
+    Plan,
+    /// Whether an execution is signed off.
     Execution,
     /// Whether somebody unknown may come in.
     Pairing,
     /// Whether a limit is raised.
     Budget,
+}
+
+/// A part of what a run does with people, in which its gates are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// What it wants to know.
+    Interview,
+    /// What it means to do.
+    Plan,
+    /// What it does.
+    Execution,
+}
+
+impl Kind {
+    /// Where gates of this kind are counted.
+    pub const fn stage(self) -> Stage {
+        match self {
+            Self::Question => Stage::Interview,
+            Self::Plan => Stage::Plan,
+            Self::Approval | Self::Execution | Self::Pairing | Self::Budget => Stage::Execution,
+        }
+    }
+
+    /// Whether it is answered by a choice or in words, and not allowed or denied.
+    pub const fn takes_words(self) -> bool {
+        match self {
+            Self::Question | Self::Plan | Self::Execution => true,
+            Self::Approval | Self::Pairing | Self::Budget => false,
+        }
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// How far an approval reaches.
@@ -49,6 +86,8 @@ pub enum Fallback {
     Deny,
     /// The question stays without an answer, and whoever asked is told.
     NoAnswer,
+    /// That one of the choices counts, from 0. It approves nothing.
+    Choice(usize),
 }
 
 /// One of the answers that a question offers.
@@ -76,11 +115,11 @@ pub enum Content {
         /// Why a person is asked.
         why: String,
     },
-    /// A question.
+    /// A question, a plan or an execution: what is answered by a choice or in words.
     Question {
         /// Names it among the questions of its call.
         id: String,
-        /// What is asked.
+        /// What is asked, all of it.
         question: String,
         /// What it offers; may be empty.
         choices: Vec<Choice>,
@@ -89,6 +128,9 @@ pub enum Content {
         /// The choice that whoever asks would take.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         recommended: Option<usize>,
+        /// Pieces of what is asked by name, and where in its work whoever asks is, for doors that have a place for it.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        about: Map<String, Value>,
     },
     /// Whether somebody who was denied again and again may ask for more.
     GoOn {
@@ -97,6 +139,19 @@ pub enum Content {
         /// What is asked, in words.
         question: String,
     },
+}
+
+impl Content {
+    /// What it is about in a line: the title that whoever asks gave it, or what it shows.
+    pub fn headline(&self) -> &str {
+        match self {
+            Self::Approval { signature, .. } => signature,
+            Self::GoOn { question, .. } => question,
+            Self::Question { question, about, .. } => {
+                about.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty()).unwrap_or(question)
+            }
+        }
+    }
 }
 
 /// How a gate was resolved.
@@ -134,6 +189,10 @@ pub enum Event {
         kind: Kind,
         /// Counts the gates of its session from 1.
         ordinal: u32,
+        /// Counts those of the session in the same [stage](Kind::stage), from 1. What an agent requests is not counted and has 0, as has
+        /// what was recorded before.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        number: u32,
         /// The run that waits.
         run: Option<RunId>,
         /// The call that waits.
@@ -146,6 +205,9 @@ pub enum Event {
         deadline: Option<Millis>,
         /// What happens then.
         fallback: Fallback,
+        /// When people are reminded of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remind_at: Option<Millis>,
         /// Who has to allow, where that is more than any one person.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         steps: Vec<Step>,
@@ -172,6 +234,11 @@ pub enum Event {
         /// When that expires.
         deadline: Millis,
     },
+    /// People are reminded that it waits.
+    Reminded {
+        /// Which.
+        gate: GateId,
+    },
     /// It waits longer: its deadline passed while nobody was there to take an answer.
     Extended {
         /// Which.
@@ -179,7 +246,7 @@ pub enum Event {
         /// The new deadline.
         deadline: Millis,
     },
-    /// It was resolved. The content of an answer is its text: a reason, or a JSON array of chosen labels.
+    /// It was resolved. The content of an answer is its text: the reason of a denial, or what [`said`](super::said) reads.
     Resolved {
         /// Which.
         gate: GateId,
@@ -189,6 +256,9 @@ pub enum Event {
         by: Option<PrincipalId>,
         /// The key under which a repeated answer gets the first result.
         key: Option<String>,
+        /// Of the answer in the form that its door has for it: under the same key another one is another answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        form: Option<Digest>,
     },
     /// People can see it. A surface that cannot know whether it showed it shows it again, under another reference.
     Shown {
@@ -217,6 +287,7 @@ impl Event {
             Self::Opened { gate, .. }
             | Self::Voted { gate, .. }
             | Self::Asked { gate, .. }
+            | Self::Reminded { gate }
             | Self::Extended { gate, .. }
             | Self::Resolved { gate, .. }
             | Self::Shown { gate, .. }

@@ -8,6 +8,7 @@ use super::{
     command::{Answer, AnswerRefusal},
     event::{Event, Fallback, Kind, Resolution, Scope},
     step::{OnExpiry, People, Step, Vote},
+    words,
 };
 use crate::{
     digest::Digest,
@@ -36,6 +37,9 @@ pub enum Phase {
         key: Option<String>,
         /// The record that resolved it, with the answer's text.
         lsn: Lsn,
+        /// Of the answer in the form that its door has for it.
+        #[serde(default)]
+        form: Option<Digest>,
     },
 }
 
@@ -63,6 +67,8 @@ pub struct Gate {
     pub(crate) session: Option<SessionId>,
     pub(crate) kind: Kind,
     pub(crate) ordinal: u32,
+    #[serde(default)]
+    pub(crate) number: u32,
     pub(crate) run: Option<RunId>,
     pub(crate) call: Option<CallId>,
     pub(crate) subject: Digest,
@@ -70,6 +76,9 @@ pub struct Gate {
     pub(crate) opened_at: Millis,
     pub(crate) deadline: Option<Millis>,
     pub(crate) fallback: Fallback,
+    /// When people are reminded of it; none once they were.
+    #[serde(default)]
+    pub(crate) remind_at: Option<Millis>,
     pub(crate) content: Lsn,
     pub(crate) phase: Phase,
     #[serde(default)]
@@ -91,7 +100,21 @@ pub struct Gate {
 
 impl Gate {
     pub(crate) fn open(event: &Event, session: Option<SessionId>, lsn: Lsn, at: Millis) -> Option<Self> {
-        let Event::Opened { gate, kind, ordinal, run, call, subject, scopes, deadline, fallback, steps } = event else {
+        let Event::Opened {
+            gate,
+            kind,
+            ordinal,
+            number,
+            run,
+            call,
+            subject,
+            scopes,
+            deadline,
+            fallback,
+            remind_at,
+            steps,
+        } = event
+        else {
             return None;
         };
         Some(Self {
@@ -99,6 +122,7 @@ impl Gate {
             session,
             kind: *kind,
             ordinal: *ordinal,
+            number: *number,
             run: *run,
             call: *call,
             subject: *subject,
@@ -106,6 +130,7 @@ impl Gate {
             opened_at: at,
             deadline: *deadline,
             fallback: *fallback,
+            remind_at: *remind_at,
             content: lsn,
             phase: Phase::Pending,
             shown: Vec::new(),
@@ -138,6 +163,21 @@ impl Gate {
         self.ordinal
     }
 
+    /// Counts those of its session in the same stage, from 1; 0 where it is not counted.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Of what it shows, or of what it decides about.
+    pub fn subject(&self) -> Digest {
+        self.subject
+    }
+
+    /// What happens when nobody answers in time.
+    pub fn fallback(&self) -> Fallback {
+        self.fallback
+    }
+
     /// The run that waits.
     pub fn run(&self) -> Option<RunId> {
         self.run
@@ -161,6 +201,12 @@ impl Gate {
     /// When it expires.
     pub fn deadline(&self) -> Option<Millis> {
         self.deadline
+    }
+
+    /// When something happens to it by itself: people are reminded, or it expires. None once it is resolved.
+    pub fn due_at(&self) -> Option<Millis> {
+        let times = [self.deadline, self.remind_at].into_iter().flatten();
+        if self.is_pending() { times.min() } else { None }
     }
 
     /// Where its content lies.
@@ -289,9 +335,10 @@ impl Gate {
         key: Option<&str>,
     ) -> Result<Vec<Event>, AnswerRefusal> {
         let is_repeated = |first: &Option<String>| key.is_some() && key == first.as_deref();
-        if let Phase::Resolved { resolution, by, key: first, .. } = &self.phase {
+        if let Phase::Resolved { resolution, by, key: first, form, .. } = &self.phase {
             if is_repeated(first) || self.votes.iter().any(|vote| is_repeated(&vote.key)) {
-                return Ok(Vec::new());
+                let is_other = answer.form().is_some_and(|given| *form != Some(given));
+                return if is_other { Err(AnswerRefusal::KeyTaken(self.id)) } else { Ok(Vec::new()) };
             }
             return Err(AnswerRefusal::AlreadyResolved {
                 gate: self.id,
@@ -300,18 +347,13 @@ impl Gate {
             });
         }
         let refuse = |problem| Err(AnswerRefusal::NotOffered { gate: self.id, problem });
-        let resolution = match (self.kind, answer) {
-            (Kind::Question, Answer::Say(said))
-                if said.is_empty() || said.iter().any(|said| said.trim().is_empty()) =>
-            {
-                return refuse("an answer is empty");
-            }
-            (Kind::Question, Answer::Say(_)) => Resolution::Answered,
-            (Kind::Question, Answer::Decline | Answer::Deny { .. }) => Resolution::Declined,
-            (Kind::Question, Answer::Allow(_) | Answer::Grant(_)) => {
-                return refuse("a question is not allowed or denied");
-            }
-            (_, Answer::Say(_)) => return refuse("an approval is allowed or denied"),
+        let resolution = match (self.kind, answer.plain()) {
+            (Kind::Question | Kind::Plan | Kind::Execution, _) => match words::of(self.kind, answer) {
+                Ok(Some(_)) => Resolution::Answered,
+                Ok(None) => Resolution::Declined,
+                Err(problem) => return refuse(problem),
+            },
+            (_, Answer::Say(_) | Answer::Form(_)) => return refuse("an approval is allowed or denied"),
             (_, Answer::Deny { .. } | Answer::Decline) => Resolution::Denied,
             (_, Answer::Grant(grant)) if grant.scope == Scope::Once => return refuse("once is nothing to grant"),
             (_, Answer::Allow(_) | Answer::Grant(_)) => {
@@ -326,6 +368,7 @@ impl Gate {
             resolution,
             by: Some(by.clone()),
             key: key.map(str::to_owned),
+            form: answer.form(),
         };
         match (resolution, self.step()) {
             (Resolution::Allowed { scope }, Some(step)) => self.vote(step, scope, by, people, key, resolved),
@@ -369,10 +412,13 @@ impl Gate {
     }
 
     /// Decides what follows where time has run out at `now`: it expires, or people are asked once more, who then have
-    /// `otherwise` where their step does not say how long. The deadline itself is too late.
+    /// `otherwise` where their step does not say how long. The deadline itself is too late. Before it, people may be due to
+    /// be reminded.
     pub fn expire(&self, now: Millis, otherwise: Duration) -> Option<Event> {
-        let is_due = self.is_pending() && self.deadline.is_some_and(|deadline| deadline <= now);
-        is_due.then_some(())?;
+        let has_come = |time: Option<Millis>| self.is_pending() && time.is_some_and(|time| time <= now);
+        if !has_come(self.deadline) {
+            return has_come(self.remind_at).then_some(Event::Reminded { gate: self.id });
+        }
         let number = match self.step().map(|step| step.on_expiry) {
             Some(OnExpiry::Again(times)) if self.again < times => Some(self.step),
             Some(OnExpiry::Next) => Some(self.step + 1),
@@ -384,7 +430,7 @@ impl Gate {
                 let deadline = now + step.within.unwrap_or(otherwise);
                 Event::Asked { gate: self.id, step: number, deadline }
             }
-            None => Event::Resolved { gate: self.id, resolution: Resolution::Expired, by: None, key: None },
+            None => Event::Resolved { gate: self.id, resolution: Resolution::Expired, by: None, key: None, form: None },
         })
     }
 
@@ -392,6 +438,11 @@ impl Gate {
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, now: Millis) {
         match event {
             Event::Opened { .. } => {}
+            Event::Reminded { .. } => {
+                self.remind_at = None;
+                self.round += 1;
+                self.revision += 1;
+            }
             Event::Extended { deadline, .. } => {
                 self.deadline = Some(*deadline);
                 self.revision += 1;
@@ -414,9 +465,9 @@ impl Gate {
                 self.round += 1;
                 self.revision += 1;
             }
-            Event::Resolved { resolution, by, key, .. } => {
-                self.phase =
-                    Phase::Resolved { resolution: resolution.clone(), by: by.clone(), at: now, key: key.clone(), lsn };
+            Event::Resolved { resolution, by, key, form, .. } => {
+                let (resolution, by, key, form) = (resolution.clone(), by.clone(), key.clone(), *form);
+                self.phase = Phase::Resolved { resolution, by, at: now, key, lsn, form };
             }
             Event::Shown { surface, reference, .. } => {
                 let (surface, reference) = (surface.clone(), reference.clone());

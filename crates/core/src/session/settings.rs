@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::asking::Asking;
+
 /// A model as a run needs to know it. The catalogue has the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRef {
@@ -136,6 +138,9 @@ pub struct Settings {
     /// What is left of a run that was stopped.
     #[serde(default, skip_serializing_if = "Stopped::stays")]
     pub stopped: Stopped,
+    /// How runs ask people.
+    #[serde(default)]
+    pub asking: Asking,
 }
 
 impl Default for Settings {
@@ -158,6 +163,7 @@ impl Default for Settings {
             peer_timeout: peer_timeout(),
             todo_reminders: 0,
             stopped: Stopped::Stays,
+            asking: Asking::default(),
         }
     }
 }
@@ -176,6 +182,8 @@ pub enum Setting {
     AutoCompaction(bool),
     /// Whether failures are retried.
     AutoRetry(bool),
+    /// What a call that asks is told where nobody can be asked.
+    Nobody(Option<String>),
     /// Everything at once, as files and flags have it when the session opens.
     All(Box<Settings>),
 }
@@ -188,6 +196,7 @@ impl Settings {
             Setting::Modes(modes) => self.modes = *modes,
             Setting::AutoCompaction(auto) => self.thresholds.auto = *auto,
             Setting::AutoRetry(enabled) => self.retry.enabled = *enabled,
+            Setting::Nobody(nobody) => self.asking.nobody.clone_from(nobody),
             Setting::All(all) => *self = (**all).clone(),
         }
     }

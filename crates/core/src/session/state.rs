@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{
     digest::Digest,
-    id::{CallId, EntryId, Lsn, RunId, SessionId},
+    gate::{self, Gate, Stage},
+    id::{CallId, EntryId, GateId, Lsn, RunId, SessionId},
     time::Millis,
 };
 
@@ -154,6 +155,9 @@ pub struct Session {
     pub(crate) keys: Keys,
     /// How many gates it has had.
     pub(crate) gates: u32,
+    /// Those that are counted, by stage and in order.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) stages: BTreeMap<Stage, Vec<GateId>>,
     /// When something last happened in it.
     pub(crate) last_at: Millis,
 }
@@ -192,6 +196,7 @@ impl Session {
             left_for: None,
             keys: Keys::default(),
             gates: 0,
+            stages: BTreeMap::new(),
             last_at: at,
         })
     }
@@ -285,6 +290,32 @@ impl Session {
     /// Messages that wait to be said: steering, follow-ups and prompts behind a compaction.
     pub fn queued(&self) -> usize {
         self.steering.len() + self.follow_up.len() + self.prompts.len()
+    }
+
+    /// The gate of this stage with this [number](Gate::number), whatever has become of it.
+    pub fn gate(&self, stage: Stage, number: u32) -> Option<GateId> {
+        self.stages.get(&stage)?.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
+    }
+
+    /// How many gates are counted in each stage.
+    pub fn gates_by_stage(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
+        self.stages.iter().map(|(stage, gates)| (*stage, gates.len()))
+    }
+
+    /// The number of the next gate of this kind. What an agent requests is not counted.
+    pub(crate) fn next_number(&self, kind: gate::Kind) -> u32 {
+        if self.requester.is_some() {
+            return 0;
+        }
+        let opened = self.stages.get(&kind.stage()).map_or(0, Vec::len);
+        u32::try_from(opened).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    /// Notes a gate that was opened in it, if it counts.
+    pub(crate) fn counted(&mut self, gate: &Gate) {
+        if gate.number() > 0 {
+            self.stages.entry(gate.kind().stage()).or_default().push(gate.id());
+        }
     }
 
     /// What was last recorded of its file: path, length and digest.

@@ -17,7 +17,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
         // A version before this one may have asked about it.
         if let Some(gate) = scene.view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
             let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
-            branch.push(Event::Gate(gate::Event::Resolved { gate, resolution, by: None, key: None }));
+            branch.push(Event::Gate(gate::Event::Resolved { gate, resolution, by: None, key: None, form: None }));
         }
         let ended = call::Event::Ended { call: call.id(), end: End::Cancelled, entry: None };
         branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));

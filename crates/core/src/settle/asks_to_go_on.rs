@@ -15,7 +15,7 @@ pub(super) const HELD: &str =
 pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
     let breaker = docket.session.requester()?.breaker();
     if let Some(gate) = breaker.obsolete() {
-        let event = Happened::Resolved { gate, resolution: Resolution::Withdrawn, by: None, key: None };
+        let event = Happened::Resolved { gate, resolution: Resolution::Withdrawn, by: None, key: None, form: None };
         return Some(vec![docket.fact(Event::Gate(event))]);
     }
     let mut branch = Branch::new(docket.session);
@@ -37,12 +37,14 @@ pub(super) fn ask(docket: Docket<'_>, branch: &mut Branch<'_>, wants_more: bool,
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: Kind::Budget,
         ordinal: docket.view.state.next_ordinal(docket.session.id()),
+        number: docket.session.next_number(Kind::Budget),
         run: None,
         call: None,
         subject: Digest::of(content.as_bytes()),
         scopes: vec![Scope::Once],
         deadline: Some(context.now + docket.session.settings().approval_timeout),
         fallback: Fallback::Deny,
+        remind_at: None,
         steps: Vec::new(),
     };
     branch.push_with(Event::Gate(opened), Some(content.into()));

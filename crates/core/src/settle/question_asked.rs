@@ -1,34 +1,20 @@
-//! A call that a person runs: its questions are asked one after the other, and the answers are its result.
-//!
-//! The shape of the result's details is `{"results":[{id, question, options: [label], multi, selectedOptions: [label],
-//! customInput?}]}`.
+//! A call that a person runs: what it asks is asked one after the other, and the answers are its result.
 
-use serde::Deserialize;
-use serde_json::json;
+mod told;
+mod wanted;
 
+use self::{told::Answered, wanted::Wanted};
 use super::Scene;
 use crate::{
-    call::{Call, Content, End, Executor, Phase},
+    call::{Call, End, Executor, Phase},
     digest::Digest,
     engine::{Branch, Context, Event, Fact, texts},
-    gate::{self, Choice, Fallback, Kind, Resolution},
+    gate::{self, Fallback},
     id::GateId,
     message::{Block, Message, ToolResult},
+    run,
+    session::Otherwise,
 };
-
-/// One question, as the tool's arguments have it.
-#[derive(Deserialize)]
-struct Question {
-    #[serde(default)]
-    id: String,
-    question: String,
-    #[serde(default)]
-    options: Vec<Choice>,
-    #[serde(default)]
-    multi: bool,
-    #[serde(default)]
-    recommended: Option<usize>,
-}
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
     let call = scene.calls().find(|call| {
@@ -37,73 +23,73 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
             && scene.view.state.gate_of(call.id()).is_none_or(|gate| !gate.is_pending())
     })?;
     let mut branch = Branch::new(scene.session);
-    let read = scene.view.admitted.call(call.id()).and_then(|content| Some((content, questions(content)?)));
-    let Some((content, questions)) = read else {
+    let read = scene.view.admitted.call(call.id()).and_then(|content| Some((content, wanted::of(content)?)));
+    let Some((content, wanted)) = read else {
         scene.end_call(&mut branch, call, End::Failed, "Not asked: the questions cannot be read.", context);
         return Some(branch.finish());
     };
-    let asked = asked(scene, call);
-    if let Some(problem) = problem(&questions) {
+    if let Some(problem) = wanted::problem(&wanted) {
         let text = format!("Invalid arguments for {}:\n- {problem}", content.tool);
         scene.end_call(&mut branch, call, End::Failed, &text, context);
         return Some(branch.finish());
     }
-    match questions.get(asked.len()) {
-        Some(question) => {
-            let gate = GateId::new(context.fresh.uuid(context.now));
-            let content = gate::Content::Question {
-                id: question.id.clone(),
-                question: question.question.clone(),
-                choices: question.options.clone(),
-                multi: question.multi,
-                recommended: question.recommended,
-            };
-            let content = serde_json::to_string(&content).expect("content is plain data with text keys");
-            let opened = gate::Event::Opened {
-                gate,
-                kind: Kind::Question,
-                ordinal: scene.view.state.next_ordinal(scene.session.id()),
-                run: Some(scene.run.id()),
-                call: Some(call.id()),
-                subject: Digest::of(content.as_bytes()),
-                scopes: Vec::new(),
-                deadline: Some(context.now + scene.session.settings().clarify_timeout),
-                fallback: Fallback::NoAnswer,
-                steps: Vec::new(),
-            };
-            branch.push_with(Event::Gate(opened), Some(content.into()));
+    let asked = asked(scene, call);
+    let asking = &scene.session.settings().asking;
+    match (wanted.get(asked.len()), &asking.nobody) {
+        (Some(_), Some(nobody)) => {
+            scene.end_call(&mut branch, call, End::Failed, nobody, context);
+            if scene.run.abort() == run::Abort::No {
+                branch.push(Event::Run(run::Event::Aborting { run: scene.run.id() }));
+            }
         }
-        None => {
-            let said = texts::said(&Message::ToolResult(result(scene, content, &questions, &asked)));
+        (Some(wanted), None) => open(scene, &mut branch, call, wanted, context),
+        (None, _) => {
+            let of = |(wanted, gate): (&Wanted, &GateId)| {
+                let text = scene.view.admitted.answer(*gate);
+                Answered::of(wanted, scene.view.state.gate(*gate), text.map(|text| &**text))
+            };
+            let answers: Vec<Answered> = wanted.iter().zip(&asked).map(of).collect();
+            let (text, details) = told::result(asking.told, &wanted, &answers);
+            let said = texts::said(&Message::ToolResult(ToolResult {
+                tool_call_id: content.tool_call_id.to_string(),
+                tool_name: content.tool.to_string(),
+                content: vec![Block::text(text)],
+                details: Some(details),
+                is_error: false,
+                ..ToolResult::default()
+            }));
             scene.end_call_with(&mut branch, call, End::Done { error: false }, said, context);
         }
     }
     Some(branch.finish())
 }
 
-fn questions(content: &Content) -> Option<Vec<Question>> {
-    serde_json::from_value(content.arguments.get("questions")?.clone()).ok()
+fn open(scene: Scene<'_>, branch: &mut Branch<'_>, call: &Call, wanted: &Wanted, context: &mut Context) {
+    let content = serde_json::to_string(&wanted.content()).expect("content is plain data with text keys");
+    let settings = scene.session.settings();
+    let patience = settings.asking.of(wanted.kind);
+    let within = patience.within.unwrap_or(settings.clarify_timeout);
+    let opened = gate::Event::Opened {
+        gate: GateId::new(context.fresh.uuid(context.now)),
+        kind: wanted.kind,
+        ordinal: scene.view.state.next_ordinal(scene.session.id()),
+        number: scene.session.next_number(wanted.kind),
+        run: Some(scene.run.id()),
+        call: Some(call.id()),
+        subject: Digest::of(content.as_bytes()),
+        scopes: Vec::new(),
+        deadline: Some(context.now + within),
+        fallback: match patience.otherwise {
+            Otherwise::Nothing => Fallback::NoAnswer,
+            Otherwise::Default => wanted.default().map_or(Fallback::NoAnswer, Fallback::Choice),
+        },
+        remind_at: patience.remind.filter(|remind| *remind < within).map(|remind| context.now + remind),
+        steps: Vec::new(),
+    };
+    branch.push_with(Event::Gate(opened), Some(content.into()));
 }
 
-/// What is wrong with questions that can be read: answers to them could not be told apart.
-fn problem(questions: &[Question]) -> Option<String> {
-    if questions.is_empty() {
-        return Some("questions must hold at least one question".to_owned());
-    }
-    questions.iter().enumerate().find_map(|(at, question)| {
-        if !question.id.is_empty() && questions[..at].iter().any(|other| other.id == question.id) {
-            return Some(format!("questions[{at}].id is the id of another question"));
-        }
-        let labels = &question.options;
-        if let Some((twice, _)) = labels.iter().enumerate().find(|(at, label)| labels[..*at].contains(label)) {
-            return Some(format!("questions[{at}].options[{twice}].label is the label of another option"));
-        }
-        let is_there = question.recommended.is_none_or(|index| index < labels.len());
-        (!is_there).then(|| format!("questions[{at}].recommended is not the index of an option"))
-    })
-}
-
-/// The questions of the call so far, in order.
+/// What the call has asked so far, in order.
 fn asked(scene: Scene<'_>, call: &Call) -> Vec<GateId> {
     let gates = scene.view.admitted.gates_of(call.id()).iter().copied();
     gates
@@ -111,49 +97,4 @@ fn asked(scene: Scene<'_>, call: &Call) -> Vec<GateId> {
             scene.view.admitted.gate(*gate).is_some_and(|shown| matches!(**shown, gate::Content::Question { .. }))
         })
         .collect()
-}
-
-fn result(scene: Scene<'_>, content: &Content, questions: &[Question], asked: &[GateId]) -> ToolResult {
-    let mut text = String::new();
-    let mut details = Vec::new();
-    for (question, gate) in questions.iter().zip(asked) {
-        let resolution = scene.view.state.gate(*gate).and_then(gate::Gate::resolution);
-        let said: Vec<String> = match resolution {
-            Some(Resolution::Answered) => scene
-                .view
-                .admitted
-                .answer(*gate)
-                .and_then(|answer| serde_json::from_str(answer).ok())
-                .unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        let answer = match resolution {
-            Some(Resolution::Answered) => said.join(", "),
-            Some(Resolution::Expired) => "(nobody answered in time)".to_owned(),
-            _ => "(the person did not want to answer)".to_owned(),
-        };
-        text.push_str(&format!("{}\n  {answer}\n", question.question));
-        let labels: Vec<&str> = question.options.iter().map(|option| option.label.as_str()).collect();
-        let (selected, words): (Vec<&str>, Vec<&str>) =
-            said.iter().map(String::as_str).partition(|said| labels.contains(said));
-        let mut detail = json!({
-            "id": question.id,
-            "question": question.question,
-            "options": labels,
-            "multi": question.multi,
-            "selectedOptions": selected,
-        });
-        if !words.is_empty() {
-            detail["customInput"] = words.join(", ").into();
-        }
-        details.push(detail);
-    }
-    ToolResult {
-        tool_call_id: content.tool_call_id.to_string(),
-        tool_name: content.tool.to_string(),
-        content: vec![Block::text(text.trim_end())],
-        details: Some(json!({ "results": details })),
-        is_error: false,
-        ..ToolResult::default()
-    }
 }

@@ -23,6 +23,8 @@ mod schedule;
 mod session_table;
 mod settle;
 mod shown;
+mod sign_offs;
 mod snapshot_form;
 mod stage;
 mod states;
+mod waiting_kills;

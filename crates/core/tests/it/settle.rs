@@ -1,6 +1,7 @@
 //! The settle rules: for each the smallest state in which it has something to say, and the nearest in which it has not.
 
 mod abort_ends;
+mod asking;
 mod backoff_over;
 mod breaker_trips;
 mod call_starts;

@@ -4,19 +4,27 @@ use countersign_core::{
     call::Executor,
     digest::Digest,
     engine::{Command, Engine, SNAPSHOT_VERSION},
-    gate::{Answer, Scope},
+    gate::{Answer, Form, Scope},
     id::PeerId,
     message::StopReason,
     peer::{self, Line},
     policy::Class,
     run::Wanted,
-    session::{self, Gathered, Kind, Part, Queue, WhenBusy},
+    session::{self, Asking, Gathered, Kind, Otherwise, Part, Patience, Queue, Setting, Settings, Told, WhenBusy},
 };
+use serde_json::json;
 
 use crate::{
-    stage::{Stage, asking, open, text, wanted},
+    stage::{Stage, asking, open, seconds, text, wanted},
     states::{RETRYABLE, behind, compact, deny, idle, run_command, thinking},
 };
+
+/// Settings under which a plan comes to its default, and people are reminded of it before.
+fn asking_settings() -> Settings {
+    let plan = Patience { within: Some(seconds(60)), remind: Some(seconds(20)), otherwise: Otherwise::Default };
+    let asking = Asking { told: Told::Selected, plan, ..Asking::default() };
+    Settings { asking, ..Settings::default() }
+}
 
 /// A little of everything that a session may hold.
 fn histories() -> [Stage; 6] {
@@ -34,7 +42,14 @@ fn histories() -> [Stage; 6] {
     gated.session(session::Command::Gather { part: Part::First, entries: Vec::<Gathered>::new() });
 
     let mut asked = thinking(asking());
-    asked.want([wanted("ask", "")]);
+    asked.set(Setting::All(Box::new(asking_settings())));
+    asked.want([wanted("ask", ""), wanted("plan", "")]);
+    let answer = Answer::Say(vec!["left".to_owned()]);
+    let form = Form { answer, form: json!({"selected": ["left"]}), digest: Digest::of(b"form") };
+    for _ in 0..2 {
+        let gate = asked.gate();
+        asked.decide(gate, Answer::Form(Box::new(form.clone())), "ana", Some("k")).1.expect("it is offered");
+    }
 
     let mut waiting = thinking(asking());
     waiting.fail(RETRYABLE);
@@ -76,7 +91,7 @@ fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
 fn another_form_of_a_snapshot_has_another_version() {
     let text: Vec<String> = histories().iter().map(|stage| stage.engine.snapshot()).collect();
     let digest = Digest::of(text.join("\n").as_bytes()).to_string();
-    let known = (10, "7e27bef739adf89f3e721c33ae8b3bf02a6eba22ebd109e1c957b6c1eb993d14");
+    let known = (11, "d0162ab2b8f559bdb64f737d49a715923c0f377a16ee175691fbf802c0197806");
     assert_eq!(
         (SNAPSHOT_VERSION, digest.as_str()),
         known,

@@ -39,6 +39,8 @@ pub(crate) struct Stage {
     pub(crate) now: Millis,
     drawn: u16,
     log: Vec<Recorded>,
+    /// Where in the log batches end.
+    batches: Vec<usize>,
 }
 
 /// Rules under which what changes something asks, and what reads runs.
@@ -84,6 +86,8 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
     let arguments = match tool {
         "bash" => json!({ "command": path }),
         "ask" => json!({"questions": [{"question": "Which?"}, {"question": "Why?"}]}),
+        "plan" => json!({"plan": "Move it.", "title": "The move"}),
+        "execution" => json!({"execution": "It was moved."}),
         _ => json!({ "path": path }),
     };
     Wanted {
@@ -96,7 +100,7 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
         lane: if reads { Lane::Shared } else { Lane::Exclusive },
         repeat: if reads { Repeat::Idempotent } else { Repeat::Once },
         effect: if reads { Effect::Reads } else { Effect::Changes },
-        executor: if tool == "ask" { Executor::Person } else { Executor::Builtin },
+        executor: if ["ask", "plan", "execution"].contains(&tool) { Executor::Person } else { Executor::Builtin },
         class: None,
         problem: None,
     }
@@ -105,7 +109,8 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
 impl Stage {
     /// Without a session.
     pub(crate) fn bare(rules: Rules) -> Self {
-        let mut stage = Self { engine: Engine::new(rules), now: Millis(1_000), drawn: 0, log: Vec::new() };
+        let mut stage =
+            Self { engine: Engine::new(rules), now: Millis(1_000), drawn: 0, log: Vec::new(), batches: Vec::new() };
         stage.tell(Command::Recover(Resume::Go));
         stage
     }
@@ -153,6 +158,13 @@ impl Stage {
 
     /// A new process over the same log.
     pub(crate) fn restart(&mut self, rules: Rules, resume: Resume) -> Told {
+        let engine = self.read(rules);
+        assert_eq!((engine.state(), engine.admitted()), (self.engine.state(), self.engine.admitted()));
+        self.engine = engine;
+        self.tell(Command::Recover(resume))
+    }
+
+    fn read(&self, rules: Rules) -> Engine {
         let mut engine = Engine::new(rules);
         for recorded in &self.log {
             engine.replay(&recorded.fact.event, &recorded.meta);
@@ -162,9 +174,43 @@ impl Stage {
                 engine.admit(lsn, &content).expect("the stage has it");
             }
         }
-        assert_eq!((engine.state(), engine.admitted()), (self.engine.state(), self.engine.admitted()));
-        self.engine = engine;
-        self.tell(Command::Recover(resume))
+        engine
+    }
+
+    /// How many batches were recorded.
+    pub(crate) fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// A new process over the log as it was when the process before died behind its first `batches` batches.
+    pub(crate) fn die_after(&mut self, batches: usize, rules: Rules, resume: Resume) {
+        self.batches.truncate(batches);
+        self.log.truncate(self.batches.last().copied().unwrap_or_default());
+        self.engine = self.read(rules);
+        self.tell(Command::Recover(resume));
+    }
+
+    /// How often a gate was resolved.
+    pub(crate) fn resolutions(&self) -> Vec<(GateId, usize)> {
+        let mut counts: Vec<(GateId, usize)> = Vec::new();
+        for recorded in &self.log {
+            match &recorded.fact.event {
+                Event::Gate(gate::Event::Opened { gate, .. }) => counts.push((*gate, 0)),
+                Event::Gate(gate::Event::Resolved { gate, .. }) => {
+                    if let Some((_, count)) = counts.iter_mut().find(|(known, _)| known == gate) {
+                        *count += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        counts
+    }
+
+    /// The texts of all results of calls, in order.
+    pub(crate) fn results(&self) -> Vec<String> {
+        let is_result = |recorded: &&Recorded| words(&recorded.fact.event) == "session entry tool_result";
+        self.log.iter().filter(is_result).map(text_of).collect()
     }
 
     /// What the same process makes of the log without its last facts, which were not recorded.
@@ -191,6 +237,9 @@ impl Stage {
             Ok((mut facts, reply)) => {
                 // What may only follow in a later batch is part of what the command came to.
                 loop {
+                    if !facts.is_empty() && self.batches.last() != Some(&(self.log.len() + facts.len())) {
+                        self.batches.push(self.log.len() + facts.len());
+                    }
                     self.engine.committed(self.engine.state().head());
                     if !self.engine.is_unsettled() {
                         break;
@@ -232,10 +281,13 @@ impl Stage {
     /// The text of the newest result of a call.
     pub(crate) fn result(&self) -> String {
         let is_result = |recorded: &&Recorded| words(&recorded.fact.event) == "session entry tool_result";
-        let recorded = self.log.iter().rev().find(is_result).expect("the stage has it");
-        let content = recorded.fact.content.as_deref().expect("the stage has it");
-        let message: Value = serde_json::from_str(content).expect("the stage has it");
-        message["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+        text_of(self.log.iter().rev().find(is_result).expect("the stage has it"))
+    }
+
+    /// The details of the newest result of a call.
+    pub(crate) fn details(&self) -> Value {
+        let is_result = |recorded: &&Recorded| words(&recorded.fact.event) == "session entry tool_result";
+        message_of(self.log.iter().rev().find(is_result).expect("the stage has it"))["details"].take()
     }
 
     pub(crate) fn prompt(&mut self, when_busy: WhenBusy) -> Told {
@@ -289,6 +341,11 @@ impl Stage {
         self.tell(Command::Call(call::Command::Ended { call: self.calls()[at], progress }))
     }
 
+    /// The oldest gate that waits, as it stands, if any does.
+    pub(crate) fn waiting(&self) -> Option<gate::Gate> {
+        self.engine.state().pending_gates().next().cloned()
+    }
+
     /// The oldest gate that waits.
     pub(crate) fn gate(&self) -> GateId {
         self.engine.state().pending_gates().min_by_key(|gate| gate.content()).expect("the stage has it").id()
@@ -298,6 +355,15 @@ impl Stage {
         let (by, key) = (PrincipalId::new(by), key.map(str::to_owned));
         self.tell(Command::Gate(gate::Command::Answer { gate, answer, by, key }))
     }
+}
+
+fn message_of(recorded: &Recorded) -> Value {
+    let content = recorded.fact.content.as_deref().expect("the stage has it");
+    serde_json::from_str(content).expect("the stage has it")
+}
+
+fn text_of(recorded: &Recorded) -> String {
+    message_of(recorded)["content"][0]["text"].as_str().unwrap_or_default().to_owned()
 }
 
 /// A fact in the words of its form in the log, without what is drawn by lot.

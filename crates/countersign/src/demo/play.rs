@@ -169,6 +169,7 @@ impl Play<'_> {
                 gate::Event::Extended { .. }
                 | gate::Event::Voted { .. }
                 | gate::Event::Asked { .. }
+                | gate::Event::Reminded { .. }
                 | gate::Event::Shown { .. }
                 | gate::Event::Updated { .. },
             )

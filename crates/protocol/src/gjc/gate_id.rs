@@ -29,6 +29,12 @@ pub fn body_hash(gate_id: &str, answer: &Value) -> String {
 pub struct Counters(BTreeMap<Stage, u32>);
 
 impl Counters {
+    /// Notes that the gates of `stage` up to `number` are taken.
+    pub fn reach(&mut self, stage: Stage, number: u32) {
+        let count = self.0.entry(stage).or_default();
+        *count = number.max(*count);
+    }
+
     /// Returns the number of the next gate of `stage`, which is taken then.
     pub fn next(&mut self, stage: Stage) -> u32 {
         let count = self.0.entry(stage).or_default();
@@ -63,6 +69,9 @@ mod tests {
         assert_eq!(text, r#"{"deep-interview":1,"ralplan":2}"#);
         let mut again: Counters = serde_json::from_str(&text).unwrap();
         assert_eq!(again.next(Stage::Ralplan), 3);
+        again.reach(Stage::Ralplan, 7);
+        again.reach(Stage::Ralplan, 5);
+        assert_eq!(again.next(Stage::Ralplan), 8);
     }
 
     #[test]

@@ -33,8 +33,6 @@ const ABORTED: &str = "Request was aborted";
 const PROPORTION: usize = 4;
 /// How many bytes of updates each millisecond earns beside that, so that a paced stream is told of as it comes.
 const EARNED: usize = 200;
-/// The tool that a person answers.
-const ASK: &str = "ask";
 
 /// Everything that asking a model takes.
 pub(super) struct TurnWork {
@@ -401,9 +399,9 @@ fn want(call: &Part, registry: &Registry) -> Option<Wanted> {
             checked.map(|checked| route = checked).err().map(|problem| problem.to_string())
         }),
     };
-    let here = || (if name == ASK { Executor::Person } else { Executor::Builtin }, None);
     let (executor, class) = match &route {
-        Route::Here => here(),
+        Route::Here => (Executor::Builtin, None),
+        Route::Person => (Executor::Person, None),
         Route::Peer(away) => (Executor::Peer(away.peer.clone()), Some(away.class)),
     };
     let is_away = class.is_some();

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_core::session::{Otherwise, Patience};
 use countersign_runtime::models::entry::Level;
 
 use super::AgentDir;
@@ -100,10 +101,46 @@ pub struct Ours {
     pub host_timeout: Duration,
     /// `countersign.bash_timeout`, in seconds: of commands that name none.
     pub bash_timeout: Duration,
+    /// `countersign.gates`: how long gates wait that runs open, and what follows.
+    pub gates: Gates,
     /// `countersign.attach`: whether sessions live in the gateway of this machine.
     pub attach: When,
     /// `countersign.data`: the data directory of that gateway.
     pub data: Option<PathBuf>,
+}
+
+/// How long gates wait that runs open. Of each kind `timeout` and `remind`, in seconds, and `default`: whether something counts where
+/// nobody answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gates {
+    /// `question`, with the default `recommended`.
+    pub question: Patience,
+    /// `approval`, of plans, with the default `reject`.
+    pub approval: Patience,
+    /// `execution`, with the default `decline`.
+    pub execution: Patience,
+}
+
+impl Gates {
+    fn take(&mut self, gates: &Place<'_>) -> Result<(), WrongType> {
+        for (name, patience, default) in [
+            ("question", &mut self.question, "recommended"),
+            ("approval", &mut self.approval, "reject"),
+            ("execution", &mut self.execution, "decline"),
+        ] {
+            let of = gates.at(name)?;
+            put(&mut patience.within, seconds(&of.at("timeout")?)?.map(Some));
+            put(&mut patience.remind, seconds(&of.at("remind")?)?.map(Some));
+            let place = of.at("default")?;
+            match place.text()? {
+                None => {}
+                Some("none") => patience.otherwise = Otherwise::Nothing,
+                Some(word) if word == default => patience.otherwise = Otherwise::Default,
+                Some(_) => return Err(place.wrong("none, or what the kind of gate has as its default")),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Whether sessions live in the gateway of this machine.
@@ -143,6 +180,7 @@ impl Default for Settings {
                 clarify_timeout: Duration::from_secs(3600),
                 host_timeout: Duration::from_secs(3600),
                 bash_timeout: Duration::from_secs(300),
+                gates: Gates::default(),
                 attach: When::Never,
                 data: None,
             },
@@ -275,6 +313,7 @@ impl Ours {
         }
         put(&mut self.host_timeout, seconds(&ours.at("host_timeout")?)?);
         put(&mut self.bash_timeout, seconds(&ours.at("bash_timeout")?)?);
+        self.gates.take(&ours.at("gates")?)?;
         let attach = ours.at("attach")?;
         match attach.text()? {
             None => {}
@@ -318,6 +357,7 @@ fn level(name: &str) -> Option<Level> {
 mod tests {
     use std::{fs, time::Duration};
 
+    use countersign_core::session::{Otherwise, Patience};
     use countersign_runtime::models::entry::Level;
 
     use super::{AgentDir, EditMode, Settings};
@@ -361,7 +401,9 @@ edit: { mode: hashline }
 todo: { reminders: { enabled: false, max: 9 } }
 images: { autoResize: false, blockImages: true }
 approval_timeout: 60
-countersign: { approval_timeout: 30, clarify_timeout: 40, host_timeout: 50, bash_timeout: 0.5 }
+countersign:
+  { approval_timeout: 30, clarify_timeout: 40, host_timeout: 50, bash_timeout: 0.5, gates: {
+    question: { timeout: 5, remind: 2, default: recommended }, approval: { default: reject }, execution: { default: none } } }
 ";
         let mut want = Settings::default();
         want.retry.enabled = false;
@@ -387,6 +429,9 @@ countersign: { approval_timeout: 30, clarify_timeout: 40, host_timeout: 50, bash
         want.ours.clarify_timeout = Duration::from_secs(40);
         want.ours.host_timeout = Duration::from_secs(50);
         want.ours.bash_timeout = Duration::from_millis(500);
+        let (within, remind) = (Some(Duration::from_secs(5)), Some(Duration::from_secs(2)));
+        want.ours.gates.question = Patience { within, remind, otherwise: Otherwise::Default };
+        want.ours.gates.approval.otherwise = Otherwise::Default;
         assert_eq!(load(user, ""), Ok(want));
     }
 

@@ -10,7 +10,7 @@ use axum::{
 use countersign_core::{
     digest::Digest,
     engine::{Command, Engine, Refusal, Reply, Scope as Place},
-    gate::{Answer, AnswerRefusal, Command as ToGate, Content, Gate, Grant, Resolution, Scope},
+    gate::{self, Answer, AnswerRefusal, Command as ToGate, Content, Gate, Grant, Resolution, Scope},
     id::GateId,
 };
 use countersign_runtime::{Lane, Refused};
@@ -58,10 +58,11 @@ async fn read(api: &Api, id: GateId) -> Result<Value, Failure> {
     let source = api.site.handle.source(Lane::Result);
     let look = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
-        Some((gate.content(), gate.answer_content(), told(engine, gate, None)))
+        let takes_words = gate.kind().takes_words();
+        Some((gate.content(), gate.answer_content(), takes_words, told(engine, gate, None)))
     };
     let (found, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(Failure::closing)?;
-    let (content, answer, told_now) = found.ok_or_else(|| unknown(&id.to_string()))?;
+    let (content, answer, takes_words, told_now) = found.ok_or_else(|| unknown(&id.to_string()))?;
     let mut value = match told_now {
         Some(value) => value,
         // What it showed lies in the record only.
@@ -78,10 +79,10 @@ async fn read(api: &Api, id: GateId) -> Result<Value, Failure> {
     };
     if let Some(answer) = answer {
         let said = api.site.handle.contents().get(&[answer]).await?.pop().flatten();
-        // A question's answers are a list, a denial's reason is a text.
-        value["said"] = said.map_or(Value::Null, |said| match serde_json::from_str(&said) {
-            Ok(answers @ Value::Array(_)) if value["kind"] == "question" => answers,
-            _ => json!(&*said),
+        // Answers in words are a list, a denial's reason is a text.
+        value["said"] = said.map_or(Value::Null, |said| match gate::said(&said).filter(|_| takes_words) {
+            Some(answers) => json!(answers),
+            None => json!(&*said),
         });
     }
     Ok(value)
@@ -292,6 +293,7 @@ fn refused(refusal: AnswerRefusal) -> Failure {
             Failure(problem.with("by", json!(by)))
         }
         AnswerRefusal::Unknown(gate) => unknown(&gate.to_string()),
+        AnswerRefusal::KeyTaken(_) => Failure::new(StatusCode::CONFLICT, told),
         AnswerRefusal::NotOffered { .. } => Failure::new(StatusCode::UNPROCESSABLE_ENTITY, told),
         AnswerRefusal::NotAmong { .. } | AnswerRefusal::Nobody { .. } | AnswerRefusal::NotAllowed { .. } => {
             Failure::new(StatusCode::FORBIDDEN, told)

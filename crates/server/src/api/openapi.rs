@@ -41,7 +41,7 @@ const OPERATIONS: &[Operation] = &[
         query: &[
             ("door", "Of this door"),
             ("session", "Of this session; an agent's is agent:ID"),
-            ("kind", "approval, question, execution, pairing or budget"),
+            ("kind", "approval, question, plan, execution, pairing or budget"),
             ("tool", "About this tool"),
         ],
         body: None,

@@ -10,7 +10,7 @@ use axum::{
 };
 use countersign_core::{
     engine::{Refusal, Reply},
-    gate::{Answer, AnswerRefusal, Content, Grant, People, Scope},
+    gate::{Answer, AnswerRefusal, Content, Grant, Kind, People, Scope},
     id::GateId,
 };
 use countersign_runtime::{Lane, Refused};
@@ -129,7 +129,7 @@ fn answer(body: &Body, asked: &Asked) -> Result<Answer, String> {
         "grant" => grant(body),
         "deny" => Ok(Answer::Deny { reason: text("reason") }),
         "decline" => Ok(Answer::Decline),
-        "say" => said(body, &asked.content),
+        "say" => said(body, asked),
         _ => Err("Choose one of the answers.".to_owned()),
     }
 }
@@ -153,8 +153,8 @@ fn grant(body: &Body) -> Result<Answer, String> {
     Ok(Answer::Grant(Grant { scope, pattern, lasts }))
 }
 
-fn said(body: &Body, content: &Content) -> Result<Answer, String> {
-    let Content::Question { choices, multi, .. } = content else {
+fn said(body: &Body, asked: &Asked) -> Result<Answer, String> {
+    let Content::Question { choices, multi, .. } = &*asked.content else {
         return Err("This is no question.".to_owned());
     };
     let chosen: Vec<String> = if *multi {
@@ -165,9 +165,9 @@ fn said(body: &Body, content: &Content) -> Result<Answer, String> {
         chosen.map(|choice| choice.label.clone()).into_iter().collect()
     };
     let own = body.text("text").map(str::to_owned);
-    // Of a question with one answer, what was written counts.
+    // Of a question with one answer, what was written counts; beside a decision it is said as well.
     let said: Vec<String> = match own {
-        Some(own) if !*multi => vec![own],
+        Some(own) if !*multi && asked.kind == Kind::Question => vec![own],
         own => chosen.into_iter().chain(own).collect(),
     };
     if said.is_empty() { Err("Choose an answer, or write one.".to_owned()) } else { Ok(Answer::Say(said)) }
@@ -196,6 +196,9 @@ pub(super) fn told(refused: &Refused, people: &People) -> (StatusCode, String) {
         ),
         Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Unreadable(_) | Refused::Closed => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("It was not decided: {refused}."))
+        }
+        Refused::Refusal(Refusal::Answer(AnswerRefusal::KeyTaken(_))) => {
+            (StatusCode::CONFLICT, "This window sent another answer before, which counted.".to_owned())
         }
         Refused::Refusal(_) | Refused::TooLarge | Refused::Panicked => {
             (StatusCode::BAD_REQUEST, format!("It was not decided: {refused}."))

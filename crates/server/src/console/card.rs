@@ -8,7 +8,7 @@ use std::sync::Arc;
 use countersign_core::{
     engine::Engine,
     folder_of,
-    gate::{Content, Gate, Kind, People, Phase, Scope, Vote},
+    gate::{self, Content, Gate, Kind, People, Phase, Scope, Vote},
     id::{GateId, Lsn, SessionId},
     time::Millis,
 };
@@ -159,7 +159,15 @@ impl Asked {
     pub(super) fn digest(&self) -> String {
         match self.shown() {
             Some((card, ..)) => card.digest.to_string(),
-            None => countersign_core::digest::Digest::of(self.title().as_bytes()).to_string(),
+            None => countersign_core::digest::Digest::of(self.said_to().as_bytes()).to_string(),
+        }
+    }
+
+    /// All that is asked where nothing would run.
+    fn said_to(&self) -> String {
+        match &*self.content {
+            Content::Approval { .. } => self.title(),
+            Content::Question { question, .. } | Content::GoOn { question, .. } => plain(question),
         }
     }
 
@@ -172,7 +180,7 @@ impl Asked {
     pub(super) fn title(&self) -> String {
         match &*self.content {
             Content::Approval { tool, .. } => format!("{} wants to use {}", plain(&self.caller()), plain(tool)),
-            Content::Question { question, .. } => plain(question),
+            Content::Question { .. } => plain(self.content.headline()),
             Content::GoOn { question, .. } => plain(question),
         }
     }
@@ -192,7 +200,7 @@ impl Asked {
                 data-state=(if waits { "waiting" } else { "over" }) data-page=(page)
                 data-deadline=(self.deadline.unwrap_or(Millis(u64::MAX >> 12)).0) data-opened=(self.opened_at.0) {
                 header {
-                    @if waits && reader.place == Place::List && is_whole && self.kind != Kind::Question {
+                    @if waits && reader.place == Place::List && is_whole && !self.kind.takes_words() {
                         input.choose type="checkbox" form="several" name={ "gate." (id) } value=(self.digest()) aria-label={ "Choose: " (self.title()) };
                     }
                     h2 #{ "t-" (id) } { (self.heading()) }
@@ -221,8 +229,17 @@ impl Asked {
             Content::Approval { tool, .. } => {
                 html! { strong { (plain(&self.caller())) } " wants to use " strong.tool { (plain(tool)) } }
             }
-            Content::Question { question, .. } => html! { (many(question)) },
+            Content::Question { question, .. } => html! { (self.asks()) (many(question)) },
             Content::GoOn { question, .. } => html! { (many(question)) },
+        }
+    }
+
+    /// What is asked about what follows it.
+    fn asks(&self) -> &'static str {
+        match self.kind {
+            Kind::Plan => "Approve this plan? ",
+            Kind::Execution => "Sign off this execution? ",
+            Kind::Question | Kind::Approval | Kind::Pairing | Kind::Budget => "",
         }
     }
 
@@ -261,10 +278,8 @@ impl Asked {
     /// How it ended, and by whom.
     fn outcome(&self, answered: &Answered) -> Markup {
         let Phase::Resolved { resolution, by, at, .. } = &self.phase else { return html! {} };
-        let said = answered.text.as_deref().map(|text| match serde_json::from_str::<Vec<String>>(text) {
-            Ok(said) => said.join(", "),
-            Err(_) => text.to_owned(),
-        });
+        let said = answered.text.as_deref();
+        let said = said.map(|text| gate::said(text).map_or_else(|| text.to_owned(), |said| said.join(", ")));
         let others: Vec<String> = self.votes.iter().map(|vote| words::who(&self.people, &vote.by)).collect();
         html! {
             p.outcome.(Tone::of(resolution).class()) {

@@ -103,6 +103,17 @@ pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
     engine.admitted().gate(gate.id()).map(|content| row_of(engine, gate, content))
 }
 
+fn kind_of(gate: &Gate) -> &'static str {
+    match gate.kind() {
+        Kind::Approval => "approval",
+        Kind::Question => "question",
+        Kind::Plan => "plan",
+        Kind::Execution => "execution",
+        Kind::Pairing => "pairing",
+        Kind::Budget => "budget",
+    }
+}
+
 /// One gate that shows `content`.
 pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
     let (title, subject, arguments, reason) = match content {
@@ -110,7 +121,14 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
             (tool.to_string(), signature.clone(), arguments.clone(), why.clone())
         }
         Content::GoOn { question, .. } => (question.clone(), question.clone(), Map::new(), String::new()),
-        Content::Question { question, .. } => (question.clone(), question.clone(), Map::new(), String::new()),
+        Content::Question { question, .. } if gate.kind() == Kind::Question => {
+            (question.clone(), question.clone(), Map::new(), String::new())
+        }
+        Content::Question { question, .. } => {
+            let title = content.headline().to_owned();
+            let arguments = Map::from_iter([(kind_of(gate).to_owned(), Value::from(question.as_str()))]);
+            (title.clone(), title, arguments, String::new())
+        }
     };
     let session = gate.session().map(ToString::to_string);
     let of_session = gate.session().and_then(|id| engine.state().session(id));
@@ -122,14 +140,7 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
         .to_owned();
     Row {
         id: gate.id().to_string(),
-        kind: match gate.kind() {
-            Kind::Approval => "approval",
-            Kind::Question => "question",
-            Kind::Execution => "execution",
-            Kind::Pairing => "pairing",
-            Kind::Budget => "budget",
-        }
-        .to_owned(),
+        kind: kind_of(gate).to_owned(),
         door,
         session,
         title,

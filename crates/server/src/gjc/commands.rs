@@ -24,8 +24,10 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
         Command::SetCapabilities { capabilities } => set_capabilities(door, id, capabilities),
         Command::SetHostTools { tools } => host::set_tools(door, id, tools).await,
         Command::SetHostUriSchemes { schemes } => host::set_uri_schemes(door, id, schemes).await,
-        Command::WorkflowGateResponse { .. } => workflow::answer(door, id),
-        Command::GetPendingWorkflowGates => workflow::pending(door, id),
+        Command::WorkflowGateResponse { gate_id, answer, idempotency_key } => {
+            workflow::answer(door, id, gate_id, answer, idempotency_key).await;
+        }
+        Command::GetPendingWorkflowGates => workflow::pending(door, id).await,
         Command::NegotiateUnattended { .. } => unattended::negotiate(door, id),
         Command::Handoff { custom_instructions } => handoff::hand_off(door, id, custom_instructions).await,
         Command::GetLoginProviders => choosing::login_providers(door, id),

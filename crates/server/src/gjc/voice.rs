@@ -70,6 +70,7 @@ impl Voice {
                     self.event(Event::Own(OwnEvent::ThinkingLevelChanged { thinking_level: level }))
                 })
             }
+            Frame::Gate(gate) => Some(encode(gate)),
             Frame::Event(event @ omp::Event::ExtensionError { .. }) => Some(encode(event)),
             Frame::Event(event) => {
                 let event = Event::of(event.clone(), RunEnd::Completed)?;

@@ -213,8 +213,7 @@ fn of_row(row: Row, run: Option<RunId>, attention: Option<Attention>) -> hermes:
 /// What waits for people in a session.
 fn attention(engine: &Engine, id: &SessionId) -> Option<Attention> {
     let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(id));
-    let (questions, approvals): (Vec<_>, Vec<_>) =
-        gates.partition(|gate| gate.kind() == countersign_core::gate::Kind::Question);
+    let (questions, approvals): (Vec<_>, Vec<_>) = gates.partition(|gate| gate.kind().takes_words());
     Attention::of(approvals.len(), questions.len())
 }
 

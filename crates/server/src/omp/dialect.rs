@@ -7,7 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use countersign_protocol::{
     Json, encode,
-    gjc::{self, Command, Incoming, bridge::PermissionFrame, host_tool::HostToolFrame, host_uri::HostUriFrame},
+    gjc::{
+        self, Command, Incoming, bridge::PermissionFrame, host_tool::HostToolFrame, host_uri::HostUriFrame,
+        workflow::WorkflowGate,
+    },
     lines::Line,
     omp::{self, Event, Response, UiRequest},
 };
@@ -15,7 +18,7 @@ use countersign_protocol::{
 use super::seat::Seat;
 use crate::{
     agent_dir::Product,
-    gjc::{Gjc, Surface, arrange},
+    gjc::{Gjc, Manner, Surface, Workflow, arrange},
 };
 
 /// How long commands that have come are done after the end of input, where a host expects that.
@@ -53,6 +56,8 @@ pub(crate) enum Frame<'a> {
     HostTool(&'a HostToolFrame),
     /// About a request at a URI of the host.
     HostUri(&'a HostUriFrame),
+    /// A gate, for hosts that answer gates as such.
+    Gate(&'a WorkflowGate),
 }
 
 impl<'a> From<&'a Response> for Frame<'a> {
@@ -81,10 +86,13 @@ impl<'a> From<&'a UiRequest> for Frame<'a> {
 
 impl Dialect {
     /// The dialect of a product's hosts.
-    pub(crate) fn of(product: Product) -> Self {
+    pub(crate) fn of(product: Product, manner: Manner) -> Self {
         match product {
             Product::Omp => Self::Omp,
-            Product::Gjc => Self::Gjc(Box::default()),
+            Product::Gjc => {
+                let workflow = Workflow::new(manner);
+                Self::Gjc(Box::new(Gjc { workflow, ..Gjc::default() }))
+            }
         }
     }
 
@@ -153,8 +161,10 @@ impl Dialect {
                 Frame::Event(event) => Some(encode(event)),
                 Frame::Pause { messages } => Some(encode(&Event::AgentEnd { messages: messages.to_vec() })),
                 Frame::Dialog(dialog) => Some(encode(dialog)),
-                // There is no bridge to hosts of omp, they lend nothing, and are not told of levels.
-                Frame::Permission(_) | Frame::HostTool(_) | Frame::HostUri(_) | Frame::Level(_) => None,
+                // There is no bridge to hosts of omp, they lend nothing, are not told of levels, and see gates as dialogs.
+                Frame::Permission(_) | Frame::HostTool(_) | Frame::HostUri(_) | Frame::Level(_) | Frame::Gate(_) => {
+                    None
+                }
             },
             Self::Gjc(gjc) => {
                 if let Some(seat) = seat {

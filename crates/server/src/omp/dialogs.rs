@@ -7,7 +7,7 @@ mod question;
 use std::collections::BTreeMap;
 
 use countersign_core::{
-    gate::{Answer, Content, Gate, Scope},
+    gate::{Answer, Content, Gate, Kind, Scope},
     id::GateId,
     time::Millis,
 };
@@ -83,7 +83,7 @@ pub(crate) fn fresh_id() -> Option<String> {
 /// What a gate that waits is shown with: a question follows `draft`, an approval is as it was asked.
 pub(crate) fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, now: Millis) -> Option<UiMethod> {
     let timeout = gate.deadline().map(|deadline| u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX));
-    if let Some(question) = Question::of(content) {
+    if let Some(question) = Question::of(gate.kind(), content) {
         return Some(question.method(draft, timeout));
     }
     let labels: Vec<&str> = gate.scopes().iter().map(|scope| label(*scope)).chain([DENY]).collect();
@@ -111,8 +111,8 @@ const fn label(scope: Scope) -> &'static str {
 
 /// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered and in the words of the dialog's
 /// method, is denied.
-pub(crate) fn answer(answer: &UiAnswer, content: &Content, draft: &Draft, offered: &[Scope]) -> Step {
-    if let Some(question) = Question::of(content) {
+pub(crate) fn answer(answer: &UiAnswer, kind: Kind, content: &Content, draft: &Draft, offered: &[Scope]) -> Step {
+    if let Some(question) = Question::of(kind, content) {
         return question.step(draft, answer);
     }
     Step::Answer(match answer {
@@ -135,7 +135,7 @@ fn allowed(scope: Scope, offered: &[Scope]) -> Answer {
 mod tests {
     use serde_json::Map;
 
-    use super::{ALWAYS, Answer, Content, Dialogs, Draft, GateId, ONCE, Scope, Shown, Step, UiAnswer, answer};
+    use super::{ALWAYS, Answer, Content, Dialogs, Draft, GateId, Kind, ONCE, Scope, Shown, Step, UiAnswer, answer};
 
     #[test]
     fn what_was_not_offered_or_is_no_answer_of_the_method_is_a_denial() {
@@ -158,7 +158,11 @@ mod tests {
             ("a yes to a choice", UiAnswer::Confirmed(true), &[Scope::Once, Scope::Session], deny.clone()),
             ("a choice to a yes or no", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once], deny),
         ] {
-            assert_eq!(answer(&said, &content, &Draft::default(), offered), Step::Answer(want), "{case}");
+            assert_eq!(
+                answer(&said, Kind::Approval, &content, &Draft::default(), offered),
+                Step::Answer(want),
+                "{case}"
+            );
         }
     }
 

@@ -115,7 +115,7 @@ impl Door {
         let current = watch::Sender::new(seat.id.to_string());
         Self {
             current,
-            dialect: Dialect::of(shelf.common.product),
+            dialect: Dialect::of(shelf.common.product, shelf.common.manner),
             shelf,
             seat: Some(seat),
             teller: Teller::default(),

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     agent_dir::Product,
     attach::{Stay, home},
-    gjc::todos::kept,
+    gjc::{Projection, Readers, todos::kept},
     session_file::{self, Writer, name},
 };
 
@@ -113,6 +113,8 @@ pub(crate) struct Seat {
     /// The list of tasks as it was at what was released last; the workshop's is ahead of that.
     pub(crate) told_tasks: Todos,
     pub(crate) keeper: Option<Keeper>,
+    /// Whoever writes the file of its gates, for hosts that expect one.
+    pub(crate) gates: Option<Projection>,
     /// Its place in the gateway that it lives in; none where its log is its own.
     pub(crate) stay: Option<Stay>,
 }
@@ -166,7 +168,9 @@ impl Seat {
             keeper = Some(follow(&handle, &id, writer).await?);
         }
         let answers = handle.source(Lane::Result);
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks: Todos::default(), keeper, stay })
+        let gates = project(shelf, &handle, &id).await?;
+        let told_tasks = Todos::default();
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, gates, stay })
     }
 
     /// Opens the session of the file at `path`, which must be one. `settings` may change what is set once the entries are known.
@@ -306,6 +310,7 @@ impl Seat {
         adopt(shelf, &requests).await?;
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let answers = handle.source(Lane::Result);
+        let gates = project(shelf, &handle, &id).await?;
         Ok(Self {
             id,
             handle,
@@ -315,12 +320,16 @@ impl Seat {
             workshop,
             told_tasks: Todos::default(),
             keeper: Some(keeper),
+            gates,
             stay,
         })
     }
 
     /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log. In a gateway it goes on.
     pub(crate) async fn close(self) {
+        if let Some(gates) = self.gates {
+            gates.finish().await;
+        }
         if let Some(stay) = self.stay {
             return stay.leave(self.keeper);
         }
@@ -350,6 +359,17 @@ fn fresh_id(shelf: &Shelf) -> Result<SessionId, getrandom::Error> {
             SessionId::new(id.to_string())
         }
     })
+}
+
+/// Begins to write the file of a session's gates, where its host expects one.
+async fn project(shelf: &Shelf, handle: &Handle, id: &SessionId) -> Result<Option<Projection>, SeatError> {
+    if shelf.common.product != Product::Gjc {
+        return Ok(None);
+    }
+    let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
+    let (source, contents) = (handle.source(Lane::Request), handle.contents().clone());
+    let readers = Readers { source, contents, subscriber, clock: shelf.common.clock.clone() };
+    Ok(Projection::start(id.clone(), &shelf.cwd, readers))
 }
 
 /// Reads a session file, which may be large and on a slow disk, off the loop.

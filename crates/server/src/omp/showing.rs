@@ -15,7 +15,7 @@ use super::{
     door::{Door, Then},
     teller::Left,
 };
-use crate::gjc::permission;
+use crate::gjc::{permission, workflow};
 
 /// A gate that waits, its content, and what is around it.
 type Waiting = (Gate, Content, Around);
@@ -80,6 +80,9 @@ impl Door {
 
     /// Shows a gate, a question with what was chosen so far.
     fn dialog(&mut self, (gate, content, Around { cwd, tool_call }): Waiting, draft: Draft) {
+        if workflow::show(self, &gate, &content) {
+            return;
+        }
         if let Some(call) = tool_call.filter(|_| self.dialect.is_on_bridge())
             && let Some(payload) = permission::request(&call, &content, gate.scopes())
         {
@@ -98,8 +101,8 @@ impl Door {
         let read = seat.requests.read(move |engine| waiting(engine, gate));
         let Some((Some(found), _)) = read.await else { return };
         let said = permission::said(answer, &found.1, found.0.scopes()).filter(|_| self.dialect.is_on_bridge());
-        let step = said.map_or_else(|| dialogs::answer(answer, &found.1, &draft, found.0.scopes()), Step::Answer);
-        let answer = match step {
+        let of_dialog = || dialogs::answer(answer, found.0.kind(), &found.1, &draft, found.0.scopes());
+        let answer = match said.map_or_else(of_dialog, Step::Answer) {
             Step::Answer(answer) => answer,
             Step::Ask(draft) => return self.dialog(found, draft),
         };

@@ -9,7 +9,7 @@ use std::{
 };
 
 use countersign_core::{
-    session::{Retry, Settings, Thresholds},
+    session::{Asking, Retry, Settings, Thresholds, Told},
     time::Millis,
 };
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
@@ -40,7 +40,7 @@ use crate::{
         roster::{ChooseError, Wish},
     },
     config::RuleFile,
-    gjc::{BRIDGE_TOKEN, Lent, Registry as Registered, Surface},
+    gjc::{BRIDGE_TOKEN, Lent, Manner, NOBODY, Registry as Registered, Surface, workflow::Options},
     paths,
     session_file::{name, time},
 };
@@ -278,6 +278,7 @@ pub(super) async fn open_in(
     for warning in &loaded.warnings {
         notice(warning);
     }
+    let manner = manner(&flags, &environment);
     let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin);
     for problem in roster.problems() {
         notice(problem);
@@ -287,7 +288,7 @@ pub(super) async fn open_in(
 
     let of_gateway = abroad.iter().flat_map(|abroad| &abroad.hall.around.protected).map(PathBuf::from);
     let denied = rules::protected(&folder, &cwd, named, kept).into_iter().chain(of_gateway).collect();
-    let kit = Kit { launcher, clock, models, variables, denied };
+    let kit = Kit { launcher, clock, models, variables, denied, manner };
     let common = Arc::new(common(&flags, &settings, folder, roster, kit));
     let sessions = flags.session_dir.as_ref().map_or_else(
         || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &temporary)),
@@ -309,7 +310,9 @@ pub(super) async fn open_in(
         .clone()
         .or_else(|| choice.level.map(|level| level.as_str().to_owned()))
         .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
+    let asking = asking(&settings, flags.product, shelf.common.manner);
     let session = session_settings(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
+    let session = Settings { asking, ..session };
     let seat = open_seat(&flags, &shelf, session, &choice).await?;
     let session = seat.id.clone();
     let found = seat.requests.read(move |engine| {
@@ -410,6 +413,7 @@ struct Kit {
     variables: Vec<(OsString, OsString)>,
     /// What no tool may write to.
     denied: Vec<PathBuf>,
+    manner: Manner,
 }
 
 fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roster: Roster, kit: Kit) -> Common {
@@ -418,7 +422,10 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
         agent_dir::settings::EditMode::Hashline => EditMode::Hashline,
         agent_dir::settings::EditMode::Patch => EditMode::Patch,
     };
-    let registry = Registry::with_edit(mode);
+    let registry = match flags.product {
+        Product::Omp => Registry::with_edit(mode),
+        Product::Gjc => Registry::with_edit(mode).with_workflow(),
+    };
     let registry = match (&flags.tools, flags.no_tools) {
         (_, true) => registry.only(&[]),
         (Some(names), false) => registry.only(&names.iter().map(String::as_str).collect::<Vec<_>>()),
@@ -429,6 +436,7 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
     let registry = Arc::new(registry);
     Common {
         product: flags.product,
+        manner: kit.manner,
         roster: Mutex::new(roster),
         models: kit.models,
         lent: (flags.product == Product::Gjc).then(|| Arc::new(Lent::new(Arc::clone(&registry)))),
@@ -443,6 +451,29 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
         edit_mode: mode,
         block_images: settings.block_images,
         folder,
+    }
+}
+
+/// What a host of gjc says of itself by its flags and its environment.
+fn manner(flags: &Flags, environment: &Environment) -> Manner {
+    let shows_none = environment.get("GJC_RPC_GATE_OPTIONS").is_some_and(|value| value.trim() == "none");
+    Manner {
+        dialogs: matches!(flags.mode.as_deref(), Some("rpc-ui" | "bridge")),
+        options: if shows_none { Options::None } else { Options::Objects },
+    }
+}
+
+/// How runs of a session ask people.
+fn asking(settings: &agent_dir::Settings, product: Product, manner: Manner) -> Asking {
+    let gates = &settings.ours.gates;
+    let asking =
+        Asking { question: gates.question, plan: gates.approval, execution: gates.execution, ..Asking::default() };
+    match product {
+        Product::Omp => asking,
+        Product::Gjc => {
+            let nobody = (!manner.dialogs).then(|| NOBODY.to_owned());
+            Asking { nobody, told: Told::Selected, ..asking }
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_dir::{AgentDir, Product, Roster, keys::Credential},
-    gjc::Lent,
+    gjc::{Lent, Manner},
     prompt::{self, compaction},
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct Common {
     /// Whose hosts it works for.
     pub(crate) product: Product,
     pub(crate) folder: AgentDir,
+    /// What hosts of gjc say of themselves.
+    pub(crate) manner: Manner,
     pub(crate) roster: Mutex<Roster>,
     pub(crate) models: Arc<dyn Model>,
     pub(crate) registry: Arc<Registry>,

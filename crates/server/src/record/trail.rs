@@ -250,6 +250,7 @@ impl Trail {
             // Who decides is who gave the last of several votes.
             gate::Event::Voted { .. }
             | gate::Event::Asked { .. }
+            | gate::Event::Reminded { .. }
             | gate::Event::Extended { .. }
             | gate::Event::Shown { .. }
             | gate::Event::Updated { .. } => {}

@@ -100,12 +100,14 @@ fn gate(event: &gate::Event, content: Option<&str>, about: &About) -> String {
             format!("{by}{person} allows it, as one of several: {what}")
         }
         gate::Event::Asked { step, .. } => format!("asked again, step {}: {what}", step + 1),
+        gate::Event::Reminded { .. } => format!("people are reminded: {what}"),
         gate::Event::Extended { .. } => format!("waits longer: {what}"),
         gate::Event::Shown { surface, .. } => format!("shown on {surface}: {what}"),
         gate::Event::Updated { surface, .. } => format!("its end is shown on {surface}: {what}"),
         gate::Event::Resolved { resolution, by, .. } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let said = content.map_or_else(String::new, |said| format!(" ({said})"));
+            let said = content.map(|text| gate::said(text).map_or_else(|| text.to_owned(), |said| said.join(", ")));
+            let said = said.map_or_else(String::new, |said| format!(" ({said})"));
             format!("{}{by}{said}: {what}", resolved(resolution))
         }
     }
@@ -182,6 +184,8 @@ fn set(setting: &Setting) -> String {
         Setting::Modes(_) => "queue modes set".to_owned(),
         Setting::AutoCompaction(auto) => format!("automatic compaction set: {auto}"),
         Setting::AutoRetry(enabled) => format!("automatic retry set: {enabled}"),
+        Setting::Nobody(None) => "people can be asked".to_owned(),
+        Setting::Nobody(Some(why)) => format!("nobody can be asked: {why}"),
         Setting::All(all) => {
             format!("settings, model {}", all.model.as_ref().map_or_else(|| "none".to_owned(), model_name))
         }

@@ -17,7 +17,7 @@ use countersign_core::{
     tool::Repeat,
 };
 
-use super::rules;
+use super::{people, rules};
 
 /// Where a call stands in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,8 @@ pub(super) struct Audit {
     gates: BTreeMap<GateId, GateSeen>,
     /// The lines of peers.
     lines: BTreeMap<PeerId, Line>,
+    /// How many gates the runs of each session opened in each stage.
+    numbers: BTreeMap<(Option<SessionId>, gate::Stage), u32>,
     /// Keys under which agents asked, and results that they received.
     keys: BTreeSet<(SessionId, String)>,
     received: BTreeSet<CallId>,
@@ -126,7 +128,7 @@ impl Audit {
             Event::Session(event) => self.session(meta, event),
             Event::Run(event) => self.run(meta, event),
             Event::Call(event) => self.call(meta, event),
-            Event::Gate(event) => self.gate(event),
+            Event::Gate(event) => self.gate(meta, event),
             Event::Peer(event) => self.peer(event),
             Event::Policy(_) => Ok(()),
         };
@@ -411,9 +413,16 @@ impl Audit {
         }
     }
 
-    fn gate(&mut self, event: &gate::Event) -> Result<(), String> {
+    fn gate(&mut self, meta: &Meta, event: &gate::Event) -> Result<(), String> {
         let id = event.gate();
-        if let gate::Event::Opened { call, scopes, steps, .. } = event {
+        if let gate::Event::Opened { call, scopes, steps, kind, number, .. } = event {
+            let is_agents = meta.session.as_ref().is_some_and(|session| session.as_str() == people::AGENT);
+            let counted = self.numbers.entry((meta.session.clone(), kind.stage())).or_default();
+            if !is_agents {
+                *counted += 1;
+            }
+            let wanted = if is_agents { 0 } else { *counted };
+            ensure(*number == wanted, "a gate has another number than its place in its stage")?;
             let (scopes, steps) = (scopes.clone(), steps.clone());
             let seen = GateSeen { call: *call, scopes, resolution: None, steps, step: 0, votes: Vec::new() };
             ensure(self.gates.insert(id, seen).is_none(), "a gate is opened twice")?;

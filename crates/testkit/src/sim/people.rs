@@ -9,7 +9,10 @@ use countersign_core::{
     gate::{self, Answer, Scope},
     id::{EntryId, GateId, PrincipalId, SessionId},
     run,
-    session::{self, Interrupt, Kind, ModelRef, Modes, Queue, Retry, Setting, Settings, Take, Thresholds, WhenBusy},
+    session::{
+        self, Asking, Interrupt, Kind, ModelRef, Modes, Otherwise, Patience, Queue, Retry, Setting, Settings, Take,
+        Thresholds, Told, WhenBusy,
+    },
     tool::{Effect, Repeat},
 };
 use serde_json::{Value, json};
@@ -32,6 +35,7 @@ pub(super) fn open(id: &str) -> Command {
         max_pending: 3,
         peer_timeout: Duration::from_secs(200),
         todo_reminders: 1,
+        asking: asking(),
         ..Settings::default()
     };
     let command = session::Command::Open {
@@ -42,6 +46,14 @@ pub(super) fn open(id: &str) -> Command {
         settings: Box::new(settings),
     };
     Command::Session(SessionId::new(id), command)
+}
+
+/// Plans expire soon and come to what is the default for them, executions are reminded of.
+fn asking() -> Asking {
+    let soon = Some(Duration::from_secs(60));
+    let plan = Patience { within: soon, remind: None, otherwise: Otherwise::Default };
+    let execution = Patience { within: None, remind: soon, otherwise: Otherwise::Nothing };
+    Asking { told: Told::Selected, plan, execution, ..Asking::default() }
 }
 
 /// Any command that somebody may send.
@@ -215,7 +227,8 @@ fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
         }),
         4 => Answer::Allow(Scope::Always),
         5 | 6 => Answer::Deny { reason: dice.chance(50).then(|| "not now".to_owned()) },
-        7 => Answer::Decline,
+        7 if dice.chance(50) => Answer::Decline,
+        7 => form(dice),
         8 => Answer::Say(dice.pick(&[&[][..], &[""], &["left", "right"]]).iter().map(ToString::to_string).collect()),
         _ => Answer::Say(vec!["left".to_owned()]),
     };
@@ -223,6 +236,16 @@ fn answer(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Command {
         PrincipalId::new(dice.pick(&["person:ana", "person:bo", "person:ana", "chat:ana", "person:cleo", "somebody"]));
     let key = dice.chance(40).then(|| dice.pick(&["k1", "k2"]).to_owned());
     Command::Gate(gate::Command::Answer { gate, answer, by, key })
+}
+
+/// An answer in the form of a door.
+fn form(dice: &mut Dice) -> Answer {
+    let said = dice.pick(&[&["approve"][..], &["request-changes"], &["request-changes", "smaller"], &["left"]]);
+    let said: Vec<String> = said.iter().map(ToString::to_string).collect();
+    let form = json!({ "selected": said });
+    let digest = Digest::of(form.to_string().as_bytes());
+    let answer = if dice.chance(20) { Answer::Allow(Scope::Once) } else { Answer::Say(said) };
+    Answer::Form(Box::new(gate::Form { answer, form, digest }))
 }
 
 /// A surface shows a gate, or says how it ended.

@@ -55,7 +55,12 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
                     {"question": "Why?"},
                 ])
             };
-            ("ask", json!({"questions": questions}), "questions", Lane::Exclusive, Repeat::Once, Effect::Reads)
+            let arguments = match dice.below(4) {
+                0 => json!({"plan": "Move it.", "title": "Move"}),
+                1 => json!({"execution": "It was moved."}),
+                _ => json!({"questions": questions}),
+            };
+            ("ask", arguments, "questions", Lane::Exclusive, Repeat::Once, Effect::Reads)
         }
     };
     // A long line must not make a fact that fits into no log.

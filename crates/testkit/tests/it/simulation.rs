@@ -27,7 +27,7 @@ fn a_seed_gives_the_same_run_twice() {
 #[test]
 fn every_planted_mistake_is_noticed() {
     for fault in Fault::ALL {
-        let noticed = (0..100).find(|seed| sim::run(*seed, STEPS, Some(fault)).is_err());
+        let noticed = (0..400).find(|seed| sim::run(*seed, STEPS, Some(fault)).is_err());
         assert!(noticed.is_some(), "{fault:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View},
-    gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Resolution, Scope},
+    gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Kind, Resolution, Scope, words},
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Posture, Subject},
     session::Session,
@@ -27,7 +27,8 @@ pub(super) fn answer(
     }
     let events = gate.answer(answer, by, &view.rules.people, key)?;
     // A choice that is not among those offered is somebody's own words.
-    if let Answer::Say(said) = answer
+    if let Answer::Say(said) = answer.plain()
+        && gate.kind() == Kind::Question
         && !events.is_empty()
         && said.len() > 1
         && matches!(view.admitted.gate(id).map(|shown| &**shown), Some(Content::Question { multi: false, .. }))
@@ -49,7 +50,7 @@ pub(super) fn answer(
     let session = gate.session().cloned();
     let mut facts = Vec::new();
     for event in events {
-        let content = if let Happened::Resolved { .. } = &event { text(answer) } else { None };
+        let content = if let Happened::Resolved { .. } = &event { text(gate.kind(), answer) } else { None };
         facts.push(Fact { event: Event::Gate(event), session: session.clone(), content });
     }
     if let Some((subject, resolution)) = subject.zip(resolved) {
@@ -82,11 +83,15 @@ pub(super) fn answer(
 }
 
 /// What is recorded of the answer's words.
-fn text(answer: &Answer) -> Option<Arc<str>> {
-    match answer {
+fn text(kind: Kind, answer: &Answer) -> Option<Arc<str>> {
+    if kind.takes_words()
+        && let Ok(Some(said)) = words::of(kind, answer)
+    {
+        return Some(words::text(said, answer));
+    }
+    match answer.plain() {
         Answer::Deny { reason } => reason.clone().map(Into::into),
-        Answer::Say(said) => Some(serde_json::Value::from(said.clone()).to_string().into()),
-        Answer::Allow(_) | Answer::Grant(_) | Answer::Decline => None,
+        Answer::Allow(_) | Answer::Grant(_) | Answer::Say(_) | Answer::Form(_) | Answer::Decline => None,
     }
 }
 
@@ -96,7 +101,8 @@ pub(super) fn withdraw(view: View<'_>, id: GateId, by: PrincipalId) -> Result<De
     let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
     let mut facts = Vec::new();
     if gate.is_pending() {
-        let event = Happened::Resolved { gate: id, resolution: resolution.clone(), by: Some(by), key: None };
+        let event =
+            Happened::Resolved { gate: id, resolution: resolution.clone(), by: Some(by), key: None, form: None };
         facts.push(Fact::plain(Event::Gate(event), gate.session().cloned()));
     }
     Ok(Decision { facts, reply: Reply::Resolved(resolution) })
@@ -104,9 +110,9 @@ pub(super) fn withdraw(view: View<'_>, id: GateId, by: PrincipalId) -> Result<De
 
 /// What the person said with a denial, as far as a fact may hold it; the whole of it is the content of the resolution.
 fn reason(answer: &Answer) -> Option<String> {
-    match answer {
+    match answer.plain() {
         Answer::Deny { reason } => reason.as_ref().map(|reason| reason.chars().take(500).collect()),
-        Answer::Allow(_) | Answer::Grant(_) | Answer::Say(_) | Answer::Decline => None,
+        Answer::Allow(_) | Answer::Grant(_) | Answer::Say(_) | Answer::Form(_) | Answer::Decline => None,
     }
 }
 
@@ -139,9 +145,9 @@ fn granted(
             None => policy::Scope::Always,
         },
     };
-    let wanted = match answer {
+    let wanted = match answer.plain() {
         Answer::Grant(grant) => grant.pattern.as_ref(),
-        Answer::Allow(_) | Answer::Deny { .. } | Answer::Say(_) | Answer::Decline => None,
+        Answer::Allow(_) | Answer::Deny { .. } | Answer::Say(_) | Answer::Form(_) | Answer::Decline => None,
     };
     // Only what was proposed to the person: nothing else was shown as what it covers.
     let mut proposals = policy::propose(subject).into_iter();
@@ -157,9 +163,9 @@ fn granted(
         Covers::Exact(_) => subject.signature.chars().take(500).collect(),
         Covers::Pattern(_) => proposal.label,
     };
-    let lasts = match answer {
+    let lasts = match answer.plain() {
         Answer::Grant(grant) => grant.lasts,
-        Answer::Allow(_) | Answer::Deny { .. } | Answer::Say(_) | Answer::Decline => None,
+        Answer::Allow(_) | Answer::Deny { .. } | Answer::Say(_) | Answer::Form(_) | Answer::Decline => None,
     };
     Ok(Some(policy::Event::Granted(Grant {
         id: GrantId::new(context.fresh.uuid(context.now)),

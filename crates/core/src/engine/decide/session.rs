@@ -191,6 +191,7 @@ fn withdraw(view: View<'_>, run: &Run, branch: &mut Branch<'_>) {
                 resolution: gate::Resolution::Withdrawn,
                 by: None,
                 key: None,
+                form: None,
             }));
         }
         let has_begun = matches!(call.phase(), call::Phase::Started { .. } | call::Phase::InDoubt(_));

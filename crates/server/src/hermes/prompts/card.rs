@@ -42,7 +42,7 @@ pub(crate) fn bare(engine: &Engine, gate: &Gate) -> Option<(&'static str, Value)
 
 /// Whether a gate is answered with words.
 pub(crate) fn is_question(gate: &Gate) -> bool {
-    gate.kind() == Kind::Question
+    gate.kind().takes_words()
 }
 
 /// Whether a gate is covered when its session is let through unasked: neither the floor nor what names people.

@@ -171,6 +171,7 @@ mod tests {
             choices: ["a", "b, c", "a, b", "h\u{202e}i"].map(|label| Choice { label: label.to_owned() }).to_vec(),
             multi,
             recommended: None,
+            about: serde_json::Map::new(),
         };
         for (multi, said, want) in [
             (false, "a", vec!["a"]),

@@ -186,7 +186,10 @@ impl Cards {
             }
             Event::Gate(gate::Event::Shown { gate, surface, .. }) if surface == SURFACE => self.look_at(*gate),
             Event::Gate(
-                gate::Event::Voted { gate, .. } | gate::Event::Asked { gate, .. } | gate::Event::Extended { gate, .. },
+                gate::Event::Voted { gate, .. }
+                | gate::Event::Asked { gate, .. }
+                | gate::Event::Reminded { gate }
+                | gate::Event::Extended { gate, .. },
             ) => self.look_at(*gate),
             Event::Call(call::Event::Ended { call, end, .. }) => {
                 if let Some(gate) = self.calls.remove(call) {

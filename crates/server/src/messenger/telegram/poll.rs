@@ -241,7 +241,7 @@ impl Poll {
                 AnswerRefusal::AlreadyResolved { resolution: Resolution::Expired, .. }
                 | AnswerRefusal::Unknown(_)
                 | AnswerRefusal::NotOffered { .. } => EXPIRED,
-                AnswerRefusal::AlreadyResolved { .. } => ALREADY,
+                AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::KeyTaken(_) => ALREADY,
                 AnswerRefusal::NotAmong { .. } => NOT_AMONG,
                 AnswerRefusal::Nobody { .. } => NOBODY,
                 AnswerRefusal::NotAllowed { .. } => NOT_ALLOWED,

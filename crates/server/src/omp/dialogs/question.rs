@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use countersign_core::gate::{Answer, Choice, Content};
+use countersign_core::gate::{self, Answer, Choice, Content, Kind};
 use countersign_protocol::omp::{UiAnswer, UiMethod};
 
 use super::APPROVAL_WORDS;
@@ -26,6 +26,7 @@ pub(crate) struct Question<'a> {
     choices: &'a [Choice],
     is_multi: bool,
     recommended: Option<usize>,
+    kind: Kind,
 }
 
 /// How far a person has come with a question.
@@ -62,11 +63,11 @@ enum Line {
 }
 
 impl<'a> Question<'a> {
-    /// The question of a gate; `None` for an approval.
-    pub(super) fn of(content: &'a Content) -> Option<Self> {
+    /// The question of a gate of this kind; `None` for an approval.
+    pub(super) fn of(kind: Kind, content: &'a Content) -> Option<Self> {
         match content {
             Content::Question { question, choices, multi, recommended, .. } => {
-                Some(Self { text: question, choices, is_multi: *multi, recommended: *recommended })
+                Some(Self { text: question, choices, is_multi: *multi, recommended: *recommended, kind })
             }
             Content::Approval { .. } | Content::GoOn { .. } => None,
         }
@@ -100,6 +101,10 @@ impl<'a> Question<'a> {
                     chosen.insert(index);
                 }
                 Step::Ask(Draft { chosen, is_in_words: false })
+            }
+            // Which changes are wanted has to be said.
+            Some(Line::Choice(index)) if self.kind == Kind::Plan && self.choices[index].label == gate::CHANGE => {
+                Step::Ask(Draft { chosen: BTreeSet::from([index]), is_in_words: true })
             }
             Some(Line::Choice(index)) => Step::Answer(self.said(&BTreeSet::from([index]), None)),
             Some(Line::Done) => Step::Answer(self.said(&draft.chosen, None)),
@@ -161,19 +166,24 @@ impl<'a> Question<'a> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::gate::{Answer, Choice, Content};
+    use countersign_core::gate::{Answer, Choice, Content, Kind};
     use countersign_protocol::omp::{UiAnswer, UiMethod};
 
     use super::{Draft, Question, Step};
 
     fn content(labels: &[&str], multi: bool, recommended: Option<usize>) -> Content {
         let choices = labels.iter().map(|label| Choice { label: (*label).to_owned() }).collect();
-        Content::Question { id: "q".to_owned(), question: "Which?".to_owned(), choices, multi, recommended }
+        let about = serde_json::Map::new();
+        Content::Question { id: "q".to_owned(), question: "Which?".to_owned(), choices, multi, recommended, about }
     }
 
     /// The dialogs that `values` lead through, in a few words each, and what is said in the end.
     fn told(content: &Content, values: &[&str]) -> Vec<String> {
-        let question = Question::of(content).unwrap();
+        told_of(Kind::Question, content, values)
+    }
+
+    fn told_of(kind: Kind, content: &Content, values: &[&str]) -> Vec<String> {
+        let question = Question::of(kind, content).unwrap();
         let mut draft = Draft::default();
         let mut told = Vec::new();
         for value in values {
@@ -241,6 +251,21 @@ mod tests {
             ("Other (type your own)", "= Other (type your own)"),
         ] {
             assert_eq!(told(&like, &[value]), [list, want], "{value}");
+        }
+    }
+
+    #[test]
+    fn changes_of_a_plan_have_to_be_named() {
+        let plan = content(&["approve", "request-changes", "reject"], false, None);
+        let list = "approve|request-changes|reject|Other (type your own)";
+        let words = "Enter your response:";
+        for (values, want) in [
+            (&["approve"][..], vec![list, "= approve"]),
+            (&["request-changes", "smaller"], vec![list, words, "= request-changes + smaller"]),
+            (&["request-changes", " ", "reject"], vec![list, words, list, "= reject"]),
+            (&["Other (type your own)", "why?"], vec![list, words, "= why?"]),
+        ] {
+            assert_eq!(told_of(Kind::Plan, &plan, values), want, "{values:?}");
         }
     }
 

@@ -17,12 +17,15 @@ use crate::sim::{audit::Audit, hosts, world::Doing};
 impl Owner {
     /// What an answer must come to, told from the log alone.
     pub(super) fn expected(&self, command: &Command) -> Option<Result<gate::Resolution, AnswerRefusal>> {
-        let Command::Gate(gate::Command::Answer { gate: id, key, .. }) = command else { return None };
+        let Command::Gate(gate::Command::Answer { gate: id, answer, key, .. }) = command else { return None };
         let gate = self.engine.state().gate(*id).or_else(|| self.shadow.state().gate(*id));
         let Some(gate) = gate else { return Some(Err(AnswerRefusal::Unknown(*id))) };
-        let gate::Phase::Resolved { resolution, by, key: first, .. } = gate.phase() else { return None };
+        let gate::Phase::Resolved { resolution, by, key: first, form, .. } = gate.phase() else { return None };
         let is_a_votes = key.is_some() && gate.votes().iter().any(|vote| vote.key == *key);
         if key.is_some() && key == first || is_a_votes {
+            if answer.form().is_some_and(|given| *form != Some(given)) {
+                return Some(Err(AnswerRefusal::KeyTaken(*id)));
+            }
             return Some(Ok(resolution.clone()));
         }
         Some(Err(AnswerRefusal::AlreadyResolved { gate: *id, resolution: resolution.clone(), by: by.clone() }))
@@ -143,6 +146,14 @@ pub(super) fn rules_are_recorded(engine: &Engine) -> Result<(), String> {
 
 /// Whoever hears that somebody else was first can read it in the log.
 pub(super) fn refusal_is_so(refusal: Option<&Refusal>, durable: &State) -> Result<(), String> {
+    if let Some(Refusal::Answer(AnswerRefusal::KeyTaken(gate))) = refusal {
+        let waits = durable.gate(*gate).is_none_or(gate::Gate::is_pending);
+        return if waits {
+            Err(format!("a key is refused that answered {gate}, which the log has waiting"))
+        } else {
+            Ok(())
+        };
+    }
     let Some(Refusal::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, .. })) = refusal else { return Ok(()) };
     let recorded = durable.gate(*gate).and_then(gate::Gate::resolution);
     if recorded == Some(resolution) {

@@ -217,6 +217,7 @@ fn a_question_is_no_card() {
         choices: Vec::new(),
         multi: false,
         recommended: None,
+        about: serde_json::Map::new(),
     };
     assert_eq!(Asked::new(&gate(&ALL), &content, None, Vec::new()), None);
 }

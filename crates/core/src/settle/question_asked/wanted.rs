@@ -1,0 +1,154 @@
+//! What a call asks a person, as the arguments of its tool have it: `questions`, a `plan`, or an `execution`.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    call::Content,
+    gate::{self, Choice, Kind, sign_off},
+};
+
+/// How many choices one question may offer.
+const MOST_CHOICES: usize = 512;
+/// How long they may be together, in bytes as JSON. Doors tell what an answer must be in schemas of bounded size, in which each
+/// stands several times.
+const LONGEST_CHOICES: usize = 20_000;
+
+/// One thing that a person is asked.
+pub(super) struct Wanted {
+    pub(super) kind: Kind,
+    pub(super) id: String,
+    pub(super) text: String,
+    pub(super) choices: Vec<Choice>,
+    pub(super) multi: bool,
+    pub(super) recommended: Option<usize>,
+    about: Map<String, Value>,
+}
+
+/// One question, as the tool's arguments have it.
+#[derive(Deserialize)]
+struct Question {
+    #[serde(default)]
+    id: String,
+    question: String,
+    #[serde(default)]
+    options: Vec<Choice>,
+    #[serde(default)]
+    multi: bool,
+    #[serde(default)]
+    recommended: Option<usize>,
+    /// Where in an interview it stands.
+    #[serde(default)]
+    round: Option<Map<String, Value>>,
+}
+
+/// What goes with a plan or an execution.
+#[derive(Deserialize)]
+struct Beside {
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    summary: Option<String>,
+    #[serde(default)]
+    artifacts: Vec<String>,
+}
+
+/// What the call asks, in order. None if it cannot be read.
+pub(super) fn of(content: &Content) -> Option<Vec<Wanted>> {
+    let arguments = &content.arguments;
+    for (name, kind) in [("plan", Kind::Plan), ("execution", Kind::Execution)] {
+        if let Some(text) = arguments.get(name) {
+            return Some(vec![sign_off(kind, text.as_str()?, arguments)?]);
+        }
+    }
+    let questions: Vec<Question> = serde_json::from_value(arguments.get("questions")?.clone()).ok()?;
+    Some(questions.into_iter().map(Wanted::from).collect())
+}
+
+fn sign_off(kind: Kind, text: &str, arguments: &Map<String, Value>) -> Option<Wanted> {
+    let about: Map<String, Value> = ["title", "summary", "artifacts", "language"]
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), arguments.get(name).filter(|value| !value.is_null())?.clone())))
+        .collect();
+    let Beside { title, summary, artifacts } = serde_json::from_value(Value::Object(about.clone())).ok()?;
+    let files = (!artifacts.is_empty()).then(|| format!("Files:\n{}", artifacts.join("\n")));
+    let parts = [title, summary, Some(text.to_owned()), files];
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.trim().is_empty()).collect();
+    Some(Wanted {
+        kind,
+        id: String::new(),
+        text: if text.trim().is_empty() { String::new() } else { parts.join("\n\n") },
+        choices: sign_off::choices(kind).iter().map(|label| Choice { label: (*label).to_owned() }).collect(),
+        multi: false,
+        recommended: None,
+        about,
+    })
+}
+
+impl From<Question> for Wanted {
+    fn from(question: Question) -> Self {
+        let about = question.round.map(|round| ("round".to_owned(), Value::Object(round)));
+        Self {
+            kind: Kind::Question,
+            id: question.id,
+            text: question.question,
+            choices: question.options,
+            multi: question.multi,
+            recommended: question.recommended,
+            about: about.into_iter().collect(),
+        }
+    }
+}
+
+impl Wanted {
+    /// What people are shown.
+    pub(super) fn content(&self) -> gate::Content {
+        gate::Content::Question {
+            id: self.id.clone(),
+            question: self.text.clone(),
+            choices: self.choices.clone(),
+            multi: self.multi,
+            recommended: self.recommended,
+            about: self.about.clone(),
+        }
+    }
+
+    /// The choice that counts where nobody answers, if one is to.
+    pub(super) fn default(&self) -> Option<usize> {
+        match self.kind {
+            // The last one lets nothing go on.
+            Kind::Plan | Kind::Execution => self.choices.len().checked_sub(1),
+            Kind::Question | Kind::Approval | Kind::Pairing | Kind::Budget => self.recommended,
+        }
+    }
+}
+
+/// What is wrong with what can be read: answers to it could not be told apart, or there is nothing to answer.
+pub(super) fn problem(wanted: &[Wanted]) -> Option<String> {
+    if wanted.is_empty() {
+        return Some("questions must hold at least one question".to_owned());
+    }
+    wanted.iter().enumerate().find_map(|(at, one)| match one.kind {
+        Kind::Plan if one.text.is_empty() => Some("plan must say something".to_owned()),
+        Kind::Execution if one.text.is_empty() => Some("execution must say something".to_owned()),
+        Kind::Plan | Kind::Execution => None,
+        Kind::Question | Kind::Approval | Kind::Pairing | Kind::Budget => of_question(wanted, at, one),
+    })
+}
+
+fn of_question(all: &[Wanted], at: usize, question: &Wanted) -> Option<String> {
+    if !question.id.is_empty() && all[..at].iter().any(|other| other.id == question.id) {
+        return Some(format!("questions[{at}].id is the id of another question"));
+    }
+    let labels = &question.choices;
+    let length: usize = labels.iter().map(|choice| Value::from(choice.label.as_str()).to_string().len()).sum();
+    if labels.len() > MOST_CHOICES || length > LONGEST_CHOICES {
+        let most = format!("{MOST_CHOICES} options or {LONGEST_CHOICES} bytes of labels");
+        return Some(format!("questions[{at}].options are more than {most}"));
+    }
+    if let Some((twice, _)) = labels.iter().enumerate().find(|(at, label)| labels[..*at].contains(label)) {
+        return Some(format!("questions[{at}].options[{twice}].label is the label of another option"));
+    }
+    let is_there = question.recommended.is_none_or(|index| index < labels.len());
+    (!is_there).then(|| format!("questions[{at}].recommended is not the index of an option"))
+}

@@ -1,0 +1,164 @@
+//! Answers to plans and executions, and answers that come in the form of a door.
+
+use countersign_core::{
+    digest::Digest,
+    engine::{Refusal, Reply},
+    gate::{
+        self,
+        Answer::{self, Allow, Decline},
+        AnswerRefusal, Form, Phase, Resolution,
+        Scope::{Always, Once, Session},
+    },
+    id::GateId,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    stage::{Stage, Told, open, wanted},
+    states::{deny, thinking},
+};
+
+fn waits(tool: &str) -> (Stage, GateId) {
+    let mut stage = thinking(open());
+    stage.want([wanted(tool, "")]);
+    let gate = stage.gate();
+    (stage, gate)
+}
+
+fn says(said: &[&str]) -> Answer {
+    Answer::Say(said.iter().map(|said| (*said).to_owned()).collect())
+}
+
+fn form(said: &[&str], form: &Value) -> Answer {
+    let digest = Digest::of(form.to_string().as_bytes());
+    Answer::Form(Box::new(Form { answer: says(said), form: form.clone(), digest }))
+}
+
+/// The reply or refusal, and what was recorded as said.
+fn told(tool: &str, answer: Answer) -> String {
+    let (mut stage, gate) = waits(tool);
+    let before = stage.engine.state().clone();
+    let told = stage.decide(gate, answer, "ana", None);
+    if told.1.is_err() {
+        assert_eq!(*stage.engine.state(), before, "a refusal changes nothing");
+    }
+    Told(Vec::new(), told.1).cell().replace(&gate.to_string(), "it")
+}
+
+#[test]
+fn a_sign_off_takes_one_decision_and_words_beside_it() {
+    let (answered, declined) = ("Resolved answered", "Resolved declined");
+    let one = "refused: it does not offer this answer: it takes one decision, and words beside it";
+    let unnamed = "refused: it does not offer this answer: changes have to be named";
+    let empty = "refused: it does not offer this answer: an answer is empty";
+    let reach = "refused: it does not offer this answer: this reach is not offered";
+    for (answer, of_plan, of_execution) in [
+        (says(&["approve"]), answered, answered),
+        (says(&["approve", "good"]), answered, answered),
+        (says(&["reject"]), answered, answered),
+        (says(&["decline", "no"]), one, answered),
+        (says(&["request-changes"]), unnamed, answered),
+        (says(&["request-changes", "smaller"]), answered, one),
+        (says(&["approve", "reject"]), one, answered),
+        (says(&["approve", "a", "b"]), one, one),
+        (says(&["a", "b"]), one, one),
+        (says(&["in my own words"]), answered, answered),
+        (says(&[]), empty, empty),
+        (says(&["approve", " "]), empty, empty),
+        (form(&["approve"], &json!({"decision": "approve"})), answered, answered),
+        (Allow(Once), answered, answered),
+        (Allow(Session), reach, reach),
+        (Allow(Always), reach, reach),
+        (deny(None), answered, answered),
+        (deny(Some("no")), answered, answered),
+        (Decline, declined, declined),
+    ] {
+        assert_eq!(told("plan", answer.clone()), of_plan, "plan, {answer:?}");
+        assert_eq!(told("execution", answer.clone()), of_execution, "execution, {answer:?}");
+    }
+}
+
+#[test]
+fn nothing_but_an_exact_approval_lets_a_plan_go_on() {
+    for said in ["Approve", "approved", "approve ", "yes", "ok", "reject", "decline"] {
+        let (mut stage, gate) = waits("plan");
+        stage.decide(gate, says(&[said]), "ana", None).1.expect("it is offered");
+        assert!(!stage.result().contains("is approved."), "{said}: {}", stage.result());
+    }
+}
+
+#[test]
+fn the_form_of_an_answer_is_kept_word_for_word_beside_what_it_says() {
+    let given = json!({"selected": ["left"], "other": false});
+    let text = json!({"said": ["left"], "form": given}).to_string();
+    assert_eq!((gate::said(&text), gate::form(&text)), (Some(vec!["left".to_owned()]), Some(given.clone())));
+    let plain = r#"["left","because"]"#;
+    assert_eq!((gate::said(plain), gate::form(plain)), (Some(vec!["left".to_owned(), "because".to_owned()]), None));
+    for text in ["no reason", "{}", "7", r#"{"said":1}"#] {
+        assert_eq!((gate::said(text), gate::form(text)), (None, None), "{text}");
+    }
+    let (mut stage, gate) = waits("ask");
+    stage.decide(gate, form(&["left"], &given), "ana", None).1.expect("it is offered");
+    let recorded = stage.engine.admitted().answer(gate).expect("its call asks on");
+    assert_eq!((gate::said(recorded), gate::form(recorded)), (Some(vec!["left".to_owned()]), Some(given)));
+}
+
+#[test]
+fn a_key_stands_for_one_form_of_an_answer() {
+    let (first, other) = (json!({"selected": ["left"]}), json!({"selected": ["right"]}));
+    let (mut stage, gate) = waits("ask");
+    stage.decide(gate, form(&["left"], &first), "ana", Some("k")).1.expect("it is offered");
+    let resolved = Ok(Reply::Resolved(Resolution::Answered));
+    let taken = Err(Refusal::Answer(AnswerRefusal::KeyTaken(gate)));
+    let late = Err(Refusal::Answer(AnswerRefusal::AlreadyResolved {
+        gate,
+        resolution: Resolution::Answered,
+        by: Some(countersign_core::id::PrincipalId::new("ana")),
+    }));
+    for (answer, key, want) in [
+        (form(&["left"], &first), Some("k"), &resolved),
+        (form(&["right"], &other), Some("k"), &taken),
+        (form(&["left"], &first), Some("l"), &late),
+        (form(&["left"], &first), None, &late),
+        (says(&["left"]), Some("k"), &resolved),
+    ] {
+        assert_eq!(
+            stage.decide(gate, answer.clone(), "bo", key),
+            Told(Vec::new(), want.clone()),
+            "{answer:?}, {key:?}"
+        );
+    }
+    let Phase::Resolved { form, .. } = stage.engine.state().gate(gate).expect("it is at hand").phase() else {
+        panic!("it is resolved")
+    };
+    assert_eq!(*form, Some(Digest::of(first.to_string().as_bytes())));
+}
+
+#[test]
+fn a_form_under_the_key_of_an_answer_without_one_is_another_answer() {
+    let (mut stage, gate) = waits("ask");
+    stage.decide(gate, says(&["left"]), "ana", Some("k")).1.expect("it is offered");
+    let told = stage.decide(gate, form(&["left"], &json!({"selected": ["left"]})), "ana", Some("k"));
+    assert_eq!(told.1, Err(Refusal::Answer(AnswerRefusal::KeyTaken(gate))));
+}
+
+#[test]
+fn an_approval_in_a_form_is_what_it_says() {
+    let (approve, decline) = (json!({"decision": "approve"}), json!({"decision": "decline"}));
+    let of = |answer, form: &Value| {
+        let digest = Digest::of(form.to_string().as_bytes());
+        Answer::Form(Box::new(Form { answer, form: form.clone(), digest }))
+    };
+    let said = "refused: it does not offer this answer: an approval is allowed or denied";
+    for (answer, want) in [
+        (of(Allow(Once), &approve), "Resolved allowed"),
+        (of(deny(Some("no")), &decline), "Resolved denied"),
+        (form(&["approve"], &approve), said),
+    ] {
+        let mut stage = thinking(crate::stage::asking());
+        stage.want([wanted("write", "a")]);
+        let gate = stage.gate();
+        let told = stage.decide(gate, answer, "ana", Some("k"));
+        assert_eq!(Told(Vec::new(), told.1).cell().replace(&gate.to_string(), "it"), want);
+    }
+}

@@ -1,0 +1,95 @@
+//! A process that dies behind any batch of a run that asks people: nothing that was recorded is lost, and nothing happens twice.
+//!
+//! The run asks two questions, then has a plan approved, then an execution signed off: open, show, answer, accept, advance, four times. Whoever
+//! answers does not know what was recorded, and answers again under the same key.
+
+use countersign_core::{
+    digest::Digest,
+    engine::{Refusal, Resume},
+    gate::{Answer, AnswerRefusal, Form, Gate, Kind},
+    message::StopReason,
+    run::Phase,
+    session::WhenBusy,
+};
+use serde_json::json;
+
+use crate::{
+    stage::{Stage, open, wanted},
+    states::idle,
+};
+
+/// What a host answers to a gate, whenever it is asked.
+fn answer(gate: &Gate) -> (Answer, String) {
+    let said = match (gate.kind(), gate.number()) {
+        (Kind::Question, 1) => vec!["left"],
+        (Kind::Question, _) => vec!["because"],
+        _ => vec!["approve"],
+    };
+    let form = json!({ "said": said });
+    let said = Answer::Say(said.into_iter().map(str::to_owned).collect());
+    let digest = Digest::of(form.to_string().as_bytes());
+    (Answer::Form(Box::new(Form { answer: said, form, digest })), format!("key {:?} {}", gate.kind(), gate.number()))
+}
+
+/// Does the next thing that the host or the model would do. False once there is nothing left.
+fn go_on(stage: &mut Stage) -> bool {
+    if let Some(gate) = stage.waiting() {
+        let (answer, key) = answer(&gate);
+        stage.decide(gate.id(), answer, "host", Some(&key)).1.expect("it is offered");
+        return true;
+    }
+    let done = stage.results().len();
+    let Some(run) = stage.here().run() else {
+        let is_over = done == 3;
+        if !is_over {
+            stage.prompt(WhenBusy::Refuse);
+        }
+        return !is_over;
+    };
+    assert!(matches!(stage.engine.state().run(run).map(|run| run.phase()), Some(Phase::Thinking { .. })));
+    match done {
+        0 => stage.want([wanted("ask", "")]),
+        1 => stage.want([wanted("plan", "")]),
+        2 => stage.want([wanted("execution", "")]),
+        _ => stage.answer(StopReason::Stop, Vec::new(), None),
+    };
+    true
+}
+
+fn whole() -> Stage {
+    let mut stage = idle();
+    while go_on(&mut stage) {}
+    stage
+}
+
+#[test]
+fn a_death_behind_any_batch_loses_nothing_and_doubles_nothing() {
+    let whole = whole();
+    let results = whole.results();
+    assert_eq!(results.len(), 3, "{results:?}");
+    let opened_at = idle().batches();
+    for resume in [Resume::Go, Resume::Wait] {
+        for dies_after in opened_at..=whole.batches() {
+            let mut stage = whole.clone();
+            // What was answered before the process died, recorded or not.
+            let answered: Vec<Gate> = whole.engine.state().all_gates().cloned().collect();
+            stage.die_after(dies_after, open(), resume);
+            for gate in answered {
+                let (given, key) = answer(&gate);
+                let is_known = stage.engine.state().gate(gate.id()).is_some();
+                match stage.decide(gate.id(), given, "host", Some(&key)).1 {
+                    Ok(_) => assert!(is_known, "{dies_after}"),
+                    Err(Refusal::Answer(AnswerRefusal::Unknown(_))) => assert!(!is_known, "{dies_after}"),
+                    Err(other) => panic!("{dies_after}: {other}"),
+                }
+            }
+            while go_on(&mut stage) {}
+            assert_eq!(stage.results(), results, "{resume:?}, behind batch {dies_after}");
+            let counts = stage.resolutions();
+            assert_eq!(counts.len(), 4, "{resume:?}, behind batch {dies_after}: each was opened once");
+            assert!(counts.iter().all(|(_, resolved)| *resolved == 1), "{dies_after}: {counts:?}");
+            let numbers: Vec<_> = stage.here().gates_by_stage().map(|(_, gates)| gates).collect();
+            assert_eq!(numbers, [2, 1, 1], "{dies_after}");
+        }
+    }
+}

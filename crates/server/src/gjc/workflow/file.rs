@@ -1,0 +1,308 @@
+//! Writes the file in which the original keeps a session's gates, from the log: people's tools read it.
+//!
+//! Nothing is ever read from it. What somebody else left there that is no such file is moved aside. Source: docs/protocol/gjc.md, Files.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use countersign_core::{
+    call,
+    engine::{Event, Scope as At},
+    gate::{self, Content, Gate},
+    id::{CallId, GateId, SessionId},
+    time::Millis,
+};
+use countersign_protocol::gjc::{
+    gate_file::{GateFile, GateRecord, GateStatus},
+    gate_id::body_hash,
+    registry::file_name,
+};
+use countersign_runtime::{Clock, Contents, Released, Source, Subscriber, tools::regular};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::warn;
+
+use super::form::{self, Options};
+use crate::agent_dir::{
+    LARGEST,
+    replace::{Access, replace},
+};
+
+/// Where below a working folder the files are.
+const FOLDER: &str = ".gjc/state/workflow-gates";
+
+/// Whoever writes the file of a session's gates, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Projection {
+    task: tokio::task::JoinHandle<()>,
+    ends: DropGuard,
+}
+
+/// What a session's gates are read with.
+pub(crate) struct Readers {
+    /// Reads the engine.
+    pub(crate) source: Source,
+    /// Reads contents.
+    pub(crate) contents: Contents,
+    /// Follows what happens from before the first read on.
+    pub(crate) subscriber: Subscriber,
+    /// What a file that is moved aside is named by.
+    pub(crate) clock: Clock,
+}
+
+struct Work {
+    session: SessionId,
+    cwd: PathBuf,
+    path: PathBuf,
+    readers: Readers,
+    ends: CancellationToken,
+    file: GateFile,
+    /// The gates whose call has not gone on yet.
+    waiting: Vec<(CallId, String)>,
+    is_looked_at: bool,
+    is_dirty: bool,
+    is_stuck: bool,
+}
+
+impl Projection {
+    /// Follows a session that works in `cwd`. None for one whose id makes no file name.
+    pub(crate) fn start(session: SessionId, cwd: &Path, readers: Readers) -> Option<Self> {
+        let path = cwd.join(FOLDER).join(file_name(session.as_str())?);
+        let ends = CancellationToken::new();
+        let work = Work {
+            session,
+            cwd: cwd.to_owned(),
+            path,
+            readers,
+            ends: ends.clone(),
+            file: GateFile::default(),
+            waiting: Vec::new(),
+            is_looked_at: false,
+            is_dirty: false,
+            is_stuck: false,
+        };
+        Some(Self { task: tokio::spawn(work.follow()), ends: ends.drop_guard() })
+    }
+
+    /// Brings the file up to what was released, and ends.
+    pub(crate) async fn finish(self) {
+        drop(self.ends);
+        let _ = self.task.await;
+    }
+}
+
+impl Work {
+    async fn follow(mut self) {
+        self.all().await;
+        loop {
+            if let Some(released) = self.readers.subscriber.try_next() {
+                self.take(&released).await;
+                continue;
+            }
+            self.write().await;
+            let next = tokio::select! {
+                biased;
+                () = self.ends.cancelled() => None,
+                next = self.readers.subscriber.next() => next,
+            };
+            match next {
+                Some(released) => self.take(&released).await,
+                None => break,
+            }
+        }
+        while let Some(released) = self.readers.subscriber.try_next() {
+            self.take(&released).await;
+        }
+        self.write().await;
+    }
+
+    /// Everything that the log says of the session's gates.
+    async fn all(&mut self) {
+        let id = self.session.clone();
+        let read = self.readers.source.read(move |engine| {
+            let Some(session) = engine.state().session(&id) else { return Vec::new() };
+            let counts =
+                session.gates_by_stage().flat_map(|(stage, count)| (1..=count).map(move |number| (stage, number)));
+            counts.filter_map(|(stage, number)| session.gate(stage, u32::try_from(number).ok()?)).collect()
+        });
+        let Some((gates, _)) = read.await else { return };
+        for gate in gates {
+            self.look(gate).await;
+        }
+    }
+
+    async fn take(&mut self, released: &Released) {
+        let Released::Fact(recorded) = released else { return };
+        if recorded.meta.session.as_ref() != Some(&self.session) {
+            return;
+        }
+        match &recorded.fact.event {
+            Event::Gate(gate::Event::Opened { gate, call, .. }) => {
+                self.goes_on(*call);
+                self.look(*gate).await;
+            }
+            Event::Gate(gate::Event::Resolved { gate, .. }) => self.look(*gate).await,
+            Event::Call(call::Event::Allowed { call, .. } | call::Event::Ended { call, .. }) => {
+                self.goes_on(Some(*call))
+            }
+            _ => {}
+        }
+    }
+
+    /// What waited for the gates of a call has gone on.
+    fn goes_on(&mut self, call: Option<CallId>) {
+        let (file, is_dirty) = (&mut self.file, &mut self.is_dirty);
+        self.waiting.retain(|(of, name)| {
+            let record = file.gates.get_mut(name).filter(|_| Some(*of) == call);
+            let Some(record) = record.filter(|record| record.status == GateStatus::Accepted) else { return true };
+            (record.advanced, *is_dirty) = (true, true);
+            false
+        });
+    }
+
+    /// Writes down how a gate stands.
+    async fn look(&mut self, id: GateId) {
+        let read = self.readers.source.read_of(At::Gate(id), move |engine| {
+            let gate = engine.state().gate(id)?.clone();
+            // What waited goes on by asking the next, by starting, or by ending.
+            let is_last = |call| engine.state().gate_of(call).is_some_and(|last| last.id() == id);
+            let call = gate.call().filter(|call| is_last(*call)).and_then(|call| engine.state().call(call));
+            let is_open = call.is_some_and(|call| !call.is_over() && (gate.kind().takes_words() || !call.has_begun()));
+            Some((gate, is_open))
+        });
+        let Some((Some((gate, is_open)), _)) = read.await else { return };
+        let lsns: Vec<_> = [Some(gate.content()), gate.answer_content()].into_iter().flatten().collect();
+        let Ok(texts) = self.readers.contents.get(&lsns).await else { return };
+        let mut texts = texts.into_iter();
+        let shown = texts.next().flatten().and_then(|text| serde_json::from_str::<Content>(&text).ok());
+        let Some((name, shown)) = form::name(&gate).zip(shown) else { return };
+        let stage = form::stage(gate.kind().stage());
+        self.file.counters.reach(stage, gate.number());
+        self.is_dirty = true;
+        match record(&gate, &shown, texts.next().flatten().as_deref(), &name, !is_open) {
+            Some(record) => {
+                if let Some(call) = gate.call().filter(|_| !record.advanced) {
+                    self.waiting.retain(|(_, other)| *other != name);
+                    self.waiting.push((call, name.clone()));
+                }
+                self.file.gates.insert(name, record);
+            }
+            // It was withdrawn, or nobody answered: the original has no word for that.
+            None => drop(self.file.gates.remove(&name)),
+        }
+    }
+
+    async fn write(&mut self) {
+        if !self.is_dirty {
+            return;
+        }
+        self.is_dirty = false;
+        let (path, text) = (self.path.clone(), self.file.text());
+        let look = (!std::mem::replace(&mut self.is_looked_at, true)).then(|| self.readers.clock.now());
+        let cwd = self.cwd.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            stays_below(&cwd, &path)?;
+            if let Some(now) = look {
+                move_aside(&path, now)?;
+            }
+            replace(&path, text.as_bytes(), Access::Private)
+        });
+        let written = written.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        match written {
+            Ok(()) => self.is_stuck = false,
+            Err(error) => {
+                // The log has all of it; the next gate is another attempt.
+                if !std::mem::replace(&mut self.is_stuck, true) {
+                    warn!(%error, path = %self.path.display(), "the file of the session's gates cannot be written");
+                }
+            }
+        }
+    }
+}
+
+/// The gate's part of the file; none for one that ended without an answer.
+fn record(gate: &Gate, shown: &Content, answer: Option<&str>, name: &str, advanced: bool) -> Option<GateRecord> {
+    let sent = form::wire(gate, shown, Options::Objects)?.ok()?;
+    if gate.is_pending() {
+        return Some(GateRecord {
+            gate: sent,
+            status: GateStatus::Pending,
+            idempotency_key: None,
+            response_hash: None,
+            answer: None,
+            resolution: None,
+            advanced: false,
+        });
+    }
+    let (resolution, answer) = form::resolved(gate, shown, answer)?;
+    let gate::Phase::Resolved { key, .. } = gate.phase() else { return None };
+    Some(GateRecord {
+        gate: sent,
+        status: GateStatus::Accepted,
+        idempotency_key: key.clone(),
+        response_hash: Some(body_hash(name, &answer)),
+        answer: Some(answer),
+        resolution: Some(resolution),
+        advanced,
+    })
+}
+
+/// Refuses a way that leads elsewhere: whatever runs in the folder could have any file of this user written over.
+fn stays_below(cwd: &Path, path: &Path) -> io::Result<()> {
+    let ways = path.ancestors().take_while(|way| *way != cwd);
+    let is_link = |way: &&Path| std::fs::symlink_metadata(way).is_ok_and(|found| found.file_type().is_symlink());
+    match ways.into_iter().find(is_link) {
+        Some(link) => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is a link", link.display()))),
+        None => Ok(()),
+    }
+}
+
+/// Moves what lies at `path` aside if it is no file of gates.
+fn move_aside(path: &Path, now: Millis) -> io::Result<()> {
+    let is_one = match regular::read(path, LARGEST) {
+        Ok(bytes) => serde_json::from_slice::<GateFile>(&bytes).is_ok(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => false,
+    };
+    if is_one {
+        return Ok(());
+    }
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".corrupt-{}", now.0));
+    std::fs::rename(path, PathBuf::from(aside))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::time::Millis;
+
+    use super::{FOLDER, move_aside, stays_below};
+
+    #[test]
+    fn what_is_no_file_of_gates_is_moved_aside_and_one_that_is_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.json");
+        move_aside(&path, Millis(7)).unwrap();
+        for (text, stays) in [(r#"{"counters":{"ralplan":2},"gates":{}}"#, true), ("{", false), ("[]", false)] {
+            std::fs::write(&path, text).unwrap();
+            move_aside(&path, Millis(7)).unwrap();
+            assert_eq!(path.exists(), stays, "{text}");
+        }
+        assert_eq!(std::fs::read_to_string(folder.path().join("s.json.corrupt-7")).unwrap(), "[]");
+    }
+
+    #[test]
+    fn nothing_is_written_where_a_link_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FOLDER).join("s.json");
+        stays_below(folder.path(), &path).unwrap();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        stays_below(folder.path(), &path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        assert!(stays_below(folder.path(), &path).unwrap_err().to_string().ends_with("s.json is a link"));
+        std::fs::remove_dir_all(folder.path().join(".gjc")).unwrap();
+        std::os::unix::fs::symlink("/tmp", folder.path().join(".gjc")).unwrap();
+        assert!(stays_below(folder.path(), &path).unwrap_err().to_string().ends_with(".gjc is a link"));
+    }
+}

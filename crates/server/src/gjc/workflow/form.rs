@@ -1,0 +1,257 @@
+//! A gate as hosts of this dialect are shown it, and what an answer in its form says to the engine.
+//!
+//! Everything here is a function of the gate and what it shows: nothing is kept, and a gate that is shown again is the same to the
+//! letter. Source: docs/protocol/gjc.md, Workflow gates.
+
+use countersign_core::{
+    gate::{self, Answer, Content, Form, Gate, Kind, Phase, Scope, Stage},
+    id::SessionId,
+};
+use countersign_protocol::{
+    Json, Number,
+    gjc::{
+        gate_id::gate_id,
+        schema::{
+            Mismatch, SchemaError, hash,
+            meaning::{self, Approval, Choice, Execution, Unmeant},
+            shapes::{self, Question, Round},
+        },
+        workflow::{self, Context, Opening, Resolution, WorkflowGate},
+    },
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    session_file::time::iso,
+    view::{GateCard, gate_card},
+};
+
+/// What an approval is told beside its decision; none of these is how far it reaches.
+const APPROVAL: [&str; 2] = [gate::APPROVE, gate::DECLINE];
+
+/// Whether hosts are shown the choices of a gate beside its schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Options {
+    /// As objects.
+    #[default]
+    Objects,
+    /// Not at all: the oldest client cannot read them.
+    None,
+}
+
+/// Returns the name of a gate on the wire; none for one that is not counted.
+pub(crate) fn name(gate: &Gate) -> Option<String> {
+    let session = gate.session().filter(|_| gate.number() > 0)?;
+    Some(gate_id(session.as_str(), stage(gate.kind().stage()), gate.number()))
+}
+
+/// Returns where in `session` the gate of this name is counted, if the name can be one of its.
+pub(crate) fn place(session: &SessionId, name: &str) -> Option<(Stage, u32)> {
+    let number: u32 = name.rsplit_once('_')?.1.parse().ok()?;
+    let stages = [Stage::Interview, Stage::Plan, Stage::Execution];
+    let named = |of: &Stage| gate_id(session.as_str(), stage(*of), number) == name;
+    stages.into_iter().find(named).map(|stage| (stage, number))
+}
+
+pub(crate) const fn stage(of: Stage) -> workflow::Stage {
+    match of {
+        Stage::Interview => workflow::Stage::DeepInterview,
+        Stage::Plan => workflow::Stage::Ralplan,
+        Stage::Execution => workflow::Stage::Ultragoal,
+    }
+}
+
+/// Makes the gate as it is sent.
+///
+/// # Errors
+/// If no schema takes what it offers. None for a gate without a name.
+pub(crate) fn wire(gate: &Gate, content: &Content, options: Options) -> Option<Result<WorkflowGate, SchemaError>> {
+    let name = name(gate)?;
+    Some(opening(gate.kind(), content).map(|opening| {
+        let made = opening.gate(name, iso(gate.opened_at()));
+        match options {
+            Options::Objects => made,
+            Options::None => WorkflowGate { options: None, ..made },
+        }
+    }))
+}
+
+fn opening(kind: Kind, content: &Content) -> Result<Opening, SchemaError> {
+    match (kind, content) {
+        (Kind::Question, Content::Question { .. }) => shapes::question(&question(content)),
+        (Kind::Plan, Content::Question { question, about, .. }) => Ok(shapes::approval(context(question, about))),
+        (_, Content::Question { question, about, .. }) => Ok(shapes::execution(context(question, about))),
+        (_, Content::Approval { tool, arguments, signature, intent, why }) => {
+            let card = GateCard::new(&gate_card::Asked {
+                tool,
+                arguments,
+                signature,
+                asker: "The agent",
+                reason: why,
+                intent: intent.as_deref(),
+                cwd: None,
+                choices: &APPROVAL,
+            });
+            Ok(approval(card.title.clone(), card.text()))
+        }
+        (_, Content::GoOn { question, .. }) => Ok(approval(question.clone(), question.clone())),
+    }
+}
+
+/// What a host decides about a call, or about whether a run goes on. It has the form of a sign-off.
+fn approval(title: String, prompt: String) -> Opening {
+    let context = Context { title: Some(title), prompt: Some(prompt), ..Context::default() };
+    Opening { kind: workflow::Kind::Approval, ..shapes::execution(context) }
+}
+
+fn context(text: &str, about: &Map<String, Value>) -> Context {
+    let word = |name: &str| about.get(name).and_then(Value::as_str).map(str::to_owned);
+    Context {
+        title: word("title"),
+        prompt: Some(text.to_owned()),
+        summary: word("summary"),
+        artifact_refs: about.get("artifacts").cloned(),
+        language: word("language"),
+        ..Context::default()
+    }
+}
+
+fn question(content: &Content) -> Question {
+    let Content::Question { id, question, choices, multi, recommended, about } = content else {
+        return Question::default();
+    };
+    Question {
+        id: id.clone(),
+        text: question.clone(),
+        options: choices.iter().map(|choice| choice.label.clone()).collect(),
+        multi: *multi,
+        recommended: *recommended,
+        round: about.get("round").and_then(round),
+    }
+}
+
+fn round(given: &Value) -> Option<Round> {
+    let word = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
+    Some(Round {
+        id: word("id"),
+        number: given.get("number")?.as_u64()?,
+        component: word("component")?,
+        dimension: word("dimension")?,
+        ambiguity: Number(given.get("ambiguity")?.as_f64()?),
+    })
+}
+
+/// Reads an answer to a gate that shows `content`.
+///
+/// # Errors
+/// Everything that is wrong with it; at least one thing.
+pub(crate) fn read(gate: &Gate, content: &Content, answer: Value) -> Result<Answer, Vec<Mismatch>> {
+    let opening = opening(gate.kind(), content).map_err(|error| vec![unusable(&error)])?;
+    let wrong = opening.schema.check(&answer);
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let said = said(gate.kind(), content, &answer).map_err(|unmeant| vec![unmeant.mismatch()])?;
+    let digest = hash(&answer).parse().expect("a hash is the digits of a digest");
+    Ok(Answer::Form(Box::new(Form { answer: said, form: answer, digest })))
+}
+
+/// An answer that nobody looked at.
+pub(crate) fn unread(answer: Value) -> Answer {
+    let digest = hash(&answer).parse().expect("a hash is the digits of a digest");
+    Answer::Form(Box::new(Form { answer: Answer::Decline, form: answer, digest }))
+}
+
+/// Returns the hash of the schema that answers to a gate are checked against.
+pub(crate) fn schema_hash(gate: &Gate, content: &Content) -> Option<String> {
+    opening(gate.kind(), content).ok().map(|opening| opening.schema.hash().to_owned())
+}
+
+/// What the engine does not take of an answer that fits the schema.
+pub(crate) fn not_offered(problem: &str) -> Mismatch {
+    Mismatch { path: "#".to_owned(), keyword: "not_offered", message: problem.to_owned(), expected: None }
+}
+
+fn unusable(error: &SchemaError) -> Mismatch {
+    Mismatch { path: "#".to_owned(), keyword: SchemaError::CODE, message: error.to_string(), expected: None }
+}
+
+fn said(kind: Kind, content: &Content, answer: &Value) -> Result<Answer, Unmeant> {
+    let words = |decision: &str, comments: Option<String>| {
+        let comments = comments.filter(|comments| !comments.trim().is_empty());
+        Answer::Say([decision.to_owned()].into_iter().chain(comments).collect())
+    };
+    Ok(match kind {
+        Kind::Question => {
+            let Choice { selected, custom } = meaning::choice(&question(content), answer)?;
+            Answer::Say(selected.into_iter().chain(custom).collect())
+        }
+        Kind::Plan => match meaning::approval(answer)? {
+            Approval::Approve { comments } => words(gate::APPROVE, comments),
+            Approval::RequestChanges { comments } => words(gate::CHANGE, Some(comments)),
+            Approval::Reject { comments } => words(gate::REJECT, comments),
+        },
+        Kind::Execution => match meaning::execution(answer)? {
+            Execution::Approve { reason } => words(gate::APPROVE, reason),
+            Execution::Decline { reason } => words(gate::DECLINE, reason),
+        },
+        Kind::Approval | Kind::Pairing | Kind::Budget => match meaning::execution(answer)? {
+            Execution::Approve { .. } => Answer::Allow(Scope::Once),
+            Execution::Decline { reason } => Answer::Deny { reason },
+        },
+    })
+}
+
+/// What a gate that has an answer is told to have, and the answer: in the form that it came in, or in the form that it would have.
+/// None while it waits, and where nothing was answered.
+pub(crate) fn resolved(gate: &Gate, content: &Content, text: Option<&str>) -> Option<(Resolution, Value)> {
+    let Phase::Resolved { resolution, at, .. } = gate.phase() else { return None };
+    let answer = match text.and_then(gate::form) {
+        Some(form) => form,
+        None => match resolution {
+            gate::Resolution::Answered => form_of(gate.kind(), content, &text.and_then(gate::said)?)?,
+            gate::Resolution::Expired => by_default(gate, content)?,
+            gate::Resolution::Allowed { .. } | gate::Resolution::Granted => json!({ "decision": gate::APPROVE }),
+            gate::Resolution::Denied => sign_off("reason", gate::DECLINE, text),
+            gate::Resolution::Declined | gate::Resolution::Withdrawn => return None,
+        },
+    };
+    Some((Resolution::accepted(name(gate)?, hash(&answer), iso(*at)), answer))
+}
+
+/// The answer that counts where nobody gave one.
+fn by_default(gate: &Gate, content: &Content) -> Option<Value> {
+    let gate::Fallback::Choice(at) = gate.fallback() else { return None };
+    let Content::Question { choices, .. } = content else { return None };
+    form_of(gate.kind(), content, &[choices.get(at)?.label.clone()])
+}
+
+/// The form of an answer that somebody gave elsewhere.
+fn form_of(kind: Kind, content: &Content, said: &[String]) -> Option<Value> {
+    let Content::Question { choices, .. } = content else { return None };
+    if kind != Kind::Question {
+        let why = if kind == Kind::Plan { "comments" } else { "reason" };
+        return Some(sign_off(why, said.first()?, said.get(1).map(String::as_str)));
+    }
+    let is_label = |said: &&String| choices.iter().any(|choice| choice.label == **said);
+    let (selected, custom): (Vec<&String>, Vec<&String>) = said.iter().partition(is_label);
+    let custom: Vec<&str> = custom.into_iter().map(String::as_str).collect();
+    Some(if custom.is_empty() {
+        json!({ "selected": selected })
+    } else {
+        json!({ "selected": selected, "other": true, "custom": custom.join(", ") })
+    })
+}
+
+fn sign_off(why: &str, decision: &str, words: Option<&str>) -> Value {
+    let mut form = json!({ "decision": decision });
+    if let Some(words) = words {
+        form[why] = words.into();
+    }
+    form
+}
+
+/// The answer as a value. A text that is no JSON cannot come off the wire.
+pub(crate) fn value(answer: &Json) -> Value {
+    answer.read().unwrap_or(Value::Null)
+}

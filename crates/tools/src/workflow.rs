@@ -1,0 +1,88 @@
+//! Questions in an interview, a plan to approve, an execution to sign off. Here is what the model is told of them.
+//!
+//! It must not ask, as `ask` does not: the engine opens the gates, puts the answers into a result and never runs these tools.
+
+use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    ask,
+    tool::{Context, Failure, Output, Route, Tool},
+};
+
+/// One of the tools of a workflow, for its spec.
+pub struct Workflow {
+    spec: Spec,
+}
+
+impl Workflow {
+    /// `workflow_interview`, `workflow_plan`, `workflow_execution`.
+    pub fn all() -> [Self; 3] {
+        [interview(), plan(), execution()].map(|(name, description, schema)| Self {
+            spec: Spec {
+                name: name.to_owned(),
+                description: description.to_owned(),
+                schema,
+                lane: Lane::Exclusive,
+                repeat: Repeat::Once,
+                effect: Effect::Reads,
+                signature: &[],
+            },
+        })
+    }
+}
+
+type Told = (&'static str, &'static str, Value);
+
+fn interview() -> Told {
+    let round = json!({"type": "object", "required": ["number", "component", "dimension", "ambiguity"], "properties": {
+        "id": {"type": "string", "description": "Your name for the round"},
+        "number": {"type": "integer", "minimum": 0, "description": "Counts the rounds"},
+        "component": {"type": "string", "description": "The part of the work that the question is about"},
+        "dimension": {"type": "string", "description": "The side of it, such as goal or constraints"},
+        "ambiguity": {"type": "number", "minimum": 0, "maximum": 1, "description": "How much is still open, from 0 to 1"},
+    }, "description": "Where in the interview the question stands"});
+    let mut schema = ask::schema();
+    schema["properties"]["questions"]["items"]["properties"]["round"] = round;
+    let description = "Asks the person questions in an interview before the work, round by round, and waits for the answers. Say with \
+                       each where in the interview it stands.";
+    ("workflow_interview", description, schema)
+}
+
+fn plan() -> Told {
+    let description = "Puts a plan to the person and waits until it is approved, changes are requested, or it is rejected. Carry it \
+                       out only once it is approved; revise it and ask again where changes are requested.";
+    ("workflow_plan", description, sign_off("plan", "The whole plan, in Markdown"))
+}
+
+fn execution() -> Told {
+    let description = "Asks the person to sign off an execution, and waits for it. Go on only once it is approved.";
+    let text = "What is to be done or was done, and how it was verified, in Markdown";
+    ("workflow_execution", description, sign_off("execution", text))
+}
+
+fn sign_off(name: &str, text: &str) -> Value {
+    let mut schema = json!({"type": "object", "required": [name], "properties": {
+        "title": {"type": "string", "description": "One line"},
+        "summary": {"type": "string", "description": "What there is to know, in a few sentences"},
+        "artifacts": {"type": "array", "items": {"type": "string"}, "description": "Paths of files that belong to it"},
+        "language": {"type": "string", "description": "The language to answer in, such as en"},
+    }});
+    schema["properties"][name] = json!({"type": "string", "description": text});
+    schema
+}
+
+impl Tool for Workflow {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
+        Ok(Route::Person)
+    }
+
+    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        Box::pin(async { Err(Failure::NotBegun("there is nobody to ask here".to_owned())) })
+    }
+}
