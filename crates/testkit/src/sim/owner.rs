@@ -1,6 +1,7 @@
 //! A small owner around the engine: a batch is decided, recorded, released, and then what is owed is seen to. It dies where it is told to.
 
 mod desk;
+mod peers;
 mod promises;
 mod residency;
 
@@ -10,12 +11,10 @@ use std::{
 };
 
 use countersign_core::{
-    Work,
-    call::{self, Known, Progress},
+    Work, call,
     engine::{Command, Context, Engine, Event, Fact, Meta, Recorded, Refusal, Reply, Resume, Rules},
     gate::{self, AnswerRefusal},
-    id::{Fresh, GateId, Lsn, PeerId, SessionId},
-    peer::{self, Line},
+    id::{Fresh, GateId, Lsn, SessionId},
     time::Millis,
 };
 
@@ -25,7 +24,7 @@ use super::{
     book::Book,
     dice::Dice,
     hosts::{self, Hosts},
-    people, rules, words,
+    people, rules,
     world::{Doing, Job, World},
 };
 
@@ -249,12 +248,7 @@ impl Owner {
             let command = people::command(&mut self.dice, &self.shadow, &self.audit);
             self.request(command);
         }
-        // What is on its way when a line breaks is the case to look at.
-        let often = if self.is_at_a_peer() { 50 } else { 12 };
-        if self.dice.chance(often) {
-            let told = self.connects();
-            self.line.push_back(Item { command: told, from: From::Work });
-        }
+        self.peer_moves();
         let span = self.dice.pick(&[0, 1, 50, 1_000, 20_000, 20_000, 400_000]);
         self.now = self.now + Duration::from_millis(span);
         self.world_goes_on()?;
@@ -276,30 +270,6 @@ impl Owner {
         if self.dice.chance(10) { self.same_as_the_log() } else { Ok(()) }
     }
 
-    /// Whether a peer has done something and not told of it.
-    fn is_at_a_peer(&self) -> bool {
-        let is_peers = |work: &Work| match work {
-            Work::Call { call, .. } => {
-                self.audit.calls.get(call).is_some_and(|seen| matches!(seen.executor, call::Executor::Peer(_)))
-            }
-            _ => false,
-        };
-        self.jobs.iter().any(|(work, job)| job.doing == Doing::Effected && is_peers(work))
-    }
-
-    /// The peer comes, over a line that nobody ever had, or goes.
-    fn connects(&mut self) -> Command {
-        let peer = PeerId::new(words::PEER);
-        Command::Peer(match self.world.line.take().filter(|_| self.dice.chance(60)) {
-            Some(line) => peer::Command::Gone { peer, line },
-            None => {
-                self.lines += 1;
-                self.world.line = Some(Line(self.lines));
-                peer::Command::Came { peer, line: Line(self.lines) }
-            }
-        })
-    }
-
     fn world_goes_on(&mut self) -> Result<(), String> {
         for _ in 0..=self.dice.index(3) {
             let open: Vec<Work> =
@@ -318,12 +288,7 @@ impl Owner {
         let told = self.world.go_on(&mut self.dice, &self.engine, &self.audit, &self.book, work, &mut job)?;
         self.jobs.insert(work.clone(), job);
         let Some(mut command) = told else { return Ok(()) };
-        if let Command::Call(call::Command::Ended { call, progress }) = &mut command
-            && matches!(progress, Progress::Left { since: Known::LineGone, .. })
-            && self.make(Fault::SendAgain)
-        {
-            *progress = Progress::Unsent { start: self.engine.state().call(*call).map_or(0, call::Call::starts) };
-        }
+        self.denies_sending(&mut command);
         if matches!(work, Work::Call { .. }) && self.make(Fault::ForgetResult) {
             return Ok(());
         }

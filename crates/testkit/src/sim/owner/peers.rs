@@ -1,0 +1,58 @@
+//! The peer of a simulation: its line comes, breaks and comes again.
+
+use countersign_core::{
+    Work,
+    call::{self, Known, Progress},
+    engine::Command,
+    id::PeerId,
+    peer::{self, Line},
+};
+
+use super::{From, Item, Owner};
+use crate::sim::{Fault, words, world::Doing};
+
+impl Owner {
+    /// The peer comes or goes, now and then.
+    pub(super) fn peer_moves(&mut self) {
+        // What is on its way when a line breaks is the case to look at.
+        let often = if self.is_at_a_peer() { 50 } else { 12 };
+        if self.dice.chance(often) {
+            let command = self.connects();
+            self.line.push_back(Item { command, from: From::Work });
+        }
+    }
+
+    /// Whether a peer has done something and not told of it.
+    fn is_at_a_peer(&self) -> bool {
+        let is_peers = |work: &Work| match work {
+            Work::Call { call, .. } => {
+                self.audit.calls.get(call).is_some_and(|seen| matches!(seen.executor, call::Executor::Peer(_)))
+            }
+            _ => false,
+        };
+        self.jobs.iter().any(|(work, job)| job.doing == Doing::Effected && is_peers(work))
+    }
+
+    /// The peer comes, over a line that nobody ever had, or goes.
+    fn connects(&mut self) -> Command {
+        let peer = PeerId::new(words::PEER);
+        Command::Peer(match self.world.line.take().filter(|_| self.dice.chance(60)) {
+            Some(line) => peer::Command::Gone { peer, line },
+            None => {
+                self.lines += 1;
+                self.world.line = Some(Line(self.lines));
+                peer::Command::Came { peer, line: Line(self.lines) }
+            }
+        })
+    }
+
+    /// The mistake of a door that says of what it sent that it did not.
+    pub(super) fn denies_sending(&mut self, command: &mut Command) {
+        if let Command::Call(call::Command::Ended { call, progress }) = command
+            && matches!(progress, Progress::Left { since: Known::LineGone, .. })
+            && self.make(Fault::SendAgain)
+        {
+            *progress = Progress::Unsent { start: self.engine.state().call(*call).map_or(0, call::Call::starts) };
+        }
+    }
+}
