@@ -5,6 +5,7 @@
 mod attach;
 mod bridge;
 mod frames;
+mod gates;
 #[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
 #[path = "../serve/gateway.rs"]
 mod gateway;
