@@ -156,7 +156,8 @@ impl Engine {
     pub fn from_snapshot(rules: Rules, snapshot: &str) -> Result<Self, serde_json::Error> {
         let state = State::from_snapshot(snapshot)?;
         let requests = state.calls().map(|call| call.session().clone());
-        let touched = state.runs().map(|run| run.session().clone()).chain(requests).collect();
+        let waits = state.sessions().filter(|session| session.queued() > 0).map(|session| session.id().clone());
+        let touched = state.runs().map(|run| run.session().clone()).chain(requests).chain(waits).collect();
         Ok(Self { state, touched, ..Self::new(rules) })
     }
 

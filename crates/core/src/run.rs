@@ -2,8 +2,10 @@
 
 mod command;
 mod event;
+mod marks;
 mod state;
 
 pub use command::{Answer, Command, Failure, Wanted};
 pub use event::{End, Event, Trigger};
+pub use marks::Marks;
 pub use state::{Abort, Phase, Run};

@@ -13,6 +13,7 @@ mod gate_settles;
 mod grant_covers;
 mod judge;
 mod model_asked;
+mod next_begins;
 mod peer_missed;
 mod question_asked;
 mod queue_goes_on;
@@ -33,7 +34,7 @@ use crate::{
     tool::Effect,
 };
 
-pub(crate) use queue_goes_on::continue_with;
+pub(crate) use queue_goes_on::{begin_own, continue_with};
 pub(crate) use run_continues::forget;
 
 /// The tool that runs commands in the session's shell.
@@ -122,6 +123,9 @@ pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Opt
         }
     }
     let is_at_rest = |of: &Requester| of.open().is_empty() && of.breaker() == &Breaker::default();
+    if let Some(facts) = next_begins::rule(view, session, context) {
+        return Some(facts);
+    }
     session.requester().filter(|requester| !is_at_rest(requester))?;
     let docket = Docket { view, session, run: None };
     OF_REQUESTS.iter().find_map(|rule| rule(docket, context))

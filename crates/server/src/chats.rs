@@ -145,6 +145,14 @@ impl Chats {
         self.models.find(provider, id).ok_or_else(|| ChatError::Invalid(format!("Unknown model: {id}")))
     }
 
+    /// The folder that `wanted` names, as [`Chats::open`] takes it.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn folder(&self, wanted: Option<&str>) -> Result<PathBuf, ChatError> {
+        self.workspace(wanted).await
+    }
+
     /// The folder that `wanted` names, made if it is not there.
     async fn workspace(&self, wanted: Option<&str>) -> Result<PathBuf, ChatError> {
         let wanted = wanted.map(str::trim).filter(|wanted| !wanted.is_empty()).unwrap_or(MAIN).to_owned();

@@ -135,7 +135,11 @@ pub async fn serve(
     let ballast = Some(config.storage.log.with_extension("ballast"));
     let log = SqliteLog::open(
         &config.storage.log,
-        store::Options { ballast, views: vec![Arc::new(SessionIndex)], ..store::Options::default() },
+        store::Options {
+            ballast,
+            views: vec![Arc::new(SessionIndex), Arc::new(gsv::Registry)],
+            ..store::Options::default()
+        },
     )
     .map_err(|source| ServeError::Log { path: config.storage.log.clone(), source })?;
     let clock = Clock::system();
@@ -206,7 +210,7 @@ pub async fn serve(
         telegram: telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
         address: format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound)),
     });
-    let peers = gsv::Door::open(&site);
+    let peers = gsv::Door::open(&site).await.ok_or(ServeError::Lost)?;
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
         gsv: Arc::clone(&peers),

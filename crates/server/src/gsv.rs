@@ -12,39 +12,55 @@ mod dispatch;
 mod nodes;
 mod outbox;
 mod peer;
+mod registry;
 mod roster;
 mod settings;
 mod skills;
+mod told;
 mod workspace;
 
 use std::sync::Arc;
 
 use axum::extract::ws::WebSocket;
-use countersign_protocol::gsv::{Fault, Method, code};
-use tokio::sync::watch;
+use countersign_core::id::Lsn;
+use countersign_protocol::gsv::{Fault, Method, chat::State, code};
+use tokio::sync::{broadcast, watch};
 
 use crate::{listen::Guest, site::Site};
 
 use roster::Roster;
 use settings::Settings;
+use told::Told;
+
+pub(crate) use registry::Registry;
+
+/// How many events a client may be behind before it has to come again.
+const BEHIND: usize = 1024;
 
 /// The door. One serves all peers of a gateway.
 pub struct Door {
     site: Arc<Site>,
     settings: Settings,
     roster: Roster,
+    desks: chat::Desks,
+    /// Events for every client. Each connection takes them at its own pace.
+    told: broadcast::Sender<Arc<Told>>,
     closing: watch::Sender<bool>,
 }
 
 impl Door {
-    /// Opens the door on a gateway.
-    pub(crate) fn open(site: &Arc<Site>) -> Arc<Self> {
-        Arc::new(Self {
+    /// Opens the door on a gateway. `None` if the gateway closes.
+    pub(crate) async fn open(site: &Arc<Site>) -> Option<Arc<Self>> {
+        let door = Arc::new(Self {
             settings: Settings::of(&site.config),
             roster: Roster::default(),
+            desks: chat::Desks::default(),
+            told: broadcast::Sender::new(BEHIND),
             closing: watch::Sender::new(false),
             site: Arc::clone(site),
-        })
+        });
+        chat::follow(&door).await?;
+        Some(door)
     }
 
     /// Whether anybody may connect: with a token from everywhere, without one from this machine only.
@@ -60,6 +76,12 @@ impl Door {
     /// Has every connection close; peers come back.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
+    }
+
+    /// Tells every client what happened in a chat. `seq` is the record that says so, if there is one.
+    fn tell(&self, session_key: &str, run: Option<&str>, state: State, seq: Option<Lsn>) {
+        // Without a client there is nobody to tell.
+        let _ = self.told.send(Arc::new(Told::new(session_key, run, state, seq)));
     }
 }
 

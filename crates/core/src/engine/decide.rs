@@ -8,6 +8,8 @@ mod forgive;
 mod once;
 mod peers;
 mod recover;
+mod refer;
+mod renewal;
 mod requests;
 mod session;
 mod shown;
@@ -42,6 +44,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Run(run::Command::Answered { run, epoch, answer }) => {
             Ok(answered::answered(view, run, epoch, *answer, context))
         }
+        Command::Run(run::Command::Refer { run, gate, reference }) => refer::refer(view, run, gate, reference),
         Command::Run(run::Command::Abort { session }) => stop::abort(view, &session),
         Command::Run(run::Command::Stop { session, run }) => stop::stop(view, &session, run),
         Command::Run(run::Command::AbortRetry { session }) => stop::abort_retry(view, &session),
@@ -108,7 +111,7 @@ fn decide_session(
         return once::once(view, id, key, *command, context);
     }
     let session = find(view, &id)?;
-    if let SessionCommand::Prompt { .. } | SessionCommand::Compact { .. } = command {
+    if let SessionCommand::Prompt { .. } | SessionCommand::Say { .. } | SessionCommand::Compact { .. } = command {
         // Nothing that needs rules or a model is begun where neither is at hand.
         view.of(session).ok_or_else(|| Refusal::WaitsForHost(id.clone()))?;
     }
@@ -118,6 +121,9 @@ fn decide_session(
         SessionCommand::Gather { part, entries } => session::gather(session, part, entries),
         SessionCommand::Replace { leaf } => session::replace(view, session, leaf),
         SessionCommand::Prompt { said, with, when_busy } => session::prompt(session, said, with, when_busy, context),
+        SessionCommand::Say { said, marks } => renewal::say(view, session, said, marks, context),
+        SessionCommand::Renew { by } => renewal::renew(view, session, &by),
+        SessionCommand::Trim { first_kept } => renewal::trim(session, first_kept),
         SessionCommand::Queue { queue, said } => session::queue(session, queue, said),
         SessionCommand::Steer { said } => Ok(session::steer(view, session, said)),
         SessionCommand::Clear => session::clear(session),

@@ -83,7 +83,7 @@ impl<'a> Branch<'a> {
             (Take::One, _) => 1,
             // What is left of a longer queue is taken by the next look at it.
             (Take::All, Queue::Steering | Queue::FollowUp) => MOST_AT_ONCE,
-            (Take::All, Queue::Prompt | Queue::Held) => usize::MAX,
+            (Take::All, Queue::Prompt | Queue::Held | Queue::Next) => usize::MAX,
         };
         let queued: Vec<Queued> = self.session.queue(queue).iter().take(most).cloned().collect();
         let any = !queued.is_empty();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    id::{PrincipalId, RunId, SessionId},
+    id::{GateId, PrincipalId, RunId, SessionId},
     message::StopReason,
     session::Said,
     tool::{Effect, Lane, Repeat},
@@ -97,6 +97,15 @@ pub enum Command {
         run: RunId,
         /// Who takes them back. Not the agent.
         by: PrincipalId,
+    },
+    /// Whoever answers a gate of the run calls it otherwise from now on. Refused once the gate is decided.
+    Refer {
+        /// Which run.
+        run: RunId,
+        /// The gate that it waits for.
+        gate: GateId,
+        /// What it is called.
+        reference: String,
     },
     /// Stops waiting for another attempt.
     AbortRetry {

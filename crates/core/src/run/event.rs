@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::marks::Marks;
 use crate::{
     id::{EntryId, PrincipalId, RunId},
     message::StopReason,
@@ -53,6 +54,13 @@ pub enum Event {
         run: RunId,
         /// With what.
         trigger: Trigger,
+    },
+    /// A door noted something of it, in place of what it noted before.
+    Marked {
+        /// Which run.
+        run: RunId,
+        /// What.
+        marks: Box<Marks>,
     },
     /// A turn began: what is said next is part of it.
     TurnOpened {
@@ -169,6 +177,7 @@ impl Event {
     pub const fn run(&self) -> RunId {
         match self {
             Self::Started { run, .. }
+            | Self::Marked { run, .. }
             | Self::TurnOpened { run, .. }
             | Self::Asked { run, .. }
             | Self::Answered { run, .. }

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     command::Failure,
     event::{End, Event, Trigger},
+    marks::Marks,
 };
 use crate::{
     id::{CallId, EntryId, PrincipalId, RunId, SessionId},
     message::StopReason,
-    session::Interrupt,
+    session::{Interrupt, Settings},
     time::Millis,
 };
 
@@ -78,6 +79,9 @@ pub struct Run {
     /// When it looks at what steers it, as it was set when it began.
     #[serde(default)]
     pub(crate) interrupt: Interrupt,
+    /// What its door noted of it.
+    #[serde(default)]
+    pub(crate) marks: Box<Marks>,
 }
 
 impl Run {
@@ -98,12 +102,30 @@ impl Run {
             denials: 0,
             denied_by: BTreeMap::new(),
             interrupt,
+            marks: Box::default(),
         }
     }
 
     /// Its id.
     pub fn id(&self) -> RunId {
         self.id
+    }
+
+    /// What counts for it, where these are its session's.
+    pub fn settings(&self, of_session: &Settings) -> Settings {
+        let mut settings = of_session.clone();
+        if let Some(model) = &self.marks.model {
+            settings.model = Some(model.clone());
+        }
+        if let Some(level) = &self.marks.thinking {
+            settings.thinking = Some(level.clone());
+        }
+        settings
+    }
+
+    /// What its door noted of it.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// When the model was last asked.
@@ -155,6 +177,7 @@ impl Run {
     pub(crate) fn apply(&mut self, event: &Event) {
         match event {
             Event::Started { .. } | Event::ResultDropped { .. } => {}
+            Event::Marked { marks, .. } => self.marks.clone_from(marks),
             Event::TurnOpened { turn, .. } => {
                 self.turn = *turn;
                 self.phase = Phase::Opening;

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     digest::Digest,
-    id::{EntryId, SessionId},
+    id::{EntryId, PrincipalId, SessionId},
+    run::Marks,
     time::Millis,
 };
 
@@ -134,6 +135,24 @@ pub enum Command {
         with: Vec<(Kind, Said)>,
         /// What becomes of it while a run works.
         when_busy: WhenBusy,
+    },
+    /// Starts a run of its own with a message: at once, or when what works and what was said before it is done.
+    Say {
+        /// The message.
+        said: Said,
+        /// What it says of its run.
+        marks: Box<Marks>,
+    },
+    /// Begins the conversation anew. Refused while something works in it; what is queued goes, and so do grants for this
+    /// session.
+    Renew {
+        /// On whose word.
+        by: PrincipalId,
+    },
+    /// Takes what was said before an entry out of the conversation.
+    Trim {
+        /// The oldest entry that stays. Nothing that a run works on is before it.
+        first_kept: EntryId,
     },
     /// Puts a message into a queue. It starts nothing.
     Queue {

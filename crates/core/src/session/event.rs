@@ -7,6 +7,7 @@ use crate::{
     digest::Digest,
     id::{EntryId, Lsn, RunId},
     message::StopReason,
+    run::Marks,
     time::Millis,
 };
 
@@ -205,6 +206,9 @@ pub enum Event {
         tokens: u64,
         /// What it will be as an entry.
         kind: Kind,
+        /// What it says of its run, if it gets one of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        marks: Option<Box<Marks>>,
     },
     /// The oldest message of a queue left it. Its entry stands in the next record.
     Dequeued {
@@ -213,6 +217,13 @@ pub enum Event {
     },
     /// All queues were emptied.
     Cleared,
+    /// The conversation begins anew: what was said before stays in the log and nowhere else.
+    Renewed,
+    /// What was said before an entry is no part of the conversation any more.
+    Trimmed {
+        /// The oldest entry that stays.
+        first_kept: EntryId,
+    },
     /// An entry is no longer shown to the model.
     Dropped {
         /// Which.

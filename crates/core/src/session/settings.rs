@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::asking::Asking;
+use super::{asking::Asking, profile::Profile};
 
 /// A model as a run needs to know it. The catalogue has the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +110,17 @@ impl Stopped {
     }
 }
 
+/// When a context that has grown too long is summed up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sums {
+    /// When a run has ended, and a run that goes on follows it.
+    #[default]
+    AfterRuns,
+    /// Before the next message is answered.
+    BeforeRuns,
+}
+
 /// Everything that is set for one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -141,6 +152,12 @@ pub struct Settings {
     /// How runs ask people.
     #[serde(default)]
     pub asking: Asking,
+    /// What people say it is to be like.
+    #[serde(default)]
+    pub profile: Profile,
+    /// When a context that has grown too long is summed up.
+    #[serde(default)]
+    pub sums: Sums,
 }
 
 impl Default for Settings {
@@ -164,6 +181,8 @@ impl Default for Settings {
             todo_reminders: 0,
             stopped: Stopped::Stays,
             asking: Asking::default(),
+            profile: Profile::default(),
+            sums: Sums::default(),
         }
     }
 }
@@ -184,6 +203,8 @@ pub enum Setting {
     AutoRetry(bool),
     /// What a call that asks is told where nobody can be asked.
     Nobody(Option<String>),
+    /// What people say it is to be like.
+    Profile(Box<Profile>),
     /// Everything at once, as files and flags have it when the session opens.
     All(Box<Settings>),
 }
@@ -197,6 +218,7 @@ impl Settings {
             Setting::AutoCompaction(auto) => self.thresholds.auto = *auto,
             Setting::AutoRetry(enabled) => self.retry.enabled = *enabled,
             Setting::Nobody(nobody) => self.asking.nobody.clone_from(nobody),
+            Setting::Profile(profile) => self.profile = (**profile).clone(),
             Setting::All(all) => *self = (**all).clone(),
         }
     }

@@ -13,8 +13,9 @@ use super::{
 };
 use crate::{
     digest::Digest,
-    gate::{self, Gate, Stage},
+    gate::Stage,
     id::{CallId, EntryId, GateId, Lsn, RunId, SessionId},
+    run::Marks,
     time::Millis,
 };
 
@@ -30,6 +31,8 @@ pub enum Queue {
     Prompt,
     /// Commands that a person ran while a run worked; they enter before the next prompt.
     Held,
+    /// Messages that wait for a run of their own.
+    Next,
 }
 
 /// A message in a queue.
@@ -43,6 +46,9 @@ pub struct Queued {
     pub tokens: u64,
     /// What it will be as an entry.
     pub kind: Kind,
+    /// What it says of its run, if it gets one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marks: Option<Box<Marks>>,
 }
 
 /// An entry of the tree.
@@ -129,9 +135,17 @@ pub struct Session {
     pub(crate) follow_up: VecDeque<Queued>,
     pub(crate) prompts: VecDeque<Queued>,
     pub(crate) held: VecDeque<Queued>,
+    #[serde(default)]
+    pub(crate) next: VecDeque<Queued>,
     pub(crate) compaction: Option<Compaction>,
     pub(crate) compactions: u32,
     pub(crate) overflow_tried: bool,
+    /// Whether the context was summed up since a person last spoke because it had grown too long.
+    #[serde(default)]
+    pub(crate) sum_tried: bool,
+    /// How often it began anew, and when it last did.
+    #[serde(default)]
+    pub(crate) renewals: (u32, Option<Millis>),
     pub(crate) file: Option<(String, u64, String)>,
     /// Where the shell is; absent means where the session works.
     pub(crate) folder: Option<String>,
@@ -182,9 +196,12 @@ impl Session {
             follow_up: VecDeque::new(),
             prompts: VecDeque::new(),
             held: VecDeque::new(),
+            next: VecDeque::new(),
             compaction: None,
             compactions: 0,
             overflow_tried: false,
+            sum_tried: false,
+            renewals: (0, None),
             file: None,
             folder: None,
             open_tasks: 0,
@@ -287,35 +304,9 @@ impl Session {
         self.commands.iter().copied()
     }
 
-    /// Messages that wait to be said: steering, follow-ups and prompts behind a compaction.
+    /// Messages that wait to be said: steering, follow-ups, prompts behind a compaction, and those that wait for a run.
     pub fn queued(&self) -> usize {
-        self.steering.len() + self.follow_up.len() + self.prompts.len()
-    }
-
-    /// The gate of this stage with this [number](Gate::number), whatever has become of it.
-    pub fn gate(&self, stage: Stage, number: u32) -> Option<GateId> {
-        self.stages.get(&stage)?.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
-    }
-
-    /// How many gates are counted in each stage.
-    pub fn gates_by_stage(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
-        self.stages.iter().map(|(stage, gates)| (*stage, gates.len()))
-    }
-
-    /// The number of the next gate of this kind. What an agent requests is not counted.
-    pub(crate) fn next_number(&self, kind: gate::Kind) -> u32 {
-        if self.requester.is_some() {
-            return 0;
-        }
-        let opened = self.stages.get(&kind.stage()).map_or(0, Vec::len);
-        u32::try_from(opened).unwrap_or(u32::MAX).saturating_add(1)
-    }
-
-    /// Notes a gate that was opened in it, if it counts.
-    pub(crate) fn counted(&mut self, gate: &Gate) {
-        if gate.number() > 0 {
-            self.stages.entry(gate.kind().stage()).or_default().push(gate.id());
-        }
+        self.steering.len() + self.follow_up.len() + self.prompts.len() + self.next.len()
     }
 
     /// What was last recorded of its file: path, length and digest.
@@ -351,7 +342,7 @@ impl Session {
     /// Whether it may be let go of: nothing works or waits in it. The log has it all. There are few agents, and each asks
     /// often: their sessions stay.
     pub(crate) fn may_park(&self) -> bool {
-        let queues = [&self.steering, &self.follow_up, &self.prompts, &self.held];
+        let queues = [&self.steering, &self.follow_up, &self.prompts, &self.held, &self.next];
         self.is_at_rest() && self.requester.is_none() && queues.iter().all(|queue| queue.is_empty())
     }
 
@@ -366,6 +357,7 @@ impl Session {
             Queue::FollowUp => &self.follow_up,
             Queue::Prompt => &self.prompts,
             Queue::Held => &self.held,
+            Queue::Next => &self.next,
         }
     }
 
@@ -375,6 +367,7 @@ impl Session {
             Queue::FollowUp => &mut self.follow_up,
             Queue::Prompt => &mut self.prompts,
             Queue::Held => &mut self.held,
+            Queue::Next => &mut self.next,
         }
     }
 
@@ -390,6 +383,7 @@ impl Session {
             Event::Entry { id, parent, kind, tokens, made_at, content_at } => {
                 if *kind == Kind::User {
                     self.overflow_tried = false;
+                    self.sum_tried = false;
                     self.reminded = 0;
                 }
                 if let Some(run) = self.run.filter(|run| self.began.as_ref().is_none_or(|(began, _)| began != run)) {
@@ -436,8 +430,8 @@ impl Session {
                 self.leaf.clone_from(leaf);
             }
             Event::Moved { leaf } => self.leaf.clone_from(leaf),
-            Event::Queued { queue, tokens, kind } => {
-                let queued = Queued { content: lsn, at, tokens: *tokens, kind: kind.clone() };
+            Event::Queued { queue, tokens, kind, marks } => {
+                let queued = Queued { content: lsn, at, tokens: *tokens, kind: kind.clone(), marks: marks.clone() };
                 self.queue_mut(*queue).push_back(queued);
             }
             Event::Dequeued { queue } => {
@@ -447,7 +441,10 @@ impl Session {
                 self.steering.clear();
                 self.follow_up.clear();
                 self.prompts.clear();
+                self.next.clear();
             }
+            Event::Renewed => self.renew(at),
+            Event::Trimmed { first_kept } => self.trim(first_kept),
             Event::Dropped { entry } => self.change(entry, |entry| entry.shown = false),
             Event::Pruned { entries } => {
                 for entry in entries {
@@ -456,6 +453,7 @@ impl Session {
             }
             Event::CompactionStarted { epoch, reason, first_kept, split_from, tokens_before, then, run } => {
                 self.compactions = *epoch;
+                self.sum_tried |= *reason == Reason::Threshold;
                 if *reason == Reason::Overflow {
                     self.overflow_tried = true;
                 }

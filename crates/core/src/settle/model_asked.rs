@@ -10,9 +10,9 @@ pub(super) fn rule(scene: Scene<'_>, _: &mut Context) -> Option<Vec<Fact>> {
     if scene.view.closing || *scene.run.phase() != Phase::Opening {
         return None;
     }
-    let settings = scene.session.settings();
+    let settings = scene.run.settings(scene.session.settings());
     let run = scene.run.id();
-    let Some(model) = settings.model.clone() else {
+    let Some(model) = settings.model else {
         let ended = Happened::Ended { run, end: End::Failed, attempts: 0 };
         return Some(vec![scene.fact(Event::Run(ended))]);
     };
@@ -21,7 +21,7 @@ pub(super) fn rule(scene: Scene<'_>, _: &mut Context) -> Option<Vec<Fact>> {
         epoch: scene.run.epoch() + 1,
         boot: scene.view.state.boot(),
         model,
-        thinking: settings.thinking.clone(),
+        thinking: settings.thinking,
         leaf: scene.session.leaf().cloned(),
     }))])
 }

@@ -3,9 +3,26 @@
 use crate::{
     engine::{Branch, Context, Event},
     id::RunId,
-    run::{Event as Happened, Trigger},
+    run::{Event as Happened, Marks, Trigger},
     session::{Kind, Queue, Said, Take},
 };
+
+/// The facts that begin a run for one message alone, behind others of its session: `said`, or the first that waits for a
+/// run of its own.
+pub(crate) fn begin_own(branch: &mut Branch<'_>, said: Option<Said>, marks: Marks, context: &mut Context) -> RunId {
+    let run = RunId::new(context.fresh.uuid(context.now));
+    branch.push(Event::Run(Happened::Started { run, trigger: Trigger::Prompt }));
+    if !marks.is_empty() {
+        branch.push(Event::Run(Happened::Marked { run, marks: Box::new(marks) }));
+    }
+    branch.push(Event::Run(Happened::TurnOpened { run, turn: 1 }));
+    branch.take(Queue::Held, Take::All, context);
+    match said {
+        Some(said) => drop(branch.say(Kind::User, said, context)),
+        None => drop(branch.take(Queue::Next, Take::One, context)),
+    }
+    run
+}
 
 /// The facts that begin a run, behind others of its session: its turn, held commands, prompts that waited, `opening`,
 /// and what the steering queue has.

@@ -7,7 +7,7 @@ use crate::{
     engine::{Branch, Context, Event, Fact, compaction_started, prune, texts},
     message::StopReason,
     run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
-    session::{Event as InSession, Kind, Queue, Reason, Stopped, Then},
+    session::{Event as InSession, Kind, Queue, Reason, Stopped, Sums, Then},
 };
 
 /// No wait for another attempt is longer.
@@ -119,7 +119,7 @@ fn failed(
 /// What follows a run that was done: a compaction, or a reminder of open tasks.
 fn goes_on(scene: Scene<'_>, branch: &mut Branch<'_>, context: &mut Context) {
     let session = scene.session;
-    if session.is_over_limit() {
+    if session.settings().sums == Sums::AfterRuns && session.is_over_limit() {
         let is_enough = prune(branch);
         // A continuation that did nothing is not continued again: a context that does not get small enough would go round for ever.
         let went_round = scene.run.trigger == Trigger::Continuation && scene.run.turn() == 1;

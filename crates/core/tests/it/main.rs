@@ -12,6 +12,7 @@ mod hosts;
 mod keys;
 mod ledger_table;
 mod owed_table;
+mod own_runs;
 mod peers;
 mod reading;
 mod recover_table;

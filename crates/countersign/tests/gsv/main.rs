@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod approvals;
+mod chat;
 mod connect;
+mod crash;
 #[path = "../serve/gateway.rs"]
 #[allow(dead_code, reason = "its other half is used by the tests of other doors")]
 mod gateway;
@@ -22,6 +25,7 @@ mod scene;
 #[path = "../serve/service.rs"]
 #[allow(dead_code, reason = "as the gateway")]
 mod service;
+mod sessions;
 #[path = "../it/wire.rs"]
 #[allow(dead_code, reason = "as the gateway")]
 mod wire;

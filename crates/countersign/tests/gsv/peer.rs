@@ -150,6 +150,11 @@ impl Peer {
         }
     }
 
+    /// The frames that came and were not asked for.
+    pub(crate) fn heard(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.early)
+    }
+
     /// All that has come before everything that was sent is answered: no event of before is on its way any more.
     pub(crate) fn caught_up(&mut self) -> Vec<Value> {
         let id = self.post("session.history", json!({ "sessionKey": "caught-up" }));

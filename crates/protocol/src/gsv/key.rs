@@ -113,7 +113,7 @@ impl Keys {
     /// The key under which a session is kept that somebody calls `raw`. Of a canonical key it is that key.
     pub fn canonical(&self, raw: &str) -> String {
         let raw = raw.trim();
-        let is_main = |key: &str| key == "main" || key == self.main_key;
+        let is_main = |key: &str| key.eq_ignore_ascii_case("main") || key.eq_ignore_ascii_case(&self.main_key);
         let parts: Vec<&str> = raw.split(':').collect();
         match parts[..] {
             // Free keys are as good as any.
@@ -134,13 +134,14 @@ impl Keys {
     }
 
     fn canonical_of(&self, agent: &str, rest: &[&str]) -> Option<String> {
-        let dm = rest.iter().position(|part| *part == "dm").filter(|at| *at <= 2 && at + 1 < rest.len());
+        let dm =
+            rest.iter().position(|part| part.eq_ignore_ascii_case("dm")).filter(|at| *at <= 2 && at + 1 < rest.len());
         if let Some(at) = dm {
             let peer = rest[at + 1..].join(":");
             return Some(self.dm(agent, rest[..at].first().copied(), rest[..at].get(1).copied(), &peer));
         }
-        let kind = *rest.get(1)?;
-        if !matches!(kind, "group" | "channel" | "thread") || rest.len() < 3 {
+        let kind = rest.get(1)?.to_ascii_lowercase();
+        if !matches!(kind.as_str(), "group" | "channel" | "thread") || rest.len() < 3 {
             return None;
         }
         let peer = token(&rest[2..].join(":"));

@@ -162,7 +162,7 @@ impl Desk {
                     epoch: *epoch,
                     session: session.id().clone(),
                     cwd: session.cwd().to_owned(),
-                    settings: session.settings().clone(),
+                    settings: run.settings(session.settings()),
                     pieces: conversation::outline(session),
                     merge: self.merge,
                 };

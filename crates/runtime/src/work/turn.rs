@@ -57,6 +57,15 @@ impl TurnWork {
         Command::Run(RunCommand::Answered { run: self.run, epoch: self.epoch, answer: Box::new(answer) })
     }
 
+    /// What the model is told first: what people say the session is to be like, before everything else.
+    fn system(&self, host: &dyn Host, specs: &[&Spec]) -> String {
+        let told = host.system_prompt(&self.session, &self.cwd, specs);
+        match &self.settings.profile.system_prompt {
+            Some(own) => format!("{own}\n\n{told}"),
+            None => told,
+        }
+    }
+
     async fn answer(
         &self,
         host: &dyn Host,
@@ -82,7 +91,7 @@ impl TurnWork {
         let request = Request {
             entry: Arc::clone(&chosen.entry),
             key: chosen.key,
-            system: Some(host.system_prompt(&self.session, &self.cwd, &specs)),
+            system: Some(self.system(host, &specs)),
             messages: conversation::to_model(&messages),
             tools: specs
                 .iter()
@@ -92,7 +101,7 @@ impl TurnWork {
                     schema: with_intent(&spec.schema),
                 })
                 .collect(),
-            max_tokens: None,
+            max_tokens: self.settings.profile.max_tokens,
             level: self.settings.thinking.as_deref().and_then(Level::parse),
             session: Some(self.session.to_string()),
             silence: host.silence(),

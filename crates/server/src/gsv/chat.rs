@@ -1,12 +1,38 @@
 //! Sessions, and what is said in them. Source: docs/protocol/gsv.md, Sessions.
 
+mod answering;
+mod archive;
+mod card;
+mod commands;
+mod desk;
+mod lives;
+mod messages;
+mod methods;
+mod seen;
+mod send;
+mod teller;
+
 use std::sync::Arc;
 
 use countersign_protocol::gsv::{Method, Request};
 
 use super::{Door, dispatch::Answer, missing, peer::Peer};
 
+pub(super) use desk::Desks;
+pub(super) use teller::follow;
+
 /// Answers a request of this group.
-pub(super) async fn answer(_: &Arc<Door>, _: &Arc<Peer>, method: Method, _: Request) -> Answer {
-    Err(missing(method))
+pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
+    match request {
+        Request::ChatSend(send) => send::from_client(door, peer, send).await,
+        Request::SessionsList(list) => methods::list(door, list).await,
+        Request::SessionGet(of) => methods::get(door, peer, of).await,
+        Request::SessionStats(of) => methods::stats(door, peer, of).await,
+        Request::SessionHistory(of) => methods::history(door, peer, of).await,
+        Request::SessionPreview(preview) => methods::preview(door, peer, preview).await,
+        Request::SessionPatch(patch) => methods::patch(door, peer, patch).await,
+        Request::SessionReset(of) => methods::reset(door, peer, of).await,
+        Request::SessionCompact(compact) => methods::compact(door, peer, compact).await,
+        _ => Err(missing(method)),
+    }
 }

@@ -10,7 +10,7 @@ use countersign_protocol::gsv::{
 };
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
-    sync::watch,
+    sync::{broadcast, watch},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -18,6 +18,7 @@ use super::{
     Door, dispatch,
     outbox::{Post, Posts, outbox},
     peer::Peer,
+    told::Told,
 };
 use crate::listen::Guest;
 
@@ -148,6 +149,8 @@ struct Connection<'a> {
     peer: Arc<Peer>,
     socket: WebSocket,
     posts: Posts,
+    /// Events of chats, for clients.
+    chats: Option<broadcast::Receiver<Arc<Told>>>,
     /// What is answered at once is done one by one, in the order in which it was asked for.
     lane: VecDeque<Work>,
     /// What is answered when somebody else is done.
@@ -159,10 +162,12 @@ struct Connection<'a> {
 impl<'a> Connection<'a> {
     fn new(door: &'a Arc<Door>, connect: Connect, socket: WebSocket, guest: &Guest) -> Self {
         let (outbox, posts) = outbox();
-        let pause = if connect.mode() == Mode::Node { NODE_PAUSE_MS } else { 0 };
+        let connect_mode = connect.mode();
+        let pause = if connect_mode == Mode::Node { NODE_PAUSE_MS } else { 0 };
         let peer = Arc::new(Peer::new(door.roster.number(), connect, guest.peer.clone(), outbox));
         let listens_at = Instant::now() + Duration::from_millis(pause);
-        Self { door, peer, socket, posts, lane: VecDeque::new(), deferred: FuturesUnordered::new(), listens_at }
+        let chats = (connect_mode == Mode::Client).then(|| door.told.subscribe());
+        Self { door, peer, socket, posts, chats, lane: VecDeque::new(), deferred: FuturesUnordered::new(), listens_at }
     }
 
     async fn run(mut self, id: &Id) {
@@ -188,6 +193,13 @@ impl<'a> Connection<'a> {
                     Some(Post::Frame(frame)) => self.send(frame).await,
                     Some(Post::Close(code, reason)) => return End::Close(code, reason),
                     None => return End::Gone,
+                },
+                told = next_told(&mut self.chats) => match told {
+                    Some(told) => {
+                        let spelling = self.peer.spelling(told.session_key());
+                        self.send(told.frame(&spelling)).await
+                    }
+                    None => return End::close(close::TRY_AGAIN, "too many events wait to be read"),
                 },
                 _ = alive.tick() => {
                     // Two intervals without a sign of life, and the line is taken for dead.
@@ -269,6 +281,15 @@ async fn next_post(posts: &mut Posts, listens_at: Instant) -> Option<Post> {
         tokio::time::sleep_until(listens_at).await;
     }
     posts.next().await
+}
+
+/// The next event of a chat. `None` if some were missed. Never, for those who get none.
+async fn next_told(chats: &mut Option<broadcast::Receiver<Arc<Told>>>) -> Option<Arc<Told>> {
+    match chats {
+        // The door holds the other end for as long as it serves anybody.
+        Some(chats) => chats.recv().await.ok(),
+        None => std::future::pending().await,
+    }
 }
 
 /// The answer to the first request of a lane.

@@ -1,13 +1,17 @@
 //! A peer that is connected.
 
 use axum::extract::ws::Utf8Bytes;
+use countersign_core::id::PrincipalId;
 use countersign_protocol::{
     Wire,
     gsv::{
+        RawKeys,
         connect::{Connect, Mode},
         frame,
     },
 };
+
+use parking_lot::Mutex;
 
 use super::outbox::Outbox;
 use crate::listen;
@@ -20,17 +24,33 @@ pub(super) struct Peer {
     pub(super) connect: Connect,
     /// Who sits at the other end.
     pub(super) end: listen::peer::Peer,
+    keys: Mutex<RawKeys>,
     outbox: Outbox,
 }
 
 impl Peer {
     pub(super) fn new(number: u64, connect: Connect, end: listen::peer::Peer, outbox: Outbox) -> Self {
-        Self { number, connect, end, outbox }
+        Self { number, connect, end, keys: Mutex::default(), outbox }
     }
 
     /// In which mode it came.
     pub(super) const fn mode(&self) -> Mode {
         self.connect.mode()
+    }
+
+    /// Who it is in the record.
+    pub(super) fn principal(&self) -> PrincipalId {
+        PrincipalId::new(format!("{}:{}", self.mode().name(), self.connect.id))
+    }
+
+    /// Notes how it writes the key of a session, for the events to come.
+    pub(super) fn wrote(&self, canonical: &str, raw: &str) {
+        self.keys.lock().note(canonical, raw);
+    }
+
+    /// How it writes the key of a session.
+    pub(super) fn spelling(&self, canonical: &str) -> String {
+        self.keys.lock().of(canonical).to_owned()
     }
 
     /// Puts an event for this connection alone behind what waits for it. False if it is gone.

@@ -316,6 +316,7 @@ impl Teller {
                 ended = Some(Ended::Run);
             }
             run::Event::Asked { .. }
+            | run::Event::Marked { .. }
             | run::Event::Answered { .. }
             | run::Event::Interrupted { .. }
             | run::Event::Denied { .. }

@@ -161,6 +161,8 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
         session::Event::Queued { queue, .. } => format!("queued ({}): {}", word(queue), said(content)),
         session::Event::Dequeued { queue } => format!("left the queue ({})", word(queue)),
         session::Event::Cleared => "queues emptied".to_owned(),
+        session::Event::Renewed => "the conversation begins anew".to_owned(),
+        session::Event::Trimmed { first_kept } => format!("what was said before entry {first_kept} was put away"),
         session::Event::Dropped { entry } => format!("entry {entry} is no longer shown to the model"),
         session::Event::Pruned { entries } => format!("{} old results cut from the context", entries.len()),
         session::Event::CompactionStarted { reason, .. } => format!("compaction began ({})", word(reason)),
@@ -186,6 +188,7 @@ fn set(setting: &Setting) -> String {
         Setting::AutoRetry(enabled) => format!("automatic retry set: {enabled}"),
         Setting::Nobody(None) => "people can be asked".to_owned(),
         Setting::Nobody(Some(why)) => format!("nobody can be asked: {why}"),
+        Setting::Profile(_) => "profile set".to_owned(),
         Setting::All(all) => {
             format!("settings, model {}", all.model.as_ref().map_or_else(|| "none".to_owned(), model_name))
         }
@@ -231,6 +234,10 @@ fn said(content: Option<&str>) -> String {
 fn run(event: &run::Event) -> String {
     match event {
         run::Event::Started { trigger, .. } => format!("began ({})", word(trigger)),
+        run::Event::Marked { marks, .. } => match &marks.reference {
+            Some(reference) => format!("is called {reference}"),
+            None => "noted".to_owned(),
+        },
         run::Event::TurnOpened { turn, .. } => format!("turn {turn}"),
         run::Event::Asked { model, .. } => format!("asks {}", model_name(model)),
         run::Event::Answered { calls: 0, stop, .. } => format!("answered ({})", word(stop)),

@@ -188,6 +188,17 @@ impl Audit {
                 session.queues.retain(|queue, _| *queue == Queue::Held);
                 Ok(())
             }
+            session::Event::Renewed => {
+                ensure(
+                    session.run.is_none() && session.compaction.is_none(),
+                    "a conversation begins anew beside work",
+                )?;
+                session.entries.clear();
+                Ok(())
+            }
+            session::Event::Trimmed { first_kept } => {
+                ensure(session.entries.contains(first_kept), "an entry is kept that is not there")
+            }
             session::Event::CompactionStarted { epoch, .. } => {
                 ensure(session.compaction.replace(*epoch).is_none(), "two compactions at once")?;
                 ensure(session.run.is_none(), "a compaction beside a run")
@@ -271,6 +282,7 @@ impl Audit {
             }
             run::Event::TurnOpened { .. } => ensure(all_over && !run.is_asked, "a turn opens over open calls"),
             run::Event::Started { .. }
+            | run::Event::Marked { .. }
             | run::Event::BackedOff { .. }
             | run::Event::Resumed { .. }
             | run::Event::Denied { .. }

@@ -72,9 +72,9 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
     }
     let to = |command| Command::Session(id.clone(), command);
     match dice.below(100) {
-        0..36 => to(prompt(dice)),
-        36..38 => to(session::Command::Steer { said: words::user(dice) }),
-        38..40 => to(session::Command::Once {
+        0..32 => to(prompt(dice)),
+        32..34 => to(session::Command::Steer { said: words::user(dice) }),
+        34..36 => to(session::Command::Once {
             // Few names and few meanings, so that both meet again.
             key: session::Key {
                 name: format!("k{}", dice.below(16)),
@@ -82,6 +82,19 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
             },
             command: Box::new(prompt(dice)),
         }),
+        36..38 => {
+            let reference = dice.chance(80).then(|| dice.pick(&["r1", "r2", "r3"]).to_owned());
+            let marks = Box::new(run::Marks { reference, ..run::Marks::default() });
+            to(session::Command::Say { said: words::user(dice), marks })
+        }
+        38 => to(session::Command::Renew { by: PrincipalId::new("person:ana") }),
+        39 => {
+            // Whoever trims keeps a message with its results.
+            let entries = engine.state().session(&id).map(session::Session::path).unwrap_or_default();
+            let said: Vec<_> = entries.iter().filter(|entry| entry.kind == Kind::User).collect();
+            let Some(kept) = said.get(dice.index(said.len() + 1)) else { return to(session::Command::Clear) };
+            to(session::Command::Trim { first_kept: kept.id.clone() })
+        }
         40..48 => to(session::Command::Queue {
             queue: dice.pick(&[Queue::Steering, Queue::FollowUp, Queue::Steering, Queue::FollowUp, Queue::Prompt]),
             said: words::user(dice),

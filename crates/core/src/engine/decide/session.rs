@@ -248,12 +248,12 @@ pub(super) fn prompt(
 }
 
 fn enqueue(branch: &mut Branch<'_>, queue: Queue, kind: Kind, said: Said) {
-    let event = Happened::Queued { queue, tokens: said.tokens, kind };
+    let event = Happened::Queued { queue, tokens: said.tokens, kind, marks: None };
     branch.push_with(Event::Session(event), Some(said.content));
 }
 
 pub(super) fn queue(session: &Session, queue: Queue, said: Said) -> Result<Decision, Refusal> {
-    if let Queue::Prompt | Queue::Held = queue {
+    if let Queue::Prompt | Queue::Held | Queue::Next = queue {
         return Err(Refusal::OutOfPlace("only steering and follow-ups are queued by command"));
     }
     let mut branch = Branch::new(session);

@@ -1,0 +1,29 @@
+//! What a message says of the run that it begins.
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::ModelRef;
+
+/// What a door notes of a run, and what counts for it alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks {
+    /// What whoever said the message calls the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// Where the message came from, in the words of its door. Nobody else reads them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// The model that is asked, in place of the session's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelRef>,
+    /// How much it is asked to think, in place of what the session has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<String>,
+}
+
+impl Marks {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

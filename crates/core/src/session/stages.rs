@@ -1,0 +1,35 @@
+//! The gates of a session, counted by stage.
+
+use super::state::Session;
+use crate::{
+    gate::{self, Gate, Stage},
+    id::GateId,
+};
+
+impl Session {
+    /// The gate of this stage with this [number](Gate::number), whatever has become of it.
+    pub fn gate(&self, stage: Stage, number: u32) -> Option<GateId> {
+        self.stages.get(&stage)?.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
+    }
+
+    /// How many gates are counted in each stage.
+    pub fn gates_by_stage(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
+        self.stages.iter().map(|(stage, gates)| (*stage, gates.len()))
+    }
+
+    /// The number of the next gate of this kind. What an agent requests is not counted.
+    pub(crate) fn next_number(&self, kind: gate::Kind) -> u32 {
+        if self.requester.is_some() {
+            return 0;
+        }
+        let opened = self.stages.get(&kind.stage()).map_or(0, Vec::len);
+        u32::try_from(opened).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    /// Notes a gate that was opened in it, if it counts.
+    pub(crate) fn counted(&mut self, gate: &Gate) {
+        if gate.number() > 0 {
+            self.stages.entry(gate.kind().stage()).or_default().push(gate.id());
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A message that waits for a run of its own gets it as soon as the session rests. A context that has grown too long is
+//! summed up first.
+
+use super::begin_own;
+use crate::{
+    engine::{Branch, Context, Fact, View, compaction_started, prune},
+    session::{Queue, Reason, Session, Then},
+};
+
+pub(super) fn rule(view: View<'_>, session: &Session, context: &mut Context) -> Option<Vec<Fact>> {
+    let next = session.queue(Queue::Next).front()?;
+    if view.closing || !session.is_at_rest() {
+        return None;
+    }
+    let mut branch = Branch::new(session);
+    if session.is_over_limit()
+        && !session.sum_tried
+        && !prune(&mut branch)
+        && let Some(cut) = session.cut()
+    {
+        branch.push(compaction_started(session, Reason::Threshold, cut, Then::Rest));
+        return Some(branch.finish());
+    }
+    let marks = next.marks.as_deref().cloned().unwrap_or_default();
+    begin_own(&mut branch, None, marks, context);
+    Some(branch.finish())
+}

@@ -1,0 +1,179 @@
+//! Messages with runs of their own, what is noted of a run, and conversations that begin anew.
+
+use countersign_core::{
+    engine::{Command, Refusal, Reply, Resume},
+    gate::{Answer, Scope},
+    id::{EntryId, PrincipalId},
+    message::StopReason,
+    run::{self, Marks},
+    session::{self, Command as InSession, Kind, ModelRef, Setting, Settings, Sums, WhenBusy},
+};
+
+use crate::{
+    stage::{Stage, asking, open, text, wanted},
+    states::{idle, thinking},
+};
+
+fn marks(reference: &str) -> Box<Marks> {
+    Box::new(Marks { reference: Some(reference.to_owned()), ..Marks::default() })
+}
+
+fn say(stage: &mut Stage, reference: &str) -> String {
+    stage.session(InSession::Say { said: text(1), marks: marks(reference) }).cell()
+}
+
+fn called(stage: &Stage) -> Option<String> {
+    let run = stage.engine.state().run(stage.run())?;
+    run.marks().reference.clone()
+}
+
+fn renew(stage: &mut Stage) -> String {
+    stage.session(InSession::Renew { by: PrincipalId::new("ana") }).cell()
+}
+
+#[test]
+fn each_message_gets_a_run_of_its_own_in_the_order_in_which_they_came() {
+    let mut stage = idle();
+    assert_eq!(
+        say(&mut stage, "r1"),
+        "Started: run started prompt, run marked, run turn_opened, session entry user, run asked"
+    );
+    for reference in ["r2", "r3"] {
+        assert_eq!(say(&mut stage, reference), "Queued: session queued user next", "{reference}");
+    }
+    for reference in ["r1", "r2", "r3"] {
+        assert_eq!(called(&stage).as_deref(), Some(reference));
+        stage.answer(StopReason::Stop, Vec::new(), None);
+    }
+    assert!(stage.here().is_at_rest() && stage.here().queued() == 0);
+}
+
+#[test]
+fn what_waits_for_its_run_gets_it_after_a_stop_and_after_a_restart() {
+    let mut stage = idle();
+    for reference in ["r1", "r2", "r3"] {
+        say(&mut stage, reference);
+    }
+    stage.abort();
+    stage.answer(StopReason::Aborted, Vec::new(), None);
+    assert_eq!(called(&stage).as_deref(), Some("r2"));
+    stage.restart(open(), Resume::Go);
+    assert_eq!(called(&stage).as_deref(), Some("r2"));
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    assert_eq!(called(&stage).as_deref(), Some("r3"));
+}
+
+#[test]
+fn a_message_waits_behind_a_run_that_another_door_began() {
+    let mut stage = thinking(open());
+    say(&mut stage, "r1");
+    assert_eq!(called(&stage), None);
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    assert_eq!(called(&stage).as_deref(), Some("r1"));
+    let refused = stage.prompt(WhenBusy::Refuse).1;
+    assert!(matches!(refused, Err(Refusal::Prompt(session::PromptRefusal::Busy(_)))), "{refused:?}");
+}
+
+#[test]
+fn what_a_message_says_of_its_run_counts_for_that_run_alone() {
+    let mut stage = idle();
+    let model = ModelRef { provider: "p".to_owned(), id: "other".to_owned(), context_window: 9, max_tokens: 9 };
+    let own = Marks { model: Some(model), thinking: Some("high".to_owned()), ..Marks::default() };
+    stage.session(InSession::Say { said: text(1), marks: Box::new(own) });
+    let settings = |stage: &Stage| {
+        let settings = stage.engine.state().run(stage.run()).unwrap().settings(stage.here().settings());
+        (settings.model.unwrap().id, settings.thinking)
+    };
+    assert_eq!(settings(&stage), ("other".to_owned(), Some("high".to_owned())));
+    say(&mut stage, "r2");
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    assert_eq!(settings(&stage), ("m".to_owned(), None));
+}
+
+#[test]
+fn a_run_is_called_otherwise_by_whoever_answers_while_its_gate_waits() {
+    let mut stage = Stage::new(asking());
+    say(&mut stage, "r1");
+    stage.want([wanted("write", "/w/a")]);
+    let (run, gate) = (stage.run(), stage.gate());
+    let refer = |reference: &str| Command::Run(run::Command::Refer { run, gate, reference: reference.to_owned() });
+    assert_eq!(stage.tell(refer("r2")).cell(), "Done: run marked");
+    assert_eq!(called(&stage).as_deref(), Some("r2"));
+    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None).1.unwrap();
+    assert!(matches!(stage.tell(refer("r3")).1, Err(Refusal::Answer(_))));
+    assert_eq!(called(&stage).as_deref(), Some("r2"));
+    stage.end(0);
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    assert_eq!(stage.tell(refer("r3")).1, Ok(Reply::Idle));
+}
+
+#[test]
+fn a_conversation_begins_anew_only_at_rest_and_takes_its_grants_along() {
+    let mut stage = Stage::new(asking());
+    say(&mut stage, "r1");
+    say(&mut stage, "r2");
+    assert_eq!(renew(&mut stage), "refused: s is busy");
+    stage.want([wanted("write", "/w/a")]);
+    let gate = stage.gate();
+    stage.decide(gate, Answer::Allow(Scope::Session), "ana", None).1.unwrap();
+    stage.end(0);
+    stage.session(InSession::Clear);
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    assert_eq!(renew(&mut stage), "Done: policy revoked, session renewed");
+    let here = stage.here();
+    assert_eq!((here.entries().len(), here.leaf(), here.queued(), here.renewals()), (0, None, 0, 1));
+    assert_eq!(here.renewed_at(), Some(stage.now));
+    say(&mut stage, "r3");
+    stage.want([wanted("write", "/w/a")]);
+    assert!(stage.engine.state().pending_gates().next().is_some(), "it is asked about again");
+    stage.restart(asking(), Resume::Go);
+    assert_eq!(stage.here().renewals(), 1);
+}
+
+#[test]
+fn what_was_said_before_an_entry_goes_and_nothing_that_a_run_works_on() {
+    let mut stage = idle();
+    let said = |stop| Kind::Assistant { stop, total_tokens: 0 };
+    stage.import([
+        ("a", Kind::User, 1),
+        ("b", said(StopReason::ToolUse), 1),
+        ("c", Kind::ToolResult { prunable: false }, 1),
+        ("d", said(StopReason::Stop), 1),
+    ]);
+    let trim = |stage: &mut Stage, id: &str| stage.session(InSession::Trim { first_kept: EntryId::new(id) }).cell();
+    assert_eq!(trim(&mut stage, "nope"), "refused: no entry nope in s");
+    assert_eq!(trim(&mut stage, "b"), "Done: session trimmed");
+    let path: Vec<String> = stage.here().path().iter().map(|entry| entry.id.to_string()).collect();
+    assert_eq!(path, ["b", "c", "d"]);
+    say(&mut stage, "r1");
+    let mine = stage.here().leaf().unwrap().to_string();
+    assert_eq!(trim(&mut stage, &mine), "Done: session trimmed");
+    stage.want([wanted("look", "/w/a")]);
+    let later = stage.here().leaf().unwrap().to_string();
+    assert_ne!(later, mine);
+    assert_eq!(trim(&mut stage, &later), "refused: s is busy");
+    stage.restart(open(), Resume::Go);
+    assert_eq!(stage.here().entries()[0].id.to_string(), mine);
+}
+
+#[test]
+fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once() {
+    let mut stage = idle();
+    let settings = Settings { sums: Sums::BeforeRuns, ..stage.here().settings().clone() };
+    stage.set(Setting::All(Box::new(settings)));
+    let said = Kind::Assistant { stop: StopReason::Stop, total_tokens: 950 };
+    stage.import([("a", Kind::User, 400), ("b", said.clone(), 400), ("c", Kind::User, 100), ("d", said, 100)]);
+    let told = say(&mut stage, "r1");
+    assert_eq!(told, "Queued: session queued user next, session compaction_started rest", "{told}");
+    let epoch = stage.here().compaction().unwrap().epoch;
+    let outcome = session::Compacted::Failed { message: "no".into() };
+    let told = stage.session(InSession::Compacted { epoch, outcome }).cell();
+    assert!(told.contains("run started prompt, run marked") && !told.contains("compaction_started"), "{told}");
+    assert_eq!(called(&stage).as_deref(), Some("r1"));
+    // Its end begins no other by itself, however long the context is.
+    let (run, epoch) = (stage.run(), 1);
+    let answer =
+        run::Answer { said: text(1), stop: StopReason::Stop, total_tokens: 970, wanted: Vec::new(), failure: None };
+    let told = stage.answered(run, epoch, answer);
+    assert_eq!(told.0.last().unwrap(), "run ended completed", "{told:?}");
+}

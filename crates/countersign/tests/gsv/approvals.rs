@@ -1,0 +1,158 @@
+//! Approvals in a chat: the next message answers, and the run goes on under the name that it gives.
+
+use serde_json::{Value, json};
+
+use crate::{
+    chat::{said, send, talk},
+    peer::Peer,
+    provider::{Reply, call, say},
+    scene::Scene,
+};
+
+fn write(id: &str, path: &str) -> crate::provider::Part {
+    call(id, "write", &json!({ "path": path, "content": "by the agent\n" }))
+}
+
+/// A run that waits for an answer about these files; the event that asks.
+fn asks(scene: &Scene, peer: &mut Peer, files: &[&str]) -> Value {
+    let calls = files.iter().enumerate().map(|(number, file)| write(&format!("c{number}"), file)).collect();
+    scene.provider.script([Reply::new(calls), say("went on")]);
+    let asked = talk(peer, "s", "please write", "r-1");
+    assert_eq!(asked["state"], "final", "{asked}");
+    asked
+}
+
+/// The token that a text shows.
+fn token(asked: &Value) -> String {
+    let text = said(asked);
+    let from = text.find('#').unwrap();
+    text[from..].split_whitespace().next().unwrap().to_owned()
+}
+
+fn file(scene: &Scene, name: &str) -> bool {
+    scene.place.folder.join("agents/main").join(name).exists()
+}
+
+fn result(scene: &Scene, call: &str) -> String {
+    scene.provider.request(1, |asked| asked.result(call).is_some()).result(call).unwrap()
+}
+
+#[test]
+fn what_would_run_is_shown_whole_and_the_next_message_answers() {
+    for (answer, is_done) in [
+        ("yes", true),
+        ("Y", true),
+        ("allow", true),
+        ("/approve", true),
+        ("/approve TOKEN session", true),
+        ("TOKEN", true),
+        ("no", false),
+        ("n", false),
+        ("/deny TOKEN not today", false),
+    ] {
+        let scene = Scene::new();
+        let (_gateway, mut peer) = scene.client();
+        let asked = asks(&scene, &mut peer, &["a.txt"]);
+        let text = said(&asked);
+        assert!(text.contains("a.txt") && text.contains("by the agent") && text.contains("yes"), "{text}");
+        let answer = answer.replace("TOKEN", &token(&asked));
+        let sent = send(&mut peer, "s", &answer, "r-2");
+        assert_eq!(sent, json!({ "status": "started", "runId": "r-2" }), "{answer}");
+        let last = peer.event("chat", &json!({ "runId": "r-2" }));
+        assert_eq!((&last["state"], said(&last)), (&json!("final"), "went on"), "{answer}");
+        assert_eq!(file(&scene, "a.txt"), is_done, "{answer}");
+        if answer.contains("not today") {
+            assert!(result(&scene, "c0").contains("not today"), "{}", result(&scene, "c0"));
+        }
+        scene.place.verify();
+    }
+}
+
+#[test]
+fn any_other_message_is_told_so_and_waits_behind_the_answer() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    scene.provider.script([Reply::new(vec![write("c0", "a.txt")]), say("went on"), say("and the weather is fine")]);
+    talk(&mut peer, "s", "please write", "r-1");
+    let sent = send(&mut peer, "s", "yes please, and how is the weather?", "r-2");
+    assert_eq!(sent, json!({ "status": "started", "runId": "r-2", "queued": true }));
+    let told = peer.event("chat", &json!({ "runId": "r-2" }));
+    assert!(told["state"] == "partial" && told["text"].as_str().unwrap().contains("is awaited first"), "{told}");
+    send(&mut peer, "s", "yes", "r-3");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3" }))), "went on");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2" }))), "and the weather is fine");
+}
+
+#[test]
+fn several_are_asked_about_one_at_a_time() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let first = asks(&scene, &mut peer, &["a.txt", "b.txt"]);
+    assert!(said(&first).contains("a.txt") && !said(&first).contains("b.txt"), "{}", said(&first));
+    assert!(said(&first).contains("1 more"), "{}", said(&first));
+    send(&mut peer, "s", "yes", "r-2");
+    let second = peer.event("chat", &json!({ "runId": "r-2", "state": "final" }));
+    assert!(said(&second).contains("b.txt"), "{}", said(&second));
+    // What belongs to the first does not answer the second.
+    let late = peer.ok("chat.send", json!({ "sessionKey": "s", "message": format!("yes {}", token(&first)) }));
+    assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
+    let unknown = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/approve #abcdef" }));
+    assert!(unknown["error"].as_str().is_some_and(|text| text.contains("does not wait")), "{unknown}");
+    let unclear = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/approve everything" }));
+    assert!(unclear["error"].as_str().is_some_and(|text| text.starts_with("Not understood")), "{unclear}");
+    send(&mut peer, "s", "no", "r-3");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert!(file(&scene, "a.txt") && !file(&scene, "b.txt"));
+}
+
+#[test]
+fn an_answer_for_the_session_is_not_asked_for_again_and_ends_with_it() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    asks(&scene, &mut peer, &["a.txt"]);
+    send(&mut peer, "s", "/approve session", "r-2");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2" }))), "went on");
+    scene.provider.script([Reply::new(vec![write("c9", "a.txt")]), say("once more")]);
+    assert_eq!(said(&talk(&mut peer, "s", "again", "r-3")), "once more");
+    peer.ok("session.reset", json!({ "sessionKey": "s" }));
+    scene.provider.script([Reply::new(vec![write("c10", "a.txt")]), say("once more")]);
+    assert!(said(&talk(&mut peer, "s", "again", "r-4")).contains("Approval needed"));
+}
+
+#[test]
+fn commands_work_while_something_waits_and_a_stop_withdraws_it() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    asks(&scene, &mut peer, &["a.txt"]);
+    let status = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/status" }));
+    assert_eq!(status["command"], "status");
+    let stopped = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/stop" }));
+    assert_eq!(stopped["response"], "Stopped run r-1, cancelled 1 pending tool(s).");
+    assert_eq!(peer.event("chat", &json!({ "runId": "r-1" }))["error"], "Run cancelled by user");
+    assert!(scene.place.gates().is_empty() && !file(&scene, "a.txt"));
+}
+
+#[test]
+fn what_is_decided_elsewhere_goes_on_under_a_name_that_is_announced() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let asked = asks(&scene, &mut peer, &["a.txt"]);
+    scene.place.allow(&scene.place.gate());
+    let told = peer.event("chat", &json!({ "state": "partial" }));
+    let run = told["runId"].as_str().unwrap().to_owned();
+    assert!(run != "r-1" && told["text"].as_str().unwrap().contains("was allowed by"), "{told}");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": run, "state": "final" }))), "went on");
+    assert!(file(&scene, "a.txt"));
+    // Whoever answers now is too late, and is told who decided.
+    for late in ["yes", &format!("/approve {}", token(&asked)), "/deny"] {
+        let told = peer.ok("chat.send", json!({ "sessionKey": "s", "message": late }));
+        assert!(
+            told["response"].as_str().is_some_and(|text| text.starts_with("Too late: ") && text.contains(" by ")),
+            "{late}: {told}"
+        );
+    }
+    // Once something else was said, a bare word is a message.
+    scene.provider.script([say("fine"), say("what do you mean?")]);
+    talk(&mut peer, "s", "thanks", "r-5");
+    assert_eq!(said(&talk(&mut peer, "s", "yes", "r-6")), "what do you mean?");
+}

@@ -1,0 +1,203 @@
+//! What is said in sessions, and what clients hear of it.
+
+use serde_json::{Value, json};
+
+use crate::{
+    peer::{Peer, error},
+    provider::{Latch, Part, Reply, call, refuse, say, text},
+    scene::Scene,
+};
+
+/// The text of the message of an event.
+pub(crate) fn said(event: &Value) -> &str {
+    event["message"]["content"][0]["text"].as_str().unwrap_or_default()
+}
+
+pub(crate) fn send(peer: &mut Peer, key: &str, message: &str, run: &str) -> Value {
+    peer.ok("chat.send", json!({ "sessionKey": key, "message": message, "runId": run }))
+}
+
+/// Says something and waits for the end of its run.
+pub(crate) fn talk(peer: &mut Peer, key: &str, message: &str, run: &str) -> Value {
+    let sent = send(peer, key, message, run);
+    assert_eq!((&sent["status"], &sent["runId"]), (&json!("started"), &json!(run)), "{sent}");
+    peer.event("chat", &json!({ "runId": run }))
+}
+
+fn command(peer: &mut Peer, key: &str, message: &str) -> Value {
+    peer.ok("chat.send", json!({ "sessionKey": key, "message": message }))
+}
+
+#[test]
+fn a_message_is_answered_to_every_client_under_the_key_that_each_wrote() {
+    let scene = Scene::new();
+    let (gateway, mut cli) = scene.client();
+    let mut web = Peer::client(&gateway, "web");
+    let mut other = Peer::client(&gateway, "other");
+    web.ok("session.get", json!({ "sessionKey": "main" }));
+    scene.provider.script([say("hello yourself")]);
+    let last = talk(&mut cli, "agent:main:cli:dm:main", "hello", "r-1");
+    assert_eq!((&last["state"], said(&last)), (&json!("final"), "hello yourself"));
+    assert_eq!(last["sessionKey"], "agent:main:cli:dm:main");
+    assert_eq!(web.event("chat", &json!({ "runId": "r-1" }))["sessionKey"], "main");
+    assert_eq!(other.event("chat", &json!({ "runId": "r-1" }))["sessionKey"], "agent:main:main");
+    let usage = &last["message"]["usage"];
+    assert_eq!(*usage, json!({ "input": 100, "output": 50, "totalTokens": 150 }));
+}
+
+#[test]
+fn nodes_and_channels_hear_nothing_of_chats() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "n1", &["A"]);
+    talk(&mut client, "s", "hello", "r-1");
+    let asked = node.post("nope", json!({}));
+    node.answer(&asked);
+    assert_eq!(node.heard(), Vec::<Value>::new());
+}
+
+#[test]
+fn what_cannot_be_said_is_refused() {
+    let (_gateway, mut peer) = Scene::new().client();
+    let missing = error(400, "sessionKey and message required");
+    for params in [
+        json!({}),
+        json!({ "sessionKey": "a" }),
+        json!({ "message": "a" }),
+        json!({ "sessionKey": "", "message": "a" }),
+    ] {
+        assert_eq!(peer.fails("chat.send", params.clone()), missing, "{params}");
+    }
+    for (params, want) in [
+        (json!({ "sessionKey": 5, "message": "a" }), "sessionKey must be a string"),
+        (json!({ "sessionKey": "k".repeat(513), "message": "a" }), "sessionKey has 513 bytes, at most 512 are taken"),
+        (json!({ "sessionKey": "k", "message": "a", "runId": "r".repeat(257) }), "runId has at most 256 bytes"),
+        (json!({ "sessionKey": "k", "message": " \n" }), "sessionKey and message required"),
+    ] {
+        assert_eq!(peer.fails("chat.send", params), error(400, want));
+    }
+}
+
+#[test]
+fn text_beside_calls_is_told_on_the_way_with_its_message() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    scene.provider.script([Reply::new(vec![text("Let me look"), call("c1", "ls", &json!({}))]), say("empty")]);
+    send(&mut peer, "s", "what is there?", "r-1");
+    let partial = peer.event("chat", &json!({ "runId": "r-1" }));
+    assert_eq!((&partial["state"], &partial["text"]), (&json!("partial"), &json!("Let me look")));
+    let wanted = &partial["message"]["content"][1];
+    assert_eq!((&wanted["type"], &wanted["name"]), (&json!("toolCall"), &json!("ls")));
+    let last = peer.event("chat", &json!({ "runId": "r-1" }));
+    assert_eq!((&last["state"], said(&last)), (&json!("final"), "empty"));
+    let told = peer.ok("session.preview", json!({ "sessionKey": "s" }));
+    let roles: Vec<&str> = told["messages"].as_array().unwrap().iter().map(|it| it["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "toolResult", "assistant"]);
+    assert_eq!(told["messages"][0]["content"], "what is there?");
+}
+
+#[test]
+fn messages_behind_a_run_wait_in_order_and_a_stop_lets_the_next_one_begin() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("slow")]), say("second"), say("third")]);
+    send(&mut peer, "q", "one", "q1");
+    scene.provider.asked(0);
+    for run in ["q2", "q3"] {
+        let sent = send(&mut peer, "q", "more", run);
+        assert_eq!(sent, json!({ "status": "started", "runId": run, "queued": true }));
+    }
+    let stats = peer.ok("session.stats", json!({ "sessionKey": "q" }));
+    assert_eq!(
+        (&stats["messageCount"], &stats["isProcessing"], &stats["queueSize"]),
+        (&json!(1), &json!(true), &json!(2))
+    );
+    // Another session does not wait.
+    let stopped = command(&mut peer, "q", "/stop");
+    assert_eq!(stopped, json!({ "status": "command", "command": "stop", "response": "Stopped run q1." }));
+    latch.open();
+    let stopped = peer.event("chat", &json!({ "runId": "q1" }));
+    assert_eq!((&stopped["state"], &stopped["error"]), (&json!("error"), &json!("Run cancelled by user")));
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "q2" }))), "second");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "q3" }))), "third");
+    assert_eq!(command(&mut peer, "q", "/STOP")["response"], "No run in progress.");
+}
+
+#[test]
+fn each_command_has_its_answers_and_its_errors() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    talk(&mut peer, "c", "hello", "r-1");
+    let levels = "Levels: off, minimal, low, medium, high, xhigh";
+    let hint = "Use provider/id, or an id of the current provider.";
+    for (message, name, response, wrong) in [
+        (
+            "/status",
+            "status",
+            "Session: c\nMessages: 2\nTokens: 100 in / 50 out\nModel: local/small-1\nReset: daily",
+            "",
+        ),
+        ("/model", "model", &*format!("Current model: local/small-1\n{hint}"), ""),
+        ("/model Local/small-2", "model", "Model set to local/small-2", ""),
+        ("/model small-1", "model", "Model set to local/small-1", ""),
+        ("/model a b", "model", "", &*format!("Invalid model selector: a b\n{hint}")),
+        ("/think", "think", &*format!("Thinking level: off\n{levels}"), ""),
+        ("/t 4", "think", "Thinking level set to high", ""),
+        ("/thinking max", "think", "Thinking level set to xhigh", ""),
+        ("/think zzz", "think", "", &*format!("Invalid level: zzz\n{levels}")),
+        ("/compact x", "compact", "", "Invalid count. Usage: /compact [N]"),
+        ("/compact 5", "compact", "Compacted session. Kept 2 messages, archived 0.", ""),
+        ("/compact 1", "compact", "Compacted session. Kept 1 messages, archived 1.", ""),
+        ("/new", "reset", "Session reset. Archived 1 messages.", ""),
+        ("/approve", "approve", "", "Nothing waits for an answer."),
+        ("/deny because", "deny", "", "Nothing waits for an answer."),
+    ] {
+        let mut want = json!({ "status": "command", "command": name });
+        let (member, text) = if wrong.is_empty() { ("response", response) } else { ("error", wrong) };
+        want[member] = text.into();
+        assert_eq!(command(&mut peer, "c", message), want, "{message}");
+    }
+    assert!(command(&mut peer, "c", "/help")["response"].as_str().unwrap().contains("/approve"));
+    scene.provider.script([say("one"), say("two")]);
+    assert_eq!(said(&talk(&mut peer, "c", "/unknown thing", "r-2")), "one");
+    assert_eq!(said(&talk(&mut peer, "c", "/help\nme out", "r-3")), "two");
+}
+
+#[test]
+fn a_directive_counts_for_its_message_and_line_breaks_stay() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let alone = command(&mut peer, "d", "/t:high /m:small-2");
+    assert_eq!(
+        alone,
+        json!({
+            "status": "directive-only",
+            "response": "_Thinking: high | Model: local/small-2_",
+            "directives": { "thinkLevel": "high", "model": { "provider": "local", "id": "small-2" } },
+        })
+    );
+    assert_eq!(scene.provider.count(), 0);
+    let sent = send(&mut peer, "d", "one\ntwo /model:local/small-2 three", "d1");
+    assert_eq!(sent["directives"], json!({ "model": { "provider": "local", "id": "small-2" } }));
+    peer.event("chat", &json!({ "runId": "d1" }));
+    talk(&mut peer, "d", "next", "d2");
+    let asked: Vec<(Value, bool)> = (0..2)
+        .map(|number| scene.provider.asked(number))
+        .map(|asked| (asked.body["model"].clone(), asked.text().contains("one\\ntwo three")))
+        .collect();
+    assert_eq!(asked, [(json!("small-2"), true), (json!("small-1"), true)]);
+}
+
+#[test]
+fn failures_of_a_provider_end_the_run_with_what_went_wrong() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    scene.provider.script([refuse(400, "no such luck"), say("")]);
+    let failed = talk(&mut peer, "e", "one", "e1");
+    let why = failed["error"].as_str().unwrap();
+    assert!(failed["state"] == "error" && why.starts_with("LLM error: ") && why.contains("no such luck"), "{failed}");
+    assert_eq!(talk(&mut peer, "e", "two", "e2")["error"], "LLM returned empty response");
+    command(&mut peer, "e", "/model local/ghost-9");
+    assert_eq!(talk(&mut peer, "e", "three", "e3")["error"], "Model not found: local/ghost-9");
+}

@@ -1,0 +1,191 @@
+//! Sessions: what is set for them, how they begin anew, and where their messages go.
+
+use std::{fs::File, io::BufRead as _};
+
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+
+use crate::{
+    chat::{said, send, talk},
+    peer::{Peer, error},
+    place::Place,
+    provider::{Latch, Part, Reply, say, text},
+    scene::Scene,
+};
+
+fn of(key: &str) -> Value {
+    json!({ "sessionKey": key })
+}
+
+fn session(peer: &mut Peer, key: &str) -> Value {
+    peer.ok("session.get", of(key))
+}
+
+/// The messages in an archive.
+fn archive(place: &Place, name: &str) -> Vec<Value> {
+    let file = File::open(place.data().join("objects").join(name)).unwrap();
+    let lines = std::io::BufReader::new(GzDecoder::new(file)).lines();
+    lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn every_method_about_a_session_wants_its_key() {
+    let (_gateway, mut peer) = Scene::new().client();
+    for method in ["get", "stats", "reset", "patch", "compact", "history", "preview"] {
+        let method = format!("session.{method}");
+        for params in [json!({}), of("")] {
+            assert_eq!(peer.fails(&method, params), error(400, "sessionKey required"), "{method}");
+        }
+        let long = of(&"k".repeat(600));
+        assert_eq!(peer.fails(&method, long)["code"], 400, "{method}");
+    }
+}
+
+#[test]
+fn a_session_that_nobody_spoke_in_is_told_as_it_would_be_and_is_not_listed() {
+    let (_gateway, mut peer) = Scene::new().client();
+    let told = session(&mut peer, "never");
+    assert_eq!(
+        (&told["sessionKey"], &told["messageCount"], &told["tokens"], &told["resetPolicy"]),
+        (
+            &json!("never"),
+            &json!(0),
+            &json!({ "input": 0, "output": 0, "total": 0 }),
+            &json!({ "mode": "daily", "atHour": 4 })
+        )
+    );
+    assert_eq!(peer.ok("session.preview", of("never"))["messages"], json!([]));
+    assert_eq!(peer.ok("sessions.list", json!({})), json!({ "sessions": [], "count": 0 }));
+}
+
+#[test]
+fn a_patch_is_merged_by_member_and_reaches_the_model() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let mut patch = |patch: Value| {
+        let mut params = of("book");
+        params.as_object_mut().unwrap().extend(patch.as_object().unwrap().clone());
+        assert_eq!(peer.ok("session.patch", params), json!({ "ok": true }));
+        session(&mut peer, "book")
+    };
+    patch(json!({ "settings": { "model": { "id": "small-2" }, "maxTokens": 500 }, "label": "My book" }));
+    let told = patch(json!({ "settings": { "systemPrompt": "Be a pirate." }, "resetPolicy": { "idleMinutes": 9 } }));
+    assert_eq!(told["label"], "My book");
+    assert_eq!(
+        told["settings"],
+        json!({ "model": { "provider": "local", "id": "small-2" }, "systemPrompt": "Be a pirate.", "maxTokens": 500 })
+    );
+    assert_eq!(told["resetPolicy"], json!({ "mode": "daily", "atHour": 4 }));
+    let told = patch(json!({ "resetPolicy": { "mode": "idle" } }));
+    assert_eq!(told["resetPolicy"], json!({ "mode": "idle", "idleMinutes": 9 }));
+    talk(&mut peer, "book", "ahoy", "r-1");
+    let asked = scene.provider.asked(0);
+    assert_eq!(asked.body["model"], "small-2");
+    assert!(asked.text().contains("Be a pirate."));
+    assert!(asked.body["max_tokens"] == 500 || asked.body["max_completion_tokens"] == 500, "{}", asked.body);
+    let unset = json!({ "sessionKey": "book", "label": null, "settings": { "model": null, "maxTokens": null } });
+    peer.ok("session.patch", unset);
+    let told = session(&mut peer, "book");
+    assert_eq!((&told["label"], &told["settings"]), (&Value::Null, &json!({ "systemPrompt": "Be a pirate." })));
+    let wrong = json!({ "sessionKey": "book", "resetPolicy": { "atHour": 24 } });
+    assert_eq!(peer.fails("session.patch", wrong), error(400, "resetPolicy.atHour must be from 0 to 23"));
+}
+
+#[test]
+fn the_last_active_session_is_listed_first_under_its_label() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    for (run, key) in [("1", "one"), ("2", "two"), ("3", "agent:Main:Discord:Group:Room 9!"), ("4", "one")] {
+        talk(&mut peer, key, "hi", run);
+    }
+    peer.ok("session.patch", json!({ "sessionKey": "two", "label": "Second" }));
+    let listed = peer.ok("sessions.list", json!({}));
+    let keys: Vec<&str> =
+        listed["sessions"].as_array().unwrap().iter().map(|row| row["sessionKey"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["one", "agent:main:discord:group:room_9_", "two"]);
+    assert_eq!((&listed["count"], &listed["sessions"][2]["label"]), (&json!(3), &json!("Second")));
+    let page = peer.ok("sessions.list", json!({ "offset": 1, "limit": 1 }));
+    assert_eq!((page["sessions"].as_array().unwrap().len(), &page["count"]), (1, &json!(3)));
+    assert_eq!(page["sessions"][0]["sessionKey"], "agent:main:discord:group:room_9_");
+}
+
+#[test]
+fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    for number in 0..3 {
+        talk(&mut peer, "book", &format!("page {number} ü"), &format!("r{number}"));
+    }
+    let old = session(&mut peer, "book")["sessionId"].as_str().unwrap().to_owned();
+    let compacted = peer.ok("session.compact", json!({ "sessionKey": "book", "keepMessages": 2 }));
+    assert_eq!((&compacted["trimmedMessages"], &compacted["keptMessages"]), (&json!(4), &json!(2)));
+    let part = compacted["archivedTo"].as_str().unwrap();
+    assert!(part.starts_with(&format!("agents/main/sessions/{old}-part")) && part.ends_with(".jsonl.gz"), "{part}");
+    let head = archive(&scene.place, part);
+    assert_eq!((head.len(), &head[0]["content"]), (4, &json!("page 0 ü")));
+    let nothing = peer.ok("session.compact", of("book"));
+    assert_eq!(nothing, json!({ "ok": true, "trimmedMessages": 0, "keptMessages": 2 }));
+    let wrong = json!({ "sessionKey": "book", "keepMessages": 0 });
+    assert_eq!(peer.fails("session.compact", wrong), error(400, "keepMessages must be a positive number"));
+
+    let reset = peer.ok("session.reset", of("book"));
+    let new = reset["newSessionId"].as_str().unwrap().to_owned();
+    assert_eq!(
+        reset,
+        json!({
+            "ok": true, "sessionKey": "book", "oldSessionId": old, "newSessionId": new, "archivedMessages": 2,
+            "archivedTo": format!("agents/main/sessions/{old}.jsonl.gz"),
+            "tokensCleared": { "input": 300, "output": 150, "total": 450 }, "mediaDeleted": 0,
+        })
+    );
+    let tail = archive(&scene.place, &format!("agents/main/sessions/{old}.jsonl.gz"));
+    assert_eq!((tail.len(), &tail[0]["content"]), (2, &json!("page 2 ü")));
+    let told = session(&mut peer, "book");
+    assert_eq!((&told["sessionId"], &told["messageCount"]), (&json!(new), &json!(0)));
+    assert_eq!(told["tokens"], json!({ "input": 0, "output": 0, "total": 0 }));
+    let history = peer.ok("session.history", of("book"));
+    assert_eq!(history, json!({ "sessionKey": "book", "currentSessionId": new, "previousSessionIds": [old] }));
+    let empty = peer.ok("session.reset", of("book"));
+    assert_eq!((&empty["archivedMessages"], &empty["archivedTo"]), (&json!(0), &Value::Null));
+    talk(&mut peer, "book", "fresh", "r9");
+    assert!(!scene.provider.last().text().contains("page 2"), "{}", scene.provider.last().text());
+}
+
+#[test]
+fn a_reset_ends_what_works_and_what_waits() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("from the grave")]), say("fresh")]);
+    send(&mut peer, "z", "one", "z1");
+    send(&mut peer, "z", "two", "z2");
+    scene.provider.asked(0);
+    let reset = peer.ok("session.reset", of("z"));
+    assert!(reset["archivedMessages"].as_u64().is_some_and(|count| count > 0), "{reset}");
+    latch.open();
+    for run in ["z1", "z2"] {
+        assert_eq!(peer.event("chat", &json!({ "runId": run }))["error"], "Run cancelled by user", "{run}");
+    }
+    assert_eq!(said(&talk(&mut peer, "z", "hello", "z3")), "fresh");
+    assert_eq!(session(&mut peer, "z")["messageCount"], 2);
+}
+
+#[test]
+fn a_session_that_is_due_begins_anew_with_the_message_that_comes() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    peer.ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "mode": "idle", "idleMinutes": 90 } }));
+    talk(&mut peer, "nap", "before", "n1");
+    talk(&mut peer, "nap", "still here", "n2");
+    let before = session(&mut peer, "nap");
+    assert_eq!(before["messageCount"], 4);
+    peer.ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "idleMinutes": 0 } }));
+    talk(&mut peer, "nap", "after the nap", "n3");
+    let told = session(&mut peer, "nap");
+    assert_eq!((&told["messageCount"], &told["previousSessionIds"]), (&json!(2), &json!([before["sessionId"]])));
+    let old = before["sessionId"].as_str().unwrap();
+    assert_eq!(archive(&scene.place, &format!("agents/main/sessions/{old}.jsonl.gz")).len(), 4);
+    peer.ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "mode": "manual" } }));
+    talk(&mut peer, "nap", "calm", "n4");
+    assert_eq!(session(&mut peer, "nap")["messageCount"], 4);
+}

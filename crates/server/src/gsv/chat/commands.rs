@@ -1,0 +1,102 @@
+//! Slash commands in a session.
+
+use std::sync::Arc;
+
+use countersign_core::{engine, run, session::Setting};
+use countersign_protocol::gsv::{
+    Fault,
+    chat::Sent,
+    command::{Command, Reply, Status, failed},
+    directive::{Level, Model},
+};
+use countersign_runtime::Lane;
+
+use super::{
+    super::Door,
+    lives, methods,
+    seen::{Seen, see},
+    send::Speaker,
+};
+
+/// Does what a command asks for. Whatever goes wrong is part of the answer.
+pub(super) async fn answer(door: &Arc<Door>, seen: Seen, command: Command, speaker: &Speaker) -> Sent {
+    let name = command.name();
+    match work(door, seen, command, speaker).await {
+        Ok(Ok(reply)) => Sent::Command { command: name, response: Some(reply.text(speaker.style)), error: None },
+        Ok(Err(error)) => Sent::Command { command: name, response: None, error: Some(error) },
+        Err(fault) => Sent::Command { command: name, response: None, error: Some(failed(&fault.message)) },
+    }
+}
+
+async fn work(
+    door: &Arc<Door>,
+    seen: Seen,
+    command: Command,
+    speaker: &Speaker,
+) -> Result<Result<Reply, String>, Fault> {
+    Ok(match command {
+        Command::Help => Ok(Reply::Help),
+        Command::Status => Ok(status(&seen)),
+        Command::Stop => Ok(stop(door, &seen).await?),
+        Command::Reset => {
+            let renewed = lives::renew(door, seen, &speaker.by).await?;
+            Ok(Reply::Reset { archived: renewed.archived })
+        }
+        Command::Compact { keep: Err(error) } => Err(error.to_owned()),
+        Command::Compact { keep: Ok(keep) } => {
+            let (kept, archived, _) = lives::trim(door, &seen, keep).await?;
+            Ok(Reply::Compacted { kept, archived })
+        }
+        Command::Model { selector: None } => Ok(Reply::CurrentModel(model(door, &seen))),
+        Command::Model { selector: Some(selector) } => match Model::read(&selector, &model(door, &seen).provider) {
+            None => Err(Model::invalid(&selector)),
+            Some(model) => {
+                let id = lives::open(door, &seen.key).await?;
+                lives::set(door, &id, Setting::Model(door.settings.reference(&door.site, &model))).await?;
+                let mut profile = see(door, &seen.key).await?.profile;
+                profile.model = Some((model.provider.clone(), model.id.clone()));
+                lives::describe(door, &id, profile).await?;
+                Ok(Reply::ModelSet(model))
+            }
+        },
+        Command::Think { level: None } => Ok(Reply::CurrentLevel(seen.thinking.as_deref().and_then(Level::read))),
+        Command::Think { level: Some(level) } => match Level::read(&level) {
+            None => Err(Level::invalid(&level)),
+            Some(level) => {
+                let id = lives::open(door, &seen.key).await?;
+                lives::set(door, &id, Setting::Thinking(Some(level.shown().to_owned()))).await?;
+                Ok(Reply::LevelSet(level))
+            }
+        },
+    })
+}
+
+fn model(door: &Door, seen: &Seen) -> Model {
+    seen.model.clone().unwrap_or_else(|| door.settings.model())
+}
+
+/// How a session stands.
+pub(super) fn status(seen: &Seen) -> Reply {
+    Reply::Status(Status {
+        session: seen.key.clone(),
+        messages: seen.lines.len(),
+        tokens: seen.row.tokens(),
+        model: seen.model.clone().unwrap_or(Model { provider: String::new(), id: String::new() }),
+        thinking: seen.thinking.as_deref().and_then(Level::read),
+        reset: seen.profile.renewal.map(|renewal| methods::policy(renewal).mode),
+    })
+}
+
+/// Stops the run that works. What is asked about is withdrawn with it, and the queue goes on.
+async fn stop(door: &Arc<Door>, seen: &Seen) -> Result<Reply, Fault> {
+    let Some(working) = &seen.working else { return Ok(Reply::NothingRuns) };
+    let session = super::super::registry::session_of(&seen.key);
+    let abort = engine::Command::Run(run::Command::Abort { session });
+    let stopped = door.site.handle.source(Lane::Result).ask(abort).await;
+    match stopped.map_err(|refused| lives::refusal(&refused))?.outcome {
+        engine::Reply::Stopping(run) if run == working.run => {
+            Ok(Reply::Stopped { run: working.called.clone(), cancelled: working.calls })
+        }
+        _ => Ok(Reply::NothingRuns),
+    }
+}

@@ -1,0 +1,213 @@
+//! How a session begins, begins anew, and gets rid of what is old.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    engine::{Command, Event, Refusal},
+    id::{PrincipalId, SessionId},
+    run,
+    session::{self, Profile, Setting},
+};
+use countersign_protocol::gsv::{
+    Fault,
+    chat::{CANCELLED, State},
+    code, key, session as wire,
+};
+use countersign_runtime::{Lane, Refused, Released, Subscriber};
+
+use super::{
+    super::{Door, registry::session_of},
+    archive,
+    seen::{Seen, see, unreadable},
+};
+
+/// What the record and rules call this door.
+pub(in crate::gsv) const DOOR: &str = "gsv";
+/// How long what works may take to end once it was told to.
+const ENDING: Duration = Duration::from_secs(30);
+/// How long a key may be, in bytes.
+const LONGEST_KEY: usize = 512;
+
+/// The canonical key that a text means.
+///
+/// # Errors
+/// 400 for one that is none.
+pub(super) fn canonical(door: &Door, raw: &str) -> Result<String, Fault> {
+    if raw.len() > LONGEST_KEY {
+        return Err(Fault::invalid(format!("sessionKey has {} bytes, at most {LONGEST_KEY} are taken", raw.len())));
+    }
+    let key = door.settings.keys().canonical(raw);
+    if key.is_empty() || key.contains(|c: char| c.is_control()) {
+        return Err(Fault::invalid("sessionKey required"));
+    }
+    Ok(key)
+}
+
+/// Sends a command about a session.
+///
+/// # Errors
+/// 500 with why it was refused.
+pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_core::engine::Reply, Fault> {
+    let asked = door.site.handle.source(Lane::Request).ask(command).await;
+    asked.map(|reply| reply.outcome).map_err(|refused| refusal(&refused))
+}
+
+/// What an answer says of a refusal.
+pub(super) fn refusal(refused: &Refused) -> Fault {
+    Fault::new(code::FAILED, refused.to_string())
+}
+
+/// Opens the session with this key if it is not there.
+///
+/// # Errors
+/// 500 if it cannot be.
+pub(super) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+    let id = session_of(key);
+    let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
+    let cwd = door.site.chats.folder(Some(&agent)).await.map_err(unreadable)?;
+    let open = session::Command::Open {
+        cwd: cwd.display().to_string(),
+        name: Some(key.to_owned()),
+        parent: None,
+        door: Some(DOOR.to_owned()),
+        settings: Box::new(door.settings.of_session(&door.site)),
+    };
+    let asked = door.site.handle.source(Lane::Request).ask(Command::Session(id.clone(), open)).await;
+    match asked {
+        Ok(_) | Err(Refused::Refusal(Refusal::SessionExists(_))) => Ok(id),
+        Err(refused) => Err(refusal(&refused)),
+    }
+}
+
+/// Changes what people say a session is to be like.
+///
+/// # Errors
+/// 500 if it was not recorded.
+pub(super) async fn describe(door: &Door, id: &SessionId, profile: Profile) -> Result<(), Fault> {
+    set(door, id, Setting::Profile(Box::new(profile))).await
+}
+
+/// Changes a setting of a session.
+///
+/// # Errors
+/// 500 if it was not recorded.
+pub(super) async fn set(door: &Door, id: &SessionId, setting: Setting) -> Result<(), Fault> {
+    let set = session::Command::Set { setting, entry: None };
+    ask(door, Command::Session(id.clone(), set)).await.map(drop)
+}
+
+/// What became of a session that began anew.
+pub(super) struct Renewed {
+    /// Its id before.
+    pub(super) before: String,
+    /// Its id now.
+    pub(super) id: String,
+    /// How many messages were put away.
+    pub(super) archived: usize,
+    /// Where, if there were any.
+    pub(super) archived_to: Option<String>,
+}
+
+/// Has a session begin anew: what works in it is stopped, what waits is dropped, and what was said is put away first.
+///
+/// # Errors
+/// 500 if that could not be done. The conversation is as it was then.
+pub(super) async fn renew(door: &Arc<Door>, seen: Seen, by: &PrincipalId) -> Result<Renewed, Fault> {
+    let id = open(door, &seen.key).await?;
+    let seen = rest(door, &id, seen).await?;
+    let messages = archive::messages(door, &seen.lines).await?;
+    let archived = messages.len();
+    let archived_to = (archived > 0).then(|| wire::archive(&agent(door, &seen), &seen.id));
+    if let Some(name) = &archived_to {
+        archive::put(door, name.clone(), messages, note(door, &seen, archived)).await?;
+    }
+    ask(door, Command::Session(id, session::Command::Renew { by: by.clone() })).await?;
+    let now = see(door, &seen.key).await?;
+    Ok(Renewed { before: seen.id, id: now.id, archived, archived_to })
+}
+
+/// Puts all but the last `keep` messages away. How many stay, how many went, and where.
+///
+/// # Errors
+/// 500 if that could not be done.
+pub(super) async fn trim(door: &Arc<Door>, seen: &Seen, keep: usize) -> Result<(usize, usize, Option<String>), Fault> {
+    let mut from = seen.lines.len().saturating_sub(keep);
+    // A result without its call is nothing that a model can be shown.
+    while from > 0 && !seen.lines[from].may_begin {
+        from -= 1;
+    }
+    if from == 0 {
+        return Ok((seen.lines.len(), 0, None));
+    }
+    let (head, tail) = seen.lines.split_at(from);
+    let messages = archive::messages(door, head).await?;
+    let name = wire::archive_part(&agent(door, seen), &seen.id, door.site.clock.now().0);
+    archive::put(door, name.clone(), messages, note(door, seen, head.len())).await?;
+    let first_kept = tail[0].id.clone();
+    ask(door, Command::Session(session_of(&seen.key), session::Command::Trim { first_kept })).await?;
+    Ok((tail.len(), head.len(), Some(name)))
+}
+
+/// Whether a session begins anew before what is said in it now.
+pub(super) fn is_due(door: &Door, seen: &Seen) -> bool {
+    let rule = seen.profile.renewal.unwrap_or_default().rule();
+    let has_begun = seen.is_at_rest && seen.queued == 0 && !seen.lines.is_empty();
+    has_begun && rule.is_due(seen.last_at, door.site.clock.now(), door.settings.zone())
+}
+
+fn agent(door: &Door, seen: &Seen) -> String {
+    key::agent_of(&seen.key).map_or_else(|| door.settings.agent(), key::agent_id)
+}
+
+fn note(door: &Door, seen: &Seen, count: usize) -> wire::ArchiveNote {
+    wire::ArchiveNote {
+        session_key: seen.key.clone(),
+        session_id: seen.id.clone(),
+        agent_id: agent(door, seen),
+        message_count: count,
+        archived_at: door.site.clock.now().0,
+        tokens: seen.row.tokens(),
+    }
+}
+
+/// Stops what works in a session, drops what waits, and looks at it once it rests.
+async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Seen, Fault> {
+    if seen.is_at_rest && seen.queued == 0 {
+        return see(door, &seen.key).await;
+    }
+    let closing = || unreadable("the gateway is closing");
+    let mut subscriber = door.site.handle.subscribe().await.ok_or_else(closing)?;
+    ask(door, Command::Session(id.clone(), session::Command::Clear)).await?;
+    for run in &seen.behind {
+        door.tell(&seen.key, Some(run), State::Error { error: CANCELLED.to_owned() }, None);
+    }
+    ask(door, Command::Session(id.clone(), session::Command::AbortCompaction)).await?;
+    let abort = Command::Run(run::Command::Abort { session: id.clone() });
+    let stopped = door.site.handle.source(Lane::Result).ask(abort).await;
+    stopped.map_err(|refused| refusal(&refused))?;
+    let resting = async {
+        loop {
+            let seen = see(door, &seen.key).await?;
+            if seen.is_at_rest {
+                return Ok(seen);
+            }
+            something_ended(&mut subscriber, id).await.ok_or_else(closing)?;
+        }
+    };
+    let rested = tokio::time::timeout(ENDING, resting).await;
+    rested.unwrap_or_else(|_| Err(unreadable("what works in the session does not end")))
+}
+
+/// Waits until a run or a compaction of a session has ended.
+async fn something_ended(subscriber: &mut Subscriber, id: &SessionId) -> Option<()> {
+    loop {
+        let Released::Fact(recorded) = subscriber.next().await? else { continue };
+        let is_end = matches!(
+            &recorded.fact.event,
+            Event::Run(run::Event::Ended { .. }) | Event::Session(session::Event::CompactionEnded { .. })
+        );
+        if is_end && recorded.meta.session.as_ref() == Some(id) {
+            return Some(());
+        }
+    }
+}

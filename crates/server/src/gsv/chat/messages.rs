@@ -1,0 +1,83 @@
+//! Messages of the record in the words of the wire.
+
+use countersign_core::{
+    message::{self, Block},
+    time::Millis,
+};
+use countersign_protocol::gsv::message::{
+    AssistantPart, Message, TextPart, Usage, UserContent, UserPart, safe_to_show,
+};
+
+/// A message as it is shown, made at `at`. `None` for what is no message of a conversation.
+pub(super) fn wire(content: &str, at: Millis) -> Option<Message> {
+    let timestamp = at.0;
+    Some(match serde_json::from_str::<message::Message>(content).ok()? {
+        message::Message::User(said) | message::Message::Developer(said) => {
+            Message::User { content: user(&said.content), timestamp }
+        }
+        message::Message::Assistant(said) => assistant(&said, at),
+        message::Message::ToolResult(result) => Message::ToolResult {
+            content: vec![TextPart { text: message::text_of(&result.content) }],
+            tool_call_id: result.tool_call_id,
+            tool_name: result.tool_name,
+            is_error: result.is_error,
+            timestamp,
+        },
+        message::Message::CompactionSummary(summary) | message::Message::BranchSummary(summary) => {
+            Message::User { content: UserContent::Text(summary.summary), timestamp }
+        }
+        message::Message::Custom(custom) => Message::User { content: user(&custom.content), timestamp },
+        message::Message::BashExecution(_) | message::Message::FileMention(_) => return None,
+    })
+}
+
+/// What the model said.
+pub(super) fn assistant(said: &message::Assistant, at: Millis) -> Message {
+    let parts = said.content.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(AssistantPart::Text { text: text.text.clone() }),
+        Block::Thinking(thought) => Some(AssistantPart::Thinking { thinking: thought.thinking.clone() }),
+        Block::ToolCall(call) => Some(AssistantPart::ToolCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        }),
+        Block::RedactedThinking { .. } | Block::Image(_) => None,
+    });
+    let input = said.usage.input + said.usage.cache_read + said.usage.cache_write;
+    let usage = Usage { input, output: said.usage.output, total_tokens: input + said.usage.output };
+    let stop = serde_json::to_value(said.stop_reason).ok();
+    Message::Assistant {
+        content: parts.collect(),
+        usage: Some(usage),
+        stop_reason: stop.and_then(|stop| stop.as_str().map(str::to_owned)),
+        error_message: said.error_message.clone(),
+        timestamp: at.0,
+    }
+}
+
+/// The command line shows texts only, so text alone is no list of parts.
+fn user(content: &[Block]) -> UserContent {
+    let has_images = content.iter().any(|block| matches!(block, Block::Image(_)));
+    if !has_images {
+        return UserContent::Text(message::text_of(content));
+    }
+    let parts = content.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(UserPart::Text { text: text.text.clone() }),
+        Block::Image(image) => {
+            Some(UserPart::Image { data: Some(image.data.clone()), r2_key: None, mime_type: image.mime_type.clone() })
+        }
+        Block::Thinking(_) | Block::RedactedThinking { .. } | Block::ToolCall(_) => None,
+    });
+    UserContent::Parts(parts.collect())
+}
+
+/// The same message in texts that the command line can show.
+pub(super) fn safe(message: Message) -> Message {
+    match message {
+        Message::ToolResult { tool_call_id, tool_name, content, is_error, timestamp } => {
+            let content = content.into_iter().map(|part| TextPart { text: safe_to_show(&part.text) }).collect();
+            Message::ToolResult { tool_call_id, tool_name, content, is_error, timestamp }
+        }
+        message @ (Message::User { .. } | Message::Assistant { .. }) => message,
+    }
+}

@@ -1,0 +1,185 @@
+//! How a session stands, as it is read for an answer.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    digest::Digest,
+    engine::{Engine, Scope},
+    gate::Gate,
+    id::{EntryId, GateId, Lsn, RunId},
+    session::{Entry, Kind, Profile, Session},
+    time::Millis,
+};
+use countersign_protocol::gsv::{Fault, code, directive::Model};
+use countersign_runtime::Lane;
+
+use super::super::{
+    Door,
+    registry::{self, Row},
+};
+
+/// One message of the conversation, with where its content lies.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) id: EntryId,
+    pub(super) content: Lsn,
+    pub(super) at: Millis,
+    /// Whether what is kept may begin with it: a result is nothing without its call.
+    pub(super) may_begin: bool,
+}
+
+/// A gate of the session that waits, or that was decided last.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) gate: GateId,
+    pub(super) run: Option<RunId>,
+    pub(super) is_question: bool,
+    /// When it was decided, and the words for who did.
+    pub(super) decided: Option<(Millis, String)>,
+}
+
+/// A run that works in the session.
+#[derive(Clone, Debug)]
+pub(super) struct Working {
+    pub(super) run: RunId,
+    /// What it is called on the wire.
+    pub(super) called: String,
+    /// How many of its calls have not ended.
+    pub(super) calls: usize,
+}
+
+/// How a session stands.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) key: String,
+    /// Whether it is there at all.
+    pub(super) exists: bool,
+    pub(super) id: String,
+    pub(super) previous: Vec<String>,
+    pub(super) opened_at: Millis,
+    pub(super) last_at: Millis,
+    pub(super) renewed_at: Option<Millis>,
+    pub(super) lines: Vec<Line>,
+    pub(super) model: Option<Model>,
+    pub(super) thinking: Option<String>,
+    pub(super) profile: Profile,
+    pub(super) working: Option<Working>,
+    pub(super) is_at_rest: bool,
+    pub(super) queued: usize,
+    /// What the runs are called whose messages wait.
+    pub(super) behind: Vec<String>,
+    /// The gate that is asked about, and how many wait in all.
+    pub(super) waiting: Option<Asked>,
+    pub(super) decided: Option<Asked>,
+    pub(super) row: Row,
+}
+
+/// The id of a session after it began anew so often. Nothing has to be kept for it.
+fn id_of(key: &str, opened_at: Millis, renewals: u32) -> String {
+    let digest = Digest::of(format!("{key}\n{}\n{renewals}", opened_at.0).as_bytes()).to_string();
+    let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();
+    // The form of a UUID of one's own making.
+    format!("{}-{}-8{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
+}
+
+fn asked(gate: &Gate) -> Asked {
+    let decided = match gate.phase() {
+        countersign_core::gate::Phase::Pending => None,
+        countersign_core::gate::Phase::Resolved { at, .. } => Some((*at, super::card::decided(gate))),
+    };
+    let is_question = gate.kind() == countersign_core::gate::Kind::Question;
+    Asked { gate: gate.id(), run: gate.run(), is_question, decided }
+}
+
+fn is_shown(entry: &Entry) -> bool {
+    let is_message =
+        matches!(entry.kind, Kind::User | Kind::Assistant { .. } | Kind::ToolResult { .. } | Kind::Compaction { .. });
+    entry.shown && is_message
+}
+
+fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
+    let state = engine.state();
+    let lines = session.path().into_iter().filter(|entry| is_shown(entry));
+    let run = session.run().and_then(|run| state.run(run));
+    let mut gates: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session.id())).collect();
+    gates.sort_by_key(|gate| gate.ordinal());
+    let decided = state.all_gates().filter(|gate| gate.session() == Some(session.id()) && !gate.is_pending());
+    let decided = decided.map(asked).max_by_key(|asked| asked.decided.as_ref().map(|(at, _)| *at));
+    let renewals = session.renewals();
+    let settings = session.settings();
+    Seen {
+        key: key.to_owned(),
+        exists: true,
+        id: id_of(key, session.opened_at(), renewals),
+        previous: (0..renewals).map(|count| id_of(key, session.opened_at(), count)).collect(),
+        opened_at: session.opened_at(),
+        last_at: session.last_at(),
+        renewed_at: session.renewed_at(),
+        lines: lines
+            .map(|entry| Line {
+                id: entry.id.clone(),
+                content: entry.content,
+                at: entry.at,
+                may_begin: !matches!(entry.kind, Kind::ToolResult { .. }),
+            })
+            .collect(),
+        model: settings.model.as_ref().map(|model| Model { provider: model.provider.clone(), id: model.id.clone() }),
+        thinking: settings.thinking.clone(),
+        profile: settings.profile.clone(),
+        working: run.map(|run| Working {
+            run: run.id(),
+            called: run.marks().reference.clone().unwrap_or_else(|| run.id().to_string()),
+            calls: run.calls().iter().filter(|call| state.call(**call).is_some_and(|call| !call.is_over())).count(),
+        }),
+        is_at_rest: session.is_at_rest(),
+        queued: session.queued(),
+        behind: session.next().filter_map(|marks| marks.reference.clone()).collect(),
+        waiting: gates.first().map(|gate| asked(gate)),
+        decided,
+        row: Row::default(),
+    }
+}
+
+/// What an answer says that could not be read.
+pub(super) fn unreadable(why: impl std::fmt::Display) -> Fault {
+    Fault::new(code::FAILED, why.to_string())
+}
+
+/// Looks at a session. One that is not there is as it would be.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, Fault> {
+    let row = registry::row(door.site.handle.log(), key).await.map_err(unreadable)?;
+    let (id, of) = (registry::session_of(key), key.to_owned());
+    let source = door.site.handle.source(Lane::Request);
+    let scope = Scope::Session(id.clone());
+    let read =
+        source.read_of(scope, move |engine| engine.state().session(&id).map(|session| look(engine, session, &of)));
+    let (seen, _) = read.await.ok_or_else(|| unreadable("the gateway is closing"))?;
+    let now = door.site.clock.now();
+    let model = door.settings.model();
+    let mut seen = seen.unwrap_or_else(|| Seen {
+        key: key.to_owned(),
+        exists: false,
+        id: id_of(key, Millis(0), 0),
+        previous: Vec::new(),
+        opened_at: now,
+        last_at: now,
+        renewed_at: None,
+        lines: Vec::new(),
+        model: None,
+        thinking: None,
+        profile: Profile { renewal: Some(door.settings.renewal()), ..Profile::default() },
+        working: None,
+        is_at_rest: true,
+        queued: 0,
+        behind: Vec::new(),
+        waiting: None,
+        decided: None,
+        row: Row::default(),
+    });
+    seen.model.get_or_insert(model);
+    seen.row = row;
+    Ok(seen)
+}

@@ -1,0 +1,63 @@
+//! An event of a chat on its way to all clients: encoded once for each spelling of its session's key.
+
+use std::collections::HashMap;
+
+use axum::extract::ws::Utf8Bytes;
+use countersign_core::id::Lsn;
+use countersign_protocol::gsv::{
+    chat::{Event, State},
+    frame,
+};
+use parking_lot::Mutex;
+
+/// One event.
+pub(super) struct Told {
+    session_key: String,
+    run: Option<String>,
+    state: State,
+    seq: Option<u64>,
+    /// By the key as clients wrote it. There are few spellings, and many clients.
+    frames: Mutex<HashMap<String, Utf8Bytes>>,
+}
+
+impl Told {
+    pub(super) fn new(session_key: &str, run: Option<&str>, state: State, seq: Option<Lsn>) -> Self {
+        let (session_key, run) = (session_key.to_owned(), run.map(str::to_owned));
+        Self { session_key, run, state, seq: seq.map(|seq| seq.0), frames: Mutex::default() }
+    }
+
+    /// The canonical key of the session that it is about.
+    pub(super) fn session_key(&self) -> &str {
+        &self.session_key
+    }
+
+    /// The frame for a client that writes the key so. All that write it alike share its bytes.
+    pub(super) fn frame(&self, raw: &str) -> Utf8Bytes {
+        let mut frames = self.frames.lock();
+        if let Some(frame) = frames.get(raw) {
+            return frame.clone();
+        }
+        let event = Event { run_id: self.run.as_deref(), session_key: raw, state: self.state.clone() };
+        let frame = Utf8Bytes::from(frame::event("chat", &event, self.seq));
+        frames.insert(raw.to_owned(), frame.clone());
+        frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::Lsn;
+    use countersign_protocol::gsv::chat::State;
+
+    use super::Told;
+
+    #[test]
+    fn clients_that_write_a_key_alike_share_one_frame() {
+        let told = Told::new("agent:main:main", Some("r-1"), State::Error { error: "no".to_owned() }, Some(Lsn(7)));
+        let (one, other, third) = (told.frame("main"), told.frame("main"), told.frame("agent:main:main"));
+        assert_eq!(one.as_str().as_ptr(), other.as_str().as_ptr());
+        let want = r#"{"type":"evt","event":"chat","payload":{"runId":"r-1","sessionKey":"main","state":"error","error":"no"},"seq":7}"#;
+        assert_eq!(one.as_str(), want);
+        assert_eq!(third.as_str(), want.replace("\"main\"", "\"agent:main:main\""));
+    }
+}
