@@ -7,6 +7,7 @@ mod admitted;
 mod command;
 mod decide;
 mod event;
+mod meters;
 mod residency;
 mod rules;
 mod snapshot;
@@ -24,7 +25,7 @@ pub use rules::Rules;
 pub use snapshot::SNAPSHOT_VERSION;
 pub use state::State;
 
-pub(crate) use decide::{compaction_started, prune};
+pub(crate) use decide::{affordable, compaction_started, prune};
 pub(crate) use tree::Branch;
 
 use residency::Fetched;

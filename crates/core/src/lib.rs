@@ -21,6 +21,7 @@ pub mod session;
 mod settle;
 pub mod time;
 pub mod tool;
+pub mod unattended;
 
 pub use settle::{Whereabouts, folder_of, subject_at};
 

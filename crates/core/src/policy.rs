@@ -33,7 +33,7 @@ pub use self::{
     bound::Side,
     compile::{CompileError, Compiled, Listed, Slip, Warning, compile},
     constraints::{Constraint, Constraints, DENIAL_LASTS},
-    contract::{Class, Contract},
+    contract::{Class, Contract, Lack, Scope as ContractScope},
     evaluate::{Layers, Posture, Surroundings, evaluate},
     fnmatch::matches,
     fuzz::fuzz,

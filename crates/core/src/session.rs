@@ -27,5 +27,5 @@ pub use event::{CameTo, Event, Kind, Reason, Then};
 pub use keys::{Done, Keys};
 pub use profile::{Profile, Renewal, RenewalMode};
 pub use requester::{Asked, Keyed, Outcome, Requester};
-pub use settings::{Interrupt, ModelRef, Modes, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds};
+pub use settings::{Interrupt, ModelRef, Modes, Price, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds};
 pub use state::{Compaction, Entry, Hosted, Queue, Queued, Session};

@@ -8,6 +8,7 @@ mod asks_to_go_on;
 mod backoff_over;
 mod breaker_trips;
 mod call_starts;
+mod contract;
 mod gate_expires;
 mod gate_settles;
 mod grant_covers;
@@ -32,8 +33,10 @@ use crate::{
     session::{self, Breaker, Kind, Requester, Session},
     time::Millis,
     tool::Effect,
+    unattended::{self, Unattended},
 };
 
+pub(crate) use contract::{ask_for_wider, breached};
 pub(crate) use queue_goes_on::{begin_own, continue_with};
 pub(crate) use run_continues::forget;
 
@@ -110,6 +113,9 @@ const WITHOUT_RULES: [Rule; 6] = [
 /// The next facts that follow for a session, or `None` at the fixed point.
 pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Option<Vec<Fact>> {
     let session = view.state.session(id)?;
+    if let Some(facts) = contract::rule(view, session, context) {
+        return Some(facts);
+    }
     let run = session.run().and_then(|run| view.state.run(run));
     let Some(view) = view.of(session) else {
         let run = run?;
@@ -152,6 +158,20 @@ impl<'a> Docket<'a> {
         let requester = self.session.requester().filter(|_| self.run.is_none());
         let of_agent = requester.and_then(|requester| requester.breaker().gate());
         of_calls.chain(of_agent.and_then(|gate| self.view.state.gate(gate)))
+    }
+
+    /// Whether the contract of the session, if there is one, lets something new begin.
+    fn may_begin(self) -> bool {
+        self.session.unattended().is_none_or(Unattended::is_in_force)
+    }
+
+    /// Ends a call that policy refuses. What a contract does not cover is a fact of its own.
+    fn deny(self, branch: &mut Branch<'_>, call: &Call, why: &policy::Why, context: &mut Context) {
+        if let policy::Cause::Contract { lacks } = &why.cause {
+            let (lacks, call) = (lacks.clone(), Some(call.id()));
+            branch.push(Event::Unattended(unattended::Event::Denied { lacks, call, command: None }));
+        }
+        self.end_call(branch, call, call::End::Denied, &format!("Denied by policy: {why}"), context);
     }
 
     /// Whether nothing is asked for the agent whose requests these are.
@@ -333,12 +353,12 @@ pub(crate) fn subject_of_gate(view: View<'_>, gate: &Gate) -> Option<Subject> {
     Some(subject(session, content, call.effect, agent()))
 }
 
-/// Asks policy: the rules in force, what people denied and granted.
-pub(crate) fn evaluate(view: View<'_>, subject: &Subject, now: Millis) -> Verdict {
+/// Asks policy: the rules in force, what people denied and granted, and the contract of the session.
+pub(crate) fn evaluate(view: View<'_>, session: &Session, subject: &Subject, now: Millis) -> Verdict {
     let layers = policy::Layers {
         compiled: &view.rules.compiled,
         constraints: view.state.policy().constraints(),
-        contract: view.rules.contract.as_ref(),
+        contract: session.unattended().map(|unattended| &unattended.terms().may),
         grants: view.state.policy().grants(),
         posture: view.rules.posture,
         surroundings: &view.rules.surroundings,

@@ -21,10 +21,10 @@ use anyhow::Context as _;
 use countersign_core::{
     engine::{Command, Resume},
     id::{Lsn, SessionId},
-    session::{self, ModelRef, Settings},
+    session::{self, Settings},
 };
 use countersign_models::demo as script;
-use countersign_runtime::{Clock, Handle, Lane, Options as OwnerOptions, system_dice};
+use countersign_runtime::{Clock, Handle, Lane, Options as OwnerOptions, reference, system_dice};
 use countersign_store::{self as store, Log as _, Partition, SqliteLog};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -162,13 +162,7 @@ async fn play(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<Finish> {
     let entry = script::entry();
-    let model = ModelRef {
-        provider: entry.provider,
-        id: entry.id,
-        context_window: entry.context_window,
-        max_tokens: entry.max_tokens,
-    };
-    let mut settings = Settings { model: Some(model), ..Settings::default() };
+    let mut settings = Settings { model: Some(reference(&entry)), ..Settings::default() };
     settings.thresholds.auto = false;
     let session = SessionId::new("demo");
     let open = session::Command::Open {

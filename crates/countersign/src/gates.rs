@@ -119,7 +119,6 @@ pub(crate) fn no_rules() -> anyhow::Result<Rules> {
     Ok(Rules {
         compiled: policy::compile(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,
         posture: Posture::Gateway,
-        contract: None,
         surroundings: Surroundings::default(),
         people: People::default(),
     })

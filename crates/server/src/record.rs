@@ -2,6 +2,7 @@
 //!
 //! It must not decide anything, nor know where a record is kept or who is told.
 
+mod contract;
 mod filter;
 mod trail;
 mod words;

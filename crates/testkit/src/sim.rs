@@ -5,6 +5,7 @@
 
 mod audit;
 mod book;
+mod contracts;
 mod dice;
 mod hosts;
 mod owner;
@@ -48,11 +49,13 @@ pub enum Fault {
     SendAgain,
     /// A process gives a session whose host is away the rules of its own.
     RulesForHost,
+    /// A session whose budget is used up gets more, and nobody gave it.
+    MoreForNothing,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::ReplyBeforeAppend,
         Self::StartTwice,
         Self::DropTurn,
@@ -67,6 +70,7 @@ impl Fault {
         Self::RefuseForNothing,
         Self::RulesForHost,
         Self::SendAgain,
+        Self::MoreForNothing,
     ];
 }
 

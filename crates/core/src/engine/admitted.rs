@@ -77,7 +77,8 @@ impl Admitted {
             | Event::Run(_)
             | Event::Call(_)
             | Event::Peer(_)
-            | Event::Policy(_) => {}
+            | Event::Policy(_)
+            | Event::Unattended(_) => {}
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     id::{CallId, Lsn, PrincipalId, RunId, SessionId},
     peer,
     policy::{Grant, GrantId},
-    run, session,
+    run, session, unattended,
 };
 
 /// Whether work that a restart interrupted goes on by itself.
@@ -59,6 +59,8 @@ pub enum Command {
     Gate(gate::Command),
     /// About a peer.
     Peer(peer::Command),
+    /// To the contract of a session that works without people.
+    Unattended(unattended::Command),
     /// Takes over grants that another log gave for good. Those that are known are passed over.
     Adopt(Vec<Grant>),
     /// Takes a person's denial back before its time.
@@ -119,6 +121,8 @@ pub enum Reply {
         /// How many have to.
         need: u32,
     },
+    /// What a contract says.
+    Unattended(unattended::Outcome),
     /// The result came too late and was only recorded.
     Dropped,
 }
@@ -169,6 +173,9 @@ pub enum Refusal {
     /// A request has the key of another one.
     #[error("the idempotency key {0:?} names another request")]
     KeyTaken(String),
+    /// The contract of a session stands in the way.
+    #[error(transparent)]
+    Unattended(#[from] unattended::Refusal),
     /// Policy refuses a person's own command.
     #[error("{0}")]
     Denied(String),

@@ -4,6 +4,7 @@ mod answer;
 mod answered;
 mod calls;
 mod compaction;
+mod contract;
 mod forgive;
 mod once;
 mod peers;
@@ -15,7 +16,7 @@ mod session;
 mod shown;
 mod stop;
 
-pub(crate) use compaction::{prune, started as compaction_started};
+pub(crate) use compaction::{affordable, prune, started as compaction_started};
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ use crate::{
     policy::{self, Grant, GrantId},
     run,
     session::{Command as SessionCommand, Event as SessionEvent, Session},
+    unattended,
 };
 
 pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refusal> {
@@ -70,6 +72,12 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
             shown::updated(view, gate, &surface, &reference)
         }
         Command::EditRules { by, to, change } => Ok(edit_rules(view, by, to, change)),
+        Command::Unattended(unattended::Command::Declare { session, terms, carried }) => {
+            contract::declare(view, &session, *terms, carried, context)
+        }
+        Command::Unattended(unattended::Command::Admit { session, need }) => {
+            contract::admit(view, &session, need, context)
+        }
         Command::Adopt(grants) => Ok(adopt(view, grants)),
         Command::Revoke { grant, by } => Ok(revoke(view, grant, by)),
     }
@@ -132,7 +140,7 @@ fn decide_session(
         SessionCommand::Name { name } => session::name(session, &name),
         SessionCommand::Relocate { cwd } => session::relocate(session, cwd),
         SessionCommand::Move { leaf } => session::move_to(session, leaf),
-        SessionCommand::Compact { instructions } => compaction::begin(session, instructions),
+        SessionCommand::Compact { instructions } => compaction::begin(session, instructions, context.now),
         SessionCommand::AbortCompaction => Ok(compaction::abort(session)),
         SessionCommand::Compacted { epoch, outcome } => Ok(compaction::ended(session, epoch, outcome, context)),
         SessionCommand::FileWritten { path, length, digest } => {

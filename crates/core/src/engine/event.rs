@@ -9,6 +9,7 @@ use crate::{
     id::{Lsn, SessionId},
     peer, policy, run, session,
     time::Millis,
+    unattended,
 };
 
 /// What happened, by machine.
@@ -28,6 +29,8 @@ pub enum Event {
     Peer(peer::Event),
     /// To rules, grants and constraints.
     Policy(policy::Event),
+    /// To the contract of a session that works without people.
+    Unattended(unattended::Event),
 }
 
 /// What happened, to which session, with the content that goes with it.
@@ -63,7 +66,7 @@ impl Fact {
                 }
                 _ => true,
             },
-            Event::Run(_) | Event::Call(_) | Event::Gate(_) => true,
+            Event::Run(_) | Event::Call(_) | Event::Gate(_) | Event::Unattended(_) => true,
         }
     }
 }
@@ -115,6 +118,7 @@ impl Event {
             Self::Gate(_) => "gate",
             Self::Peer(_) => "peer",
             Self::Policy(_) => "policy",
+            Self::Unattended(_) => "unattended",
         }
     }
 
@@ -131,6 +135,7 @@ impl Event {
             Self::Gate(event) => json(event),
             Self::Peer(event) => json(event),
             Self::Policy(event) => json(event),
+            Self::Unattended(event) => json(event),
         };
         (self.kind(), VERSION, facts)
     }
@@ -154,6 +159,7 @@ impl Event {
             "gate" => read(kind, facts).map(Self::Gate),
             "peer" => read(kind, facts).map(Self::Peer),
             "policy" => read(kind, facts).map(Self::Policy),
+            "unattended" => read(kind, facts).map(Self::Unattended),
             _ => Err(Decode::Unknown { kind: kind.to_owned(), version }),
         }
     }

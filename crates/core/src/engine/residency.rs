@@ -52,6 +52,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
             | call::Command::Abort { session }
             | call::Command::Received { session, .. },
         ) => session,
+        Command::Unattended(command) => command.session(),
         Command::Call(call::Command::Request(request)) => &request.session,
         Command::Gate(command) => return Some(Scope::Gate(command.gate())),
         // What works is at hand, and so is all of policy.
@@ -89,6 +90,9 @@ impl State {
         match scope {
             Scope::Session(id) => {
                 if let Some(session) = alone.sessions.remove(id) {
+                    if session.unattended().is_some() {
+                        self.contracted.insert(id.clone());
+                    }
                     self.sessions.entry(id.clone()).or_insert(session);
                 }
             }
@@ -124,6 +128,7 @@ impl State {
             !session.may_park() || guests.contains(id) || last + idle > now
         });
         self.is_partial |= self.sessions.len() < before;
+        self.contracted.retain(|id| self.sessions.contains_key(id));
         fetched.0.retain(|id, _| self.sessions.contains_key(id));
     }
 }

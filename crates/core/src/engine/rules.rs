@@ -8,7 +8,7 @@ use crate::{
     digest::{Digest, canonical},
     gate::People,
     id::SessionId,
-    policy::{Compiled, Contract, Posture, Surroundings},
+    policy::{Compiled, Posture, Surroundings},
 };
 
 /// Rules of this process, or of one session whose host brought its own. They come from files and flags, not from the log;
@@ -19,8 +19,6 @@ pub struct Rules {
     pub compiled: Compiled,
     /// What holds where no rule says anything.
     pub posture: Posture,
-    /// What an unattended run may do; absent where people are about.
-    pub contract: Option<Contract>,
     /// What judging needs to know of the machine: folders that nobody may write to, the home folder.
     pub surroundings: Surroundings,
     /// Whose identities are whose.

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
-pub const SNAPSHOT_VERSION: u32 = 12;
+pub const SNAPSHOT_VERSION: u32 = 13;
 
 /// What is written: the machines alone. Indexes are made again.
 #[derive(Serialize, Deserialize)]
@@ -78,6 +78,9 @@ impl State {
             session.index();
             if session.compaction().is_some() {
                 state.compacting.insert(session.id().clone());
+            }
+            if session.unattended().is_some() {
+                state.contracted.insert(session.id().clone());
             }
             state.sessions.insert(session.id().clone(), session);
         }

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use super::event::{Event, Meta};
+use super::{
+    event::{Event, Meta},
+    meters,
+};
 use crate::{
     call::{self, Call},
     gate::{self, Gate},
@@ -15,6 +18,7 @@ use crate::{
     run::{self, Run},
     session::{self, Answered, Asked, Session},
     time::Millis,
+    unattended::{self, Unattended},
 };
 
 /// All machines. They meet in the settle rules and in the deciders, and nowhere else.
@@ -35,6 +39,8 @@ pub struct State {
     pub(super) peers: BTreeMap<PeerId, Line>,
     /// Sessions whose context is being compacted.
     pub(super) compacting: BTreeSet<SessionId>,
+    /// Sessions at hand that have a contract.
+    pub(super) contracted: BTreeSet<SessionId>,
     /// Pending gates by where they were opened, which is their age.
     pub(super) pending: BTreeMap<Lsn, GateId>,
     /// Pending gates by when they are due, and runs that wait by the time at which they go on.
@@ -166,7 +172,8 @@ impl State {
         let gate = self.gate_deadlines.first().map(|(at, _)| *at);
         let run = self.backoffs.first().map(|(at, _)| *at);
         let call = self.awaiting_peers.first().map(|(at, _)| *at);
-        [gate, run, call].into_iter().flatten().min()
+        let wall = self.walls().map(|(at, _)| at).min();
+        [gate, run, call, wall].into_iter().flatten().min()
     }
 
     /// The sessions in which a deadline has passed at `now`.
@@ -177,7 +184,14 @@ impl State {
         let runs = runs.filter_map(|(_, run)| Some(self.runs.get(run)?.session().clone()));
         let calls = self.awaiting_peers.iter().take_while(|(at, _)| *at <= now);
         let calls = calls.filter_map(|(_, call)| Some(self.calls.get(call)?.session().clone()));
-        gates.chain(runs).chain(calls).collect()
+        let walls = self.walls().filter(|(at, _)| *at <= now).map(|(_, session)| session.id().clone());
+        gates.chain(runs).chain(calls).chain(walls).collect()
+    }
+
+    /// When the time of contracts is used up, of those sessions in which something works.
+    fn walls(&self) -> impl Iterator<Item = (Millis, &Session)> {
+        let at_work = self.contracted.iter().filter_map(|id| self.sessions.get(id)).filter(|it| !it.is_at_rest());
+        at_work.filter_map(|session| Some((session.unattended()?.deadline()?, session)))
     }
 
     /// Where the content lies that settling needs: of gates that wait and of calls that have not started.
@@ -226,6 +240,7 @@ impl State {
             Event::Gate(event) => self.apply_gate(event, meta),
             Event::Peer(event) => self.apply_peer(event),
             Event::Policy(event) => self.apply_policy(event),
+            Event::Unattended(event) => self.apply_unattended(event, meta),
         }
     }
 
@@ -255,6 +270,18 @@ impl State {
             } else {
                 self.compacting.remove(id);
             }
+            meters::of_session(session, event);
+        }
+    }
+
+    fn apply_unattended(&mut self, event: &unattended::Event, meta: &Meta) {
+        let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) else { return };
+        match &mut session.unattended {
+            Some(unattended) => unattended.apply(event, meta.at),
+            None => session.unattended = Unattended::declare(event, meta.at).map(Box::new),
+        }
+        if session.unattended.is_some() {
+            self.contracted.insert(session.id().clone());
         }
     }
 
@@ -283,6 +310,9 @@ impl State {
         run.apply(event);
         if let run::Event::Asked { .. } = event {
             run.asked_at = meta.at;
+        }
+        if let Some(session) = self.sessions.get_mut(run.session()) {
+            meters::of_run(session, event);
         }
         if let run::Phase::Backoff { until } = run.phase() {
             self.backoffs.insert((*until, id));
@@ -354,6 +384,9 @@ impl State {
         if let Some(until) = call.until {
             self.awaiting_peers.insert((until, id));
         }
+        if let Some(session) = self.sessions.get_mut(call.session()) {
+            meters::of_call(session, call, event);
+        }
         if let (call::Phase::Ended(end), None) = (call.phase(), call.run()) {
             if let Some(session) = self.sessions.get_mut(call.session()) {
                 session.commands.remove(&id);
@@ -383,7 +416,8 @@ impl State {
             if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) {
                 session.gates = gate.ordinal();
                 session.counted(&gate);
-                match (&mut session.requester, gate.call()) {
+                let is_contracts = session.unattended().is_some_and(|it| it.gates().any(|gate| gate == id));
+                match (session.requester.as_mut().filter(|_| !is_contracts), gate.call()) {
                     (Some(requester), Some(call)) => requester.gated(call, id),
                     (Some(requester), None) => requester.breaker.asked(id),
                     (None, _) => {}

@@ -132,12 +132,15 @@ pub enum Content {
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         about: Map<String, Value>,
     },
-    /// Whether somebody who was denied again and again may ask for more.
+    /// Whether somebody may go on who was held: denied again and again, or at the end of a budget.
     GoOn {
-        /// Who was denied.
+        /// Who was held.
         asker: String,
         /// What is asked, in words.
         question: String,
+        /// Why, in words; absent after denials.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
 }
 

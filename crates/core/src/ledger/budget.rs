@@ -65,6 +65,11 @@ impl fmt::Display for Metric {
     }
 }
 
+impl Metric {
+    /// All of them, in the order in which declarations name them.
+    pub const ALL: [Self; 4] = [Self::Tokens, Self::ToolCalls, Self::WallTime, Self::Cost];
+}
+
 impl Amount {
     /// One call of a tool.
     pub const CALL: Self = Self { tokens: 0, calls: 1, cost_micros: 0 };
@@ -74,6 +79,14 @@ impl Amount {
             tokens: self.tokens.saturating_add(other.tokens),
             calls: self.calls.saturating_add(other.calls),
             cost_micros: self.cost_micros.saturating_add(other.cost_micros),
+        }
+    }
+
+    pub(super) fn at_least(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.max(other.tokens),
+            calls: self.calls.max(other.calls),
+            cost_micros: self.cost_micros.max(other.cost_micros),
         }
     }
 
@@ -100,14 +113,40 @@ impl Budget {
         })
     }
 
+    /// The limit of a metric; none where it does not bind.
+    pub const fn limit(&self, metric: Metric) -> Option<u64> {
+        match metric {
+            Metric::Tokens => self.tokens,
+            Metric::ToolCalls => self.calls,
+            Metric::WallTime => self.wall_time,
+            Metric::Cost => self.cost_micros,
+        }
+    }
+
+    /// The same with another limit of a metric.
+    #[must_use]
+    pub const fn with(mut self, metric: Metric, limit: u64) -> Self {
+        let of = match metric {
+            Metric::Tokens => &mut self.tokens,
+            Metric::ToolCalls => &mut self.calls,
+            Metric::WallTime => &mut self.wall_time,
+            Metric::Cost => &mut self.cost_micros,
+        };
+        *of = Some(limit);
+        self
+    }
+
+    /// The metrics of which the limit is wider than that of `other`.
+    pub fn beyond(&self, other: &Self) -> Vec<Metric> {
+        let wider = |metric: &Metric| {
+            let (mine, theirs) = (self.limit(*metric), other.limit(*metric));
+            theirs.is_some_and(|theirs| mine.is_none_or(|mine| mine > theirs))
+        };
+        Metric::ALL.into_iter().filter(wider).collect()
+    }
+
     /// True if no limit of `self` is wider than that of `other`.
     pub fn is_within(&self, other: &Self) -> bool {
-        let narrower = |mine: Option<u64>, theirs: Option<u64>| {
-            theirs.is_none_or(|theirs| mine.is_some_and(|mine| mine <= theirs))
-        };
-        narrower(self.tokens, other.tokens)
-            && narrower(self.calls, other.calls)
-            && narrower(self.wall_time, other.wall_time)
-            && narrower(self.cost_micros, other.cost_micros)
+        self.beyond(other).is_empty()
     }
 }

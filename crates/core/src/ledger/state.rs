@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    id::CallId,
+    id::{CallId, RunId},
     ledger::budget::{Amount, Breach, Budget, Metric},
     time::Millis,
 };
@@ -29,6 +29,20 @@ impl From<CallId> for ReservationId {
     }
 }
 
+/// A run has one model request open at a time.
+impl From<RunId> for ReservationId {
+    fn from(run: RunId) -> Self {
+        Self(run.uuid())
+    }
+}
+
+impl ReservationId {
+    /// Of the summary of a session's compaction.
+    pub fn of_compaction(epoch: u32) -> Self {
+        Self(Uuid::from_u128(u128::from(epoch)))
+    }
+}
+
 impl fmt::Display for ReservationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "reservation_{}", self.0.simple())
@@ -45,6 +59,13 @@ pub enum Event {
         budget: Budget,
         /// When; the first one starts the clock.
         at: Millis,
+    },
+    /// The meters of another session's contract go on here: none of them falls, and the clock began no later.
+    Carried {
+        /// What was spent there.
+        spent: Amount,
+        /// When the clock began there.
+        began: Millis,
     },
     /// Something is about to start and may take this much.
     Reserved {
@@ -71,7 +92,7 @@ pub enum SettleError {
 }
 
 /// One contract's limits and meters.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     budget: Budget,
     began: Option<Millis>,
@@ -96,6 +117,31 @@ impl State {
         self.reserved
     }
 
+    /// What was spent, and all that is reserved, as if it were.
+    pub const fn taken(&self) -> Amount {
+        self.spent.plus(self.reserved)
+    }
+
+    /// When the clock began.
+    pub const fn began(&self) -> Option<Millis> {
+        self.began
+    }
+
+    /// What is reserved under `id`, while that is open.
+    pub fn open(&self, id: ReservationId) -> Option<Amount> {
+        self.open.get(&id).copied()
+    }
+
+    /// What was spent of a metric, or has passed of the time.
+    pub fn used(&self, metric: Metric, now: Millis) -> u64 {
+        match metric {
+            Metric::Tokens => self.spent.tokens,
+            Metric::ToolCalls => self.spent.calls,
+            Metric::WallTime => self.elapsed(now),
+            Metric::Cost => self.spent.cost_micros,
+        }
+    }
+
     /// What is left of a metric; none where no limit binds.
     pub fn left(&self, metric: Metric, now: Millis) -> Option<u64> {
         let taken = self.spent.plus(self.reserved);
@@ -114,7 +160,12 @@ impl State {
 
     /// The limit that what was spent has passed, or the time that is used up.
     pub fn breach(&self, now: Millis) -> Option<Breach> {
-        self.out_of_time(now).or_else(|| self.budget.breached_by(self.spent))
+        self.out_of_time(now).or_else(|| self.overspent())
+    }
+
+    /// The limit that what was spent has passed, whatever the time is.
+    pub fn overspent(&self) -> Option<Breach> {
+        self.budget.breached_by(self.spent)
     }
 
     /// Puts limits in force, or others in their place.
@@ -189,6 +240,10 @@ impl State {
                 self.budget = budget;
                 self.began.get_or_insert(at);
             }
+            Event::Carried { spent, began } => {
+                self.spent = self.spent.at_least(spent);
+                self.began = Some(self.began.map_or(began, |known| known.min(began)));
+            }
             Event::Reserved { id, amount } => {
                 let before = self.open.insert(id, amount).unwrap_or_default();
                 self.reserved = self.reserved.minus(before).plus(amount);
@@ -206,7 +261,8 @@ impl State {
         self.began.map_or(0, |began| u64::try_from(now.since(began).as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn out_of_time(&self, now: Millis) -> Option<Breach> {
+    /// The time that is used up.
+    pub fn out_of_time(&self, now: Millis) -> Option<Breach> {
         let observed = self.elapsed(now);
         let limit = self.budget.wall_time.filter(|limit| self.began.is_some() && observed >= *limit)?;
         Some(Breach { metric: Metric::WallTime, limit, observed })

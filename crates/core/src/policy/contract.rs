@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, fmt};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    policy::{shell, subject::Subject},
+    policy::{
+        shell::{self, Classes},
+        subject::Subject,
+    },
     tool::Effect,
 };
 
@@ -62,10 +65,85 @@ impl fmt::Display for Class {
     }
 }
 
+/// What a contract names beside classes of actions: what commands of a host are for, and what else a call reaches. Source:
+/// the unattended contracts of gjc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Saying something to a run, stopping it, and answering its gates.
+    Prompt,
+    /// How runs work.
+    Control,
+    /// Shell lines.
+    Bash,
+    /// Writing a session elsewhere.
+    Export,
+    /// Which session it is.
+    Session,
+    /// Which model it is.
+    Model,
+    /// Reading what was said.
+    Messages,
+    /// Tools of the host.
+    HostTools,
+    /// URIs of the host.
+    HostUri,
+    /// Everything else.
+    Admin,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Prompt => "prompt",
+            Self::Control => "control",
+            Self::Bash => "bash",
+            Self::Export => "export",
+            Self::Session => "session",
+            Self::Model => "model",
+            Self::Messages => "messages",
+            Self::HostTools => "host_tools",
+            Self::HostUri => "host_uri",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+/// What a contract does not have and something needs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lack {
+    /// A tool by its name.
+    Tool(String),
+    /// A scope.
+    Scope(Scope),
+    /// Commands of a scope as a class of actions.
+    Command(Scope),
+    /// A class of actions.
+    Class(Class),
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tool(name) => write!(f, "tool {name}"),
+            Self::Scope(scope) => write!(f, "scope {scope}"),
+            Self::Command(scope) => write!(f, "action command.{scope}"),
+            Self::Class(class) => write!(f, "action {class}"),
+        }
+    }
+}
+
 /// What an unattended run may do at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contract {
-    /// The classes that were declared.
+    /// The scopes that were declared.
+    #[serde(default)]
+    pub scopes: BTreeSet<Scope>,
+    /// The scopes of which commands are a declared class of actions.
+    #[serde(default)]
+    pub commands: BTreeSet<Scope>,
+    /// The other classes that were declared.
     pub classes: BTreeSet<Class>,
     /// The tools that it may use, by exact name; none means all.
     #[serde(default)]
@@ -73,12 +151,64 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// What `subject` needs that was not declared, in words, the worst of it; none if it stays within.
-    pub(crate) fn lacks(&self, subject: &Subject, line: Option<&shell::Line>) -> Option<String> {
+    /// What `subject` needs that was not declared: a tool, a scope, or the worst class; none if it stays within.
+    pub(crate) fn lacks(&self, subject: &Subject, line: Option<&shell::Line>) -> Option<Lack> {
         if self.tools.as_ref().is_some_and(|tools| !tools.contains(&subject.tool)) {
-            return Some(format!("tool {}", subject.tool));
+            return Some(Lack::Tool(subject.tool.clone()));
         }
-        needed(subject, line).into_iter().rfind(|class| !self.classes.contains(class)).map(|class| class.to_string())
+        let classes = needed(subject, line);
+        let scopes = classes.iter().filter_map(|class| reached(*class));
+        let mut scopes = scopes.chain((subject.tool == SHELL).then_some(Scope::Bash));
+        let scope = scopes.find(|scope| !self.scopes.contains(scope));
+        scope.map(Lack::Scope).or_else(|| self.lacks_class(classes.into_iter()))
+    }
+
+    /// What a host's command of `scope` needs that was not declared. `line` is the line of one that runs in the shell, with
+    /// the folder that it runs in; `home` is that of whoever runs it.
+    pub(crate) fn lacks_for(&self, scope: Scope, line: Option<(&str, &str)>, home: Option<&str>) -> Option<Lack> {
+        if !self.scopes.contains(&scope) {
+            return Some(Lack::Scope(scope));
+        }
+        match line {
+            Some((line, cwd)) => self.lacks_class(Classes::of(line, cwd, home).iter()),
+            None => (!self.commands.contains(&scope)).then_some(Lack::Command(scope)),
+        }
+    }
+
+    /// The worst class that was not declared.
+    fn lacks_class(&self, classes: impl Iterator<Item = Class>) -> Option<Lack> {
+        classes.filter(|class| !self.classes.contains(class)).max().map(Lack::Class)
+    }
+
+    /// Everything that `self` has and `other` has not.
+    pub(crate) fn beyond(&self, other: &Self) -> Vec<Lack> {
+        let tools = match (&self.tools, &other.tools) {
+            (_, None) => Vec::new(),
+            (Some(mine), Some(theirs)) => mine.difference(theirs).cloned().collect(),
+            (None, Some(_)) => vec!["*".to_owned()],
+        };
+        let scopes = self.scopes.difference(&other.scopes).copied().map(Lack::Scope);
+        let commands = self.commands.difference(&other.commands).copied().map(Lack::Command);
+        let classes = self.classes.difference(&other.classes).copied().map(Lack::Class);
+        tools.into_iter().map(Lack::Tool).chain(scopes).chain(commands).chain(classes).collect()
+    }
+}
+
+/// The tool of shell lines.
+const SHELL: &str = "bash";
+
+/// What a class of actions reaches beside files.
+const fn reached(class: Class) -> Option<Scope> {
+    match class {
+        Class::HostToolInvoke => Some(Scope::HostTools),
+        Class::HostUriRead | Class::HostUriWrite => Some(Scope::HostUri),
+        Class::AuthLogin => Some(Scope::Admin),
+        Class::BashReadonly
+        | Class::BashMutating
+        | Class::BashDestructive
+        | Class::GitForcePush
+        | Class::FileDelete
+        | Class::FileWrite => None,
     }
 }
 
@@ -87,10 +217,11 @@ fn needed(subject: &Subject, line: Option<&shell::Line>) -> BTreeSet<Class> {
     match (line, subject.effect) {
         (Some(line), _) => classes.extend(shell::classes_of(line).iter()),
         // A shell call without a readable command can be anything.
-        (None, _) if subject.tool == "bash" => {
+        (None, _) if subject.tool == SHELL => {
             classes.insert(Class::BashDestructive);
         }
-        (None, Effect::Changes) if matches!(subject.tool.as_str(), "write" | "edit") => {
+        // What goes to a host writes no file of ours.
+        (None, Effect::Changes) if classes.is_empty() && matches!(subject.tool.as_str(), "write" | "edit") => {
             classes.insert(Class::FileWrite);
         }
         (None, Effect::Changes | Effect::Reads) => {}

@@ -6,7 +6,7 @@ use crate::{
         bound::Caller,
         compile::Compiled,
         constraints::Constraints,
-        contract::Contract,
+        contract::{Contract, Lack},
         floor,
         grants::Grants,
         path,
@@ -108,7 +108,19 @@ impl Judge<'_> {
                 let stop = self.layers.constraints.stops(self.subject, now)?;
                 Some(Cause::Constraint { by: stop.by.clone(), reason: stop.reason.clone(), until: stop.until })
             })
-            .or_else(|| Some(Cause::Contract { lacks: self.layers.contract?.lacks(self.subject, self.line)? }))
+            .or_else(|| Some(Cause::Contract { lacks: self.lacks()? }))
+    }
+
+    /// What the contract does not cover. It knows no folders in which deleting harms nobody.
+    fn lacks(&self) -> Option<Lack> {
+        let contract = self.layers.contract?;
+        let surroundings = self.layers.surroundings;
+        if surroundings.temporary.is_empty() {
+            return contract.lacks(self.subject, self.line);
+        }
+        let place = shell::Place { temporary: Vec::new(), ..shell::Place::of(self.subject, surroundings) };
+        let line = self.subject.command().map(|command| shell::judge(command, &place));
+        contract.lacks(self.subject, line.as_ref())
     }
 
     fn protected(&self) -> Option<String> {

@@ -8,7 +8,7 @@ use crate::{
     digest::Digest,
     gate::Step,
     id::PrincipalId,
-    policy::{grants::GrantId, rules::Origin},
+    policy::{contract::Lack, grants::GrantId, rules::Origin},
     time::Millis,
 };
 
@@ -60,7 +60,7 @@ pub enum Cause {
     /// The contract of an unattended run does not cover it.
     Contract {
         /// What it lacks.
-        lacks: String,
+        lacks: Lack,
     },
     /// It destroys beyond the working folder, or cannot be told not to.
     Floor {

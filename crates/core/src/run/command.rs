@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     id::{GateId, PrincipalId, RunId, SessionId},
+    ledger::Amount,
     message::StopReason,
     session::Said,
     tool::{Effect, Lane, Repeat},
@@ -65,6 +66,8 @@ pub struct Answer {
     pub wanted: Vec<Wanted>,
     /// After a failure.
     pub failure: Option<Failure>,
+    /// What it took in tokens and money; absent where nobody knows, and then all counts that it might have taken.
+    pub spent: Option<Amount>,
 }
 
 /// A command to a run.

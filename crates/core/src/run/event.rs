@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::marks::Marks;
 use crate::{
     id::{EntryId, PrincipalId, RunId},
+    ledger::Amount,
     message::StopReason,
     session::ModelRef,
     time::Millis,
@@ -83,6 +84,12 @@ pub enum Event {
         thinking: Option<String>,
         /// The last entry that it is shown.
         leaf: Option<EntryId>,
+        /// What the request may take of its session's budget, where there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reserved: Option<Amount>,
+        /// How many tokens it may give out, where the budget leaves fewer than the model can.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cap: Option<u64>,
     },
     /// The model answered, failed or was stopped. Its message is the entry in the record before.
     Answered {
@@ -98,6 +105,9 @@ pub enum Event {
         calls: u32,
         /// After a failure: whether it is worth another attempt, and since when.
         failure: Option<super::command::Failure>,
+        /// What it took of its session's budget; absent where there is none, or nobody knows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spent: Option<Amount>,
     },
     /// All calls of the turn have ended.
     TurnClosed {

@@ -71,6 +71,9 @@ pub struct Run {
     /// When the model was last asked: the time of its message.
     #[serde(default)]
     pub(crate) asked_at: Millis,
+    /// How many tokens the answer may have, where the budget leaves fewer than the model can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cap: Option<u64>,
     /// Denials by persons in a row.
     pub(crate) denials: u32,
     /// How many of them are whose, as far as that is known.
@@ -99,6 +102,7 @@ impl Run {
             last: None,
             called: false,
             asked_at: Millis(0),
+            cap: None,
             denials: 0,
             denied_by: BTreeMap::new(),
             interrupt,
@@ -131,6 +135,11 @@ impl Run {
     /// When the model was last asked.
     pub fn asked_at(&self) -> Millis {
         self.asked_at
+    }
+
+    /// How many tokens the answer may have, where that is fewer than the model can give.
+    pub fn cap(&self) -> Option<u64> {
+        self.cap
     }
 
     /// The session that it works in.
@@ -184,7 +193,8 @@ impl Run {
                 self.calls.clear();
                 self.last = None;
             }
-            Event::Asked { epoch, boot, .. } => {
+            Event::Asked { epoch, boot, cap, .. } => {
+                self.cap = *cap;
                 self.epoch = *epoch;
                 self.phase = Phase::Thinking { boot: *boot };
             }

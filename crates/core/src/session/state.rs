@@ -17,6 +17,7 @@ use crate::{
     id::{CallId, EntryId, GateId, Lsn, RunId, SessionId},
     run::Marks,
     time::Millis,
+    unattended::Unattended,
 };
 
 /// A queue of messages.
@@ -161,6 +162,9 @@ pub struct Session {
     /// Absent: it has the rules of the process that works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hosted: Option<Hosted>,
+    /// What binds all that works in it, where it works without people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unattended: Option<Box<Unattended>>,
     /// The log that it goes on in, in the words of whoever moved it. This one only has its past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left_for: Option<String>,
@@ -210,6 +214,7 @@ impl Session {
             commands: BTreeSet::new(),
             requester: None,
             hosted: None,
+            unattended: None,
             left_for: None,
             keys: Keys::default(),
             gates: 0,
@@ -329,6 +334,11 @@ impl Session {
         self.hosted.as_ref()
     }
 
+    /// What binds all that works in it, where it works without people.
+    pub fn unattended(&self) -> Option<&Unattended> {
+        self.unattended.as_deref()
+    }
+
     /// The log that it goes on in, if that is not this one.
     pub fn left_for(&self) -> Option<&str> {
         self.left_for.as_deref()
@@ -343,7 +353,8 @@ impl Session {
     /// often: their sessions stay.
     pub(crate) fn may_park(&self) -> bool {
         let queues = [&self.steering, &self.follow_up, &self.prompts, &self.held, &self.next];
-        self.is_at_rest() && self.requester.is_none() && queues.iter().all(|queue| queue.is_empty())
+        let is_asked = self.unattended().is_some_and(|unattended| unattended.gates().next().is_some());
+        self.is_at_rest() && self.requester.is_none() && !is_asked && queues.iter().all(|queue| queue.is_empty())
     }
 
     /// Makes the index again that a stored form leaves out.

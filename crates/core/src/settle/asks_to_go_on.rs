@@ -31,8 +31,8 @@ pub(super) fn ask(docket: Docket<'_>, branch: &mut Branch<'_>, wants_more: bool,
     }
     let asker = docket.session.id().to_string();
     let question = format!("{asker} was denied several times in a row. May it go on asking?");
-    let content =
-        serde_json::to_string(&Content::GoOn { asker, question }).expect("content is plain data with text keys");
+    let content = serde_json::to_string(&Content::GoOn { asker, question, why: None })
+        .expect("content is plain data with text keys");
     let opened = Happened::Opened {
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: Kind::Budget,

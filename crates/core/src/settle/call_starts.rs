@@ -4,7 +4,7 @@
 //! let through starts only when that is durable, so that no crash can leave a decision without its work. One that a peer
 //! does starts on the line which the peer has, and waits under a deadline while it has none.
 
-use super::{Docket, evaluate, open_approval};
+use super::{Docket, contract, evaluate, open_approval};
 use crate::{
     call::{self, Call, End, Phase},
     engine::{Branch, Context, Event, Fact},
@@ -12,11 +12,12 @@ use crate::{
     policy::{Subject, Verdict, Why},
     run::{self, Abort},
     tool::Lane,
+    unattended::Place,
 };
 
 pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
     let may_work = |run: &run::Run| run.abort() == Abort::No && *run.phase() == run::Phase::Calling;
-    if docket.view.closing || !docket.run.is_none_or(may_work) {
+    if docket.view.closing || !docket.may_begin() || !docket.run.is_none_or(may_work) {
         return None;
     }
     let (call, turn) = next(docket)?;
@@ -34,16 +35,17 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         docket.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
         return Some(branch.finish());
     };
-    match evaluate(docket.view, &subject, context.now) {
-        Verdict::Deny(why) => {
-            docket.end_call(&mut branch, call, End::Denied, &format!("Denied by policy: {why}"), context);
-        }
+    match evaluate(docket.view, docket.session, &subject, context.now) {
+        Verdict::Deny(why) => docket.deny(&mut branch, call, &why, context),
         Verdict::Ask(why)
             if !is_approved(docket, call, &subject, &why) && *call.executor() != call::Executor::Person =>
         {
             open_approval(docket, &mut branch, call, &why, context);
         }
         Verdict::Allow(_) | Verdict::Ask(_) => {
+            if let Some(breach) = contract::calls(docket.session, call.id(), context.now) {
+                return contract::breached(docket.view, docket.session, breach, Place::Call, context);
+            }
             let boot = docket.view.state.boot();
             branch.push(Event::Call(call::Event::Started { call: call.id(), boot, line }));
         }

@@ -17,7 +17,7 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         let subject = docket.subject(call)?;
         grants.covers(&subject, docket.view.rules.surroundings.realm.as_deref(), context.now)?;
         // A floor and a denial are stronger than any grant.
-        matches!(evaluate(docket.view, &subject, context.now), Verdict::Allow(_)).then_some(gate.id())
+        matches!(evaluate(docket.view, docket.session, &subject, context.now), Verdict::Allow(_)).then_some(gate.id())
     })?;
     let event = Happened::Resolved { gate, resolution: Resolution::Granted, by: None, key: None, form: None };
     Some(vec![docket.fact(Event::Gate(event))])

@@ -8,7 +8,7 @@ use crate::{
 };
 
 pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
-    if docket.view.closing {
+    if docket.view.closing || !docket.may_begin() {
         return None;
     }
     let call = docket.calls().find(|call| *call.phase() == Phase::Wanted)?;
@@ -26,7 +26,7 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
             docket.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
             return Some(branch.finish());
         }
-        (_, Some(subject)) => evaluate(docket.view, &subject, context.now),
+        (_, Some(subject)) => evaluate(docket.view, docket.session, &subject, context.now),
     };
     let policy = docket.view.rules.digest();
     match verdict {
@@ -34,9 +34,7 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
             let why = brief(&why);
             branch.push(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
         }
-        Verdict::Deny(why) => {
-            docket.end_call(&mut branch, call, End::Denied, &format!("Denied by policy: {why}"), context);
-        }
+        Verdict::Deny(why) => docket.deny(&mut branch, call, &why, context),
         // A question to a person needs nobody's leave but their own.
         Verdict::Ask(why) if *call.executor() == Executor::Person => {
             let why = brief(&why);

@@ -1,13 +1,14 @@
 //! An open turn asks the model.
 
-use super::Scene;
+use super::{Scene, contract};
 use crate::{
     engine::{Context, Event, Fact},
     run::{End, Event as Happened, Phase},
+    unattended::Place,
 };
 
-pub(super) fn rule(scene: Scene<'_>, _: &mut Context) -> Option<Vec<Fact>> {
-    if scene.view.closing || *scene.run.phase() != Phase::Opening {
+pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    if scene.view.closing || !scene.may_begin() || *scene.run.phase() != Phase::Opening {
         return None;
     }
     let settings = scene.run.settings(scene.session.settings());
@@ -16,6 +17,16 @@ pub(super) fn rule(scene: Scene<'_>, _: &mut Context) -> Option<Vec<Fact>> {
         let ended = Happened::Ended { run, end: End::Failed, attempts: 0 };
         return Some(vec![scene.fact(Event::Run(ended))]);
     };
+    let mut budget = (None, None);
+    if let Some(contract) = scene.session.unattended() {
+        match contract.request(run, scene.session.context_tokens(), &model, context.now) {
+            Ok((amount, cap)) => budget = (Some(amount), cap),
+            Err(breach) => {
+                return contract::breached(scene.view, scene.session, breach, Place::Request, context);
+            }
+        }
+    }
+    let (reserved, cap) = budget;
     Some(vec![scene.fact(Event::Run(Happened::Asked {
         run,
         epoch: scene.run.epoch() + 1,
@@ -23,5 +34,7 @@ pub(super) fn rule(scene: Scene<'_>, _: &mut Context) -> Option<Vec<Fact>> {
         model,
         thinking: settings.thinking,
         leaf: scene.session.leaf().cloned(),
+        reserved,
+        cap,
     }))])
 }

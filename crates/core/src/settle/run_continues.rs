@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Scene, continue_with};
 use crate::{
-    engine::{Branch, Context, Event, Fact, compaction_started, prune, texts},
+    engine::{Branch, Context, Event, Fact, affordable, compaction_started, prune, texts},
     message::StopReason,
     run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
     session::{Event as InSession, Kind, Queue, Reason, Stopped, Sums, Then},
@@ -91,7 +91,8 @@ fn failed(
     if failure.overflow {
         let cut = (settings.thresholds.auto && !scene.session.overflow_tried && !scene.view.closing)
             .then(|| scene.session.cut_without(Some(&entry)))
-            .flatten();
+            .flatten()
+            .filter(|cut| affordable(scene.session, cut, context.now).is_ok());
         match cut {
             Some(cut) => {
                 branch.push(Event::Session(InSession::Dropped { entry }));
@@ -126,7 +127,7 @@ fn goes_on(scene: Scene<'_>, branch: &mut Branch<'_>, context: &mut Context) {
         let may_begin = !went_round && !scene.view.closing;
         if !is_enough
             && may_begin
-            && let Some(cut) = session.cut()
+            && let Some(cut) = session.cut().filter(|cut| affordable(session, cut, context.now).is_ok())
         {
             branch.push(compaction_started(session, Reason::Threshold, cut, Then::Continue));
             return;

@@ -121,7 +121,8 @@ fn a_context_is_as_long_as_the_provider_counted_and_an_estimate_of_what_came_sin
 }
 
 fn settings(window: u64, thresholds: Thresholds) -> Setting {
-    let model = ModelRef { provider: "p".to_owned(), id: "m".to_owned(), context_window: window, max_tokens: 10 };
+    let model =
+        ModelRef { provider: "p".to_owned(), id: "m".to_owned(), context_window: window, max_tokens: 10, price: None };
     Setting::All(Box::new(Settings { model: Some(model), thresholds, ..Settings::default() }))
 }
 
@@ -286,7 +287,8 @@ fn what_a_notice_stands_for_is_no_longer_counted() {
         stage.prompt(WhenBusy::Refuse);
         stage.set(Setting::AutoCompaction(true));
         let run = stage.run();
-        let answer = Answer { said: text(1), stop: Stop, total_tokens: counted, wanted: Vec::new(), failure: None };
+        let answer =
+            Answer { said: text(1), stop: Stop, total_tokens: counted, wanted: Vec::new(), failure: None, spent: None };
         stage.answered(run, 1, answer);
         assert_eq!(stage.here().context_tokens(), want, "{case}");
         stage.set(Setting::AutoCompaction(false));

@@ -156,8 +156,14 @@ fn a_model_that_is_asked_about_what_the_file_no_longer_holds_is_not_waited_for()
     let run = stage.run();
     gather(&mut stage, Part::First, vec![foreign("n", None)]);
     assert_eq!(replace(&mut stage, "n").0, ["run interrupted", "run ended aborted", "session replaced"]);
-    let answer =
-        run::Answer { said: text(1), stop: StopReason::Stop, total_tokens: 0, wanted: Vec::new(), failure: None };
+    let answer = run::Answer {
+        said: text(1),
+        stop: StopReason::Stop,
+        total_tokens: 0,
+        wanted: Vec::new(),
+        failure: None,
+        spent: None,
+    };
     assert_eq!(stage.answered(run, 1, answer).cell(), "Dropped: run result_dropped");
     stage.restart(asking(), Resume::Go);
 }

@@ -154,7 +154,14 @@ fn what_happens_in_one_session_leaves_the_other_alone() {
 fn an_answer_goes_to_the_run_that_it_names() {
     let mut stage = with_another(thinking(open()));
     let run = stage.engine.state().session(&other()).unwrap().run().unwrap();
-    let answer = Answer { said: text(1), stop: StopReason::Stop, total_tokens: 0, wanted: Vec::new(), failure: None };
+    let answer = Answer {
+        said: text(1),
+        stop: StopReason::Stop,
+        total_tokens: 0,
+        wanted: Vec::new(),
+        failure: None,
+        spent: None,
+    };
     let told = stage.tell(Command::Run(run::Command::Answered { run, epoch: 1, answer: Box::new(answer) }));
     assert_eq!(told.0.last().unwrap(), "run ended completed");
     assert!(stage.here().run().is_some(), "the other run still thinks");

@@ -28,4 +28,5 @@ mod sign_offs;
 mod snapshot_form;
 mod stage;
 mod states;
+mod unattended;
 mod waiting_kills;

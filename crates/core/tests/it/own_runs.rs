@@ -77,7 +77,8 @@ fn a_message_waits_behind_a_run_that_another_door_began() {
 #[test]
 fn what_a_message_says_of_its_run_counts_for_that_run_alone() {
     let mut stage = idle();
-    let model = ModelRef { provider: "p".to_owned(), id: "other".to_owned(), context_window: 9, max_tokens: 9 };
+    let model =
+        ModelRef { provider: "p".to_owned(), id: "other".to_owned(), context_window: 9, max_tokens: 9, price: None };
     let own = Marks { model: Some(model), thinking: Some("high".to_owned()), ..Marks::default() };
     stage.session(InSession::Say { said: text(1), marks: Box::new(own) });
     let settings = |stage: &Stage| {
@@ -172,8 +173,14 @@ fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once()
     assert_eq!(called(&stage).as_deref(), Some("r1"));
     // Its end begins no other by itself, however long the context is.
     let (run, epoch) = (stage.run(), 1);
-    let answer =
-        run::Answer { said: text(1), stop: StopReason::Stop, total_tokens: 970, wanted: Vec::new(), failure: None };
+    let answer = run::Answer {
+        said: text(1),
+        stop: StopReason::Stop,
+        total_tokens: 970,
+        wanted: Vec::new(),
+        failure: None,
+        spent: None,
+    };
     let told = stage.answered(run, epoch, answer);
     assert_eq!(told.0.last().unwrap(), "run ended completed", "{told:?}");
 }

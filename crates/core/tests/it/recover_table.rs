@@ -363,6 +363,7 @@ fn a_late_result_of_the_process_before_is_only_recorded() {
             total_tokens: 0,
             wanted: Vec::new(),
             failure: None,
+            spent: None,
         };
         stage.answered(run, epoch, answer).cell()
     };

@@ -24,7 +24,7 @@ fn nobody() -> RunId {
 }
 
 fn stop() -> Answer {
-    Answer { said: text(1), stop: Stop, total_tokens: 0, wanted: Vec::new(), failure: None }
+    Answer { said: text(1), stop: Stop, total_tokens: 0, wanted: Vec::new(), failure: None, spent: None }
 }
 
 /// An answer for the attempt that is `off` from the run's last one.

@@ -104,7 +104,8 @@ fn clearing_empties_every_queue_of_messages_and_says_nothing_where_none_has_any(
 
 #[test]
 fn a_setting_changes_at_any_time_and_tells_of_it_where_it_is_asked_to() {
-    let model = ModelRef { provider: "p".to_owned(), id: "n".to_owned(), context_window: 9, max_tokens: 1 };
+    let model =
+        ModelRef { provider: "p".to_owned(), id: "n".to_owned(), context_window: 9, max_tokens: 1, price: None };
     let modes = Modes { steering: Take::All, ..Modes::default() };
     for setting in [
         Setting::Model(model),

@@ -48,7 +48,6 @@ pub(crate) fn asking() -> Rules {
     Rules {
         compiled: Compiled::default(),
         posture: Posture::Gateway,
-        contract: None,
         surroundings: Surroundings::default(),
         people: gate::People::default(),
     }
@@ -136,6 +135,7 @@ impl Stage {
                 id: "m".to_owned(),
                 context_window: 1_000,
                 max_tokens: 10,
+                price: None,
             }),
             thresholds: session::Thresholds {
                 auto: true,
@@ -300,14 +300,14 @@ impl Stage {
 
     pub(crate) fn answer(&mut self, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) -> Told {
         let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
-        let answer = run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure };
+        let answer = run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure, spent: None };
         self.answered(run, epoch, answer)
     }
 
     /// The answer without what follows from it, as far as that is in later batches.
     pub(crate) fn answer_only(&mut self, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) {
         let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
-        let answer = Box::new(run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure });
+        let answer = Box::new(run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure, spent: None });
         let mut context = Context { now: self.now, fresh: Fresh::new([250; 16]) };
         let answered = Command::Run(run::Command::Answered { run, epoch, answer });
         self.log.extend(self.engine.handle(answered, &mut context).expect("the stage has it").0);

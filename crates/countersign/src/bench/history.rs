@@ -68,6 +68,7 @@ impl Author {
             id: "scripted-1".to_owned(),
             context_window: u64::MAX / 1000,
             max_tokens: 8192,
+            price: None,
         };
         let mut settings = Settings { model: Some(model), ..Settings::default() };
         settings.thresholds.auto = false;
@@ -123,7 +124,7 @@ impl Author {
             ..Assistant::default()
         }))?;
         let wanted = calls.iter().map(|(tool, argument)| wanted(tool, argument)).collect();
-        let answer = Box::new(Answer { said, stop, total_tokens: 1000, wanted, failure: None });
+        let answer = Box::new(Answer { said, stop, total_tokens: 1000, wanted, failure: None, spent: None });
         self.tell(Command::Run(run::Command::Answered { run, epoch, answer }))?;
         Ok(())
     }

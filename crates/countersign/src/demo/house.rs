@@ -96,7 +96,7 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
         door: None,
         realm: None,
     };
-    Ok(Rules { compiled, posture: Posture::Gateway, contract: None, surroundings, people: People::default() })
+    Ok(Rules { compiled, posture: Posture::Gateway, surroundings, people: People::default() })
 }
 
 impl Host for House {

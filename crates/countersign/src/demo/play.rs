@@ -174,7 +174,8 @@ impl Play<'_> {
                 | gate::Event::Updated { .. },
             )
             | Event::Peer(_)
-            | Event::Policy(_) => {}
+            | Event::Policy(_)
+            | Event::Unattended(_) => {}
         }
         Ok(None)
     }

@@ -306,7 +306,6 @@ mod tests {
         let rules = Rules {
             compiled: Compiled::default(),
             posture: Posture::Gateway,
-            contract: None,
             surroundings: Surroundings::default(),
             people: People::default(),
         };

@@ -20,7 +20,13 @@ pub fn record(recorded: &Recorded) -> Record {
         // Where a run began; the rest of it is in its session behind that.
         Event::Run(run::Event::Started { run, .. }) => Some(run.to_string().into()),
         Event::Session(session::Event::CompactionStarted { run: Some(run), .. }) => Some(run.to_string().into()),
-        Event::Booted | Event::Session(_) | Event::Run(_) | Event::Call(_) | Event::Peer(_) | Event::Policy(_) => None,
+        Event::Booted
+        | Event::Session(_)
+        | Event::Run(_)
+        | Event::Call(_)
+        | Event::Peer(_)
+        | Event::Policy(_)
+        | Event::Unattended(_) => None,
     };
     Record {
         at: recorded.meta.at,

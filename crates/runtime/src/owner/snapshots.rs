@@ -126,7 +126,6 @@ mod tests {
         Rules {
             compiled: Compiled::default(),
             posture: Posture::Gateway,
-            contract: None,
             surroundings: Surroundings::default(),
             people: People::default(),
         }

@@ -222,5 +222,6 @@ pub(crate) fn failed_answer(settings: &Settings, message: &str, failure: Failure
         total_tokens: 0,
         wanted: Vec::new(),
         failure: Some(failure),
+        spent: None,
     }
 }

@@ -164,6 +164,7 @@ impl Desk {
                     cwd: session.cwd().to_owned(),
                     settings: run.settings(session.settings()),
                     pieces: conversation::outline(session),
+                    cap: run.cap(),
                     merge: self.merge,
                 };
                 let broke = Command::Run(run::Command::Answered {

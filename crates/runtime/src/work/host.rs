@@ -6,7 +6,7 @@ use countersign_core::{
     call::Content,
     id::SessionId,
     message::{Message, Summary},
-    session::ModelRef,
+    session::{ModelRef, Price},
     tool::Spec,
 };
 use countersign_models::{Entry, Model, SecretString};
@@ -25,6 +25,20 @@ pub struct Chosen {
     pub key: Option<SecretString>,
     /// How it is asked.
     pub model: Arc<dyn Model>,
+}
+
+/// What the engine needs to know of a model. Prices are rounded up; what it reads is priced at its dearest.
+pub fn reference(entry: &Entry) -> ModelRef {
+    let micros = |dollars: f64| (dollars * 1_000_000.0).ceil() as u64;
+    let cost = &entry.cost;
+    let price = Price { input: micros(cost.input.max(cost.cache_write)), output: micros(cost.output) };
+    ModelRef {
+        provider: entry.provider.clone(),
+        id: entry.id.clone(),
+        context_window: entry.context_window,
+        max_tokens: entry.max_tokens,
+        price: (price != Price::default()).then_some(price),
+    }
 }
 
 /// The texts of a summary.

@@ -6,6 +6,7 @@ use countersign_core::{
     call::Executor,
     engine::Command,
     id::{RunId, SessionId},
+    ledger::Amount,
     message::{self, Assistant, Block, Message, StopReason},
     run::{Answer, Command as RunCommand, Failure, Wanted},
     session::Settings,
@@ -42,6 +43,8 @@ pub(super) struct TurnWork {
     pub(super) cwd: String,
     pub(super) settings: Settings,
     pub(super) pieces: Vec<Outline>,
+    /// How many tokens the answer may have, where that is fewer than the model can give.
+    pub(super) cap: Option<u64>,
     pub(super) merge: Duration,
 }
 
@@ -75,7 +78,9 @@ impl TurnWork {
     ) -> Answer {
         let fail = |message: &str| {
             let failure = Failure { retryable: false, overflow: false, after: None };
-            failed_answer(&self.settings, message, failure, StopReason::Error)
+            let answer = failed_answer(&self.settings, message, failure, StopReason::Error);
+            // Nobody was asked.
+            Answer { spent: Some(Amount::default()), ..answer }
         };
         let Some(model) = &self.settings.model else { return fail("No model selected.") };
         let chosen = match host.model(model) {
@@ -101,7 +106,7 @@ impl TurnWork {
                     schema: with_intent(&spec.schema),
                 })
                 .collect(),
-            max_tokens: self.settings.profile.max_tokens,
+            max_tokens: [self.cap, self.settings.profile.max_tokens].into_iter().flatten().min(),
             level: self.settings.thinking.as_deref().and_then(Level::parse),
             session: Some(self.session.to_string()),
             silence: host.silence(),
@@ -283,6 +288,7 @@ impl<'a> Hearing<'a> {
         self.flush().await;
         let raw: Vec<Part> = self.parts.iter().map(Heard::part).collect();
         let calls: Vec<&Part> = raw.iter().filter(|part| matches!(part, Part::ToolCall { .. })).collect();
+        let spent = self.spent(&outcome);
         let (stop, error_message, failure) = match outcome {
             Outcome::Aborted => (StopReason::Aborted, Some(ABORTED.to_owned()), None),
             Outcome::Failed(failed) => {
@@ -318,7 +324,31 @@ impl<'a> Hearing<'a> {
             ttft: self.first.map(millis),
             ..Assistant::default()
         };
-        Answer { said: said(&Message::Assistant(assistant)), stop, total_tokens: usage.total_tokens, wanted, failure }
+        let total_tokens = usage.total_tokens;
+        Answer { said: said(&Message::Assistant(assistant)), stop, total_tokens, wanted, failure, spent }
+    }
+
+    /// What the answer took, where that is known: a provider counts an answer that it gave to the end, and nothing where it
+    /// refused to begin one.
+    fn spent(&self, outcome: &Outcome) -> Option<Amount> {
+        match outcome {
+            Outcome::Stopped(_) => {
+                let usage = usage(self.entry, &self.usage);
+                let cost_micros = (usage.cost.total * 1_000_000.0).ceil() as u64;
+                let amount = Amount { tokens: usage.total_tokens, calls: 0, cost_micros };
+                (amount != Amount::default()).then_some(amount)
+            }
+            Outcome::Failed(failed) if !self.is_started => match failed.kind {
+                FailureKind::Auth
+                | FailureKind::Overflow
+                | FailureKind::RateLimit
+                | FailureKind::Overloaded
+                | FailureKind::Refused
+                | FailureKind::Usage => Some(Amount::default()),
+                FailureKind::Server | FailureKind::Network | FailureKind::Silence | FailureKind::Broken => None,
+            },
+            Outcome::Failed(_) | Outcome::Aborted => None,
+        }
     }
 }
 

@@ -155,7 +155,6 @@ pub(crate) fn rules(posture: Posture) -> Rules {
     Rules {
         compiled: policy::compile(Vec::new()).unwrap(),
         posture,
-        contract: None,
         surroundings: Surroundings::default(),
         people: gate::People::default(),
     }
@@ -167,7 +166,8 @@ pub(crate) async fn begin(owner: &Handle, cwd: &Path) -> Source {
 
 /// A session that waits so long for peers.
 pub(crate) async fn begin_with(owner: &Handle, cwd: &Path, peer_timeout: Duration) -> Source {
-    let model = ModelRef { provider: "demo".into(), id: "demo".into(), context_window: 200_000, max_tokens: 4096 };
+    let model =
+        ModelRef { provider: "demo".into(), id: "demo".into(), context_window: 200_000, max_tokens: 4096, price: None };
     let settings = Box::new(Settings { model: Some(model), peer_timeout, ..Settings::default() });
     let requests = owner.source(runtime::Lane::Request);
     let cwd = cwd.display().to_string();

@@ -6,6 +6,7 @@ use countersign_core::session::ModelRef;
 use countersign_runtime::{
     Chosen,
     models::{Api, Entry, Model, Providers, catalogue, demo},
+    reference,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -95,15 +96,5 @@ impl Listed {
         let headers = provider.headers.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned()));
         asked.headers.extend(headers);
         Self { entry: Arc::new(entry), asked: Arc::new(asked), key: provider.api_key.clone() }
-    }
-}
-
-/// What the engine needs to know of a model.
-fn reference(entry: &Entry) -> ModelRef {
-    ModelRef {
-        provider: entry.provider.clone(),
-        id: entry.id.clone(),
-        context_window: entry.context_window,
-        max_tokens: entry.max_tokens,
     }
 }

@@ -107,7 +107,7 @@ impl Console {
             let layers = Layers {
                 compiled: &rules.compiled,
                 constraints: state.constraints(),
-                contract: rules.contract.as_ref(),
+                contract: None,
                 grants: state.grants(),
                 posture: rules.posture,
                 surroundings: &rules.surroundings,

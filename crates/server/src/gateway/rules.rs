@@ -118,7 +118,6 @@ fn rules_of(compiled: policy::Compiled, household: &Household) -> Rules {
     Rules {
         compiled,
         posture: Posture::Gateway,
-        contract: None,
         surroundings: household.surroundings.clone(),
         people: house::people(household.people.as_deref().unwrap_or_default()),
     }

@@ -134,9 +134,12 @@ impl Teller {
                 None
             }
             Happened::Run(event) => self.run(event, told),
-            Happened::Booted | Happened::Session(_) | Happened::Gate(_) | Happened::Peer(_) | Happened::Policy(_) => {
-                None
-            }
+            Happened::Booted
+            | Happened::Session(_)
+            | Happened::Gate(_)
+            | Happened::Peer(_)
+            | Happened::Policy(_)
+            | Happened::Unattended(_) => None,
         }
     }
 

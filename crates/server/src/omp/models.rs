@@ -1,11 +1,11 @@
 //! Models and thinking levels as the door speaks of them.
 
-use countersign_core::session::ModelRef;
 use countersign_protocol::{
     Number,
     omp::state::{Input, Model, ModelCost, ModelThinking, ThinkingMode as WireMode},
 };
 use countersign_runtime::models::{Entry, Level, Modality, ThinkingMode};
+pub(crate) use countersign_runtime::reference;
 
 /// A model as a host sees it. Headers stay here: they may be keys.
 pub(crate) fn wire(entry: &Entry) -> Model {
@@ -44,16 +44,6 @@ pub(crate) fn wire(entry: &Entry) -> Model {
             max_level: thinking.max_level.as_str().to_owned(),
         }),
         ..Model::default()
-    }
-}
-
-/// What the engine needs to know of a model.
-pub(crate) fn reference(entry: &Entry) -> ModelRef {
-    ModelRef {
-        provider: entry.provider.clone(),
-        id: entry.id.clone(),
-        context_window: entry.context_window,
-        max_tokens: entry.max_tokens,
     }
 }
 

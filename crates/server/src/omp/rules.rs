@@ -127,7 +127,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
     };
     Ok(Loaded {
         warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).chain(people).collect(),
-        rules: Rules { compiled, posture: Posture::Stdio, contract: None, surroundings, people: People::default() },
+        rules: Rules { compiled, posture: Posture::Stdio, surroundings, people: People::default() },
     })
 }
 

@@ -148,7 +148,11 @@ impl Teller {
                 self.run(event, frames)
             }
             Happened::Call(event) => self.call(event, content, frames),
-            Happened::Booted | Happened::Gate(_) | Happened::Peer(_) | Happened::Policy(_) => None,
+            Happened::Booted
+            | Happened::Gate(_)
+            | Happened::Peer(_)
+            | Happened::Policy(_)
+            | Happened::Unattended(_) => None,
         };
         self.owed_turn(mark, frames);
         ended

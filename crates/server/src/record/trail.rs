@@ -170,7 +170,12 @@ impl Trail {
             Event::Policy(policy::Event::Edited { by, .. }) => {
                 About { by: Some(by.as_str().into()), ..About::default() }
             }
-            Event::Booted | Event::Session(_) | Event::Run(_) | Event::Peer(_) | Event::Policy(_) => About::default(),
+            Event::Booted
+            | Event::Session(_)
+            | Event::Run(_)
+            | Event::Peer(_)
+            | Event::Policy(_)
+            | Event::Unattended(_) => About::default(),
         }
     }
 

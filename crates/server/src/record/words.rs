@@ -13,7 +13,10 @@ use countersign_core::{
 use countersign_runtime::store::Stored;
 use serde::Serialize;
 
-use super::trail::{About, Trail, reason};
+use super::{
+    contract,
+    trail::{About, Trail, reason},
+};
 use crate::view::{Lines, escape};
 
 /// Tells records in their order. It remembers what calls and gates are about, since only their first record says so.
@@ -54,6 +57,7 @@ fn tell(event: &Event, content: Option<&str>, about: &About) -> String {
         Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} is connected"),
         Event::Peer(peer::Event::Gone { peer }) => format!("{peer} is not connected any more"),
         Event::Policy(event) => policy(event, content),
+        Event::Unattended(event) => contract::tell(event),
     }
 }
 

@@ -17,7 +17,7 @@ use countersign_core::{
     tool::Repeat,
 };
 
-use super::{people, rules};
+use super::{contracts::Contracts, people, rules};
 
 /// Where a call stands in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,7 @@ pub(super) struct Audit {
     /// Keys under which agents asked, and results that they received.
     keys: BTreeSet<(SessionId, String)>,
     received: BTreeSet<CallId>,
+    contracts: Contracts,
     /// Every kind of fact that came, for whoever wants to know how much of the engine was seen.
     pub(super) kinds: BTreeSet<String>,
 }
@@ -130,8 +131,9 @@ impl Audit {
             Event::Call(event) => self.call(meta, event),
             Event::Gate(event) => self.gate(meta, event),
             Event::Peer(event) => self.peer(event),
-            Event::Policy(_) => Ok(()),
+            Event::Policy(_) | Event::Unattended(_) => Ok(()),
         };
+        let told = told.and_then(|()| self.contracts.read(meta, event));
         let text = format!("{event:?}");
         let names = text.split(['(', '{', ' ']).filter(|name| !name.is_empty()).take(2);
         self.kinds.insert(names.collect::<Vec<_>>().join(" "));

@@ -70,7 +70,7 @@ impl Hosts {
             }
             Event::Run(event) => matches!(event, run::Event::Asked { .. }),
             Event::Session(event) => matches!(event, session::Event::CompactionStarted { .. }),
-            Event::Booted | Event::Gate(_) | Event::Peer(_) | Event::Policy(_) => false,
+            Event::Booted | Event::Gate(_) | Event::Peer(_) | Event::Policy(_) | Event::Unattended(_) => false,
         };
         match self.recorded.get(session).filter(|_| needs_rules) {
             Some(rules) if !self.brought.contains(rules) => {

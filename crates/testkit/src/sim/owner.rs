@@ -1,6 +1,7 @@
 //! A small owner around the engine: a batch is decided, recorded, released, and then what is owed is seen to. It dies where it is told to.
 
 mod desk;
+mod more;
 mod peers;
 mod promises;
 mod residency;
@@ -361,6 +362,11 @@ impl Owner {
                 }
                 From::Work => results.push(copy),
             }
+        }
+        if let Some((session, breach)) = self.held()
+            && self.make(Fault::MoreForNothing)
+        {
+            batch.push(self.more_for_nothing(session, breach));
         }
         // Time passes behind what was asked before it did.
         if self.engine.is_unsettled() || self.engine.state().next_deadline().is_some_and(|at| at <= self.now) {

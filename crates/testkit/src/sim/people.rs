@@ -18,7 +18,7 @@ use countersign_core::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{audit::Audit, dice::Dice, hosts, rules, words};
+use super::{audit::Audit, contracts, dice::Dice, hosts, rules, words};
 
 /// The sessions of a simulation.
 pub(super) const SESSIONS: [&str; 3] = ["s1", "s2", hosts::SESSION];
@@ -27,7 +27,13 @@ pub(super) const AGENT: &str = "agent:kitchen";
 
 pub(super) fn open(id: &str) -> Command {
     let settings = Settings {
-        model: Some(ModelRef { provider: "p".to_owned(), id: "m".to_owned(), context_window: 2_000, max_tokens: 100 }),
+        model: Some(ModelRef {
+            provider: "p".to_owned(),
+            id: "m".to_owned(),
+            context_window: 2_000,
+            max_tokens: 100,
+            price: None,
+        }),
         retry: Retry { enabled: true, max: 2, base: Duration::from_secs(2) },
         thresholds: Thresholds { auto: true, reserve: 100, keep_recent: 300, at_tokens: None, at_percent: None },
         approval_timeout: Duration::from_secs(300),
@@ -119,7 +125,8 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
         91 => file(dice, engine, id),
         92..94 => Command::UseRules(Box::new(rules::numbered(dice.below(rules::SETS)))),
         94..96 => stray(dice, engine, audit),
-        96..98 => revoke(dice, engine),
+        96 => revoke(dice, engine),
+        97..99 => contracts::command(dice, id),
         _ => open(dice.pick(&SESSIONS)),
     }
 }

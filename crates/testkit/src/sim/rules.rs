@@ -35,7 +35,7 @@ pub(super) fn numbered(number: u64) -> Rules {
         }
     };
     let surroundings = Surroundings { home: Some("/home/ana".to_owned()), ..Surroundings::default() };
-    Rules { compiled, posture, contract: None, surroundings, people: people() }
+    Rules { compiled, posture, surroundings, people: people() }
 }
 
 /// Two of three, asked twice, and then one of others.

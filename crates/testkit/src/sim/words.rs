@@ -3,6 +3,7 @@
 use countersign_core::{
     call::{Content, Executor, Returned},
     id::PeerId,
+    ledger::Amount,
     message::{Assistant, BashExecution, Block, Message, Said as Text, StopReason, Summary, ToolCall, ToolResult},
     policy::Class,
     run::{Answer, Failure, Wanted},
@@ -100,7 +101,8 @@ fn answer(dice: &mut Dice, stop: StopReason, wanted: Vec<Wanted>, failure: Optio
     let content = std::iter::once(Block::text("I will")).chain(calls).collect();
     let message = Message::Assistant(Assistant { content, stop_reason: stop, ..Assistant::default() });
     let total_tokens = if failure.is_none() && dice.chance(40) { 200 + dice.below(2_500) } else { 0 };
-    Answer { said: said(&message, 5 + dice.below(80)), stop, total_tokens, wanted, failure }
+    let spent = dice.chance(70).then(|| Amount { tokens: total_tokens.max(50), ..Amount::default() });
+    Answer { said: said(&message, 5 + dice.below(80)), stop, total_tokens, wanted, failure, spent }
 }
 
 /// What a model answers.

@@ -53,7 +53,7 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
     let (event, content) = want(call, None, wanted);
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
     let subject = settle::subject(session, &parsed, Effect::Changes, settle::host());
-    if let Verdict::Deny(why) = settle::evaluate(view, &subject, context.now) {
+    if let Verdict::Deny(why) = settle::evaluate(view, session, &subject, context.now) {
         return Err(Refusal::Denied(format!("Denied by policy: {why}")));
     }
     let mut branch = Branch::new(session);

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, texts, tree::Branch},
     id::RunId,
+    ledger::Breach,
     run::Trigger,
     session::{CompactRefusal, Compacted, Compaction, Cut, Event as Happened, Kind, Queue, Reason, Session, Then},
     settle,
+    time::Millis,
+    unattended::{self, Standing},
 };
 
 /// How many entries one fact names.
@@ -35,7 +38,16 @@ fn begun(session: &Session, reason: Reason, cut: Cut, then: Then, run: Option<Ru
     })
 }
 
-pub(super) fn begin(session: &Session, instructions: Option<Arc<str>>) -> Result<Decision, Refusal> {
+/// Whether the budget of a session leaves enough for a compaction.
+pub(crate) fn affordable(session: &Session, cut: &Cut, now: Millis) -> Result<(), Breach> {
+    let Some(contract) = session.unattended() else { return Ok(()) };
+    match contract.standing() {
+        Standing::InForce => contract.compaction(cut.tokens_before, session.settings().model.as_ref(), now),
+        Standing::Asked { breach, .. } | Standing::Over { breach } | Standing::Settled { breach } => Err(breach),
+    }
+}
+
+pub(super) fn begin(session: &Session, instructions: Option<Arc<str>>, now: Millis) -> Result<Decision, Refusal> {
     if session.compaction().is_some() {
         return Err(CompactRefusal::UnderWay.into());
     }
@@ -49,6 +61,7 @@ pub(super) fn begin(session: &Session, instructions: Option<Arc<str>>) -> Result
         return Err(CompactRefusal::Already.into());
     }
     let cut = session.cut().ok_or(CompactRefusal::Nothing)?;
+    affordable(session, &cut, now).map_err(unattended::Refusal::Exceeds)?;
     let epoch = session.compactions + 1;
     let event = started(session, Reason::Manual, cut, Then::Rest);
     let fact = Fact { event, session: Some(session.id().clone()), content: instructions };

@@ -74,7 +74,9 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
         super::compaction::lost(branch, compaction, resume, context);
     }
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else { return };
-    let goes_on = resume == Resume::Go || run.calls().iter().any(|call| is_a_persons(view, *call));
+    let is_asked = |gate| view.state.gate(gate).is_some_and(gate::Gate::is_pending);
+    let waits_for_more = session.unattended().is_some_and(|unattended| unattended.gates().any(is_asked));
+    let goes_on = resume == Resume::Go || waits_for_more || run.calls().iter().any(|call| is_a_persons(view, *call));
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {
         let content = view.admitted.call(call.id());
         match call.phase() {

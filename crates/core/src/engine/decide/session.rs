@@ -14,6 +14,7 @@ use crate::{
         Setting, Settings, WhenBusy,
     },
     settle,
+    unattended::{self, Unattended},
 };
 
 /// How long a name may be, in bytes.
@@ -228,10 +229,13 @@ pub(super) fn prompt(
     if session.settings().model.is_none() {
         return Err(PromptRefusal::NoModel(session.id().clone()).into());
     }
+    if let Some(breach) = session.unattended().and_then(Unattended::over) {
+        return Err(unattended::Refusal::Over(breach).into());
+    }
     let mut branch = Branch::new(session);
     if session.is_over_limit()
         && !super::compaction::prune(&mut branch)
-        && let Some(cut) = session.cut()
+        && let Some(cut) = session.cut().filter(|cut| super::compaction::affordable(session, cut, context.now).is_ok())
     {
         enqueue(&mut branch, Queue::Prompt, Kind::User, said);
         for (kind, said) in with {

@@ -4,19 +4,30 @@ use super::find;
 use crate::{
     call,
     engine::{Branch, Decision, Event, Fact, Refusal, Reply, View},
+    gate::{self, Gate},
     id::{RunId, SessionId},
     run::{Abort, End, Event as Happened, Phase},
     session, settle,
+    unattended::Unattended,
 };
 
 pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal> {
     let session = find(view, id)?;
+    // Whoever stops what works waits for nobody's leave to go on.
+    let gates = session.unattended().into_iter().flat_map(Unattended::gates).filter_map(|gate| view.state.gate(gate));
+    let withdrawn = |gate: &Gate| {
+        let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
+        let event = gate::Event::Resolved { gate, resolution, by: None, key: None, form: None };
+        Fact::plain(Event::Gate(event), Some(id.clone()))
+    };
+    let mut facts: Vec<Fact> = gates.filter(|gate| gate.is_pending()).map(withdrawn).collect();
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else {
-        return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+        let reply = if facts.is_empty() { Reply::Idle } else { Reply::Done };
+        return Ok(Decision { facts, reply });
     };
     let event = match (run.phase(), run.abort()) {
         (Phase::Backoff { .. }, _) => Happened::Ended { run: run.id(), end: End::Aborted, attempts: run.attempt },
-        (_, Abort::Asked) => return Ok(Decision { facts: Vec::new(), reply: Reply::Stopping(run.id()) }),
+        (_, Abort::Asked) => return Ok(Decision { facts, reply: Reply::Stopping(run.id()) }),
         (_, Abort::No) => Happened::Aborting { run: run.id() },
     };
     let mut branch = Branch::new(session);
@@ -24,7 +35,8 @@ pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal>
         settle::forget(&mut branch);
     }
     branch.push(Event::Run(event));
-    Ok(Decision { facts: branch.finish(), reply: Reply::Stopping(run.id()) })
+    facts.extend(branch.finish());
+    Ok(Decision { facts, reply: Reply::Stopping(run.id()) })
 }
 
 pub(super) fn stop(view: View<'_>, id: &SessionId, run: RunId) -> Result<Decision, Refusal> {

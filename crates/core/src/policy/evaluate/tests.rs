@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::{Layers, Posture, Surroundings, evaluate};
 use crate::{
     policy::{
-        Action, Args, Cause, Class, CompileError, Compiled, Constraint, Constraints, Contract, Covers, Grants, Layer,
-        Origin, Reach, Rule, Rules, Slip, Source, State, Subject, Verdict, Warning, compile,
+        Action, Args, Cause, Class, CompileError, Compiled, Constraint, Constraints, Contract, ContractScope, Covers,
+        Grants, Lack, Layer, Origin, Reach, Rule, Rules, Slip, Source, State, Subject, Verdict, Warning, compile,
         testing::{bash, grant, granted, subject},
     },
     time::Millis,
@@ -450,7 +450,13 @@ fn the_digest_tells_rules_apart_but_not_their_files() {
 
 #[test]
 fn a_contract_denies_the_classes_that_it_does_not_name() {
-    let contract = |classes: &[Class]| Some(Contract { classes: classes.iter().copied().collect(), tools: None });
+    let contract = |classes: &[Class]| {
+        Some(Contract {
+            classes: classes.iter().copied().collect(),
+            scopes: [ContractScope::Bash].into(),
+            ..Contract::default()
+        })
+    };
     for (command, classes, want) in [
         ("ls src", vec![Class::BashReadonly], "allow"),
         ("npm ci", vec![Class::BashReadonly], "deny"),
@@ -465,7 +471,10 @@ fn a_contract_denies_the_classes_that_it_does_not_name() {
         assert_eq!(word(&world.judge(&bash(command))), want, "{command} under {classes:?}");
     }
     let verdict = World { contract: contract(&[]), ..World::new(&[]) }.judge(&subject("write", json!({})));
-    assert!(matches!(&verdict.why().cause, Cause::Contract { lacks } if lacks == "file.write"), "{verdict}");
+    assert!(
+        matches!(&verdict.why().cause, Cause::Contract { lacks } if *lacks == Lack::Class(Class::FileWrite)),
+        "{verdict}"
+    );
 }
 
 #[test]

@@ -99,8 +99,9 @@ impl Asked {
                 }
                 told
             }
-            Content::GoOn { asker, question } => {
-                let why = format!("{asker} was denied several times in a row");
+            Content::GoOn { asker, question, why } => {
+                let denied = || format!("{asker} was denied several times in a row");
+                let why = why.clone().unwrap_or_else(denied);
                 let mut told = self.approval(&escape(question, Lines::Many), &why);
                 let key = format!("{} may go on", escape(asker, Lines::One));
                 told["pattern_key"] = key.as_str().into();

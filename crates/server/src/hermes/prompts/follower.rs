@@ -86,7 +86,7 @@ impl Follower {
             Event::Session(event) => self.session(session, event, recorded),
             Event::Run(event) => self.run(session, event, recorded),
             Event::Call(event) => self.call(session, event, recorded),
-            Event::Booted | Event::Peer(_) | Event::Policy(_) => {}
+            Event::Booted | Event::Peer(_) | Event::Policy(_) | Event::Unattended(_) => {}
         }
     }
 

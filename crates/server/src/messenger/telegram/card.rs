@@ -31,6 +31,9 @@ const MOST_PARTS: usize = 16;
 const MOST_RULES: usize = 3;
 const LONGEST_RULE: usize = 48;
 
+/// Why an agent is asked about, where it was denied.
+const DENIED: &str = "because several of its requests in a row were denied; until then nothing else is asked";
+
 /// What a person is asked about.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Asked {
@@ -97,7 +100,9 @@ impl Asked {
     ) -> Option<Self> {
         let (tool, arguments, signature, intent, why) = match content {
             Content::Approval { tool, arguments, signature, intent, why } => (tool, arguments, signature, intent, why),
-            Content::GoOn { asker, question } => return Some(Self::go_on(gate, asker, question)),
+            Content::GoOn { asker, question, why } => {
+                return Some(Self::go_on(gate, asker, question, why.as_deref()));
+            }
             Content::Question { .. } => return None,
         };
         let request = call.and_then(|call| call.request.as_ref());
@@ -131,7 +136,7 @@ impl Asked {
         .into()
     }
 
-    fn go_on(gate: &Gate, asker: &str, question: &str) -> Self {
+    fn go_on(gate: &Gate, asker: &str, question: &str, why: Option<&str>) -> Self {
         let what = escape(question, Lines::One).into_owned();
         Self {
             gate: gate.id(),
@@ -139,7 +144,7 @@ impl Asked {
             digest: Digest::of(what.as_bytes()),
             what,
             agent: brief(asker, 200),
-            why: "because several of its requests in a row were denied; until then nothing else is asked".to_owned(),
+            why: why.map_or_else(|| DENIED.to_owned(), |why| brief(why, 500)),
             intent: None,
             scopes: gate.scopes().to_vec(),
             rules: Vec::new(),

@@ -8,7 +8,7 @@ use countersign_core::{
     gate::{self, AnswerRefusal},
     id::{CallId, SessionId},
     run,
-    session::Queue,
+    session::{Queue, Session},
 };
 
 use super::{Mishap, Owner};
@@ -75,10 +75,14 @@ impl Owner {
             let waits_for_person =
                 run.calls().iter().any(|call| state.gate_of(*call).is_some_and(gate::Gate::is_pending));
             let waits_for_peer = run.calls().iter().any(|call| self.waits_for_peer(*call));
+            let contract = state.session(run.session()).and_then(Session::unattended);
+            let is_pending = |gate| state.gate(gate).is_some_and(gate::Gate::is_pending);
+            let waits_for_more = contract.is_some_and(|contract| contract.gates().any(is_pending));
             let waits = match run.phase() {
-                run::Phase::Calling => waits_for_person || waits_for_peer,
+                run::Phase::Calling => waits_for_person || waits_for_peer || waits_for_more,
+                run::Phase::Opening => waits_for_more,
                 run::Phase::Backoff { .. } => true,
-                run::Phase::Opening | run::Phase::Thinking { .. } | run::Phase::Between | run::Phase::Ended(_) => false,
+                run::Phase::Thinking { .. } | run::Phase::Between | run::Phase::Ended(_) => false,
             };
             if !waits {
                 return Err(format!("{} is forgotten: {run:?}", run.id()));

@@ -113,7 +113,6 @@ pub(super) fn rules() -> Rules {
     Rules {
         compiled: policy::compile(Vec::new()).unwrap(),
         posture: Posture::Gateway,
-        contract: None,
         surroundings: Surroundings::default(),
         people: gate::People::default(),
     }

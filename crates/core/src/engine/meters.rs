@@ -1,0 +1,71 @@
+//! What runs, calls and compactions take of the budget of their session, told from their own facts: nothing can start or
+//! end without its meter.
+
+use crate::{
+    call::{self, Call, End, Executor},
+    ledger::{Amount, ReservationId},
+    run,
+    session::{self, Session},
+};
+
+/// A request to a model reserves, and its end settles; what was broken off took all that it might have.
+pub(super) fn of_run(session: &mut Session, event: &run::Event) {
+    let Some(unattended) = session.unattended.as_deref_mut() else { return };
+    match event {
+        run::Event::Asked { run, reserved: Some(amount), .. } => unattended.reserved((*run).into(), *amount),
+        run::Event::Answered { run, spent, .. } => unattended.settled((*run).into(), *spent),
+        run::Event::Interrupted { run } | run::Event::Ended { run, .. } => unattended.settled((*run).into(), None),
+        run::Event::Asked { reserved: None, .. }
+        | run::Event::Started { .. }
+        | run::Event::TurnOpened { .. }
+        | run::Event::TurnClosed { .. }
+        | run::Event::BackedOff { .. }
+        | run::Event::Resumed { .. }
+        | run::Event::Marked { .. }
+        | run::Event::Denied { .. }
+        | run::Event::DenialsForgiven { .. }
+        | run::Event::Aborting { .. }
+        | run::Event::ResultDropped { .. } => {}
+    }
+}
+
+/// A call that starts reserves, and its end settles. A host's own command was counted before.
+pub(super) fn of_call(session: &mut Session, call: &Call, event: &call::Event) {
+    let Some(unattended) = session.unattended.as_deref_mut().filter(|_| *call.executor() != Executor::Shell) else {
+        return;
+    };
+    match event {
+        call::Event::Started { call, .. } => unattended.reserved((*call).into(), Amount::CALL),
+        // Nothing of it was done.
+        call::Event::Ended { call, end: End::Failed, .. } => {
+            unattended.settled((*call).into(), Some(Amount::default()));
+        }
+        call::Event::Ended { call, .. } => unattended.settled((*call).into(), None),
+        call::Event::Wanted { .. }
+        | call::Event::Requested { .. }
+        | call::Event::Received { .. }
+        | call::Event::Allowed { .. }
+        | call::Event::Gated { .. }
+        | call::Event::Aborting { .. }
+        | call::Event::Waits { .. }
+        | call::Event::InDoubt { .. }
+        | call::Event::Again { .. }
+        | call::Event::ResultDropped { .. } => {}
+    }
+}
+
+/// A compaction asks the model too.
+pub(super) fn of_session(session: &mut Session, event: &session::Event) {
+    let Some(unattended) = session.unattended.as_deref_mut() else { return };
+    match event {
+        session::Event::CompactionStarted { .. } => {
+            if let Some(compaction) = &session.compaction {
+                unattended.compacting(compaction, session.settings.model.as_ref());
+            }
+        }
+        session::Event::CompactionEnded { epoch, .. } => {
+            unattended.settled(ReservationId::of_compaction(*epoch), None);
+        }
+        _ => {}
+    }
+}

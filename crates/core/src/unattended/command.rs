@@ -1,0 +1,100 @@
+//! What can be asked of a contract, and what it answers.
+
+use super::terms::{Terms, Widening};
+use crate::{
+    id::{GateId, SessionId},
+    ledger::{Amount, Breach},
+    policy::{ContractScope, Lack},
+    time::Millis,
+};
+
+/// Meters that go on in another session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// The session that the contract was first declared in.
+    pub under: SessionId,
+    /// What was spent there.
+    pub spent: Amount,
+    /// When the clock began there.
+    pub began: Millis,
+}
+
+/// What a host's command needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The command's name, for the record.
+    pub command: String,
+    /// What it is for.
+    pub scope: ContractScope,
+    /// Whether it takes one of the calls of the budget.
+    pub takes_a_call: bool,
+    /// The line of a command that runs in the shell: its classes are needed in place of that of the scope.
+    pub line: Option<String>,
+}
+
+/// A command to the contract of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Puts a contract in force, or others of its terms in their place. The meters go on.
+    Declare {
+        /// For which session.
+        session: SessionId,
+        /// What is declared.
+        terms: Box<Terms>,
+        /// The meters of another session, where this one goes on with them.
+        carried: Option<Carried>,
+    },
+    /// Asks before a host's command is done. Where the answer is [`Outcome::Admitted`], a call that it takes is counted.
+    Admit {
+        /// In which session.
+        session: SessionId,
+        /// What it needs.
+        need: Need,
+    },
+}
+
+impl Command {
+    /// The session that it is about.
+    pub const fn session(&self) -> &SessionId {
+        match self {
+            Self::Declare { session, .. } | Self::Admit { session, .. } => session,
+        }
+    }
+}
+
+/// What a command to a contract came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The terms are in force.
+    InForce,
+    /// A person is asked whether they may be.
+    Asking(GateId),
+    /// The host's command may be done.
+    Admitted,
+    /// The contract does not cover it. Nothing was done.
+    Lacks(Lack),
+    /// A budget is used up.
+    Exceeded(Breach),
+    /// The contract was ended by a breach.
+    Over(Breach),
+}
+
+/// Why terms are not put in force.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// They allow more than those in force, which may not be widened.
+    #[error("the terms widen what was declared")]
+    Widens(Vec<Widening>),
+    /// A person is asked about others already.
+    #[error("a person is asked about other terms")]
+    Asked(GateId),
+    /// The contract was ended by a breach.
+    #[error("the contract was ended: {0}")]
+    Over(Breach),
+    /// It does not fit under what is left of a budget.
+    #[error("{0}")]
+    Exceeds(Breach),
+    /// Its meters are of another contract than those in force.
+    #[error("another contract is in force")]
+    Another,
+}

@@ -1,0 +1,236 @@
+//! Where a contract stands.
+
+use serde::{Deserialize, Serialize};
+
+use super::{event::Event, terms::Terms};
+use crate::{
+    id::{GateId, RunId, SessionId},
+    ledger::{self, Amount, Breach, ReservationId},
+    session::{Compaction, ModelRef},
+    time::Millis,
+};
+
+/// How many tokens a summary may have, of which a compaction asks for two at most.
+const SUMMARY: u64 = 8192;
+
+/// Whether work may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It may.
+    InForce,
+    /// A person decides whether it may: nothing new begins.
+    Asked {
+        /// What they are asked.
+        gate: GateId,
+        /// What is used up.
+        breach: Breach,
+    },
+    /// It may not, and what works is being ended.
+    Over {
+        /// What was used up.
+        breach: Breach,
+    },
+    /// It may not, and nothing works.
+    Settled {
+        /// What was used up.
+        breach: Breach,
+    },
+}
+
+/// The contract of one session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unattended {
+    under: SessionId,
+    declared_at: Millis,
+    terms: Terms,
+    ledger: ledger::State,
+    standing: Standing,
+    proposed: Option<(GateId, Terms)>,
+}
+
+impl Unattended {
+    /// The contract that a fact puts in force where there was none.
+    pub(crate) fn declare(event: &Event, at: Millis) -> Option<Self> {
+        let Event::Declared { under, terms, began, spent } = event else { return None };
+        let mut ledger = ledger::State::default();
+        ledger.apply(&ledger::Event::Limited { budget: terms.budget, at: *began });
+        ledger.apply(&ledger::Event::Carried { spent: *spent, began: *began });
+        Some(Self {
+            under: under.clone(),
+            declared_at: at,
+            terms: (**terms).clone(),
+            ledger,
+            standing: Standing::InForce,
+            proposed: None,
+        })
+    }
+
+    /// The session that it was first declared in.
+    pub fn under(&self) -> &SessionId {
+        &self.under
+    }
+
+    /// When it was last declared here.
+    pub fn declared_at(&self) -> Millis {
+        self.declared_at
+    }
+
+    /// What it says now.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Its meters.
+    pub fn ledger(&self) -> &ledger::State {
+        &self.ledger
+    }
+
+    /// Whether work may go on.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// What used it up, once that is final.
+    pub const fn over(&self) -> Option<Breach> {
+        match self.standing {
+            Standing::Over { breach } | Standing::Settled { breach } => Some(breach),
+            Standing::InForce | Standing::Asked { .. } => None,
+        }
+    }
+
+    /// Whether something new may begin, as far as no meter says otherwise.
+    pub fn is_in_force(&self) -> bool {
+        self.standing == Standing::InForce
+    }
+
+    /// What a person is asked about: more of a budget, or wider terms.
+    pub fn gates(&self) -> impl Iterator<Item = GateId> + use<> {
+        let asked = match self.standing {
+            Standing::Asked { gate, .. } => Some(gate),
+            Standing::InForce | Standing::Over { .. } | Standing::Settled { .. } => None,
+        };
+        asked.into_iter().chain(self.proposed.as_ref().map(|(gate, _)| *gate))
+    }
+
+    /// The wider terms that a person is asked about.
+    pub(crate) fn proposed(&self) -> Option<(GateId, &Terms)> {
+        self.proposed.as_ref().map(|(gate, terms)| (*gate, terms))
+    }
+
+    /// When time is used up, while that matters.
+    pub(crate) fn deadline(&self) -> Option<Millis> {
+        self.ledger.deadline().filter(|_| self.is_in_force())
+    }
+
+    /// Decides whether a request of `input` tokens to `model` may start, what it reserves, and how many tokens it may give
+    /// out where that is fewer than the model can.
+    pub(crate) fn request(
+        &self,
+        run: RunId,
+        input: u64,
+        model: &ModelRef,
+        now: Millis,
+    ) -> Result<(Amount, Option<u64>), Breach> {
+        let most = if model.max_tokens == 0 { model.context_window } else { model.max_tokens };
+        let cost = |input, output| model.cost_micros(input, output);
+        let (event, cap) = self.ledger.reserve_request(run.into(), input, most, cost, now)?;
+        let ledger::Event::Reserved { amount, .. } = event else { return Ok((Amount::default(), None)) };
+        Ok((amount, (cap < most).then_some(cap)))
+    }
+
+    /// What would have been needed by an answer that was cut off at the end of the budget.
+    pub(crate) fn cut_short(&self, run: RunId, model: &ModelRef, now: Millis) -> Option<Breach> {
+        let amount = Amount { tokens: model.max_tokens, calls: 0, cost_micros: model.cost_micros(0, model.max_tokens) };
+        self.ledger.reserve(run.into(), amount, now).err()
+    }
+
+    /// Decides whether a compaction of so many tokens may start.
+    pub(crate) fn compaction(&self, tokens: u64, model: Option<&ModelRef>, now: Millis) -> Result<(), Breach> {
+        let id = ReservationId::of_compaction(u32::MAX);
+        self.ledger.reserve(id, of_compaction(tokens, model), now).map(drop)
+    }
+
+    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    pub(crate) fn apply(&mut self, event: &Event, at: Millis) {
+        match event {
+            Event::Declared { terms, began, spent, .. } => {
+                self.ledger.apply(&ledger::Event::Carried { spent: *spent, began: *began });
+                self.set(terms, at);
+            }
+            Event::Narrowed { terms } => self.set(terms, at),
+            Event::Proposed { gate, terms } => self.proposed = Some((*gate, (**terms).clone())),
+            Event::Widened { .. } => {
+                if let Some((_, terms)) = self.proposed.take() {
+                    self.set(&terms, at);
+                }
+            }
+            Event::Kept => self.proposed = None,
+            Event::Counted { .. } => {
+                let id = ReservationId::of_compaction(0);
+                self.ledger.apply(&ledger::Event::Reserved { id, amount: Amount::CALL });
+                self.ledger.apply(&ledger::Event::Settled { id, amount: Amount::CALL });
+            }
+            Event::Denied { .. } => {}
+            Event::Breached { breach, gate, .. } => {
+                let breach = *breach;
+                self.standing = gate.map_or(Standing::Over { breach }, |gate| Standing::Asked { gate, breach });
+            }
+            Event::Extended { metric, limit, .. } => {
+                self.terms.budget = self.terms.budget.with(*metric, *limit);
+                self.ledger.apply(&self.ledger.limit(self.terms.budget, at));
+                self.standing = Standing::InForce;
+            }
+            Event::Ended => {
+                if let Standing::Asked { breach, .. } = self.standing {
+                    self.standing = Standing::Over { breach };
+                }
+            }
+            Event::Settled => {
+                if let Standing::Over { breach } = self.standing {
+                    self.standing = Standing::Settled { breach };
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, terms: &Terms, at: Millis) {
+        self.terms = terms.clone();
+        self.declared_at = at;
+        self.ledger.apply(&self.ledger.limit(terms.budget, at));
+    }
+
+    /// Notes what something may take that has just started.
+    pub(crate) fn reserved(&mut self, id: ReservationId, amount: Amount) {
+        self.ledger.apply(&ledger::Event::Reserved { id, amount });
+    }
+
+    /// Notes what something took that has ended; all that it might have taken, where nobody knows.
+    pub(crate) fn settled(&mut self, id: ReservationId, amount: Option<Amount>) {
+        let event = match amount {
+            Some(amount) => self.ledger.settle(id, amount),
+            None => self.ledger.settle_in_doubt(id),
+        };
+        match (event, amount) {
+            (Ok(event), _) => self.ledger.apply(&event),
+            // It began before the contract did.
+            (Err(_), Some(amount)) => {
+                self.reserved(id, amount);
+                self.ledger.apply(&ledger::Event::Settled { id, amount });
+            }
+            (Err(_), None) => {}
+        }
+    }
+
+    /// Notes what a compaction may take that has just started.
+    pub(crate) fn compacting(&mut self, compaction: &Compaction, model: Option<&ModelRef>) {
+        self.reserved(ReservationId::of_compaction(compaction.epoch), of_compaction(compaction.tokens_before, model));
+    }
+}
+
+/// What the summaries of a compaction may take.
+fn of_compaction(tokens: u64, model: Option<&ModelRef>) -> Amount {
+    let output = SUMMARY * 2;
+    let cost_micros = model.map_or(0, |model| model.cost_micros(tokens, output));
+    Amount { tokens: tokens.saturating_add(output), calls: 0, cost_micros }
+}

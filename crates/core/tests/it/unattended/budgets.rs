@@ -1,0 +1,233 @@
+use countersign_core::{
+    call::{self, Progress},
+    engine::{Command, Event, Resume},
+    ledger::{Amount, Budget, Metric},
+    message::StopReason,
+    session::{self, Compacted, Kind, ModelRef, Price, Setting, WhenBusy},
+    time::Millis,
+    unattended,
+};
+
+use super::{asking, calling, contract, limited, spend, standing, terms, thinking, tokens, under};
+use crate::stage::{Stage, Told, open, returned, wanted};
+
+/// Facts about runs, calls, gates and the contract.
+fn facts(told: &Told) -> String {
+    let of_note = |fact: &&String| !fact.starts_with("session");
+    told.0.iter().filter(of_note).cloned().collect::<Vec<_>>().join(", ")
+}
+
+fn breach(stage: &Stage) -> Option<(Metric, u64, u64)> {
+    contract(stage).over().map(|breach| (breach.metric, breach.limit, breach.observed))
+}
+
+fn tick(stage: &mut Stage, now: u64) -> Told {
+    stage.now = Millis(now);
+    stage.tell(Command::Tick)
+}
+
+#[test]
+fn twenty_calls_at_once_never_pass_the_limit() {
+    let budget = Budget { calls: Some(7), ..Budget::default() };
+    let stage = calling(asking(budget), 20, "look");
+    let started = stage.engine.state().calls().filter(|call| !call.is_before_start()).count();
+    assert_eq!((started, contract(&stage).ledger().reserved().calls), (7, 7));
+    assert_eq!(standing(&stage), ("asked", true));
+}
+
+#[test]
+fn a_call_too_many_cancels_those_that_run() {
+    let mut stage = calling(limited(Budget { calls: Some(1), ..Budget::default() }), 2, "look");
+    assert_eq!(breach(&stage), Some((Metric::ToolCalls, 1, 2)));
+    let aborting = stage.engine.state().calls().filter(|call| matches!(call.phase(), call::Phase::Started { .. }));
+    assert_eq!(aborting.count(), 1);
+    assert_eq!(standing(&stage), ("over", true));
+    let told = stage.end(0);
+    assert_eq!(
+        facts(&told),
+        "call ended done, call ended cancelled, run turn_closed, run ended aborted, unattended settled"
+    );
+}
+
+#[test]
+fn an_answer_that_took_too_much_ends_the_run_before_its_calls_begin() {
+    for (case, budget, spent, want) in [
+        ("tokens", Budget { tokens: Some(50), ..Budget::default() }, tokens(51), (Metric::Tokens, 50, 51)),
+        (
+            "money",
+            Budget { cost_micros: Some(50), ..Budget::default() },
+            Amount { cost_micros: 51, ..Amount::default() },
+            (Metric::Cost, 50, 51),
+        ),
+    ] {
+        let mut stage = thinking(limited(budget));
+        let told = spend(&mut stage, StopReason::ToolUse, vec![wanted("write", "a")], Some(spent));
+        assert_eq!(
+            facts(&told),
+            "run answered, call wanted, unattended breached, run aborting, call ended cancelled, run turn_closed, \
+             run ended aborted, unattended settled",
+            "{case}"
+        );
+        assert_eq!(breach(&stage), Some(want), "{case}");
+    }
+}
+
+#[test]
+fn what_was_used_up_to_the_limit_is_no_breach() {
+    let mut stage = thinking(limited(Budget { tokens: Some(50), ..Budget::default() }));
+    spend(&mut stage, StopReason::Stop, Vec::new(), Some(tokens(50)));
+    assert_eq!(standing(&stage), ("in force", false));
+}
+
+#[test]
+fn the_model_is_not_asked_where_not_one_token_is_left() {
+    let mut stage = thinking(limited(Budget { tokens: Some(50), ..Budget::default() }));
+    let told = spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
+    assert_eq!(facts(&told), "run answered, call wanted, call allowed, call started");
+    let told = stage.end(0);
+    assert_eq!(
+        facts(&told),
+        "call ended done, run turn_closed, run turn_opened, unattended breached, run aborting, run turn_closed, run ended \
+         aborted, unattended settled"
+    );
+}
+
+#[test]
+fn time_that_is_up_ends_what_works_and_nothing_else() {
+    let budget = Budget { wall_time: Some(500), ..Budget::default() };
+    let mut working = thinking(limited(budget));
+    assert_eq!(working.engine.state().next_deadline(), Some(Millis(1_500)));
+    assert_eq!(facts(&tick(&mut working, 1_499)), "");
+    assert_eq!(facts(&tick(&mut working, 1_500)), "unattended breached, run aborting");
+    assert_eq!(breach(&working), Some((Metric::WallTime, 500, 500)));
+    assert_eq!(working.engine.state().next_deadline(), None);
+
+    let mut idle = under(limited(budget), open());
+    assert_eq!(idle.engine.state().next_deadline(), None);
+    assert_eq!(facts(&tick(&mut idle, 9_000)), "");
+    let told = idle.prompt(WhenBusy::Refuse);
+    assert_eq!(
+        facts(&told),
+        "run started prompt, run turn_opened, unattended breached, run aborting, run turn_closed, run ended aborted, \
+         unattended settled"
+    );
+}
+
+#[test]
+fn gates_of_calls_end_with_the_run() {
+    let mut stage = under(limited(Budget { wall_time: Some(500), ..Budget::default() }), crate::stage::asking());
+    stage.prompt(WhenBusy::Refuse);
+    stage.want([wanted("write", "a")]);
+    let told = tick(&mut stage, 1_500);
+    assert_eq!(
+        facts(&told),
+        "unattended breached, run aborting, gate resolved withdrawn, call ended cancelled, run turn_closed, run ended \
+         aborted, unattended settled"
+    );
+}
+
+#[test]
+fn commands_and_compactions_end_too() {
+    let budget = Budget { wall_time: Some(500), ..Budget::default() };
+    let everything = || countersign_core::unattended::Terms {
+        may: countersign_core::policy::Contract {
+            scopes: [countersign_core::policy::ContractScope::Bash].into(),
+            classes: [countersign_core::policy::Class::BashReadonly].into(),
+            ..terms().may
+        },
+        ..limited(budget)
+    };
+    let mut stage = under(everything(), open());
+    crate::states::compact(&mut stage);
+    crate::states::run_command(&mut stage);
+    let told = tick(&mut stage, 1_500);
+    assert_eq!(told.0, ["unattended breached", "call aborting", "session compaction_aborting"]);
+}
+
+#[test]
+fn an_answer_may_give_out_what_is_left_and_one_that_is_cut_off_there_is_a_breach() {
+    // The prompt is one token, and the model can write ten.
+    let mut stage = thinking(limited(Budget { tokens: Some(5), ..Budget::default() }));
+    let run = stage.run();
+    assert_eq!(stage.engine.state().run(run).unwrap().cap(), Some(4));
+    spend(&mut stage, StopReason::Length, Vec::new(), Some(tokens(5)));
+    assert_eq!(breach(&stage), Some((Metric::Tokens, 5, 15)));
+
+    let mut wide = thinking(limited(Budget { tokens: Some(500), ..Budget::default() }));
+    let run = wide.run();
+    assert_eq!(wide.engine.state().run(run).unwrap().cap(), None);
+    spend(&mut wide, StopReason::Length, Vec::new(), Some(tokens(11)));
+    assert_eq!(standing(&wide), ("in force", false), "it was its own limit");
+}
+
+#[test]
+fn money_is_reserved_at_the_price_of_the_model() {
+    let mut stage = under(limited(Budget { cost_micros: Some(200), ..Budget::default() }), open());
+    let model = ModelRef {
+        price: Some(Price { input: 3_000_000, output: 15_000_000 }),
+        ..stage.here().settings().model.clone().unwrap()
+    };
+    stage.set(Setting::Model(model));
+    stage.prompt(WhenBusy::Refuse);
+    let reserved = contract(&stage).ledger().reserved();
+    assert_eq!(reserved, Amount { tokens: 11, calls: 0, cost_micros: 3 + 10 * 15 });
+}
+
+#[test]
+fn an_answer_of_which_nobody_knows_what_it_took_counts_whole() {
+    let mut stage = thinking(limited(Budget { tokens: Some(1_000), ..Budget::default() }));
+    spend(&mut stage, StopReason::Stop, Vec::new(), None);
+    assert_eq!(contract(&stage).ledger().spent(), tokens(11));
+}
+
+#[test]
+fn what_was_under_way_when_the_process_ended_counts_whole_and_meters_go_on() {
+    let budget = Budget { tokens: Some(1_000), calls: Some(9), wall_time: Some(5_000), ..Budget::default() };
+    let mut asked = thinking(limited(budget));
+    asked.restart(open(), Resume::Wait);
+    assert_eq!(contract(&asked).ledger().spent(), tokens(11));
+
+    let mut called = calling(limited(budget), 1, "write");
+    called.restart(open(), Resume::Wait);
+    assert_eq!(contract(&called).ledger().spent(), Amount { tokens: 11, calls: 1, cost_micros: 0 });
+    assert_eq!(contract(&called).ledger().reserved(), Amount::default());
+    assert_eq!(contract(&called).ledger().began(), Some(Millis(1_000)));
+}
+
+#[test]
+fn a_call_that_never_began_takes_nothing() {
+    let mut stage = calling(limited(Budget { calls: Some(9), ..Budget::default() }), 1, "write");
+    stage.end_with(0, Progress::NotBegun("no".into()));
+    assert_eq!(contract(&stage).ledger().spent().calls, 0);
+    let mut stage = calling(limited(Budget { calls: Some(9), ..Budget::default() }), 1, "write");
+    stage.end_with(0, returned());
+    assert_eq!(contract(&stage).ledger().spent().calls, 1);
+}
+
+#[test]
+fn a_compaction_takes_of_the_budget_and_is_not_begun_where_it_does_not_fit() {
+    let begin = |tokens| {
+        let mut stage = under(limited(Budget { tokens: Some(tokens), ..Budget::default() }), open());
+        stage.import([("u", Kind::User, 60), ("a", Kind::User, 60)]);
+        let told = stage.session(session::Command::Compact { instructions: None });
+        (stage, told)
+    };
+    let (mut stage, told) = begin(100_000);
+    told.1.unwrap();
+    let reserved = contract(&stage).ledger().reserved().tokens;
+    assert!(reserved > 16_384, "{reserved}");
+    stage.session(session::Command::Compacted { epoch: 1, outcome: Compacted::Aborted });
+    assert_eq!(contract(&stage).ledger().spent().tokens, reserved);
+    let (_, told) = begin(100);
+    assert!(matches!(super::refused(&told), Some(unattended::Refusal::Exceeds(_))), "{told:?}");
+}
+
+#[test]
+fn every_fact_of_a_breach_is_read_back_as_it_was_written() {
+    let mut stage = calling(asking(Budget { calls: Some(1), ..Budget::default() }), 2, "look");
+    stage.restart(open(), Resume::Wait);
+    assert_eq!(standing(&stage).0, "asked");
+    let event = Event::Unattended(unattended::Event::Settled);
+    let (kind, version, facts) = event.encode();
+    assert_eq!(Event::decode(kind, version, &facts).unwrap(), event);
+}

@@ -1,0 +1,72 @@
+use std::collections::BTreeSet;
+
+use countersign_core::{
+    message::StopReason,
+    policy::{Class, Contract, ContractScope as Scope},
+    session::WhenBusy,
+    unattended::Terms,
+};
+
+use super::{terms, under};
+use crate::stage::{Stage, Told, open, wanted};
+
+fn may(scopes: &[Scope], classes: &[Class]) -> Terms {
+    let (scopes, classes) = (scopes.iter().copied().collect(), classes.iter().copied().collect());
+    Terms { may: Contract { scopes, commands: BTreeSet::new(), classes, tools: None }, ..terms() }
+}
+
+fn wants(terms: Terms, tool: &str, argument: &str) -> (Stage, Told) {
+    let mut stage = under(terms, open());
+    stage.prompt(WhenBusy::Refuse);
+    let told = stage.answer(StopReason::ToolUse, vec![wanted(tool, argument)], None);
+    (stage, told)
+}
+
+#[test]
+fn what_the_agent_itself_does_is_held_to_the_contract() {
+    for (terms, tool, argument, want) in [
+        (may(&[], &[]), "read", "a", None),
+        (may(&[], &[]), "grep", "a", None),
+        (may(&[], &[]), "todo_write", "a", None),
+        (may(&[], &[]), "write", "a", Some("action file.write")),
+        (may(&[], &[]), "edit", "a", Some("action file.write")),
+        (may(&[], &[Class::FileWrite]), "write", "a", None),
+        (may(&[], &[Class::BashReadonly]), "bash", "ls", Some("scope bash")),
+        (may(&[Scope::Bash], &[]), "bash", "ls", Some("action bash.readonly")),
+        (may(&[Scope::Bash], &[Class::BashReadonly]), "bash", "ls", None),
+        (may(&[Scope::Bash], &[Class::BashMutating]), "bash", "bash -c 'rm x'", Some("action file.delete")),
+        (may(&[Scope::Bash], &[Class::BashMutating]), "bash", "eval rm x", Some("action file.delete")),
+        (may(&[Scope::Bash], &[Class::BashMutating]), "bash", "git push origin :x", Some("action git.force_push")),
+        (may(&[Scope::Bash], &[Class::BashMutating]), "bash", "curl x | sh", Some("action bash.destructive")),
+    ] {
+        let (stage, told) = wants(terms, tool, argument);
+        let is_denied = told.0.iter().any(|fact| fact == "unattended denied");
+        assert_eq!(is_denied, want.is_some(), "{tool} {argument}: {told:?}");
+        match want {
+            Some(lacks) => {
+                let text = format!("Denied by policy: because the unattended contract does not cover {lacks}");
+                assert_eq!(stage.result(), text);
+            }
+            None => assert!(told.0.iter().any(|fact| fact == "call started"), "{tool} {argument}: {told:?}"),
+        }
+    }
+}
+
+#[test]
+fn deleting_below_a_temporary_folder_is_what_it_is_anywhere() {
+    let mut rules = open();
+    rules.surroundings.temporary = vec!["/tmp".to_owned()];
+    let mut stage = under(may(&[Scope::Bash], &[Class::FileDelete]), rules);
+    stage.prompt(WhenBusy::Refuse);
+    stage.want([wanted("bash", "rm -rf /tmp/x")]);
+    let text = "Denied by policy: because the unattended contract does not cover action bash.destructive";
+    assert_eq!(stage.result(), text);
+}
+
+#[test]
+fn a_contract_allows_nothing_that_policy_asks_about() {
+    let mut stage = under(may(&[], &[Class::FileWrite]), crate::stage::asking());
+    stage.prompt(WhenBusy::Refuse);
+    stage.want([wanted("write", "a")]);
+    assert_eq!(stage.engine.state().pending_gates().count(), 1);
+}

@@ -1,0 +1,117 @@
+use countersign_core::{
+    engine::{Command, Resume},
+    gate::{Answer, Content, Scope},
+    ledger::{Budget, Metric},
+    message::StopReason,
+    time::Millis,
+};
+
+use super::{asking, contract, held, spend, standing, thinking, tokens};
+use crate::{
+    stage::{Stage, open, wanted},
+    states::deny,
+};
+
+fn started(stage: &Stage) -> usize {
+    stage.engine.state().calls().filter(|call| !call.is_before_start()).count()
+}
+
+#[test]
+fn nothing_new_begins_while_a_person_thinks_about_more_and_what_runs_may_end() {
+    let mut stage = held();
+    assert_eq!(started(&stage), 1);
+    let told = stage.end(0);
+    assert_eq!(told.0, ["session entry tool_result", "call ended done"]);
+    assert_eq!((started(&stage), standing(&stage)), (1, ("asked", true)));
+}
+
+#[test]
+fn a_person_is_told_what_is_used_up_and_how_much_more_is_asked_for() {
+    let stage = held();
+    let content = stage.engine.admitted().gate(stage.gate()).unwrap();
+    assert_eq!(
+        **content,
+        Content::GoOn {
+            asker: "ci".to_owned(),
+            question: "May it go on, with 1 tool calls more?".to_owned(),
+            why: Some("because its tool call budget of 1 tool calls is used up".to_owned()),
+        }
+    );
+}
+
+#[test]
+fn with_more_the_run_goes_on_where_it_was() {
+    let mut stage = held();
+    let gate = stage.gate();
+    let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "call started"]);
+    assert_eq!(contract(&stage).ledger().budget().calls, Some(2));
+    assert_eq!(standing(&stage), ("in force", true));
+}
+
+#[test]
+fn without_more_it_ends() {
+    let ends = ["unattended ended", "run aborting", "call aborting"];
+    let mut denied = held();
+    let gate = denied.gate();
+    let told = denied.decide(gate, deny(None), "ana", None);
+    assert_eq!(told.0[1..], ends);
+    assert_eq!(standing(&denied), ("over", true));
+
+    let mut expired = held();
+    expired.now = expired.engine.state().next_deadline().unwrap();
+    let told = expired.tell(Command::Tick);
+    assert_eq!(told.0[0], "gate resolved expired");
+    assert_eq!(told.0[1..], ends);
+}
+
+#[test]
+fn whoever_stops_the_run_withdraws_the_question() {
+    let mut stage = held();
+    let told = stage.abort();
+    assert_eq!(told.0, ["gate resolved withdrawn", "run aborting", "unattended ended", "call aborting"]);
+}
+
+#[test]
+fn the_model_is_asked_once_there_is_more() {
+    let mut stage = thinking(asking(Budget { tokens: Some(50), ..Budget::default() }));
+    spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
+    stage.end(0);
+    assert_eq!(standing(&stage), ("asked", true));
+    let gate = stage.gate();
+    let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "run asked"]);
+    assert_eq!(contract(&stage).ledger().budget().tokens, Some(100));
+}
+
+#[test]
+fn time_is_given_from_when_a_person_gave_it() {
+    let mut stage = thinking(asking(Budget { wall_time: Some(500), ..Budget::default() }));
+    stage.now = Millis(1_500);
+    stage.tell(Command::Tick);
+    assert_eq!(standing(&stage), ("asked", true));
+    stage.now = Millis(4_000);
+    let gate = stage.gate();
+    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    assert_eq!(standing(&stage), ("in force", true));
+    assert_eq!(contract(&stage).ledger().left(Metric::WallTime, stage.now), Some(500));
+    assert_eq!(stage.engine.state().next_deadline(), Some(Millis(4_500)));
+}
+
+#[test]
+fn after_a_restart_the_question_waits_and_the_run_goes_on_with_its_answer() {
+    let mut stage = thinking(asking(Budget { tokens: Some(50), ..Budget::default() }));
+    spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
+    stage.end(0);
+    stage.restart(open(), Resume::Wait);
+    let gate = stage.gate();
+    let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "run asked"]);
+}
+
+#[test]
+fn an_agent_gives_itself_nothing() {
+    let mut stage = held();
+    let gate = stage.gate();
+    assert!(stage.decide(gate, Answer::Allow(Scope::Once), "agent", None).1.is_err());
+}

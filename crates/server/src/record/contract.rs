@@ -1,0 +1,75 @@
+//! What happened to the contract of a session, in a few words.
+
+use countersign_core::{
+    ledger::{Amount, Breach, Metric},
+    unattended::{Event, Place, Terms},
+};
+
+pub(super) fn tell(event: &Event) -> String {
+    match event {
+        Event::Declared { terms, spent, .. } => {
+            let before = if *spent == Amount::default() { "" } else { ", with meters that go on" };
+            format!("works without people: {}{before}", terms_of(terms))
+        }
+        Event::Narrowed { terms } => format!("its contract is narrower: {}", terms_of(terms)),
+        Event::Proposed { terms, .. } => format!("a wider contract is asked for: {}", terms_of(terms)),
+        Event::Widened { by: Some(by) } => format!("its contract was widened by {by}"),
+        Event::Widened { by: None } => "its contract was widened".to_owned(),
+        Event::Kept => "its contract stays as it is".to_owned(),
+        Event::Counted { command } => format!("{command} takes a call of its budget"),
+        Event::Denied { lacks, command: Some(command), .. } => {
+            format!("{command} refused: its contract does not cover {lacks}")
+        }
+        Event::Denied { lacks, command: None, .. } => format!("its contract does not cover {lacks}"),
+        Event::Breached { breach, place, gate } => {
+            let then = if gate.is_some() { "a person is asked" } else { "its work ends" };
+            format!("{} ({}), {then}", of_breach(breach), of_place(place))
+        }
+        Event::Extended { metric, limit, by } => {
+            let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            format!("its {} was raised to {}{by}", name(*metric), amount(*metric, *limit))
+        }
+        Event::Ended => "nobody raised its budget, its work ends".to_owned(),
+        Event::Settled => "all its work has ended".to_owned(),
+    }
+}
+
+fn terms_of(terms: &Terms) -> String {
+    let limits = Metric::ALL.into_iter().filter_map(|metric| Some(amount(metric, terms.budget.limit(metric)?)));
+    let limits: Vec<String> = limits.collect();
+    let limits = if limits.is_empty() { "no limits".to_owned() } else { limits.join(", ") };
+    format!("{} answers for it, {limits}", terms.actor)
+}
+
+fn of_breach(breach: &Breach) -> String {
+    let of = |value| amount(breach.metric, value);
+    format!("its {} is used up: {} of {}", name(breach.metric), of(breach.observed), of(breach.limit))
+}
+
+fn of_place(place: &Place) -> String {
+    match place {
+        Place::Before(command) => format!("before {command}"),
+        Place::Request => "before the model is asked".to_owned(),
+        Place::Turn => "after an answer".to_owned(),
+        Place::Call => "before a call".to_owned(),
+        Place::Clock => "while something worked".to_owned(),
+    }
+}
+
+const fn name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Tokens => "budget of tokens",
+        Metric::ToolCalls => "budget of tool calls",
+        Metric::WallTime => "time",
+        Metric::Cost => "budget of money",
+    }
+}
+
+fn amount(metric: Metric, value: u64) -> String {
+    match metric {
+        Metric::Tokens => format!("{value} tokens"),
+        Metric::ToolCalls => format!("{value} calls"),
+        Metric::WallTime => format!("{}.{:03} s", value / 1000, value % 1000),
+        Metric::Cost => format!("${}.{:06}", value / 1_000_000, value % 1_000_000),
+    }
+}

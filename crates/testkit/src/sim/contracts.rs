@@ -1,0 +1,228 @@
+//! Reads the contracts of sessions from the record, and says what was begun that none of them lets begin.
+//!
+//! It must not ask the engine, nor its ledger: it adds up for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign_core::{
+    call::{self, End},
+    engine::{Command, Event, Meta},
+    gate::{self, Resolution},
+    id::{CallId, GateId, RunId, SessionId},
+    ledger::{Amount, Budget},
+    policy::{Class, Contract, ContractScope},
+    run,
+    unattended::{self, Need, OnBreach, Terms},
+};
+
+use super::dice::Dice;
+
+/// What the record says of one contract.
+#[derive(Clone, Debug)]
+struct Seen {
+    limits: Budget,
+    spent: Amount,
+    asked: BTreeMap<RunId, Amount>,
+    runs: BTreeSet<RunId>,
+    /// Calls of runs.
+    wanted: BTreeSet<CallId>,
+    /// Those of them that work.
+    calls: BTreeSet<CallId>,
+    proposed: Option<(GateId, Budget)>,
+    stands: Stands,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stands {
+    InForce,
+    Asked(GateId),
+    Over,
+    Settled,
+}
+
+/// The contracts of all sessions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contracts {
+    of: BTreeMap<SessionId, Seen>,
+    allowed: BTreeSet<GateId>,
+    resolved: BTreeSet<GateId>,
+}
+
+impl Contracts {
+    pub(super) fn read(&mut self, meta: &Meta, event: &Event) -> Result<(), String> {
+        if let Event::Gate(gate::Event::Resolved { gate, resolution, .. }) = event {
+            self.resolved.insert(*gate);
+            if matches!(resolution, Resolution::Allowed { .. }) {
+                self.allowed.insert(*gate);
+            }
+        }
+        let Some(session) = &meta.session else { return Ok(()) };
+        if let Event::Unattended(event) = event {
+            return self.contract(session, event);
+        }
+        let Some(seen) = self.of.get_mut(session) else { return Ok(()) };
+        match event {
+            Event::Run(event) => seen.run(event),
+            Event::Call(event) => seen.call(event),
+            _ => Ok(()),
+        }
+    }
+
+    fn contract(&mut self, session: &SessionId, event: &unattended::Event) -> Result<(), String> {
+        if let unattended::Event::Declared { terms, spent, .. } = event {
+            let seen = Seen {
+                limits: terms.budget,
+                spent: *spent,
+                asked: BTreeMap::new(),
+                runs: BTreeSet::new(),
+                wanted: BTreeSet::new(),
+                calls: BTreeSet::new(),
+                proposed: None,
+                stands: Stands::InForce,
+            };
+            return ensure(self.of.insert(session.clone(), seen).is_none(), "a contract is declared twice");
+        }
+        let seen = self.of.get_mut(session).ok_or("a fact about no contract")?;
+        match event {
+            unattended::Event::Declared { .. } | unattended::Event::Denied { .. } => Ok(()),
+            unattended::Event::Narrowed { terms } => {
+                let is_within = terms.budget.is_within(&seen.limits);
+                seen.limits = terms.budget;
+                ensure(is_within, "a contract is widened and nobody was asked")
+            }
+            unattended::Event::Proposed { gate, terms } => {
+                seen.proposed = Some((*gate, terms.budget));
+                Ok(())
+            }
+            unattended::Event::Widened { .. } => {
+                let (gate, limits) = seen.proposed.take().ok_or("a contract is widened and nothing was proposed")?;
+                seen.limits = limits;
+                ensure(self.allowed.contains(&gate), "a contract is widened and nobody agreed")
+            }
+            unattended::Event::Kept => ensure(seen.proposed.take().is_some(), "nothing was proposed"),
+            unattended::Event::Counted { .. } => {
+                seen.spent.calls += 1;
+                seen.fits("a command is done that the budget has no call for")
+            }
+            unattended::Event::Breached { gate, .. } => {
+                let is_first = seen.stands == Stands::InForce;
+                seen.stands = gate.map_or(Stands::Over, Stands::Asked);
+                ensure(is_first, "a breach is told twice")
+            }
+            unattended::Event::Extended { metric, limit, .. } => {
+                let Stands::Asked(gate) = seen.stands else { return Err("more is given that nobody needs".to_owned()) };
+                (seen.stands, seen.limits) = (Stands::InForce, seen.limits.with(*metric, *limit));
+                ensure(self.allowed.contains(&gate), "more is given and nobody allowed it")
+            }
+            unattended::Event::Ended => {
+                let Stands::Asked(gate) = seen.stands else { return Err("it ends and nobody was asked".to_owned()) };
+                seen.stands = Stands::Over;
+                let is_no = self.resolved.contains(&gate) && !self.allowed.contains(&gate);
+                ensure(is_no, "it ends though nobody has said no")
+            }
+            unattended::Event::Settled => {
+                let is_over = seen.stands == Stands::Over && seen.runs.is_empty();
+                seen.stands = Stands::Settled;
+                ensure(is_over, "it is said to be over while something works")
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn run(&mut self, event: &run::Event) -> Result<(), String> {
+        match event {
+            run::Event::Started { run, .. } => {
+                self.runs.insert(*run);
+                Ok(())
+            }
+            run::Event::Asked { run, reserved, .. } => {
+                let amount = reserved.ok_or("a model is asked beside the budget")?;
+                self.asked.insert(*run, amount);
+                ensure(self.stands == Stands::InForce, "a model is asked though a budget is used up")?;
+                self.fits("a model is asked that the budget has nothing for")
+            }
+            run::Event::Answered { run, spent, .. } => {
+                let reserved = self.asked.remove(run);
+                self.spend(spent.or(reserved));
+                Ok(())
+            }
+            run::Event::Interrupted { run } | run::Event::Ended { run, .. } => {
+                if let run::Event::Ended { .. } = event {
+                    self.runs.remove(run);
+                }
+                let reserved = self.asked.remove(run);
+                self.spend(reserved);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn call(&mut self, event: &call::Event) -> Result<(), String> {
+        match event {
+            call::Event::Wanted { call, run: Some(_), .. } => {
+                self.wanted.insert(*call);
+                Ok(())
+            }
+            call::Event::Started { call, .. } if self.wanted.contains(call) => {
+                self.calls.insert(*call);
+                ensure(self.stands == Stands::InForce, "a call starts though a budget is used up")?;
+                self.fits("a call starts that the budget has nothing for")
+            }
+            call::Event::Ended { call, end, .. } => {
+                if self.calls.remove(call) && *end != End::Failed {
+                    self.spent.calls += 1;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn spend(&mut self, amount: Option<Amount>) {
+        self.spent.tokens += amount.unwrap_or_default().tokens;
+    }
+
+    /// Whether all that has begun is within the limits.
+    fn fits(&self, broken: &str) -> Result<(), String> {
+        let tokens = self.spent.tokens + self.asked.values().map(|amount| amount.tokens).sum::<u64>();
+        let calls = self.spent.calls + self.calls.len() as u64;
+        let within = |limit: Option<u64>, used: u64| limit.is_none_or(|limit| used <= limit);
+        ensure(within(self.limits.tokens, tokens) && within(self.limits.calls, calls), broken)
+    }
+}
+
+/// A host declares a contract, or asks whether it may do something.
+pub(super) fn command(dice: &mut Dice, session: SessionId) -> Command {
+    if dice.chance(30) {
+        let need = Need {
+            command: "prompt".to_owned(),
+            scope: dice.pick(&[ContractScope::Prompt, ContractScope::Prompt, ContractScope::Admin]),
+            takes_a_call: dice.chance(70),
+            line: None,
+        };
+        return Command::Unattended(unattended::Command::Admit { session, need });
+    }
+    let mut limit = |most: u64| dice.chance(60).then(|| 1 + dice.below(most));
+    let budget = Budget { tokens: limit(6_000), calls: limit(8), wall_time: limit(2_000_000), cost_micros: None };
+    let classes = [Class::FileWrite, Class::BashReadonly, Class::BashMutating, Class::FileDelete];
+    let terms = Terms {
+        actor: "ci".to_owned(),
+        may: Contract {
+            scopes: [ContractScope::Prompt, ContractScope::Bash].into(),
+            commands: [ContractScope::Prompt].into(),
+            classes: classes.into_iter().filter(|_| dice.chance(80)).collect(),
+            tools: None,
+        },
+        budget,
+        on_breach: dice.pick(&[OnBreach::Ask, OnBreach::Ask, OnBreach::End]),
+        renegotiable: dice.chance(50),
+    };
+    let terms = Box::new(terms);
+    Command::Unattended(unattended::Command::Declare { session, terms, carried: None })
+}
+
+fn ensure(holds: bool, broken: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(broken.to_owned()) }
+}
