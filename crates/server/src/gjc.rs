@@ -14,7 +14,7 @@ mod registry;
 mod socket;
 mod state;
 pub(crate) mod todos;
-mod unattended;
+pub(crate) mod unattended;
 mod voice;
 mod window;
 pub(crate) mod workflow;
@@ -39,6 +39,8 @@ pub(crate) struct Gjc {
     pub(crate) workflow: Workflow,
     /// What reads them.
     pub(crate) surface: Surface,
+    /// What it knows of unattended runs.
+    pub(crate) unattended: unattended::Unattended,
 }
 
 /// What is at the other end of a door.

@@ -24,6 +24,7 @@ mod provider;
 mod socket;
 mod speaking;
 mod tasks;
+mod unattended;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]
 #[path = "../it/wire.rs"]
 mod wire;

@@ -57,6 +57,11 @@ impl Response {
         Self { success: false, error: Some(Failure::Typed(Json::of(error))), ..Self::ack(id, command) }
     }
 
+    /// Whether it says that the command with this id and name succeeded; none if it is about another one.
+    pub fn success_of(&self, id: Option<&Id>, command: &str) -> Option<bool> {
+        (self.id.as_ref() == id && self.command.as_deref() == Some(command)).then_some(self.success)
+    }
+
     /// Says why a line could not be read as a command, or why a command broke off.
     pub fn parse_failure(id: Option<Id>, reason: impl fmt::Display) -> Self {
         Self::failure(id, "parse", format!("Failed to parse command: {reason}"))

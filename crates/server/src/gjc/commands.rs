@@ -13,6 +13,9 @@ use crate::omp::{Dialect, Door, commands};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
+    if !unattended::admit(door, id.as_ref(), &command).await {
+        return;
+    }
     match command {
         Command::Shared(omp::Command::SetThinkingLevel { level }) => {
             let level = choosing::level(door, level);
@@ -28,13 +31,20 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
             workflow::answer(door, id, gate_id, answer, idempotency_key).await;
         }
         Command::GetPendingWorkflowGates => workflow::pending(door, id).await,
-        Command::NegotiateUnattended { .. } => unattended::negotiate(door, id),
+        Command::NegotiateUnattended { declaration } => unattended::negotiate(door, id, declaration).await,
         Command::Handoff { custom_instructions } => handoff::hand_off(door, id, custom_instructions).await,
         Command::GetLoginProviders => choosing::login_providers(door, id),
         Command::Login { provider_id } => choosing::login(door, id, provider_id),
         Command::SetDefaultModelSelection { provider, model_id, thinking_level } => {
             choosing::set_default(door, id, DefaultModel { provider, model_id, thinking_level });
         }
+    }
+}
+
+/// Answers a command that nobody knows.
+pub(crate) async fn unknown(door: &mut Door, id: Option<Id>, name: Option<String>) {
+    if unattended::admit_unknown(door, id.as_ref(), name.as_deref()).await {
+        door.write(&Response::unknown_with(id, name));
     }
 }
 

@@ -1,10 +1,374 @@
-//! Unattended runs: what their host declared, and what that lets them do.
+//! Unattended runs: what a host declares, and what that lets its commands do.
+//!
+//! It decides nothing: the engine says what a contract covers and when a budget is used up. This asks it before each command of
+//! the host, tells the host what came of it, and keeps the audit file. Source: docs/protocol/gjc.md, Unattended runs.
 
-use countersign_protocol::omp::{Id, Response};
+pub(crate) mod audit;
+mod carrying;
+pub(crate) mod terms;
 
-use crate::omp::Door;
+use std::sync::Arc;
 
-/// Enters unattended mode.
-pub(super) fn negotiate(door: &mut Door, id: Option<Id>) {
-    door.write(&Response::failure(id, "negotiate_unattended", "unattended mode is not served yet"));
+use countersign_core::{
+    engine::{Command as EngineCommand, Recorded, Refusal, Reply},
+    id::SessionId,
+    ledger::Breach,
+    unattended::{Command as OfContract, Event, Need, Outcome, Place},
+};
+use countersign_protocol::{
+    Json,
+    gjc::{
+        Command,
+        unattended::{Accepted, Declaration, Metering, RefusalCode, Refused as Wrong, Scope, phase},
+    },
+    omp::{Command as Shared, Id, Response, ui::NotifyType},
+};
+use countersign_runtime::{Host as _, Refused};
+use serde_json::Value;
+
+use self::{
+    audit::{Audit, Note, lines},
+    terms::Of,
+};
+use super::workflow;
+use crate::{
+    omp::{Dialect, Door, commands::problem},
+    session_file::time,
+};
+
+pub(crate) use carrying::carry;
+
+/// What a door remembers of unattended runs.
+#[derive(Default)]
+pub(crate) struct Unattended {
+    /// The audit file, where the session has a contract; or why there is none.
+    audit: Option<Result<Audit, String>>,
+    /// The command that waits for a person who is asked about its declaration.
+    asked: Option<(Option<Id>, Accepted)>,
+    /// The prompt whose run works.
+    prompted: Option<Prompt>,
+    /// A prompt that was let through and has no response yet.
+    coming: Option<Prompt>,
+    /// A prompt that was told that it failed before it was told that it was taken on.
+    failed: Option<Prompt>,
+    /// The breach about which a person is asked.
+    breach: Option<(Breach, Place)>,
+}
+
+/// A command that begins a run: its id and its name.
+type Prompt = (Option<Id>, &'static str);
+
+impl Unattended {
+    /// Whether a response goes out: a prompt that failed is not told that it was taken on.
+    pub(crate) fn passes(&mut self, response: &Response) -> bool {
+        let answers = |prompt: &mut Prompt| response.success_of(prompt.0.as_ref(), prompt.1);
+        if self.failed.as_mut().and_then(answers) == Some(true) {
+            self.failed = None;
+            return false;
+        }
+        match self.coming.as_mut().and_then(answers) {
+            // One that joins a run does not begin one.
+            Some(true) => {
+                let begun = self.coming.take();
+                self.prompted = self.prompted.take().or(begun);
+            }
+            Some(false) => self.coming = None,
+            None => {}
+        }
+        true
+    }
+}
+
+fn of(door: &mut Door) -> Option<&mut Unattended> {
+    match &mut door.dialect {
+        Dialect::Gjc(gjc) => Some(&mut gjc.unattended),
+        Dialect::Omp => None,
+    }
+}
+
+const NAME: &str = "negotiate_unattended";
+
+/// Enters unattended mode, or declares once more.
+pub(super) async fn negotiate(door: &mut Door, id: Option<Id>, declaration: Option<Json>) {
+    let metering = metering(door).await;
+    let declaration = declaration.and_then(|declaration| declaration.read::<Value>().ok());
+    let declaration = match Declaration::check(declaration.as_ref(), metering) {
+        Ok(declaration) => declaration,
+        Err(wrong) => return door.write(&Response::typed_failure(id, NAME, &wrong)),
+    };
+    // What cannot be audited is not begun.
+    let under = match open_audit(door, Some(&declaration.actor)).await {
+        Ok(under) => under,
+        Err(problem) => return door.write(&Response::failure(id, NAME, problem)),
+    };
+    let Some(seat) = door.seat() else { return };
+    let terms = Box::new(terms::terms(&declaration));
+    let command = OfContract::Declare { session: seat.id.clone(), terms, carried: None };
+    let accepted_at = time::iso(door.shelf.common.clock.now());
+    let accepted = Accepted { run_id: under, declaration, accepted_at };
+    let requests = seat.requests.clone();
+    let replied = requests.ask(EngineCommand::Unattended(command)).await;
+    if let Ok(reply) = &replied {
+        door.catch_up(reply.position).await;
+    }
+    match replied.map(|reply| reply.outcome) {
+        Ok(Reply::Unattended(Outcome::Asking(_))) => {
+            if let Some(unattended) = of(door) {
+                unattended.asked = Some((id, accepted));
+            }
+        }
+        Ok(_) => door.write(&Response::success(id, NAME, &accepted)),
+        Err(Refused::Refusal(Refusal::Unattended(refusal))) => {
+            return door.write(&Response::typed_failure(id, NAME, &terms::refused(&refusal)));
+        }
+        Err(refused) => return door.write(&Response::failure(id, NAME, problem(&refused))),
+    }
+    workflow::enter(door).await;
+}
+
+async fn metering(door: &mut Door) -> Metering {
+    let Some(seat) = door.seat() else { return Metering::NoModel };
+    let (session, requests, workshop) = (seat.id.clone(), seat.requests.clone(), Arc::clone(&seat.workshop));
+    let read = requests.read(move |engine| engine.state().session(&session)?.settings().model.clone());
+    match read.await {
+        Some((Some(model), _)) if workshop.model(&model).is_ok() => Metering::Told,
+        _ => Metering::NoModel,
+    }
+}
+
+/// Whether a command of the host may be done. The host is told if not.
+pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -> bool {
+    let name = command.name();
+    let line = match command {
+        // Whoever declares again is judged by what is declared.
+        Command::NegotiateUnattended { .. } => return true,
+        Command::Shared(Shared::Bash { command }) => Some(command.clone()),
+        _ => None,
+    };
+    let need = Need {
+        command: name.to_owned(),
+        scope: terms::scope_of(command.scope()),
+        takes_a_call: command.takes_a_call(),
+        line,
+    };
+    let is_admitted = match refusal(door, need).await {
+        None => true,
+        Some(error) => {
+            door.write(&error.of(id.cloned(), name));
+            false
+        }
+    };
+    let is_prompt = matches!(command, Command::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }));
+    if is_admitted
+        && is_prompt
+        && let Some(unattended) = of(door)
+    {
+        unattended.coming = Some((id.cloned(), name));
+    }
+    is_admitted
+}
+
+/// Whether a command that nobody knows may be told so: under a contract only where it covers everything else.
+pub(super) async fn admit_unknown(door: &mut Door, id: Option<&Id>, name: Option<&str>) -> bool {
+    let name = name.unwrap_or("undefined").to_owned();
+    let need = Need { command: name.clone(), scope: terms::scope_of(Scope::Admin), takes_a_call: false, line: None };
+    match refusal(door, need).await {
+        None => true,
+        Some(error) => {
+            door.write(&error.of(id.cloned(), name));
+            false
+        }
+    }
+}
+
+/// Why a command is not done.
+enum Error {
+    Typed(Json),
+    Text(String),
+}
+
+impl Error {
+    fn of(self, id: Option<Id>, name: impl Into<std::borrow::Cow<'static, str>>) -> Response {
+        match self {
+            Self::Typed(error) => Response::typed_failure(id, name, &error),
+            Self::Text(error) => Response::failure(id, name, error),
+        }
+    }
+}
+
+async fn refusal(door: &mut Door, need: Need) -> Option<Error> {
+    let seat = door.seat()?;
+    let (session, requests) = (seat.id.clone(), seat.requests.clone());
+    let of_session = session.clone();
+    let read = requests.read(move |engine| Some(engine.state().session(&of_session)?.unattended()?.under().clone()));
+    let under = read.await?.0?;
+    if let Some(Some(Err(problem))) = of(door).map(|unattended| &unattended.audit) {
+        return Some(Error::Text(problem.clone()));
+    }
+    let whose = Of { run: under.to_string(), session: session.to_string() };
+    let (name, line) = (need.command.clone(), need.line.clone());
+    let command = EngineCommand::Unattended(OfContract::Admit { session, need });
+    let replied = requests.ask(command).await;
+    // What was decided is told, and audited, before the command hears of it.
+    if let Ok(reply) = &replied {
+        door.catch_up(reply.position).await;
+    }
+    match replied.map(|reply| reply.outcome) {
+        Ok(Reply::Unattended(Outcome::Lacks(lack))) => Some(Error::Typed(whose.denied(&lack, line))),
+        Ok(Reply::Unattended(Outcome::Exceeded(breach))) => {
+            Some(Error::Typed(whose.exceeded(breach, phase::preflight(&name))))
+        }
+        Ok(Reply::Unattended(Outcome::Over(breach))) => Some(Error::Typed(Json::of(&terms::over(breach)))),
+        Ok(_) => None,
+        Err(refused) => Some(Error::Text(problem(&refused))),
+    }
+}
+
+/// Takes up a session: where it has a contract, its audit file is completed from the log.
+pub(crate) async fn take_up(door: &mut Door) {
+    let Some(unattended) = of(door) else { return };
+    *unattended = Unattended::default();
+    let Some(seat) = door.seat() else { return };
+    let session = seat.id.clone();
+    let read = seat.requests.read(move |engine| {
+        engine.state().session(&session)?.unattended().map(|contract| contract.terms().actor.clone())
+    });
+    let Some((Some(actor), _)) = read.await else { return };
+    if let Err(problem) = open_audit(door, Some(&actor)).await {
+        door.notify(problem, NotifyType::Error);
+    }
+}
+
+/// Opens the audit file and completes it from the log. It gives the name of the run.
+async fn open_audit(door: &mut Door, actor: Option<&str>) -> Result<String, String> {
+    let Some(seat) = door.seat() else { return Err("the session is closed".to_owned()) };
+    let (session, handle, requests) = (seat.id.clone(), seat.handle.clone(), seat.requests.clone());
+    let of_session = session.clone();
+    let read = requests.read(move |engine| {
+        engine.state().session(&of_session)?.unattended().map(|contract| contract.under().to_string())
+    });
+    let under = read.await.and_then(|(under, _)| under).unwrap_or_else(|| session.to_string());
+    let cwd = door.shelf.cwd.clone();
+    let opened = async {
+        let audit = Audit::open(&cwd, &under, session.as_str(), actor.map(str::to_owned));
+        let mut audit = audit.map_err(|error| error.to_string())?;
+        for note in lines::recorded(&handle, &session).await? {
+            audit.write(note).map_err(|error| error.to_string())?;
+        }
+        Ok(audit)
+    };
+    let opened = opened.await;
+    let problem = opened.as_ref().err().cloned();
+    if let Some(unattended) = of(door) {
+        unattended.audit = Some(opened);
+    }
+    problem.map_or(Ok(under), Err)
+}
+
+/// What a fact about the session comes to for its host.
+pub(crate) fn heard(door: &mut Door, recorded: &Recorded) {
+    match &recorded.fact.event {
+        countersign_core::engine::Event::Unattended(event) => {
+            write_audit(door, event, recorded);
+            tell(door, event, recorded.meta.session.as_ref());
+        }
+        countersign_core::engine::Event::Run(countersign_core::run::Event::Ended { .. }) => {
+            if let Some(unattended) = of(door) {
+                unattended.prompted = None;
+            }
+        }
+        _ => {}
+    }
+}
+
+fn write_audit(door: &mut Door, event: &Event, recorded: &Recorded) {
+    let Some(session) = &recorded.meta.session else { return };
+    if let (
+        Event::Declared { terms, .. } | Event::Narrowed { terms },
+        Some(Unattended { audit: Some(Ok(audit)), .. }),
+    ) = (event, of(door))
+    {
+        audit.is_of(&terms.actor);
+    }
+    for line in lines::of(event, session, recorded.meta.lsn, recorded.meta.at) {
+        note(door, line);
+    }
+}
+
+/// Writes into the audit file, where there is one. After a failure no command is done any more.
+pub(crate) fn note(door: &mut Door, note: Note) {
+    let Some(Unattended { audit: Some(Ok(audit)), .. }) = of(door) else { return };
+    if let Err(error) = audit.write(note) {
+        let problem = error.to_string();
+        // The log has it; nothing goes on that people's tools do not see.
+        if let Some(unattended) = of(door) {
+            unattended.audit = Some(Err(problem.clone()));
+        }
+        door.notify(problem, NotifyType::Error);
+    }
+}
+
+fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
+    match event {
+        Event::Widened { .. } => {
+            if let Some((id, accepted)) = of(door).and_then(|unattended| unattended.asked.take()) {
+                door.write(&Response::success(id, NAME, &accepted));
+            }
+        }
+        Event::Kept => {
+            if let Some((id, _)) = of(door).and_then(|unattended| unattended.asked.take()) {
+                let message = "nobody agreed to a declaration that widens what was negotiated".to_owned();
+                let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
+                door.write(&Response::typed_failure(id, NAME, &wrong));
+            }
+        }
+        Event::Breached { breach, place, gate } => {
+            let told = (*breach, place.clone());
+            match gate {
+                Some(_) => {
+                    if let Some(unattended) = of(door) {
+                        unattended.breach = Some(told);
+                    }
+                }
+                None => ended(door, told, session),
+            }
+        }
+        Event::Extended { .. } => {
+            if let Some(unattended) = of(door) {
+                unattended.breach = None;
+            }
+        }
+        Event::Ended => {
+            if let Some(told) = of(door).and_then(|unattended| unattended.breach.take()) {
+                ended(door, told, session);
+            }
+        }
+        Event::Declared { .. }
+        | Event::Narrowed { .. }
+        | Event::Proposed { .. }
+        | Event::Counted { .. }
+        | Event::Denied { .. }
+        | Event::Settled => {}
+    }
+}
+
+/// The prompt whose run is being ended has failed. A command that was refused is told so by itself.
+fn ended(door: &mut Door, (breach, place): (Breach, Place), session: Option<&SessionId>) {
+    if let Place::Before(_) = place {
+        return;
+    }
+    let Some(unattended) = of(door) else { return };
+    let (begun, coming) = (unattended.prompted.take(), unattended.coming.take());
+    let is_early = begun.is_none();
+    let Some((id, command)) = begun.or(coming) else { return };
+    let run = match &unattended.audit {
+        Some(Ok(audit)) => audit.run().to_owned(),
+        Some(Err(_)) | None => String::new(),
+    };
+    let session = session.map(ToString::to_string).unwrap_or_default();
+    let error = Of { run, session }.exceeded(breach, terms::phase_of(&place));
+    door.write(&Response::typed_failure(id.clone(), command, &error));
+    if let Some(unattended) = of(door).filter(|_| is_early) {
+        unattended.failed = Some((id, command));
+    }
 }

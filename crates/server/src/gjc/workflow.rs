@@ -216,6 +216,16 @@ pub(super) async fn pending(door: &mut Door, id: Option<Id>) {
     door.write(&Response::success(id, PENDING, &PendingGates { gates }));
 }
 
+/// The host has entered unattended mode: it is told of the gates that wait, and answers them as such from now on.
+pub(super) async fn enter(door: &mut Door) {
+    if let Dialect::Gjc(gjc) = &mut door.dialect {
+        gjc.workflow.is_unattended = true;
+    }
+    for gate in waiting(door).await {
+        door.write(Frame::Gate(&gate));
+    }
+}
+
 /// The gates of the session that wait, oldest first.
 async fn waiting(door: &mut Door) -> Vec<WorkflowGate> {
     let Dialect::Gjc(gjc) = &door.dialect else { return Vec::new() };

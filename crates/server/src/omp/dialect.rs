@@ -143,7 +143,6 @@ impl Dialect {
                 Err(malformed) => Err(malformed.response()),
             },
             Self::Gjc(_) => match gjc::receive(line) {
-                Ok(Incoming::Unknown { id, type_name }) => Err(Response::unknown_with(id, type_name)),
                 // Of the socket alone.
                 Ok(Incoming::Resume { .. }) => Err(Response::unknown_with(None, Some("resume".to_owned()))),
                 Ok(incoming) => Ok(incoming),
@@ -169,6 +168,11 @@ impl Dialect {
             Self::Gjc(gjc) => {
                 if let Some(seat) = seat {
                     gjc.voice.is_of(&seat.id);
+                }
+                if let Frame::Response(response) = frame
+                    && !gjc.unattended.passes(response)
+                {
+                    return None;
                 }
                 gjc.voice.line(frame)
             }

@@ -379,7 +379,8 @@ impl Door {
             Ok(Incoming::HostUri { id, result }) => {
                 host::uri_answered(self, &id, result).await;
             }
-            Ok(Incoming::Resume { .. } | Incoming::Unknown { .. }) => {}
+            Ok(Incoming::Unknown { id, type_name }) => crate::gjc::commands::unknown(self, id, type_name).await,
+            Ok(Incoming::Resume { .. }) => {}
             Err(response) => self.write(&response),
         }
     }

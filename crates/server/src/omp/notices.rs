@@ -8,7 +8,7 @@ use super::{dialogs, door::Door};
 
 impl Door {
     /// Tells something that needs no answer.
-    pub(super) fn notify(&mut self, message: String, kind: NotifyType) {
+    pub(crate) fn notify(&mut self, message: String, kind: NotifyType) {
         let Some(id) = dialogs::fresh_id() else { return };
         self.write(&UiRequest { id, method: UiMethod::Notify { message, notify_type: Some(kind) } });
     }

@@ -15,7 +15,7 @@ use countersign_protocol::omp::{
 use countersign_runtime::{Released, tools::todo};
 use tracing::warn;
 
-use crate::gjc::todos;
+use crate::gjc::{todos, unattended};
 
 use super::{
     commands,
@@ -52,6 +52,7 @@ impl Door {
                     _ => recorded.fact.content.clone(),
                 };
                 self.beside(&recorded.fact.event, content.as_deref());
+                unattended::heard(self, recorded);
                 let ended = self.teller.fact(recorded, content.as_deref(), &mut events);
                 if let Happened::Gate(gate::Event::Opened { gate, .. }) = &recorded.fact.event {
                     self.show(*gate).await;
@@ -96,6 +97,7 @@ impl Door {
                 && !self.is_of_others(&released)
             {
                 self.beside(&recorded.fact.event, recorded.fact.content.as_deref());
+                unattended::heard(self, recorded);
             }
         }
     }

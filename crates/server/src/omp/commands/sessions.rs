@@ -175,6 +175,15 @@ async fn leave(door: &mut Door, switch: Switch) {
 pub(crate) async fn switch(door: &mut Door) {
     let Lane::Session(switch) = std::mem::replace(&mut door.lane, Lane::Free) else { return };
     let Switch { id, command, seat, data } = *switch;
+    let carried = match door.seat() {
+        Some(old) => crate::gjc::unattended::carry(old, &seat).await,
+        None => Ok(()),
+    };
+    if let Err(problem) = carried {
+        seat.close().await;
+        door.teller.attach();
+        return door.write(&Response::failure(id, command, problem));
+    }
     if let Some(old) = door.seat.replace(seat) {
         old.close().await;
     }

@@ -1,0 +1,286 @@
+//! Runs that work without people: within their budgets, and what becomes of them at the end of each.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, Mark, soon},
+    place::Place,
+    provider::{Latch, Part, Reply, bash, call, say},
+    speaking::{event, start},
+};
+
+/// A declaration that covers prompts, reading and writing, with limits that no test reaches unless it says so.
+fn declaration(more: Value) -> Value {
+    let mut declaration = json!({
+        "actor": "ci",
+        "budget": { "max_tokens": 1_000_000, "max_tool_calls": 100, "max_wall_time_ms": 3_600_000, "max_cost_usd": 100 },
+        "scopes": ["control", "message:read", "bash"],
+        "action_allowlist": ["command.control", "command.message_read", "bash.readonly", "bash.mutating", "file.write"],
+    });
+    declaration.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    declaration
+}
+
+fn limited(name: &str, limit: impl Into<Value>) -> Value {
+    let mut declaration = declaration(json!({}));
+    declaration["budget"][name] = limit.into();
+    declaration
+}
+
+fn negotiate(host: &mut Host, declaration: &Value) -> Value {
+    host.done(json!({ "type": "negotiate_unattended", "declaration": declaration }))
+}
+
+/// Sends a command that must fail, and gives its error, an object.
+fn error(host: &mut Host, command: Value) -> Value {
+    let answer = host.command(command);
+    assert_eq!(answer["success"], false, "{answer}");
+    answer["error"].clone()
+}
+
+/// The lines of the only audit file, each as event, outcome and what it names.
+fn audit(place: &Place) -> Vec<String> {
+    let folder = place.work.join(".gjc/audit/unattended");
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let text = fs::read_to_string(&files[0]).unwrap();
+    text.lines()
+        .map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!((&line["schema_version"], &line["actor"]), (&json!(1), &json!("ci")), "{line}");
+            let named = [&line["scope"], &line["action"], &line["budget"]["metric"]];
+            let named = named.into_iter().filter_map(Value::as_str);
+            let words = [line["event"].as_str().unwrap(), line["outcome"].as_str().unwrap()];
+            words.into_iter().chain(named).collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+/// The audit once its last line begins so.
+fn audited(place: &Place, last: &str) -> Vec<String> {
+    soon(last, || Some(audit(place)).filter(|lines| lines.last().is_some_and(|line| line.starts_with(last))))
+}
+
+/// Prompts, and gives the error with which that fails afterwards.
+fn fails(host: &mut Host, from: Mark) -> Value {
+    host.wait(from, "a failure of the prompt", |frame| {
+        frame["type"] == "response" && frame["command"] == "prompt" && frame["success"] == false
+    })["error"]
+        .take()
+}
+
+const ENDED: [&str; 2] = ["unattended_aborted aborted", "unattended_abort_settled aborted"];
+
+#[test]
+fn a_run_within_its_budget_finishes() {
+    let place = Place::new();
+    let write = call("w", "write", &json!({ "path": "a.txt", "content": "one\n" }));
+    place.provider.script([Reply::new(vec![write, bash("b", "wc -l a.txt")]), say("done")]);
+    let mut host = start(&place, &[]);
+    let accepted = negotiate(&mut host, &declaration(json!({})));
+    assert_eq!(accepted["run_id"], host.state()["sessionId"]);
+    assert_eq!(accepted["scopes"], json!(["control", "message:read", "bash", "prompt"]));
+    let from = host.prompt("go");
+    event(&host, from, "agent_end");
+    assert_eq!(place.get("a.txt").as_deref(), Some("one\n"));
+    assert_eq!(audit(&place), ["unattended_negotiated accepted"]);
+    host.close_cleanly();
+}
+
+#[test]
+fn each_budget_that_is_used_up_ends_the_run() {
+    let calls = || Reply::new(vec![bash("a", "ls"), bash("b", "ls"), bash("c", "touch late")]);
+    for (name, limit, metric, replies) in [
+        ("max_tokens", json!(3_000), "tokens", vec![Reply::new(vec![bash("a", "touch late")]).counting(4_000)]),
+        // The prompt takes one.
+        ("max_tool_calls", json!(3), "tool_calls", vec![calls()]),
+        ("max_cost_usd", json!(0.001), "cost", vec![Reply::new(vec![bash("a", "touch late")]).counting(4_000)]),
+        ("max_wall_time_ms", json!(1_500), "wall_time", vec![Reply::new(vec![Part::Hang])]),
+    ] {
+        let place = Place::new();
+        place.provider.script(replies);
+        let mut host = start(&place, &[]);
+        negotiate(&mut host, &limited(name, limit));
+        let from = host.prompt("go");
+        let error = fails(&mut host, from);
+        assert_eq!((&error["code"], &error["metric"]), (&json!("budget_exceeded"), &json!(metric)), "{error}");
+        assert_eq!((&error["abort_status"], &error["run_id"]), (&json!("aborting"), &error["session_id"]), "{error}");
+        assert!(error["observed"].as_f64() >= error["limit"].as_f64(), "{error}");
+        event(&host, from, "agent_end");
+        assert_eq!(place.get("late"), None, "{name}");
+        let exceeded = format!("budget_exceeded exceeded {metric}");
+        let want = ["unattended_negotiated accepted", &exceeded, ENDED[0], ENDED[1]];
+        assert_eq!(audited(&place, "unattended_abort_settled"), want, "{name}");
+        let failures = host.since(from).into_iter().filter(|frame| frame["success"] == false).count();
+        assert_eq!(failures, 1, "{name}: a breach is told once");
+        host.close_cleanly();
+    }
+}
+
+#[test]
+fn after_a_breach_nothing_begins_any_more() {
+    let place = Place::new();
+    place.provider.script([say("hello").counting(4_000)]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host, &limited("max_tokens", 3_000));
+    let from = host.prompt("go");
+    fails(&mut host, from);
+    audited(&place, "unattended_abort_settled");
+    for command in [
+        json!({ "type": "prompt", "message": "again" }),
+        json!({ "type": "bash", "command": "touch late" }),
+        json!({ "type": "new_session" }),
+    ] {
+        let error = error(&mut host, command);
+        assert!(["unattended_aborted", "scope_denied"].contains(&error["code"].as_str().unwrap()), "{error}");
+    }
+    let error = error(&mut host, json!({ "type": "negotiate_unattended", "declaration": declaration(json!({})) }));
+    assert_eq!(error["code"], "unattended_aborted");
+    assert_eq!(host.state()["isStreaming"], false, "what only reads is answered");
+    host.close_cleanly();
+}
+
+#[test]
+fn what_a_declaration_does_not_cover_is_refused() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    negotiate(&mut host, &declaration(json!({})));
+    let session = host.state()["sessionId"].clone();
+    let of = |code: &str, key: &str, value: &str| {
+        let mut error = json!({ "code": code, "run_id": session, "session_id": session, "pre_side_effect": true });
+        error[key] = value.into();
+        error
+    };
+    let with_line = |mut error: Value, line: &str| {
+        error["command"] = line.into();
+        error
+    };
+    for (command, want) in [
+        (json!({ "type": "new_session" }), of("scope_denied", "scope", "session")),
+        (json!({ "type": "does_not_exist" }), of("scope_denied", "scope", "admin")),
+        (json!({ "type": "set_host_tools", "tools": [] }), of("scope_denied", "scope", "host_tools")),
+        (
+            json!({ "type": "bash", "command": "bash -c 'rm x'" }),
+            with_line(of("action_denied", "action", "file.delete"), "bash -c 'rm x'"),
+        ),
+        (
+            json!({ "type": "bash", "command": "git push origin :x" }),
+            with_line(of("action_denied", "action", "git.force_push"), "git push origin :x"),
+        ),
+    ] {
+        assert_eq!(error(&mut host, command.clone()), want, "{command}");
+    }
+    let refused = [
+        "unattended_negotiated accepted",
+        "scope_denied denied session",
+        "scope_denied denied admin",
+        "scope_denied denied host_tools",
+        "action_denied denied file.delete",
+        "action_denied denied git.force_push",
+    ];
+    assert_eq!(audit(&place), refused);
+    host.close_cleanly();
+}
+
+#[test]
+fn the_agent_is_held_to_it_too() {
+    let place = Place::new();
+    place.put("x", "kept");
+    place.provider.script([Reply::new(vec![bash("a", "eval rm x")]), say("done")]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host, &declaration(json!({})));
+    let from = host.prompt("go");
+    event(&host, from, "agent_end");
+    assert_eq!(place.get("x").as_deref(), Some("kept"));
+    let told = place.provider.last().result("a").unwrap();
+    assert!(told.contains("does not cover action file.delete"), "{told}");
+    assert_eq!(audit(&place), ["unattended_negotiated accepted", "action_denied denied file.delete"]);
+    host.close_cleanly();
+}
+
+#[test]
+fn declaring_again_only_narrows() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    negotiate(&mut host, &limited("max_tokens", 500));
+    negotiate(&mut host, &limited("max_tokens", 400));
+    let wider = json!({ "type": "negotiate_unattended", "declaration": limited("max_tokens", 401) });
+    let error = error(&mut host, wider);
+    let message = "declaration widens what was negotiated: max_tokens";
+    assert_eq!(error, json!({ "code": "invalid_unattended_declaration", "message": message }));
+    host.close_cleanly();
+}
+
+#[test]
+fn meters_and_terms_outlive_a_kill_and_the_audit_is_completed() {
+    let place = Place::new();
+    let latch = Latch::default();
+    place.provider.script([Reply::new(vec![Part::Until(latch.clone())])]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host, &limited("max_tool_calls", 2));
+    host.prompt("go");
+    place.provider.asked(0);
+    host.kill();
+    latch.open();
+    // What the crash left of the file is completed from the log.
+    let folder = place.work.join(".gjc/audit/unattended");
+    let file = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let whole = fs::read_to_string(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+
+    let mut host = start(&place, &["--continue"]);
+    assert_eq!(audit(&place), ["unattended_negotiated accepted"]);
+    let denied = error(&mut host, json!({ "type": "set_host_tools", "tools": [] }));
+    assert_eq!(denied["code"], "scope_denied", "it is still under contract");
+    let wider = json!({ "type": "negotiate_unattended", "declaration": limited("max_tool_calls", 3) });
+    assert_eq!(error(&mut host, wider)["code"], "invalid_unattended_declaration");
+    place.provider.script([say("hello")]);
+    let from = host.prompt("again");
+    event(&host, from, "agent_end");
+    let error = error(&mut host, json!({ "type": "prompt", "message": "once more" }));
+    let want = (&json!("budget_exceeded"), &json!("tool_calls"), &json!("prompt preflight"));
+    assert_eq!((&error["code"], &error["metric"], &error["phase"]), want, "{error}");
+    host.close_cleanly();
+}
+
+#[test]
+fn another_session_is_under_the_same_contract() {
+    let place = Place::new();
+    place.provider.script([say("hello")]);
+    let mut host = start(&place, &[]);
+    let mut wide = limited("max_tool_calls", 1);
+    wide["scopes"].as_array_mut().unwrap().push("session".into());
+    wide["action_allowlist"].as_array_mut().unwrap().push("command.session".into());
+    let run = negotiate(&mut host, &wide)["run_id"].clone();
+    let from = host.prompt("go");
+    event(&host, from, "agent_end");
+    host.done(json!({ "type": "new_session" }));
+    let error = error(&mut host, json!({ "type": "prompt", "message": "again" }));
+    assert_eq!((&error["code"], &error["run_id"]), (&json!("budget_exceeded"), &run), "{error}");
+    assert_ne!(error["session_id"], run);
+    host.close_cleanly();
+}
+
+#[test]
+fn a_declaration_is_checked_before_anything_begins() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    for (declaration, code, message) in [
+        (Value::Null, "invalid_unattended_declaration", "declaration is required"),
+        (json!({ "actor": " " }), "invalid_unattended_declaration", "declaration.actor is required"),
+        (
+            declaration(json!({ "scopes": ["moon"] })),
+            "invalid_unattended_declaration",
+            "declaration.scopes contains unknown scope(s): moon",
+        ),
+        (limited("max_tool_calls", 0), "incomplete_budget", "budget.max_tool_calls must be a positive finite number"),
+    ] {
+        let refused = error(&mut host, json!({ "type": "negotiate_unattended", "declaration": declaration }));
+        assert_eq!(refused, json!({ "code": code, "message": message }));
+    }
+    assert!(!place.work.join(".gjc").exists());
+    host.done(json!({ "type": "new_session" }));
+    host.close_cleanly();
+}

@@ -1,0 +1,262 @@
+//! Writes the audit file of an unattended run: a line for each thing that was decided, in the layout that people's tools read.
+//!
+//! It must not know how lines come about ([`lines`] does for what is in the log). The log is what counts: a file that a crash
+//! left behind is completed from it, and what stands there already is not written again. Source: docs/protocol/gjc.md, Files.
+
+pub(crate) mod lines;
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+};
+
+use countersign_core::time::Millis;
+use countersign_protocol::{
+    Json, encode,
+    gjc::{
+        audit::{AuditEvent, AuditLine, CATEGORY, Outcome, SCHEMA_VERSION, event_id, file_name},
+        workflow::{Kind, Stage},
+    },
+};
+
+use crate::{agent_dir::replace::sync_folder, session_file::time};
+
+/// Where the files lie below the working folder.
+const FOLDER: [&str; 3] = [".gjc", "audit", "unattended"];
+
+/// The gate that a line is about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OfGate {
+    /// Its id on the wire.
+    pub(crate) id: String,
+    pub(crate) stage: Stage,
+    pub(crate) kind: Kind,
+}
+
+/// One thing that was decided, to be written. It has no place for an answer, only for its hash.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Note {
+    /// When.
+    pub(crate) at: Millis,
+    /// What happened.
+    pub(crate) event: AuditEvent,
+    /// How it ended.
+    pub(crate) outcome: Outcome,
+    /// What tells it from all others: a note with the key of one that is written is dropped.
+    pub(crate) key: String,
+    /// The gate that it is about.
+    pub(crate) gate: Option<OfGate>,
+    /// Which scope was missing.
+    pub(crate) scope: Option<String>,
+    /// Which class of actions was missing.
+    pub(crate) action: Option<String>,
+    /// Which budget was used up.
+    pub(crate) budget: Option<Json>,
+    /// The hash of an answer.
+    pub(crate) answer_hash: Option<String>,
+    /// What was wrong.
+    pub(crate) error: Option<Json>,
+}
+
+impl Note {
+    /// A note of nothing but what happened.
+    pub(crate) fn new(at: Millis, event: AuditEvent, outcome: Outcome, key: String) -> Self {
+        let (gate, scope, action, budget, answer_hash, error) = (None, None, None, None, None, None);
+        Self { at, event, outcome, key, gate, scope, action, budget, answer_hash, error }
+    }
+}
+
+/// Why there is no audit file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AuditError {
+    /// Somebody wrote into it who should not have.
+    #[error("the audit file {} is damaged: line {line} cannot be read", .path.display())]
+    Damaged { path: PathBuf, line: usize },
+    /// It would lie elsewhere than where it is called.
+    #[error("the audit file would lie behind a link: {}", .0.display())]
+    Link(PathBuf),
+    /// The disk says no.
+    #[error("the audit file {} cannot be written: {error}", .path.display())]
+    Io { path: PathBuf, error: io::Error },
+}
+
+/// The audit file of one run.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    path: PathBuf,
+    file: File,
+    /// The keys of all lines.
+    written: BTreeSet<String>,
+    run: String,
+    session: String,
+    actor: Option<String>,
+}
+
+impl Audit {
+    /// Opens the file of `run` below `cwd`, which is made if it is not there. A last line that a crash cut off is taken away.
+    ///
+    /// # Errors
+    /// [`AuditError`], with nothing changed but folders that were made.
+    pub(crate) fn open(cwd: &Path, run: &str, session: &str, actor: Option<String>) -> Result<Self, AuditError> {
+        let mut folder = cwd.to_owned();
+        for name in FOLDER {
+            folder.push(name);
+            match folder.symlink_metadata() {
+                Ok(found) if found.is_symlink() => return Err(AuditError::Link(folder)),
+                Ok(_) => {}
+                Err(_) => fs::create_dir(&folder).map_err(|error| AuditError::Io { path: folder.clone(), error })?,
+            }
+        }
+        let path = folder.join(file_name(run));
+        if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+            return Err(AuditError::Link(path));
+        }
+        let failed = |error| AuditError::Io { path: path.clone(), error };
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let mut written = BTreeSet::new();
+        let lines = bytes[..whole].split(|byte| *byte == b'\n').enumerate();
+        for (at, line) in lines.filter(|(_, line)| !line.is_empty()) {
+            let read = serde_json::from_slice::<AuditLine>(line);
+            let read = read.map_err(|_| AuditError::Damaged { path: path.clone(), line: at + 1 })?;
+            written.insert(read.dedupe_key);
+        }
+        if whole < bytes.len() {
+            file.set_len(whole as u64).and_then(|()| file.sync_all()).map_err(failed)?;
+        }
+        file.seek(SeekFrom::End(0)).and_then(|_| sync_folder(&folder)).map_err(failed)?;
+        let (run, session) = (run.to_owned(), session.to_owned());
+        Ok(Self { path, file, written, run, session, actor })
+    }
+
+    /// The run that it is of.
+    pub(crate) fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Names who answers for the run from here on.
+    pub(crate) fn is_of(&mut self, actor: &str) {
+        self.actor = Some(actor.to_owned());
+    }
+
+    /// Writes a note, unless there is one with its key. When it returns the line survives a power cut.
+    ///
+    /// # Errors
+    /// [`AuditError::Io`]; the note can be written again.
+    pub(crate) fn write(&mut self, note: Note) -> Result<(), AuditError> {
+        if self.written.contains(&note.key) {
+            return Ok(());
+        }
+        let Note { at, event, outcome, key, gate, scope, action, budget, answer_hash, error } = note;
+        let (gate_id, stage, kind) = match gate {
+            Some(OfGate { id, stage, kind }) => (Some(id), Some(stage), Some(kind)),
+            None => (None, None, None),
+        };
+        let line = AuditLine {
+            event_id: event_id(at.0, self.written.len() as u64 + 1),
+            schema_version: SCHEMA_VERSION,
+            category: CATEGORY.to_owned(),
+            timestamp: time::iso(at),
+            run_id: self.run.clone(),
+            session_id: Some(self.session.clone()),
+            actor: self.actor.clone(),
+            event,
+            outcome,
+            dedupe_key: key.clone(),
+            gate_id,
+            stage,
+            kind,
+            scope,
+            action,
+            budget,
+            answer_hash,
+            error,
+        };
+        let before = self.file.stream_position().map_err(|error| self.failed(error))?;
+        let written = self.file.write_all(&encode(&line)).and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            // Half a line must not stand before the next one.
+            let _ = self.file.set_len(before).and_then(|()| self.file.seek(SeekFrom::Start(before)));
+            return Err(self.failed(error));
+        }
+        self.written.insert(key);
+        Ok(())
+    }
+
+    fn failed(&self, error: io::Error) -> AuditError {
+        AuditError::Io { path: self.path.clone(), error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use countersign_core::time::Millis;
+    use countersign_protocol::gjc::audit::{AuditEvent, Outcome};
+
+    use super::{Audit, AuditError, Note};
+
+    fn note(key: &str) -> Note {
+        Note::new(Millis(1_780_635_600_000), AuditEvent::UnattendedNegotiated, Outcome::Accepted, key.to_owned())
+    }
+
+    fn lines(folder: &std::path::Path) -> Vec<String> {
+        let text = fs::read_to_string(folder.join(".gjc/audit/unattended/r_1.jsonl")).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_line_is_written_once_also_by_another_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Audit::open(folder.path(), "r/1", "s", Some("ci".to_owned())).unwrap();
+        let mut audit = open();
+        audit.write(note("a")).unwrap();
+        audit.write(note("a")).unwrap();
+        assert_eq!(
+            lines(folder.path()),
+            [
+                r#"{"event_id":"ae_mq0ggm80_1","schema_version":1,"category":"unattended_lifecycle","timestamp":"2026-06-05T05:00:00.000Z","run_id":"r/1","session_id":"s","actor":"ci","event":"unattended_negotiated","outcome":"accepted","dedupe_key":"a"}"#
+            ]
+        );
+        let mut again = open();
+        again.write(note("a")).unwrap();
+        again.write(note("b")).unwrap();
+        assert_eq!(lines(folder.path()).len(), 2);
+    }
+
+    #[test]
+    fn a_line_that_a_crash_cut_off_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        Audit::open(folder.path(), "r/1", "s", None).unwrap().write(note("a")).unwrap();
+        let file = folder.path().join(".gjc/audit/unattended/r_1.jsonl");
+        let whole = fs::read(&file).unwrap();
+        for cut in 0..whole.len() {
+            fs::write(&file, &whole[..cut]).unwrap();
+            Audit::open(folder.path(), "r/1", "s", None).unwrap().write(note("a")).unwrap();
+            assert_eq!(fs::read(&file).unwrap(), whole, "{cut} bytes were left");
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_and_one_behind_a_link_are_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        Audit::open(folder.path(), "r/1", "s", None).unwrap();
+        let file = folder.path().join(".gjc/audit/unattended/r_1.jsonl");
+        fs::write(&file, "{}\n").unwrap();
+        let refused = Audit::open(folder.path(), "r/1", "s", None);
+        assert!(matches!(refused, Err(AuditError::Damaged { line: 1, .. })), "{refused:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "{}\n");
+
+        let elsewhere = folder.path().join("elsewhere");
+        fs::write(&elsewhere, "").unwrap();
+        fs::remove_file(&file).unwrap();
+        symlink(&elsewhere, &file).unwrap();
+        assert!(matches!(Audit::open(folder.path(), "r/1", "s", None), Err(AuditError::Link(_))));
+    }
+}

@@ -1,0 +1,164 @@
+//! What the log says of a contract, as lines of its audit.
+
+use countersign_core::{
+    engine,
+    id::{Lsn, SessionId},
+    ledger::{Breach, Metric},
+    time::Millis,
+    unattended::Event,
+};
+use countersign_protocol::{
+    Json,
+    gjc::audit::{AuditEvent, Outcome},
+};
+use countersign_runtime::{
+    Handle,
+    store::{Log as _, Partition, Scope},
+};
+use serde_json::json;
+
+use super::Note;
+use crate::gjc::unattended::terms::{self, Missing};
+
+/// How many records are read at once.
+const PAGE: usize = 512;
+
+/// The lines of everything that the log has of a session's contract, in order.
+///
+/// # Errors
+/// Why the log cannot be read, for people.
+pub(crate) async fn recorded(handle: &Handle, session: &SessionId) -> Result<Vec<Note>, String> {
+    let (mut notes, mut after) = (Vec::new(), Lsn(0));
+    loop {
+        let scope = Scope::Session(session);
+        let page = handle.log().read_scope(Partition::ZERO, scope, after, PAGE).await;
+        let page = page.map_err(|error| format!("what was decided cannot be audited: {error}"))?;
+        for stored in page.iter().filter(|stored| stored.kind == KIND) {
+            let event = engine::Event::decode(&stored.kind, stored.version, &stored.facts);
+            let event = event.map_err(|error| format!("what was decided cannot be audited: {error}"))?;
+            if let engine::Event::Unattended(event) = event {
+                notes.extend(of(&event, session, stored.lsn, stored.at));
+            }
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = last.lsn,
+            _ => return Ok(notes),
+        }
+    }
+}
+
+/// What the log calls facts about contracts.
+const KIND: &str = "unattended";
+
+/// The lines of a fact at `lsn`, in order. Their keys are of its place: whoever reads the log again writes none twice.
+pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Vec<Note> {
+    let note = |event, outcome, word: &str| Note::new(at, event, outcome, format!("{word}:{session}:{}", lsn.0));
+    let negotiated = |outcome| note(AuditEvent::UnattendedNegotiated, outcome, "unattended_negotiated");
+    let aborted = || note(AuditEvent::UnattendedAborted, Outcome::Aborted, "unattended_aborted");
+    match event {
+        Event::Declared { .. } | Event::Narrowed { .. } | Event::Widened { .. } => {
+            vec![negotiated(Outcome::Accepted)]
+        }
+        Event::Kept => vec![negotiated(Outcome::Rejected)],
+        Event::Denied { lacks, .. } => vec![match terms::missing(lacks) {
+            Missing::Scope(scope) => {
+                let scope = Some(scope.name().to_owned());
+                Note { scope, ..note(AuditEvent::ScopeDenied, Outcome::Denied, "scope_denied") }
+            }
+            Missing::Action(action) => {
+                let action = Some(action.name().to_owned());
+                Note { action, ..note(AuditEvent::ActionDenied, Outcome::Denied, "action_denied") }
+            }
+        }],
+        Event::Breached { breach, place, gate } => {
+            let (metric, [limit, observed]) = terms::amounts(*breach);
+            let phase = terms::phase_of(place);
+            let budget = json!({ "metric": metric, "limit": limit, "observed": observed, "phase": phase });
+            let exceeded = note(AuditEvent::BudgetExceeded, Outcome::Exceeded, "budget_exceeded");
+            let exceeded = Note { budget: Some(Json::from(budget)), ..exceeded };
+            if gate.is_some() { vec![exceeded] } else { vec![exceeded, aborted()] }
+        }
+        Event::Extended { metric, limit, .. } => {
+            vec![Note { budget: Some(raised(*metric, *limit)), ..negotiated(Outcome::Accepted) }]
+        }
+        Event::Ended => vec![aborted()],
+        Event::Settled => {
+            vec![note(AuditEvent::UnattendedAbortSettled, Outcome::Aborted, "unattended_abort_settled")]
+        }
+        // The gate of a proposal is told of by itself; what a command took is in the log.
+        Event::Proposed { .. } | Event::Counted { .. } => Vec::new(),
+    }
+}
+
+/// A limit that a person raised.
+fn raised(metric: Metric, limit: u64) -> Json {
+    let (metric, [limit, _]) = terms::amounts(Breach { metric, limit, observed: limit });
+    Json::from(json!({ "metric": metric, "limit": limit }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use countersign_core::{
+        id::{Lsn, SessionId},
+        ledger::{Breach, Metric},
+        policy::{Class, ContractScope, Lack},
+        time::Millis,
+        unattended::{Event, Place},
+    };
+
+    use countersign_protocol::Json;
+
+    use super::of;
+
+    fn sorted(budget: &Json) -> String {
+        let members: BTreeMap<String, serde_json::Value> = budget.read().unwrap();
+        serde_json::to_string(&members).unwrap()
+    }
+
+    #[test]
+    fn each_fact_has_its_lines() {
+        let denied = |lacks| Event::Denied { lacks, call: None, command: None };
+        let breach = Breach { metric: Metric::Cost, limit: 500_000, observed: 700_000 };
+        let breached = |gate| Event::Breached { breach, place: Place::Before("prompt".to_owned()), gate };
+        let gate = countersign_core::id::GateId::parse("gate_00000000000000000000000000000001");
+        for (event, want) in [
+            (Event::Kept, vec!["UnattendedNegotiated Rejected unattended_negotiated:s:7 - - -"]),
+            (denied(Lack::Scope(ContractScope::Admin)), vec!["ScopeDenied Denied scope_denied:s:7 admin - -"]),
+            (denied(Lack::Class(Class::FileDelete)), vec!["ActionDenied Denied action_denied:s:7 - file.delete -"]),
+            (
+                breached(None),
+                vec![
+                    r#"BudgetExceeded Exceeded budget_exceeded:s:7 - - {"limit":0.5,"metric":"cost","observed":0.7,"phase":"prompt preflight"}"#,
+                    "UnattendedAborted Aborted unattended_aborted:s:7 - - -",
+                ],
+            ),
+            (
+                breached(gate),
+                vec![
+                    r#"BudgetExceeded Exceeded budget_exceeded:s:7 - - {"limit":0.5,"metric":"cost","observed":0.7,"phase":"prompt preflight"}"#,
+                ],
+            ),
+            (
+                Event::Extended { metric: Metric::Tokens, limit: 9, by: None },
+                vec![r#"UnattendedNegotiated Accepted unattended_negotiated:s:7 - - {"limit":9,"metric":"tokens"}"#],
+            ),
+            (Event::Ended, vec!["UnattendedAborted Aborted unattended_aborted:s:7 - - -"]),
+            (Event::Settled, vec!["UnattendedAbortSettled Aborted unattended_abort_settled:s:7 - - -"]),
+            (Event::Counted { command: "prompt".to_owned() }, vec![]),
+        ] {
+            let notes = of(&event, &SessionId::new("s"), Lsn(7), Millis(5));
+            let told: Vec<String> = notes
+                .iter()
+                .map(|note| {
+                    let or = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+                    let budget = note.budget.as_ref().map_or_else(|| "-".to_owned(), sorted);
+                    let (scope, action) = (or(&note.scope), or(&note.action));
+                    format!("{:?} {:?} {} {scope} {action} {budget}", note.event, note.outcome, note.key)
+                })
+                .collect();
+            assert_eq!(told, want, "{event:?}");
+        }
+    }
+}

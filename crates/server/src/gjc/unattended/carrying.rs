@@ -1,0 +1,31 @@
+//! Another session in the place of one with a contract is under the same contract, and its meters go on.
+
+use countersign_core::{
+    engine::Command,
+    unattended::{Carried, Command as OfContract},
+};
+
+use crate::omp::{Seat, commands::problem};
+
+/// Hands the contract of `old`, if it has one, on to `new`.
+///
+/// # Errors
+/// Why `new` cannot be under it. It must not take the place of `old` then.
+pub(crate) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
+    let session = old.id.clone();
+    let read = old.requests.read(move |engine| {
+        let contract = engine.state().session(&session)?.unattended()?;
+        let ledger = contract.ledger();
+        let carried = Carried {
+            under: contract.under().clone(),
+            // What has not come back yet counts whole: its end is told to a session that nobody looks at any more.
+            spent: ledger.taken(),
+            began: ledger.began().unwrap_or_else(|| contract.declared_at()),
+        };
+        Some((Box::new(contract.terms().clone()), carried))
+    });
+    let Some((found, _)) = read.await else { return Err("the session is closed".to_owned()) };
+    let Some((terms, carried)) = found else { return Ok(()) };
+    let declare = OfContract::Declare { session: new.id.clone(), terms, carried: Some(carried) };
+    new.requests.ask(Command::Unattended(declare)).await.map(drop).map_err(|refused| problem(&refused))
+}

@@ -1,0 +1,322 @@
+//! Declarations as the engine's terms, and what the engine says of them in the words of the wire.
+//!
+//! It must not decide anything: the engine does.
+
+use countersign_core::{
+    ledger::{self, Breach},
+    policy::{Class, Contract, ContractScope, Lack},
+    unattended::{self, Place, Terms, Widening},
+};
+use countersign_protocol::{
+    Json, Number, Wire,
+    gjc::unattended::{
+        Action, ActionDenied, Budget, BudgetExceeded, Declaration, Metric, OnBreach, RefusalCode, Refused, Scope,
+        ScopeDenied, phase,
+    },
+};
+
+/// What the engine is told of a declaration. Limits are whole; a part of a token, a call or a micro-dollar is none.
+pub(crate) fn terms(declaration: &Declaration) -> Terms {
+    let actions = declaration.action_allowlist.iter().map(|action| meant(*action));
+    let (mut commands, mut classes) = (Vec::new(), Vec::new());
+    for action in actions {
+        match action {
+            Meant::Command(scope) => commands.push(scope),
+            Meant::Class(class) => classes.push(class),
+        }
+    }
+    let Budget { max_tokens, max_tool_calls, max_wall_time_ms, max_cost_usd } = declaration.budget;
+    let whole = |number: Number| Some(number.0.floor() as u64);
+    Terms {
+        actor: declaration.actor.clone(),
+        may: Contract {
+            scopes: declaration.scopes.iter().map(|scope| scope_of(*scope)).collect(),
+            commands: commands.into_iter().collect(),
+            classes: classes.into_iter().collect(),
+            tools: None,
+        },
+        budget: ledger::Budget {
+            tokens: whole(max_tokens),
+            calls: whole(max_tool_calls),
+            wall_time: whole(max_wall_time_ms),
+            cost_micros: Some((max_cost_usd.0 * MICROS).round() as u64),
+        },
+        on_breach: match declaration.on_breach {
+            OnBreach::Abort => unattended::OnBreach::End,
+            OnBreach::Gate => unattended::OnBreach::Ask,
+        },
+        renegotiable: declaration.renegotiable,
+    }
+}
+
+const MICROS: f64 = 1_000_000.0;
+
+enum Meant {
+    Command(ContractScope),
+    Class(Class),
+}
+
+fn meant(action: Action) -> Meant {
+    match action {
+        Action::CommandPrompt => Meant::Command(ContractScope::Prompt),
+        Action::CommandControl => Meant::Command(ContractScope::Control),
+        Action::CommandBash => Meant::Command(ContractScope::Bash),
+        Action::CommandExport => Meant::Command(ContractScope::Export),
+        Action::CommandSession => Meant::Command(ContractScope::Session),
+        Action::CommandModel => Meant::Command(ContractScope::Model),
+        Action::CommandMessageRead => Meant::Command(ContractScope::Messages),
+        Action::CommandHostTools => Meant::Command(ContractScope::HostTools),
+        Action::CommandHostUri => Meant::Command(ContractScope::HostUri),
+        Action::CommandAdmin => Meant::Command(ContractScope::Admin),
+        Action::BashReadonly => Meant::Class(Class::BashReadonly),
+        Action::BashMutating => Meant::Class(Class::BashMutating),
+        Action::BashDestructive => Meant::Class(Class::BashDestructive),
+        Action::GitForcePush => Meant::Class(Class::GitForcePush),
+        Action::FileDelete => Meant::Class(Class::FileDelete),
+        Action::FileWrite => Meant::Class(Class::FileWrite),
+        Action::HostToolInvoke => Meant::Class(Class::HostToolInvoke),
+        Action::HostUriRead => Meant::Class(Class::HostUriRead),
+        Action::HostUriWrite => Meant::Class(Class::HostUriWrite),
+        Action::AuthLogin => Meant::Class(Class::AuthLogin),
+    }
+}
+
+const fn action_of(class: Class) -> Action {
+    match class {
+        Class::BashReadonly => Action::BashReadonly,
+        Class::BashMutating => Action::BashMutating,
+        Class::BashDestructive => Action::BashDestructive,
+        Class::GitForcePush => Action::GitForcePush,
+        Class::FileDelete => Action::FileDelete,
+        Class::FileWrite => Action::FileWrite,
+        Class::HostToolInvoke => Action::HostToolInvoke,
+        Class::HostUriRead => Action::HostUriRead,
+        Class::HostUriWrite => Action::HostUriWrite,
+        Class::AuthLogin => Action::AuthLogin,
+    }
+}
+
+/// The engine's name of a scope.
+pub(super) const fn scope_of(scope: Scope) -> ContractScope {
+    match scope {
+        Scope::Prompt => ContractScope::Prompt,
+        Scope::Control => ContractScope::Control,
+        Scope::Bash => ContractScope::Bash,
+        Scope::Export => ContractScope::Export,
+        Scope::Session => ContractScope::Session,
+        Scope::Model => ContractScope::Model,
+        Scope::MessageRead => ContractScope::Messages,
+        Scope::HostTools => ContractScope::HostTools,
+        Scope::HostUri => ContractScope::HostUri,
+        Scope::Admin => ContractScope::Admin,
+    }
+}
+
+const fn named(scope: ContractScope) -> Scope {
+    match scope {
+        ContractScope::Prompt => Scope::Prompt,
+        ContractScope::Control => Scope::Control,
+        ContractScope::Bash => Scope::Bash,
+        ContractScope::Export => Scope::Export,
+        ContractScope::Session => Scope::Session,
+        ContractScope::Model => Scope::Model,
+        ContractScope::Messages => Scope::MessageRead,
+        ContractScope::HostTools => Scope::HostTools,
+        ContractScope::HostUri => Scope::HostUri,
+        ContractScope::Admin => Scope::Admin,
+    }
+}
+
+/// What was missing, in the words of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Scope(Scope),
+    Action(Action),
+}
+
+/// What the wire calls what a contract does not have.
+pub(crate) fn missing(lack: &Lack) -> Missing {
+    match lack {
+        Lack::Scope(scope) => Missing::Scope(named(*scope)),
+        Lack::Command(scope) => Missing::Action(named(*scope).action()),
+        Lack::Class(class) => Missing::Action(action_of(*class)),
+        // No declaration of this door names tools.
+        Lack::Tool(_) => Missing::Scope(Scope::Admin),
+    }
+}
+
+/// Whose contract it is, as refusals name it.
+#[derive(Clone, Debug)]
+pub(crate) struct Of {
+    pub(crate) run: String,
+    pub(crate) session: String,
+}
+
+impl Of {
+    /// The `error` of a command that is not covered. `line` is that of a shell command.
+    pub(crate) fn denied(self, lack: &Lack, line: Option<String>) -> Json {
+        match missing(lack) {
+            Missing::Scope(scope) => json(&ScopeDenied::new(scope, line, self.run, self.session)),
+            Missing::Action(action) => json(&ActionDenied::new(action, line, self.run, self.session)),
+        }
+    }
+
+    /// The `error` of a command for which there is no more.
+    pub(crate) fn exceeded(self, breach: Breach, phase: String) -> Json {
+        let (metric, [limit, observed]) = amounts(breach);
+        json(&BudgetExceeded::new(metric, (limit, observed), phase, self.run, self.session))
+    }
+}
+
+fn json(error: &impl Wire) -> Json {
+    Json::of(error)
+}
+
+/// The metric, its limit and what was observed, in the units of declarations.
+pub(crate) fn amounts(Breach { metric, limit, observed }: Breach) -> (Metric, [Number; 2]) {
+    #[expect(clippy::cast_precision_loss, reason = "declarations have no greater precision")]
+    let of = |amount: u64| amount as f64;
+    match metric {
+        ledger::Metric::Tokens => (Metric::Tokens, [of(limit), of(observed)].map(Number)),
+        ledger::Metric::ToolCalls => (Metric::ToolCalls, [of(limit), of(observed)].map(Number)),
+        ledger::Metric::WallTime => (Metric::WallTime, [of(limit), of(observed)].map(Number)),
+        ledger::Metric::Cost => (Metric::Cost, [of(limit) / MICROS, of(observed) / MICROS].map(Number)),
+    }
+}
+
+/// Where a breach was noticed.
+pub(crate) fn phase_of(place: &Place) -> String {
+    match place {
+        Place::Before(command) => phase::preflight(command),
+        Place::Request => phase::preflight("turn"),
+        Place::Call => phase::preflight("tool_call"),
+        Place::Turn => phase::post_dispatch("prompt"),
+        Place::Clock => phase::post_dispatch("wall_time"),
+    }
+}
+
+/// Why a declaration was refused.
+pub(crate) fn refused(refusal: &unattended::Refusal) -> Refused {
+    match refusal {
+        unattended::Refusal::Widens(more) => Refused::widening(&more.iter().map(name_of).collect::<Vec<_>>()),
+        unattended::Refusal::Asked(_) => Refused {
+            code: RefusalCode::InvalidUnattendedDeclaration,
+            message: "a person is asked about another declaration".to_owned(),
+        },
+        unattended::Refusal::Another => Refused {
+            code: RefusalCode::InvalidUnattendedDeclaration,
+            message: "the session has a declaration of another run".to_owned(),
+        },
+        unattended::Refusal::Over(breach) | unattended::Refusal::Exceeds(breach) => over(*breach),
+    }
+}
+
+/// What becomes of anything that begins work after a breach.
+pub(crate) fn over(breach: Breach) -> Refused {
+    let (metric, _) = amounts(breach);
+    let message = format!("unattended run aborted: budget {} exceeded", metric.name());
+    Refused { code: RefusalCode::UnattendedAborted, message }
+}
+
+fn name_of(widening: &Widening) -> String {
+    match widening {
+        Widening::May(lack) => match missing(lack) {
+            Missing::Scope(scope) => scope.name(),
+            Missing::Action(action) => action.name(),
+        },
+        Widening::Limit(ledger::Metric::Tokens) => "max_tokens",
+        Widening::Limit(ledger::Metric::ToolCalls) => "max_tool_calls",
+        Widening::Limit(ledger::Metric::WallTime) => "max_wall_time_ms",
+        Widening::Limit(ledger::Metric::Cost) => "max_cost_usd",
+        Widening::OnBreach => "on_breach",
+        Widening::Renegotiable => "renegotiable",
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{
+        ledger::{self, Breach},
+        policy::Lack,
+        unattended::{Refusal, Widening},
+    };
+    use countersign_protocol::gjc::unattended::{Action, Declaration, Metering, Scope};
+    use serde_json::{Value, json};
+
+    use super::{Missing, Of, missing, name_of, refused, terms};
+
+    fn declared(more: Value) -> Declaration {
+        let mut declaration = json!({
+            "actor": "ci",
+            "budget": { "max_tokens": 2.9, "max_tool_calls": 3, "max_wall_time_ms": 4, "max_cost_usd": 0.29 },
+            "scopes": [], "action_allowlist": [],
+        });
+        declaration.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Declaration::check(Some(&declaration), Metering::Told).unwrap()
+    }
+
+    #[test]
+    fn every_scope_and_action_is_told_to_the_engine_and_read_back_by_its_name() {
+        let none = terms(&declared(json!({})));
+        for scope in Scope::ALL {
+            let terms = terms(&declared(json!({ "scopes": [scope.name()] })));
+            let lacks: Vec<Missing> = terms.beyond(&none).iter().map(lack).collect();
+            assert_eq!(lacks, if scope == Scope::Prompt { vec![] } else { vec![Missing::Scope(scope)] });
+        }
+        for action in Action::ALL {
+            let terms = terms(&declared(json!({ "action_allowlist": [action.name()] })));
+            let lacks: Vec<Missing> = terms.beyond(&none).iter().map(lack).collect();
+            assert_eq!(lacks, if *action == Action::CommandPrompt { vec![] } else { vec![Missing::Action(*action)] });
+        }
+    }
+
+    fn lack(widening: &Widening) -> Missing {
+        match widening {
+            Widening::May(lack) => missing(lack),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn limits_are_whole() {
+        let budget = terms(&declared(json!({}))).budget;
+        let want = ledger::Budget { tokens: Some(2), calls: Some(3), wall_time: Some(4), cost_micros: Some(290_000) };
+        assert_eq!(budget, want);
+    }
+
+    #[test]
+    fn what_the_engine_finds_wider_has_the_name_that_declarations_give_it() {
+        let wide = json!({
+            "budget": { "max_tokens": 9, "max_tool_calls": 9, "max_wall_time_ms": 9, "max_cost_usd": 9 },
+            "scopes": ["admin"], "action_allowlist": ["bash.mutating"], "on_breach": "gate", "renegotiable": true,
+        });
+        let (before, now) = (declared(json!({})), declared(wide));
+        let names: Vec<String> = terms(&now).beyond(&terms(&before)).iter().map(name_of).collect();
+        assert_eq!(names, now.widens(&before));
+    }
+
+    #[test]
+    fn refusals_have_every_member_of_the_wire() {
+        let of = || Of { run: "r".to_owned(), session: "s".to_owned() };
+        let lack = Lack::Class(countersign_core::policy::Class::FileDelete);
+        let denied: Value = of().denied(&lack, Some("rm x".to_owned())).read().unwrap();
+        assert_eq!(
+            denied,
+            json!({ "code": "action_denied", "action": "file.delete", "command": "rm x", "run_id": "r",
+                "session_id": "s", "pre_side_effect": true })
+        );
+        let breach = Breach { metric: ledger::Metric::Cost, limit: 290_000, observed: 300_000 };
+        let exceeded: Value = of().exceeded(breach, "prompt preflight".to_owned()).read().unwrap();
+        assert_eq!(
+            exceeded,
+            json!({ "code": "budget_exceeded", "metric": "cost", "limit": 0.29, "observed": 0.3,
+                "phase": "prompt preflight", "run_id": "r", "session_id": "s", "abort_status": "aborting" })
+        );
+        let over = serde_json::to_value(refused(&Refusal::Over(breach))).unwrap();
+        assert_eq!(
+            over,
+            json!({ "code": "unattended_aborted", "message": "unattended run aborted: budget cost exceeded" })
+        );
+    }
+}
