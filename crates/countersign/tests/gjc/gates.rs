@@ -126,3 +126,141 @@ fn an_abort_withdraws_what_waits_with_the_call_that_waits() {
     assert_eq!(pending(&mut host), json!([]));
     host.close_cleanly();
 }
+
+/// Enters unattended mode.
+fn negotiate(host: &mut Host) {
+    let budget = json!({"max_tokens": 1e9, "max_tool_calls": 100, "max_wall_time_ms": 1e9, "max_cost_usd": 100});
+    let declaration = json!({"actor": "ci", "budget": budget, "scopes": ["message:read", "session", "control"],
+        "action_allowlist": ["command.message_read", "command.session", "command.control"]});
+    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
+}
+
+fn gate(host: &Host, from: usize) -> Value {
+    host.event(from, "workflow_gate")
+}
+
+fn respond(host: &mut Host, gate: &Value, answer: Value, key: &str) -> Value {
+    let id = &gate["gate_id"];
+    host.command(json!({"type": "workflow_gate_response", "gate_id": id, "answer": answer, "idempotency_key": key}))
+}
+
+#[test]
+fn an_unattended_host_answers_gates_each_once() {
+    let place = Place::new();
+    place.provider.script([ask(), plan(), say("done")]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host);
+    let from = host.prompt("hi");
+    let question = gate(&host, from);
+    assert_eq!((&question["stage"], &question["kind"]), (&json!("deep-interview"), &json!("question")));
+    assert_eq!(question["options"][1], json!({"value": "B", "label": "B", "description": "recommended"}));
+    for (answer, path, keyword) in [
+        (json!(null), "#", "type"),
+        (json!({"selected": ["C"]}), "#/selected/0", "enum"),
+        (json!({"selected": "A".repeat(300 * 1024)}), "#", "maxAnswerBytes"),
+        (json!({"selected": ["A", "B"]}), "#", "anyOf"),
+    ] {
+        let told = respond(&mut host, &question, answer, "k");
+        assert_eq!((&told["success"], &told["data"]["status"]), (&json!(true), &json!("rejected")), "{told}");
+        let error = &told["data"]["error"];
+        assert_eq!(
+            (&error["code"], &error["schema_hash"]),
+            (&json!("invalid_workflow_gate_answer"), &question["schema_hash"])
+        );
+        assert_eq!((&error["errors"][0]["path"], &error["errors"][0]["keyword"]), (&json!(path), &json!(keyword)));
+    }
+    let from = host.mark();
+    let told = respond(&mut host, &question, json!({"selected": ["A"], "other": false}), "k")["data"].take();
+    assert_eq!(told["answer_hash"], "235c23fbf5b803af65c42299759b59db6d34418450129e9dc05f73f8ba6443a2");
+    let plan = gate(&host, from);
+    let again = respond(&mut host, &question, json!({"other": false, "selected": ["A"]}), "k")["data"].take();
+    assert_eq!(again, told, "the stored resolution");
+    for (gate, answer, key, code) in [
+        (question.clone(), json!({"selected": ["B"]}), "k", "idempotency_conflict"),
+        (question.clone(), json!({"selected": ["A"]}), "other", "already_resolved"),
+        (json!({"gate_id": "wg_nothing_ralplan_000001"}), json!(1), "k", "unknown_gate"),
+        (json!({"gate_id": "wg"}), json!(1), "k", "unknown_gate"),
+    ] {
+        let told = respond(&mut host, &gate, answer, key);
+        assert_eq!((&told["success"], &told["error"]["code"]), (&json!(false), &json!(code)), "{told}");
+    }
+    let unnamed = respond(&mut host, &plan, json!({"decision": "request-changes"}), "p");
+    assert_eq!(unnamed["data"]["error"]["errors"][0]["keyword"], "missing_comments");
+    respond(&mut host, &plan, json!({"decision": "approve"}), "p");
+    event(&host, from, "agent_end");
+    assert_eq!(place.provider.last().result("k1").unwrap(), "User selected: A");
+    assert_eq!(place.provider.last().result("k2").unwrap(), "The plan is approved.");
+    let session = id(&mut host);
+    let audit = std::fs::read_to_string(place.work.join(format!(".gjc/audit/unattended/{session}.jsonl"))).unwrap();
+    for word in [
+        "gate_emitted",
+        "gate_response_accepted",
+        "gate_response_rejected",
+        "gate_response_idempotent_replay",
+        "gate_response_idempotency_conflict",
+        "gate_response_already_resolved",
+        "gate_response_unknown_gate",
+    ] {
+        assert!(audit.contains(&format!("\"event\":\"{word}\"")), "{word}: {audit}");
+    }
+    assert!(!audit.contains("\"selected\""), "an answer is never in it");
+    host.close_cleanly();
+}
+
+/// Where a process dies between a gate that is opened and the run that goes on with its answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Dies {
+    /// The gate was opened and shown.
+    Emitted,
+    /// The answer was sent; nobody knows whether it was heard.
+    Answered,
+    /// It was accepted, and the sender knows.
+    Accepted,
+    /// The model has the result.
+    Advanced,
+}
+
+#[test]
+fn a_kill_anywhere_between_a_gate_and_what_follows_loses_nothing_and_doubles_nothing() {
+    for dies in [Dies::Emitted, Dies::Answered, Dies::Accepted, Dies::Advanced] {
+        let place = Place::new();
+        place.provider.script([plan(), say("done")]);
+        let mut host = start(&place, &[]);
+        negotiate(&mut host);
+        let from = host.prompt("hi");
+        let waits = gate(&host, from);
+        let answer = json!({"decision": "approve", "comments": "go"});
+        match dies {
+            Dies::Emitted => {}
+            Dies::Answered => {
+                let sent = json!({"type": "workflow_gate_response", "gate_id": waits["gate_id"], "answer": answer, "idempotency_key": "k"});
+                host.write(format!("{sent}\n"));
+            }
+            Dies::Accepted => drop(respond(&mut host, &waits, answer.clone(), "k")),
+            Dies::Advanced => {
+                respond(&mut host, &waits, answer.clone(), "k");
+                event(&host, from, "agent_end");
+            }
+        }
+        host.kill();
+        let mut again = start(&place, &["--continue"]);
+        let open = pending(&mut again);
+        let is_open = open != json!([]);
+        assert!(is_open == (dies == Dies::Emitted) || dies == Dies::Answered, "{dies:?}: {open}");
+        negotiate(&mut again);
+        if is_open {
+            assert_eq!(gate(&again, 0), waits, "{dies:?}: it is emitted again, the same to the letter");
+        }
+        let told = respond(&mut again, &waits, answer, "k");
+        assert_eq!((&told["success"], &told["data"]["status"]), (&json!(true), &json!("accepted")), "{dies:?}: {told}");
+        if is_open {
+            event(&again, 0, "agent_end");
+        } else if dies != Dies::Advanced {
+            // The session waits for its host, and goes on with what was answered.
+            turn(&mut again, "go on");
+        }
+        assert_eq!(place.provider.last().text().matches("The plan is approved.").count(), 1, "{dies:?}");
+        assert!(place.provider.last().is_paired());
+        again.close_cleanly();
+    }
+}

@@ -10,12 +10,14 @@ use countersign_core::{
     engine::{Command as EngineCommand, Engine, Refusal, Scope as At},
     gate::{self, Answer, AnswerRefusal, Content, Gate},
     id::{GateId, PrincipalId, SessionId},
+    session,
 };
 use countersign_protocol::{
     Json,
     gjc::{
+        audit::{AuditEvent, Outcome},
         schema::{Mismatch, hash},
-        workflow::{GateError, InvalidAnswer, NOT_AVAILABLE, PendingGates, Resolution, WorkflowGate},
+        workflow::{GateError, InvalidAnswer, NOT_AVAILABLE, PendingGates, Resolution},
     },
     omp::{Id, Response},
 };
@@ -24,6 +26,10 @@ use countersign_runtime::Refused;
 pub(crate) use self::{
     file::{Projection, Readers},
     form::Options,
+};
+use super::unattended::{
+    self,
+    audit::{Note, OfGate},
 };
 use crate::{
     omp::{Dialect, Door, Frame, commands::problem},
@@ -84,7 +90,10 @@ pub(crate) fn show(door: &mut Door, gate: &Gate, content: &Content) -> bool {
         Showing::Nowhere => true,
         Showing::Gate => {
             match form::wire(gate, content, gjc.workflow.manner.options) {
-                Some(Ok(made)) => door.write(Frame::Gate(&made)),
+                Some(Ok(made)) => {
+                    door.write(Frame::Gate(&made));
+                    audit(door, Some(gate), &made.gate_id, AuditEvent::GateEmitted, Outcome::Info, None);
+                }
                 Some(Err(error)) => tracing::warn!(%error, gate = %gate.id(), "a gate cannot be told of"),
                 None => {}
             }
@@ -104,14 +113,13 @@ pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given:
         Some(find) => seat.answers.read(find).await.and_then(|(gate, _)| gate),
         None => None,
     };
-    let Some(gate) = found else {
-        return door.write(&Response::typed_failure(id, RESPONSE, &GateError::Unknown(name)));
-    };
-    let (given, now) = (form::value(&given), door.shelf.common.clock.now());
+    let given = form::value(&given);
+    let Some(gate) = found else { return unknown(door, id, name, &given) };
+    let now = door.shelf.common.clock.now();
     let Some((gate, content)) =
         seat.answers.read_of(At::Gate(gate), move |engine| at_hand(engine, gate)).await.and_then(|(found, _)| found)
     else {
-        return door.write(&Response::typed_failure(id, RESPONSE, &GateError::Unknown(name)));
+        return unknown(door, id, name, &given);
     };
     if gate.is_pending() && content.is_none() {
         return door.write(&Response::failure(id, RESPONSE, "what the gate asks cannot be read"));
@@ -130,10 +138,18 @@ pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given:
         Err(errors) => {
             let schema_hash =
                 content.as_ref().and_then(|content| form::schema_hash(&gate, content)).unwrap_or_default();
-            return door.write(&Response::success(id, RESPONSE, &rejected(name, errors, schema_hash)));
+            let resolution = rejected(name.clone(), errors, schema_hash);
+            let event = AuditEvent::GateResponseRejected;
+            audit(door, Some(&gate), &name, event, Outcome::Rejected, Some(resolution.answer_hash.clone()));
+            return door.write(&Response::success(id, RESPONSE, &resolution));
         }
     };
     send(door, id, (gate, content), name, answer, key, rejected).await;
+}
+
+fn unknown(door: &mut Door, id: Option<Id>, name: String, given: &serde_json::Value) {
+    audit(door, None, &name, AuditEvent::GateResponseUnknownGate, Outcome::Rejected, Some(hash(given)));
+    door.write(&typed(id, GateError::Unknown(name)));
 }
 
 /// Has the engine decide about an answer of the right form.
@@ -149,10 +165,23 @@ async fn send(
     let Some(seat) = door.seat() else { return };
     let (gate_id, answers, contents) = (gate.id(), seat.answers.clone(), seat.handle.contents().clone());
     let by = PrincipalId::new("host");
+    let given = answer.form().map(|digest| digest.to_string());
+    let (shown, waited) = (name.clone(), content.is_some());
     let replied = answers.send(EngineCommand::Gate(gate::Command::Answer { gate: gate_id, answer, by, key })).await;
     door.later(async move {
         let replied = replied.await.unwrap_or(Err(Refused::Closed));
         let position = replied.as_ref().map_or(0, |reply| reply.position);
+        let told_of = match &replied {
+            Ok(_) if waited => Some((AuditEvent::GateResponseAccepted, Outcome::Accepted)),
+            Ok(_) => Some((AuditEvent::GateResponseIdempotentReplay, Outcome::Info)),
+            Err(Refused::Refusal(Refusal::Answer(refusal))) => Some(match refusal {
+                AnswerRefusal::AlreadyResolved { .. } => (AuditEvent::GateResponseAlreadyResolved, Outcome::Rejected),
+                AnswerRefusal::KeyTaken(_) => (AuditEvent::GateResponseIdempotencyConflict, Outcome::Rejected),
+                AnswerRefusal::Unknown(_) => (AuditEvent::GateResponseUnknownGate, Outcome::Rejected),
+                _ => (AuditEvent::GateResponseRejected, Outcome::Rejected),
+            }),
+            Err(_) => None,
+        };
         let response = match replied {
             Ok(_) => match told(&answers, &contents, gate_id).await {
                 Some(resolution) => Response::success(id, RESPONSE, &resolution),
@@ -173,7 +202,12 @@ async fn send(
             },
             Err(refused) => Response::failure(id, RESPONSE, problem(&refused)),
         };
-        let then: Box<dyn FnOnce(&mut Door) + Send> = Box::new(move |door| door.write(&response));
+        let then: Box<dyn FnOnce(&mut Door) + Send> = Box::new(move |door| {
+            if let Some((event, outcome)) = told_of {
+                audit(door, Some(&gate), &shown, event, outcome, given);
+            }
+            door.write(&response);
+        });
         (position, then)
     });
 }
@@ -212,32 +246,67 @@ fn at_hand(engine: &Engine, id: GateId) -> Option<(Gate, Option<Content>)> {
 
 /// Lists the gates that wait.
 pub(super) async fn pending(door: &mut Door, id: Option<Id>) {
-    let gates = waiting(door).await;
+    let (gates, _) = waiting(door).await;
+    let Dialect::Gjc(gjc) = &door.dialect else { return };
+    let options = gjc.workflow.manner.options;
+    let gates = gates.iter().filter_map(|(gate, content)| form::wire(gate, content, options)?.ok()).collect();
     door.write(&Response::success(id, PENDING, &PendingGates { gates }));
 }
 
-/// The host has entered unattended mode: it is told of the gates that wait, and answers them as such from now on.
+/// The host has entered unattended mode: it can be asked, is told of the gates that wait, and answers them as such from now on.
 pub(super) async fn enter(door: &mut Door) {
+    let Some(seat) = door.seat() else { return };
+    let (session, requests) = (seat.id.clone(), seat.requests.clone());
+    let set = session::Command::Set { setting: session::Setting::Nobody(None), entry: None };
+    if let Err(refused) = requests.ask(EngineCommand::Session(session, set)).await {
+        tracing::warn!(%refused, "that the host can be asked is not recorded");
+    }
+    let (gates, position) = waiting(door).await;
+    // What was opened until then is shown as before, and then as a gate.
+    door.catch_up(position).await;
     if let Dialect::Gjc(gjc) = &mut door.dialect {
         gjc.workflow.is_unattended = true;
     }
-    for gate in waiting(door).await {
-        door.write(Frame::Gate(&gate));
+    for (gate, content) in gates {
+        if let Some(taken_away) = door.dialogs.forget(gate.id(), true) {
+            door.write(&taken_away);
+        }
+        show(door, &gate, &content);
     }
 }
 
-/// The gates of the session that wait, oldest first.
-async fn waiting(door: &mut Door) -> Vec<WorkflowGate> {
-    let Dialect::Gjc(gjc) = &door.dialect else { return Vec::new() };
-    let options = gjc.workflow.manner.options;
-    let Some((session, answers)) = door.seat().map(|seat| (seat.id.clone(), seat.answers.clone())) else {
-        return Vec::new();
-    };
+/// The gates of the session that wait and what they show, oldest first.
+async fn waiting(door: &mut Door) -> (Vec<(Gate, Content)>, u64) {
+    let Some(seat) = door.seat() else { return (Vec::new(), 0) };
+    let (session, answers) = (seat.id.clone(), seat.answers.clone());
     let read = answers.read(move |engine| {
         let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&session));
         let gates = gates.filter_map(|gate| Some((gate.clone(), (**engine.admitted().gate(gate.id())?).clone())));
-        gates.collect::<Vec<_>>()
+        gates.collect()
     });
-    let gates = read.await.map(|(gates, _)| gates).unwrap_or_default();
-    gates.iter().filter_map(|(gate, content)| form::wire(gate, content, options)?.ok()).collect()
+    read.await.unwrap_or_default()
+}
+
+/// Writes into the audit what became of an answer, or that a gate was shown.
+fn audit(
+    door: &mut Door,
+    gate: Option<&Gate>,
+    name: &str,
+    event: AuditEvent,
+    outcome: Outcome,
+    answer: Option<String>,
+) {
+    let at = match event {
+        AuditEvent::GateEmitted => gate.map(Gate::opened_at),
+        _ => None,
+    };
+    let at = at.unwrap_or_else(|| door.shelf.common.clock.now());
+    let word = serde_json::to_string(&event).unwrap_or_default();
+    let key = format!("{}:{name}:{}", word.trim_matches('"'), answer.as_deref().unwrap_or_default());
+    let gate = gate.map(|gate| OfGate {
+        id: name.to_owned(),
+        stage: form::stage(gate.kind().stage()),
+        kind: form::kind(gate.kind()),
+    });
+    unattended::note(door, Note { gate, answer_hash: answer, ..Note::new(at, event, outcome, key) });
 }

@@ -61,6 +61,14 @@ pub(crate) const fn stage(of: Stage) -> workflow::Stage {
     }
 }
 
+pub(crate) const fn kind(of: Kind) -> workflow::Kind {
+    match of {
+        Kind::Question => workflow::Kind::Question,
+        Kind::Execution => workflow::Kind::Execution,
+        Kind::Plan | Kind::Approval | Kind::Pairing | Kind::Budget => workflow::Kind::Approval,
+    }
+}
+
 /// Makes the gate as it is sent.
 ///
 /// # Errors
