@@ -30,6 +30,14 @@ over has to know: what was asked for, what is decided and why, what is done and 
 files and commands that matter, and what went wrong and must not be tried again. Be exact with names, paths and numbers. Use no \
 tools; answer with that text alone.";
 
+/// What follows once the run that writes is told of.
+enum Next {
+    /// It goes on, and is looked at again after this.
+    After(Until),
+    /// It has written this.
+    Begin(Written),
+}
+
 /// What a summary of the work is found in.
 struct Written {
     content: Lsn,
@@ -83,12 +91,27 @@ fn follow(door: &mut Door, id: Option<Id>) {
     door.later(async move {
         let read = requests.read(move |engine| {
             let session = engine.state().session(&session)?;
+            // A reply stands before the facts that it speaks of: the run may only begin.
+            if session.run().is_some() {
+                return Some(Next::After(Until::RunEnded));
+            }
+            if session.awaited_run().is_some() {
+                return Some(Next::After(Until::CompactionEnded));
+            }
             let context = session.context();
             let newest = context.last()?.entry();
             let is_whole = matches!(newest.kind, Kind::Assistant { stop: StopReason::Stop, .. });
-            is_whole.then(|| Written { content: newest.content, settings: session.settings().clone() })
+            is_whole.then(|| Next::Begin(Written { content: newest.content, settings: session.settings().clone() }))
         });
-        let (written, position) = read.await.unwrap_or((None, 0));
+        let (next, position) = read.await.unwrap_or((None, 0));
+        let written = match next {
+            Some(Next::After(until)) => {
+                let then: Then = Box::new(move |door| door.after(until, Box::new(move |door| follow(door, id))));
+                return (position, then);
+            }
+            Some(Next::Begin(written)) => Some(written),
+            None => None,
+        };
         let text = match &written {
             Some(written) => contents.get(&[written.content]).await.ok().and_then(|mut texts| texts.pop().flatten()),
             None => None,

@@ -100,6 +100,7 @@ impl Settings {
             id: model.id.clone(),
             context_window: 128_000,
             max_tokens: 8192,
+            price: None,
         })
     }
 

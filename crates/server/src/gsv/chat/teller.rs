@@ -145,7 +145,12 @@ impl Teller {
                     }
                 }
             }
-            Event::Session(_) | Event::Call(_) | Event::Booted | Event::Peer(_) | Event::Policy(_) => {}
+            Event::Session(_)
+            | Event::Call(_)
+            | Event::Booted
+            | Event::Peer(_)
+            | Event::Policy(_)
+            | Event::Unattended(_) => {}
         }
     }
 
