@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    event::{Event, Kind, Reason, Then},
+    compaction::Compaction,
+    event::{Event, Kind, Reason},
     gathering::Gathering,
     keys::{Done, Keys},
     requester::Requester,
@@ -73,32 +74,6 @@ pub struct Entry {
     pub shown: bool,
     /// Since when the model is shown a notice in its place.
     pub pruned: Option<Lsn>,
-}
-
-/// A compaction that is under way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compaction {
-    /// Counts compactions of this session.
-    pub epoch: u32,
-    /// Why.
-    pub reason: Reason,
-    /// The oldest entry that is kept.
-    pub first_kept: EntryId,
-    /// The first entry of a turn that the cut goes through.
-    pub split_from: Option<EntryId>,
-    /// Tokens of the context before.
-    pub tokens_before: u64,
-    /// What goes on afterwards.
-    pub then: Then,
-    /// True once somebody stopped it.
-    pub aborting: bool,
-    /// Where the instructions of whoever asked lie, if any.
-    pub instructions: Lsn,
-    /// The boot of the process that works on it.
-    pub boot: u32,
-    /// The run that the prompt which waits begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<RunId>,
 }
 
 /// That the rules of a session come from its host.

@@ -2,6 +2,8 @@
 //!
 //! It must not ask the engine: what the engine believes of itself is what is in question.
 
+mod votes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
@@ -9,7 +11,7 @@ use countersign_core::{
     digest::Digest,
     engine::{Event, Meta},
     gate::{self, Resolution, Scope, Step},
-    id::{CallId, EntryId, GateId, Lsn, PeerId, PrincipalId, RunId, SessionId},
+    id::{CallId, EntryId, GateId, Lsn, PeerId, RunId, SessionId},
     message::StopReason,
     peer::{self, Line},
     run,
@@ -17,7 +19,7 @@ use countersign_core::{
     tool::Repeat,
 };
 
-use super::{contracts::Contracts, people, rules};
+use super::{contracts::Contracts, people};
 
 /// Where a call stands in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -479,30 +481,6 @@ impl Audit {
             gate.resolution = Some(resolution.clone());
         }
         Ok(())
-    }
-}
-
-impl GateSeen {
-    fn voted(&mut self, person: Option<String>) -> Result<(), String> {
-        ensure(!self.votes.contains(&person), "a person, or somebody who may be one, votes twice")?;
-        ensure(person.is_some() || self.votes.is_empty(), "nobody's identity is a further vote")?;
-        let from = self.steps.get(self.step).and_then(|step| step.from.as_ref());
-        let is_among = from.is_none_or(|from| person.as_ref().is_some_and(|person| from.contains(person)));
-        self.votes.push(person);
-        ensure(is_among, "somebody votes who is not asked")
-    }
-
-    /// Enough of those who have to allow have.
-    fn is_allowed(&self, by: Option<&PrincipalId>) -> Result<(), String> {
-        let Some(step) = self.steps.get(self.step) else { return Ok(()) };
-        if step.approvals > 1 {
-            let enough = u32::try_from(self.votes.len()).is_ok_and(|votes| votes >= step.approvals);
-            return ensure(enough, "a gate is allowed with fewer votes than its rule asks for");
-        }
-        let person = by.and_then(|by| rules::people().of(by).map(str::to_owned));
-        let from = step.from.as_ref();
-        let is_among = from.is_none_or(|from| person.is_some_and(|person| from.contains(&person)));
-        ensure(is_among, "a gate is allowed by somebody whom its rule does not name")
     }
 }
 

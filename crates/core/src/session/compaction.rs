@@ -1,0 +1,32 @@
+//! A summary that is being made of what is old.
+
+use serde::{Deserialize, Serialize};
+
+use super::event::{Reason, Then};
+use crate::id::{EntryId, Lsn, RunId};
+
+/// A compaction that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// Counts compactions of this session.
+    pub epoch: u32,
+    /// Why.
+    pub reason: Reason,
+    /// The oldest entry that is kept.
+    pub first_kept: EntryId,
+    /// The first entry of a turn that the cut goes through.
+    pub split_from: Option<EntryId>,
+    /// Tokens of the context before.
+    pub tokens_before: u64,
+    /// What goes on afterwards.
+    pub then: Then,
+    /// True once somebody stopped it.
+    pub aborting: bool,
+    /// Where the instructions of whoever asked lie, if any.
+    pub instructions: Lsn,
+    /// The boot of the process that works on it.
+    pub boot: u32,
+    /// The run that the prompt which waits begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+}

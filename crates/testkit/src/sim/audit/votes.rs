@@ -1,0 +1,30 @@
+//! Who allows a gate, of those who have to.
+
+use countersign_core::id::PrincipalId;
+
+use super::{GateSeen, ensure};
+use crate::sim::rules;
+
+impl GateSeen {
+    pub(super) fn voted(&mut self, person: Option<String>) -> Result<(), String> {
+        ensure(!self.votes.contains(&person), "a person, or somebody who may be one, votes twice")?;
+        ensure(person.is_some() || self.votes.is_empty(), "nobody's identity is a further vote")?;
+        let from = self.steps.get(self.step).and_then(|step| step.from.as_ref());
+        let is_among = from.is_none_or(|from| person.as_ref().is_some_and(|person| from.contains(person)));
+        self.votes.push(person);
+        ensure(is_among, "somebody votes who is not asked")
+    }
+
+    /// Enough of those who have to allow have.
+    pub(super) fn is_allowed(&self, by: Option<&PrincipalId>) -> Result<(), String> {
+        let Some(step) = self.steps.get(self.step) else { return Ok(()) };
+        if step.approvals > 1 {
+            let enough = u32::try_from(self.votes.len()).is_ok_and(|votes| votes >= step.approvals);
+            return ensure(enough, "a gate is allowed with fewer votes than its rule asks for");
+        }
+        let person = by.and_then(|by| rules::people().of(by).map(str::to_owned));
+        let from = step.from.as_ref();
+        let is_among = from.is_none_or(|from| person.is_some_and(|person| from.contains(&person)));
+        ensure(is_among, "a gate is allowed by somebody whom its rule does not name")
+    }
+}
