@@ -3,6 +3,7 @@
 //! It turns lines into commands and what happens into lines; it decides nothing about calls, gates or runs.
 
 mod adopting;
+mod asking;
 mod attached;
 mod closing;
 pub(crate) mod commands;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use countersign_core::{
-    session::{Asking, Retry, Settings, Thresholds, Told},
+    session::{Retry, Settings, Thresholds},
     time::Millis,
 };
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::{
-    commands,
+    asking, commands,
     door::{Door, Input, Output},
     flags::Flags,
     models,
@@ -40,7 +40,7 @@ use crate::{
         roster::{ChooseError, Wish},
     },
     config::RuleFile,
-    gjc::{BRIDGE_TOKEN, Lent, Manner, NOBODY, Registry as Registered, Surface, workflow::Options},
+    gjc::{BRIDGE_TOKEN, Lent, Manner, Registry as Registered, Surface},
     paths,
     session_file::{name, time},
 };
@@ -278,7 +278,7 @@ pub(super) async fn open_in(
     for warning in &loaded.warnings {
         notice(warning);
     }
-    let manner = manner(&flags, &environment);
+    let manner = asking::manner(&flags, &environment);
     let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin);
     for problem in roster.problems() {
         notice(problem);
@@ -310,7 +310,7 @@ pub(super) async fn open_in(
         .clone()
         .or_else(|| choice.level.map(|level| level.as_str().to_owned()))
         .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
-    let asking = asking(&settings, flags.product, shelf.common.manner);
+    let asking = asking::set(&settings, flags.product, shelf.common.manner);
     let session = session_settings(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
     let session = Settings { asking, ..session };
     let seat = open_seat(&flags, &shelf, session, &choice).await?;
@@ -451,29 +451,6 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
         edit_mode: mode,
         block_images: settings.block_images,
         folder,
-    }
-}
-
-/// What a host of gjc says of itself by its flags and its environment.
-fn manner(flags: &Flags, environment: &Environment) -> Manner {
-    let shows_none = environment.get("GJC_RPC_GATE_OPTIONS").is_some_and(|value| value.trim() == "none");
-    Manner {
-        dialogs: matches!(flags.mode.as_deref(), Some("rpc-ui" | "bridge")),
-        options: if shows_none { Options::None } else { Options::Objects },
-    }
-}
-
-/// How runs of a session ask people.
-fn asking(settings: &agent_dir::Settings, product: Product, manner: Manner) -> Asking {
-    let gates = &settings.ours.gates;
-    let asking =
-        Asking { question: gates.question, plan: gates.approval, execution: gates.execution, ..Asking::default() };
-    match product {
-        Product::Omp => asking,
-        Product::Gjc => {
-            let nobody = (!manner.dialogs).then(|| NOBODY.to_owned());
-            Asking { nobody, told: Told::Selected, ..asking }
-        }
     }
 }
 

@@ -1,0 +1,32 @@
+//! How runs of a door's sessions ask people, as flags, environment and settings say.
+
+use countersign_core::session::{Asking, Told};
+
+use super::flags::Flags;
+use crate::{
+    agent_dir::{self, Environment, Product},
+    gjc::{Manner, NOBODY, workflow::Options},
+};
+
+/// What a host of gjc says of itself by its flags and its environment.
+pub(super) fn manner(flags: &Flags, environment: &Environment) -> Manner {
+    let shows_none = environment.get("GJC_RPC_GATE_OPTIONS").is_some_and(|value| value.trim() == "none");
+    Manner {
+        dialogs: matches!(flags.mode.as_deref(), Some("rpc-ui" | "bridge")),
+        options: if shows_none { Options::None } else { Options::Objects },
+    }
+}
+
+/// How runs of a session ask people.
+pub(super) fn set(settings: &agent_dir::Settings, product: Product, manner: Manner) -> Asking {
+    let gates = &settings.ours.gates;
+    let asking =
+        Asking { question: gates.question, plan: gates.approval, execution: gates.execution, ..Asking::default() };
+    match product {
+        Product::Omp => asking,
+        Product::Gjc => {
+            let nobody = (!manner.dialogs).then(|| NOBODY.to_owned());
+            Asking { nobody, told: Told::Selected, ..asking }
+        }
+    }
+}
