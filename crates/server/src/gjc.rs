@@ -10,7 +10,7 @@ mod handoff;
 pub(crate) mod host;
 pub(crate) mod permission;
 mod presence;
-mod registry;
+pub(crate) mod registry;
 mod socket;
 mod state;
 pub(crate) mod todos;

@@ -85,7 +85,7 @@ fn a_run_within_its_budget_finishes() {
     let from = host.prompt("go");
     event(&host, from, "agent_end");
     assert_eq!(place.get("a.txt").as_deref(), Some("one\n"));
-    assert_eq!(audit(&place), ["unattended_negotiated accepted"]);
+    assert_eq!(audited(&place, "unattended_negotiated"), ["unattended_negotiated accepted"]);
     host.close_cleanly();
 }
 
@@ -180,7 +180,7 @@ fn what_a_declaration_does_not_cover_is_refused() {
         "action_denied denied file.delete",
         "action_denied denied git.force_push",
     ];
-    assert_eq!(audit(&place), refused);
+    assert_eq!(audited(&place, "action_denied denied git.force_push"), refused);
     host.close_cleanly();
 }
 
@@ -196,7 +196,8 @@ fn the_agent_is_held_to_it_too() {
     assert_eq!(place.get("x").as_deref(), Some("kept"));
     let told = place.provider.last().result("a").unwrap();
     assert!(told.contains("does not cover action file.delete"), "{told}");
-    assert_eq!(audit(&place), ["unattended_negotiated accepted", "action_denied denied file.delete"]);
+    let denied = ["unattended_negotiated accepted", "action_denied denied file.delete"];
+    assert_eq!(audited(&place, "action_denied"), denied);
     host.close_cleanly();
 }
 
@@ -231,7 +232,7 @@ fn meters_and_terms_outlive_a_kill_and_the_audit_is_completed() {
     fs::write(&file, &whole[..whole.len() / 2]).unwrap();
 
     let mut host = start(&place, &["--continue"]);
-    assert_eq!(audit(&place), ["unattended_negotiated accepted"]);
+    assert_eq!(audited(&place, "unattended_negotiated"), ["unattended_negotiated accepted"]);
     let denied = error(&mut host, json!({ "type": "set_host_tools", "tools": [] }));
     assert_eq!(denied["code"], "scope_denied", "it is still under contract");
     let wider = json!({ "type": "negotiate_unattended", "declaration": limited("max_tool_calls", 3) });

@@ -35,7 +35,7 @@ enum Next {
     /// It goes on, and is looked at again after this.
     After(Until),
     /// It has written this.
-    Begin(Written),
+    Begin(Box<Written>),
 }
 
 /// What a summary of the work is found in.
@@ -101,7 +101,8 @@ fn follow(door: &mut Door, id: Option<Id>) {
             let context = session.context();
             let newest = context.last()?.entry();
             let is_whole = matches!(newest.kind, Kind::Assistant { stop: StopReason::Stop, .. });
-            is_whole.then(|| Next::Begin(Written { content: newest.content, settings: session.settings().clone() }))
+            let written = || Written { content: newest.content, settings: session.settings().clone() };
+            is_whole.then(|| Next::Begin(Box::new(written())))
         });
         let (next, position) = read.await.unwrap_or((None, 0));
         let written = match next {
@@ -109,7 +110,7 @@ fn follow(door: &mut Door, id: Option<Id>) {
                 let then: Then = Box::new(move |door| door.after(until, Box::new(move |door| follow(door, id))));
                 return (position, then);
             }
-            Some(Next::Begin(written)) => Some(written),
+            Some(Next::Begin(written)) => Some(*written),
             None => None,
         };
         let text = match &written {

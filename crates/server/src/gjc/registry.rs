@@ -183,7 +183,7 @@ fn is_record(path: &Path) -> bool {
 }
 
 /// Whether a process is there and has not ended. Where the system has no list of them, every one is taken to be.
-fn lives(process: u32) -> bool {
+pub(crate) fn lives(process: u32) -> bool {
     let processes = Path::new("/proc");
     if !processes.join("self").exists() {
         return true;

@@ -26,8 +26,13 @@ use crate::{
         Hall, Stay,
         home::{self, Home},
     },
+    gjc::registry::lives,
     session_file::{Blobs, find},
 };
+
+/// How often it is looked whether a host that died has left its session, and how far apart.
+const LOOKS: u32 = 100;
+const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Where sessions of a process are kept.
 #[derive(Clone)]
@@ -119,9 +124,18 @@ impl Shelf {
             return Err(SeatError::Elsewhere { id: id.clone(), gateway });
         }
         let root = self.common.folder.root().to_owned();
-        let entered = Stay::enter(&abroad.hall, id, root, abroad.process).await;
-        let (mut stay, before) =
-            entered.map_err(|taken| SeatError::Taken { id: id.clone(), process: taken.process })?;
+        let mut looks = LOOKS;
+        let (mut stay, before) = loop {
+            match Stay::enter(&abroad.hall, id, root.clone(), abroad.process).await {
+                Ok(entered) => break entered,
+                // A host that died holds its place until its line is seen to end.
+                Err(taken) if looks > 0 && !lives(taken.process) => {
+                    looks -= 1;
+                    tokio::time::sleep(LOOK).await;
+                }
+                Err(taken) => return Err(SeatError::Taken { id: id.clone(), process: taken.process }),
+            }
+        };
         let workshop = Arc::new(match before {
             Some(before) => Workshop::after(&before, Arc::clone(&self.common)),
             None => self.workshop(todos),
