@@ -1,7 +1,7 @@
 //! The gjc door: omp's, in a dialect of its own, with what only this dialect has. Source: docs/protocol/gjc.md.
 //!
 //! The door itself is [`crate::omp`]'s: it reads lines, keeps the lanes and follows the session. What differs is how frames are
-//! written ([`Voice`]) and the commands that omp has not ([`commands`]). It decides nothing about calls, gates or runs.
+//! written (`Voice`) and the commands that omp has not (`commands`). It decides nothing about calls, gates or runs.
 
 mod bridge;
 mod choosing;

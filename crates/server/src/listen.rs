@@ -44,7 +44,7 @@ const PEERS: &str = "/ws";
 pub struct Doors {
     /// Agents.
     pub agent_gate: Arc<agent_gate::Door>,
-    /// Clients, nodes and channels, at [`PEERS`].
+    /// Clients, nodes and channels, at `PEERS`.
     pub gsv: Arc<peers::Door>,
     /// Everything that is no WebSocket: pages, phones, programs.
     pub pages: Router,
