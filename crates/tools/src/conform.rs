@@ -6,7 +6,10 @@
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::tool::Failure;
+use crate::{
+    schema::{brief, joined},
+    tool::Failure,
+};
 
 /// How many steps a check may take. Schemas can name themselves.
 const STEPS: u32 = 100_000;
@@ -263,22 +266,6 @@ fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
         _ => one == other,
-    }
-}
-
-fn joined(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-}
-
-/// The value for a message, short.
-fn brief(value: &Value) -> String {
-    match value {
-        Value::Object(_) => "an object".to_owned(),
-        Value::Array(_) => "an array".to_owned(),
-        Value::String(text) if text.chars().count() > 40 => {
-            format!("{}…", Value::from(text.chars().take(40).collect::<String>()))
-        }
-        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => value.to_string(),
     }
 }
 

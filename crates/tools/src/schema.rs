@@ -192,7 +192,8 @@ fn check_bounds(schema: &Value, value: &Value, path: &str, problems: &mut Vec<St
     }
 }
 
-fn joined(path: &str, name: &str) -> String {
+/// The path of a member.
+pub(crate) fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
@@ -201,7 +202,7 @@ fn shown(path: &str) -> &str {
 }
 
 /// The value for a message, short.
-fn brief(value: &Value) -> String {
+pub(crate) fn brief(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".to_owned(),
         Value::Array(_) => "an array".to_owned(),

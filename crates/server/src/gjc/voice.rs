@@ -103,7 +103,7 @@ impl Voice {
 }
 
 /// A name for a frame: a UUID of version 4.
-fn frame_id() -> String {
+pub(crate) fn frame_id() -> String {
     let mut bits = [0; 16];
     // Nothing depends on it: a system without randomness has names that are alike.
     let _ = getrandom::fill(&mut bits);

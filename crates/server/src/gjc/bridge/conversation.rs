@@ -27,7 +27,7 @@ use super::{
     keys::Keys,
     waiting::{NotWaiting, Prompt, Waiting, Work},
 };
-use crate::gjc::window::Window;
+use crate::gjc::{voice::frame_id, window::Window};
 
 /// How many answered commands are remembered, for what a door says of one later.
 const REMEMBERED: usize = 256;
@@ -277,12 +277,4 @@ fn event<P: countersign_protocol::Wire>(envelope: &Envelope<P>) -> Bytes {
     bytes.put(countersign_protocol::encode(envelope));
     bytes.put_u8(b'\n');
     bytes.freeze()
-}
-
-/// A name for a frame: a UUID of version 4.
-fn frame_id() -> String {
-    let mut bits = [0; 16];
-    // Nothing depends on it: a system without randomness has names that are alike.
-    let _ = getrandom::fill(&mut bits);
-    uuid::Builder::from_random_bytes(bits).into_uuid().to_string()
 }
