@@ -47,7 +47,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     match command.as_str() {
         "verify" => Ok(verify::run(&Workspace::read()?, verify::Options::parse(rest)?)),
         "tidy" => tidy::run(&Workspace::read()?),
-        "bench" => bench::run(&Workspace::read()?, &bench::Options::parse(rest)?),
+        "bench" => bench::run(&Workspace::read()?, &bench::Options::parse(rest)?, rest),
         bench::FAN_OUT => bench::fan_out(rest),
         "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),

@@ -213,8 +213,9 @@ fn raw(runtime: &Runtime, count: usize, size: usize) -> anyhow::Result<Vec<f64>>
 /// Is the yardstick: sends a frame of `size` bytes to everybody who is connected, for each line that it reads.
 pub(crate) fn fan_out(size: usize) -> anyhow::Result<ExitCode> {
     more_descriptors();
-    let mut frame = RAISED.to_vec();
-    frame.resize(size.max(RAISED.len()), b' ');
+    // Read to its end, as the other one is.
+    let mut frame = vec![b' '; size.saturating_sub(RAISED.len())];
+    frame.extend_from_slice(RAISED);
     let frame: Arc<[u8]> = frame.into();
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (tell, _) = broadcast::channel::<Arc<[u8]>>(16);
