@@ -1,6 +1,11 @@
 //! Rules that are edited in the console: their effect is shown, then they are saved, in force, and on the record.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -32,6 +37,13 @@ fn preview(visitor: &Visitor, gateway: &Gateway, query: &str) -> Page {
 
 /// Sends the form that a preview has, with other values for some of its fields.
 fn save(visitor: &Visitor, gateway: &Gateway, page: &Page, other: &[(&str, &str)]) -> Page {
+    let fields = fields(page, other);
+    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    visitor.post(gateway, "/console/rules", &fields)
+}
+
+/// What the form of a preview sends.
+fn fields(page: &Page, other: &[(&str, &str)]) -> Vec<(String, String)> {
     let (_, form) = page.text.split_once("<form class=\"saving\"").unwrap_or_else(|| panic!("no form: {}", page.text));
     let mut fields: Vec<(String, String)> = form
         .split("<input type=\"hidden\" name=\"")
@@ -44,8 +56,7 @@ fn save(visitor: &Visitor, gateway: &Gateway, page: &Page, other: &[(&str, &str)
         .filter(|(name, _)| other.iter().all(|(changed, _)| changed != name))
         .collect();
     fields.extend(other.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    visitor.post(gateway, "/console/rules", &fields)
+    fields
 }
 
 fn record(place: &Place) -> String {
@@ -102,6 +113,56 @@ fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
     assert!(again.text.contains("Nothing was saved:"), "{}", again.text);
     assert_eq!(text(&place), want);
     place.verify();
+}
+
+/// Whether a change has come so far.
+type Reached = fn(&Place, u64) -> bool;
+
+#[test]
+fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_record_of_what_was_begun() {
+    let grown: Reached = |place, before| wal(place) > before;
+    let drafted: Reached = |place, _| {
+        let mut names = fs::read_dir(&place.folder).unwrap().map(|entry| entry.unwrap().file_name());
+        names.any(|name| name.to_string_lossy().starts_with(".permissions.yaml."))
+    };
+    let replaced: Reached = |place, _| text(place) != RULES;
+    for (step, reached) in [("record", grown), ("draft", drafted), ("file", replaced)] {
+        let place = Place::with("", RULES);
+        let gateway = Gateway::start(&place);
+        let visitor = Visitor::default();
+        let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow");
+        let before = wal(&place);
+        let sent = fields(&page, &[]);
+        let sent: Vec<(&str, &str)> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let _unanswered = Visitor::begin(&gateway, "/console/rules", &sent);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !reached(&place, before) && !replaced(&place, before) {
+            assert!(Instant::now() < deadline, "{step} was not reached");
+            std::hint::spin_loop();
+        }
+        gateway.kill();
+        let now = text(&place);
+        let item = "  - { pattern: \"turn(east*\", action: allow }\n";
+        let changed = RULES.replace("# never\n", &format!("# never\n{item}"));
+        assert!(now == RULES || now == changed, "{step}: {now}");
+        if now == changed || step != "record" {
+            assert!(record(&place).contains("web:open changes the file of rules: + "), "{step}: {}", record(&place));
+        }
+        // What is in the file is in force.
+        let gateway = Gateway::start(&place);
+        let mut agent = Agent::join(&gateway, TOKEN);
+        agent.request(1, "turn", json!({ "thing": "east", "way": "up" }));
+        if now == RULES {
+            place.allow(&place.gate());
+        }
+        assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed", "{step}");
+        place.verify();
+    }
+}
+
+/// How long the record's newest part is.
+fn wal(place: &Place) -> u64 {
+    fs::metadata(place.data().join("countersign.db-wal")).map_or(0, |found| found.len())
 }
 
 #[test]

@@ -188,4 +188,11 @@ fn a_look_at_the_health_tells_what_was_looked_at() {
     for check in ["engine", "record", "sessions"] {
         assert_eq!(told["checks"][check]["status"], "ok", "{told}");
     }
+    assert_eq!(told["last_run_finished_at"], Value::Null, "no run has ended yet");
+    talk.provider.script([say("one")]);
+    let session = http.session();
+    http.turn(&http.say(&session, "first")).ended();
+    let told = http.get("/health").json();
+    assert!(told["last_run_finished_at"].as_f64() >= told["server_started_at"].as_f64(), "{told}");
+    assert!(!told.to_string().contains(&session), "anybody may ask: sessions are not named");
 }

@@ -56,6 +56,21 @@ impl Visitor {
         visitor.send(gateway, "POST", path, &body)
     }
 
+    /// Sends a form and does not wait for what comes of it. The connection stays open for as long as it is held.
+    pub(crate) fn begin(gateway: &Gateway, path: &str, fields: &[(&str, &str)]) -> TcpStream {
+        let body = form(fields);
+        let mut stream = TcpStream::connect(&gateway.address).unwrap();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nhost: {0}\r\norigin: http://{0}\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+             content-length: {1}\r\n\r\n{body}",
+            gateway.address,
+            body.len()
+        )
+        .unwrap();
+        stream
+    }
+
     /// What a stream says until it has said `last`, and the stream, which stays open for as long as it is held.
     pub(crate) fn hear(&self, gateway: &Gateway, path: &str, last: &str) -> (String, TcpStream) {
         let mut stream = TcpStream::connect(&gateway.address).unwrap();

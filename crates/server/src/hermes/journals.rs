@@ -52,6 +52,8 @@ pub(super) struct Journals {
     held: Mutex<Held>,
     /// How far the log was followed.
     seen: watch::Sender<Lsn>,
+    /// When a run ended last, of those that were followed.
+    finished: Mutex<Option<Millis>>,
 }
 
 #[derive(Default)]
@@ -93,7 +95,13 @@ impl Journals {
         });
         let ((boot, head, runs), _) = read.await?;
         let before = u64::from(boot) << NUMBERS;
-        let journals = Arc::new(Self { handle, before, held: Mutex::default(), seen: watch::Sender::new(head) });
+        let journals = Arc::new(Self {
+            handle,
+            before,
+            held: Mutex::default(),
+            seen: watch::Sender::new(head),
+            finished: Mutex::default(),
+        });
         let pump = Arc::clone(&journals);
         let mut workers: BTreeMap<SessionId, mpsc::Sender<Released>> = BTreeMap::new();
         // What was going on when the last process ended goes on under its old name.
@@ -131,15 +139,23 @@ impl Journals {
             let journal = self.begin(run, &session, 0);
             workers.insert(session.clone(), self.work(journal, None));
         }
-        let is_end = is_end(&released);
+        let ended = ended(&released);
+        if ended.is_some() {
+            *self.finished.lock() = ended;
+        }
         if let Some(worker) = workers.get(&session) {
             // A worker ends with its turn.
             let _ = worker.send(released).await;
         }
         // A turn that was taken back before it began ends without an end of its run.
-        if is_end || workers.get(&session).is_some_and(mpsc::Sender::is_closed) {
+        if ended.is_some() || workers.get(&session).is_some_and(mpsc::Sender::is_closed) {
             workers.remove(&session);
         }
+    }
+
+    /// When a run ended last, of those that this process followed.
+    pub(super) fn finished(&self) -> Option<Millis> {
+        *self.finished.lock()
     }
 
     fn begin(&self, run: RunId, session: &SessionId, before: u64) -> Arc<Journal> {
@@ -348,7 +364,8 @@ fn begins(released: &Released) -> Option<RunId> {
     }
 }
 
-fn is_end(released: &Released) -> bool {
-    let Released::Fact(recorded) = released else { return false };
-    matches!(&recorded.fact.event, Happened::Run(run::Event::Ended { .. }))
+/// When a run ended, if that is what is told.
+fn ended(released: &Released) -> Option<Millis> {
+    let Released::Fact(recorded) = released else { return None };
+    matches!(&recorded.fact.event, Happened::Run(run::Event::Ended { .. })).then_some(recorded.meta.at)
 }

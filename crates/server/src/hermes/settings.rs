@@ -60,8 +60,9 @@ async fn health(State(door): State<Arc<Door>>, asked: Query<BTreeMap<String, Str
         "sessions": sessions,
         "active_streams": runs,
         "active_runs": runs,
+        // Anybody may ask this, and names of sessions are not for anybody.
         "runs": [],
-        "last_run_finished_at": Value::Null,
+        "last_run_finished_at": door.journals.finished().map(transcript::seconds),
         "server_started_at": transcript::seconds(door.site.started_at),
         "uptime_seconds": uptime(&door),
         "accept_loop": accept_loop,

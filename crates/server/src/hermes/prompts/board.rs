@@ -115,10 +115,14 @@ impl Board {
         self.notices.receiver_count() > 0
     }
 
+    /// How many streams of the session are held open.
+    pub(crate) fn audience(&self) -> usize {
+        self.approvals.receiver_count() + self.questions.receiver_count() + self.notices.receiver_count()
+    }
+
     /// Whether anybody holds any stream of the session, or something waits in it.
     pub(crate) fn is_needed(&self) -> bool {
-        let watched = self.approvals.receiver_count() + self.questions.receiver_count();
-        watched > 0 || self.is_heard() || !self.waiting.is_empty()
+        self.audience() > 0 || !self.waiting.is_empty()
     }
 
     /// The position of what is shown.

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use countersign_core::{
@@ -25,6 +26,10 @@ use crate::view::{Lines, escape};
 
 /// How many facts are looked at together.
 const TOGETHER: usize = 512;
+/// How many streams are a crowd: telling it keeps the machine busy for longer than an answer may take.
+const CROWD: usize = 1_000;
+/// How long a crowd waits for its news, so that the reply to whoever caused it has arrived before.
+const BEFORE_A_CROWD: Duration = Duration::from_millis(3);
 /// How much of what was said a notification shows, in characters.
 const SUMMARY: usize = 200;
 
@@ -184,6 +189,9 @@ impl Follower {
     /// Shows how the sessions stand in which something happened. `None` once the owner has ended.
     async fn settle(&mut self) -> Option<()> {
         if !self.touched.is_empty() {
+            if self.audience() >= CROWD {
+                tokio::time::sleep(BEFORE_A_CROWD).await;
+            }
             self.prompts.refresh(&std::mem::take(&mut self.touched)).await.ok()?;
         }
         if self.ended.is_empty() {
@@ -198,6 +206,13 @@ impl Follower {
             self.tell(&session, "session-updated", &json!({ "session_id": session, "message_count": count }));
         }
         Some(())
+    }
+
+    /// How many will be told of what changed.
+    fn audience(&self) -> usize {
+        let boards = self.prompts.boards.lock();
+        let touched = self.touched.iter().filter_map(|session| boards.by_session.get(session));
+        touched.map(super::Board::audience).sum()
     }
 
     fn is_heard(&self, session: &SessionId) -> bool {
