@@ -36,7 +36,7 @@ fn each_mode_connects_with_what_it_needs() {
     }
     // Newer nodes say only what they can do.
     let runtime = json!({"hostCapabilities": ["shell.exec"], "toolCapabilities": {"Bash": ["shell.exec"]}});
-    let Peer::Node { tools, runtime } = connect(&node(runtime), true).unwrap().peer else { panic!("not a node") };
+    let Peer::Node { tools, runtime, keeps_journal: false } = connect(&node(runtime), true).unwrap().peer else { panic!("not a node") };
     assert_eq!((tools[0].name.as_str(), runtime.unwrap().host_role), ("Bash", None));
 }
 
@@ -143,7 +143,7 @@ fn a_node_that_lies_about_its_tools_is_refused() {
         (json!(["Bash"]), "Invalid tools: tools[0] must be an object"),
         (json!([{"name": ""}]), "Invalid tools: tools[0].name required"),
         (json!([{"name": "a b"}]), "Invalid tools: tools[0].name must be at most 128 letters, digits, _, - and ."),
-        (json!([{"name": "A"}, {"name": "A"}]), "Invalid tools: A is there twice"),
+        (json!([{"name": "A"}, {"name": "A"}]), "Invalid nodeRuntime: A is offered twice"),
         (json!([{"name": "A", "inputSchema": []}]), "Invalid tools: tools[0].inputSchema must be an object"),
         (json!(many), "Invalid tools: 257 of them, at most 256 are taken"),
     ] {
@@ -236,6 +236,8 @@ fn hello_lists_everything() {
     let begin = r#"{"type":"res","id":"1","ok":true,"payload":{"type":"hello-ok","protocol":1,"server":{"version":"0.1.0","connectionId":"c0ffee"},"features":{"methods":["connect","chat.send","config.get","#;
     let end = r#""workspace.write","workspace.delete"],"events":["chat","tool.invoke","node.probe","logs.get","channel.outbound","channel.typing"]}}}"#;
     assert!(hello.starts_with(begin) && hello.ends_with(end), "{hello}");
+    let for_node = answer(&Id::of("1"), &HelloOk::new("0.1.0", "c0ffee").with_resume());
+    assert!(for_node.ends_with(r#""channel.typing","tool.resume"]}}}"#), "{for_node}");
     assert_eq!(hello.matches('.').count(), ROWS.iter().map(|row| row.0.matches('.').count()).sum::<usize>() + 7);
 }
 
@@ -247,9 +249,10 @@ fn our_node_connects_as_others_do() {
         client: Client { id: "box", version: "0.1.0", platform: "linux", mode: Mode::Node },
         tools: Some(&[]),
         node_runtime: None,
+        journal: Some(true),
         auth: Some(Token { token: "secret" }),
     };
-    let want = r#"{"type":"req","id":"1","method":"connect","params":{"minProtocol":1,"maxProtocol":1,"client":{"id":"box","version":"0.1.0","platform":"linux","mode":"node"},"tools":[],"auth":{"token":"secret"}}}"#;
+    let want = r#"{"type":"req","id":"1","method":"connect","params":{"minProtocol":1,"maxProtocol":1,"client":{"id":"box","version":"0.1.0","platform":"linux","mode":"node"},"tools":[],"journal":true,"auth":{"token":"secret"}}}"#;
     assert_eq!(ask("1", Method::Connect, Some(&params)), want);
     assert!(!format!("{params:?}").contains("secret"));
 }

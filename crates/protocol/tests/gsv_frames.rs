@@ -16,7 +16,7 @@ use countersign_protocol::gsv::runtime::{Capability, HostRole};
 use countersign_protocol::gsv::session::{self, ResetMode, ResetPolicy, Tokens};
 use countersign_protocol::gsv::settings::{Done, Got, Path};
 use countersign_protocol::gsv::skill::{Entry, Node, Requirements, Status, Updated};
-use countersign_protocol::gsv::tool::{Ack, Asked, Call, Definition, Invoked, Listed, Outcome};
+use countersign_protocol::gsv::tool::{Ack, Asked, Call, Definition, Fate, Invoked, Listed, Outcome, Resume};
 use countersign_protocol::gsv::{Fault, Incoming, Method, cron, heartbeat, pairing, read, workspace};
 use countersign_protocol::{Json, Wire};
 use serde_json::{Map, Value, json};
@@ -342,6 +342,7 @@ fn frames() -> Vec<String> {
             &Probe { probe_id: text("p"), kind: text("bins"), bins: vec![text("git")], timeout_ms: 15_000 },
             None,
         ),
+        event("tool.resume", &Resume { call_id: text("c") }, None),
         event("logs.get", &LogsWanted { call_id: text("c"), lines: 100 }, None),
         event(
             "channel.outbound",
@@ -363,7 +364,12 @@ fn frames() -> Vec<String> {
         ask(
             "1",
             Method::ToolResult,
-            Some(&Outcome { call_id: text("c"), result: Some(Json::from(json!("ok"))), error: None }),
+            Some(&Outcome { call_id: text("c"), result: Some(Json::from(json!("ok"))), error: None, fate: None }),
+        ),
+        ask(
+            "1",
+            Method::ToolResult,
+            Some(&Outcome { call_id: text("c"), result: None, error: Some(text("lost")), fate: Some(Fate::Unknown) }),
         ),
         ask(
             "1",

@@ -14,7 +14,7 @@ use countersign_protocol::gsv::node::{ExecEvent, ExecState, LogsGet, LogsResult,
 use countersign_protocol::gsv::pairing::Decide;
 use countersign_protocol::gsv::session::{Change, Compact, Of, Page, Patch, Preview, ResetMode};
 use countersign_protocol::gsv::settings::{Get, Path as SettingPath, Set};
-use countersign_protocol::gsv::tool::{Ask, Invoke, Outcome};
+use countersign_protocol::gsv::tool::{Ask, Fate, Invoke, Outcome};
 use countersign_protocol::gsv::workspace::{self, Path};
 use countersign_protocol::gsv::{Fault, Method, Request, session, skill};
 use serde_json::{Map, Value, json};
@@ -73,12 +73,27 @@ fn every_method_is_read() {
         (
             "tool.result",
             json!({"callId": "c", "result": null}),
-            Request::ToolResult(Outcome { call_id: text("c"), result: Some(Json::from(Value::Null)), error: None }),
+            Request::ToolResult(Outcome {
+                call_id: text("c"),
+                result: Some(Json::from(Value::Null)),
+                error: None,
+                fate: None,
+            }),
         ),
         (
             "tool.result",
             json!({"callId": "c", "error": "no"}),
-            Request::ToolResult(Outcome { call_id: text("c"), result: None, error: Some(text("no")) }),
+            Request::ToolResult(Outcome { call_id: text("c"), result: None, error: Some(text("no")), fate: None }),
+        ),
+        (
+            "tool.result",
+            json!({"callId": "c", "fate": "not_begun"}),
+            Request::ToolResult(Outcome {
+                call_id: text("c"),
+                result: None,
+                error: None,
+                fate: Some(Fate::NotBegun),
+            }),
         ),
         (
             "tool.request",
@@ -308,6 +323,7 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
         ("tool.invoke", json!({}), 400, "tool required"),
         ("tool.invoke", json!({"tool": "t", "args": []}), 400, "args must be an object"),
         ("tool.result", json!({"result": 1}), 400, "callId required"),
+        ("tool.result", json!({"callId": "c", "fate": "x"}), 400, "fate must be one of not_begun, unknown"),
         ("tool.request", json!({"callId": "c", "tool": "t"}), 400, "callId, tool, and sessionKey required"),
         ("node.probe.result", json!({}), 400, "probeId required"),
         ("node.probe.result", json!({"probeId": "p"}), 400, "ok required"),

@@ -56,6 +56,8 @@ pub enum Peer {
         tools: Vec<Definition>,
         /// What the machine is like. Absent if it did not say.
         runtime: Option<RuntimeInfo>,
+        /// Whether it can be asked again about calls that it was given on an earlier connection (ours).
+        keeps_journal: bool,
     },
     /// A chat network.
     Channel {
@@ -121,12 +123,16 @@ fn node(id: &str, fields: &mut Fields) -> Result<Peer, Fault> {
     tool::check_node(id).map_err(|error| Fault::new(code::HANDSHAKE, format!("Invalid client: {error}")))?;
     let tools = fields.list("tools").map_err(handshake)?.filter(|tools| !tools.is_empty()).ok_or_else(no_tools)?;
     let tools = tool::definitions(tools).map_err(handshake)?;
+    if let Some(twice) = tool::twice(&tools) {
+        return Err(invalid_runtime(format!("{twice} is offered twice")));
+    }
+    let keeps_journal = fields.flag("journal").map_err(handshake)?.unwrap_or(false);
     let runtime = match fields.inner("nodeRuntime") {
         Ok(None) => None,
         Ok(Some(runtime)) => Some(RuntimeInfo::read(runtime, &tools).map_err(invalid_runtime)?),
         Err(fault) => return Err(invalid_runtime(fault.message)),
     };
-    Ok(Peer::Node { tools, runtime })
+    Ok(Peer::Node { tools, runtime, keeps_journal })
 }
 
 fn invalid_runtime(reason: String) -> Fault {
@@ -155,6 +161,9 @@ pub struct ConnectParams<'a> {
     /// What a node is like.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_runtime: Option<&'a RuntimeInfo>,
+    /// Whether a node keeps a journal of its calls, so that it can be asked again about them (ours).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal: Option<bool>,
     /// Its token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Token<'a>>,
@@ -210,16 +219,26 @@ struct Server<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Features {
     methods: Vec<&'static str>,
-    events: [&'static str; 6],
+    events: Vec<&'static str>,
 }
 
-/// Every event that there is.
+/// Every event that there is for all.
 pub const EVENTS: [&str; 6] = ["chat", "tool.invoke", "node.probe", "logs.get", "channel.outbound", "channel.typing"];
+
+/// The event that asks a node with a journal what became of a call (ours).
+pub const RESUME: &str = "tool.resume";
 
 impl<'a> HelloOk<'a> {
     /// With every method and every event.
     pub fn new(version: &'a str, connection_id: &'a str) -> Self {
-        let features = Features { methods: TABLE.iter().map(|row| row.name).collect(), events: EVENTS };
+        let features = Features { methods: TABLE.iter().map(|row| row.name).collect(), events: EVENTS.to_vec() };
         Self { kind: "hello-ok", protocol: PROTOCOL, server: Server { version, connection_id }, features }
+    }
+
+    /// The same for a node that keeps a journal: it is sent `tool.resume`, and is told so.
+    #[must_use]
+    pub fn with_resume(mut self) -> Self {
+        self.features.events.push(RESUME);
+        self
     }
 }

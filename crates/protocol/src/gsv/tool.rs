@@ -45,14 +45,17 @@ pub(super) fn definitions(tools: Vec<Value>) -> Result<Vec<Definition>, Fault> {
             let what = format!("{within}.name must be at most {LONGEST_NAME} letters, digits, _, - and .");
             return Err(invalid(Fault::invalid(what)));
         }
-        if read.iter().any(|tool| tool.name == name) {
-            return Err(invalid(Fault::invalid(format!("{name} is there twice"))));
-        }
         let description = fields.text("description").map_err(invalid)?.unwrap_or_default();
         let input_schema = fields.object("inputSchema").map_err(invalid)?.unwrap_or_default();
         read.push(Definition { name, description, input_schema });
     }
     Ok(read)
+}
+
+/// The first tool whose name another one has.
+pub(super) fn twice(tools: &[Definition]) -> Option<&str> {
+    let is_known = |at: usize| tools[..at].iter().any(|before| before.name == tools[at].name);
+    (0..tools.len()).find(|at| is_known(*at)).map(|at| tools[at].name.as_str())
 }
 
 fn invalid(fault: Fault) -> Fault {
@@ -196,6 +199,26 @@ pub struct Call {
 
 impl Wire for Call {}
 
+/// The event `tool.resume` (ours): what became of a call that was sent over an earlier connection?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resume {
+    /// The call. It is answered with `tool.result`.
+    pub call_id: String,
+}
+
+impl Wire for Resume {}
+
+/// Why a node that is asked again about a call has no result of it (ours).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It never began, and never will under its id.
+    NotBegun,
+    /// It began, and broke off.
+    Unknown,
+}
+
 /// Parameters of `tool.result`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -208,6 +231,9 @@ pub struct Outcome {
     /// What went wrong. If it is there, it counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// That there is no result and will be none. Only of a node that keeps a journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fate: Option<Fate>,
 }
 
 impl Wire for Outcome {}
@@ -216,7 +242,9 @@ impl Outcome {
     pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
         let call_id = fields.required("callId", "callId required")?;
         let error = fields.text("error")?.filter(|error| !error.is_empty());
-        Ok(Self { call_id, result: fields.any("result").map(Json::from), error })
+        let fates = [("not_begun", Fate::NotBegun), ("unknown", Fate::Unknown)];
+        let fate = fields.word("fate", &fates)?;
+        Ok(Self { call_id, result: fields.any("result").map(Json::from), error, fate })
     }
 
     /// What the model reads: text as it is, anything else as JSON, an error with a word in front.
