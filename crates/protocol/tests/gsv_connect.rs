@@ -36,7 +36,9 @@ fn each_mode_connects_with_what_it_needs() {
     }
     // Newer nodes say only what they can do.
     let runtime = json!({"hostCapabilities": ["shell.exec"], "toolCapabilities": {"Bash": ["shell.exec"]}});
-    let Peer::Node { tools, runtime, keeps_journal: false } = connect(&node(runtime), true).unwrap().peer else { panic!("not a node") };
+    let Peer::Node { tools, runtime, keeps_journal: false } = connect(&node(runtime), true).unwrap().peer else {
+        panic!("not a node")
+    };
     assert_eq!((tools[0].name.as_str(), runtime.unwrap().host_role), ("Bash", None));
 }
 

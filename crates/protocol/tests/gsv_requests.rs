@@ -88,12 +88,7 @@ fn every_method_is_read() {
         (
             "tool.result",
             json!({"callId": "c", "fate": "not_begun"}),
-            Request::ToolResult(Outcome {
-                call_id: text("c"),
-                result: None,
-                error: None,
-                fate: Some(Fate::NotBegun),
-            }),
+            Request::ToolResult(Outcome { call_id: text("c"), result: None, error: None, fate: Some(Fate::NotBegun) }),
         ),
         (
             "tool.request",

@@ -280,7 +280,8 @@ fn names_of_tools_say_whose_they_are() {
 #[test]
 fn results_are_read_by_the_model_as_text_or_json() {
     let outcome = |result: Option<Value>, error: Option<&str>| {
-        Outcome { call_id: text("c"), result: result.map(Json::from), error: error.map(str::to_owned), fate: None }.text()
+        Outcome { call_id: text("c"), result: result.map(Json::from), error: error.map(str::to_owned), fate: None }
+            .text()
     };
     assert_eq!(outcome(Some(json!("plain\ntext")), None), "plain\ntext");
     assert_eq!(outcome(Some(json!({"a": [1]})), None), r#"{"a":[1]}"#);
