@@ -18,6 +18,7 @@ pub mod reading;
 pub mod run;
 pub mod schedule;
 pub mod session;
+pub mod settings;
 mod settle;
 pub mod time;
 pub mod tool;

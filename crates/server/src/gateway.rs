@@ -90,6 +90,9 @@ pub enum ServeError {
     /// A door could not be opened.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// Secrets that were set over the gsv door cannot be read.
+    #[error("{0}")]
+    Secrets(String),
     /// The owner of the record ended by itself; why stands in the log of the program.
     #[error("the record can no longer be worked with")]
     Lost,
@@ -148,8 +151,15 @@ pub async fn serve(
     let models = Arc::new(Models::of(&config));
     let rooms = Arc::new(Workrooms::new(program, &config.agents_dir, clock.clone()));
     let guests = Arc::new(Guests::default());
-    let house =
-        House::new(Arc::clone(&services), &config, Arc::clone(&models), Arc::clone(&rooms), Arc::clone(&guests));
+    let wings = Arc::new(gsv::Wings::default());
+    let house = House::new(
+        Arc::clone(&services),
+        &config,
+        Arc::clone(&models),
+        Arc::clone(&rooms),
+        Arc::clone(&guests),
+        Arc::clone(&wings),
+    );
     let around = loaded.rules.surroundings.clone();
     let options = Options {
         rules: loaded.rules,
@@ -210,7 +220,10 @@ pub async fn serve(
         telegram: telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
         address: format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound)),
     });
-    let peers = gsv::Door::open(&site).await.ok_or(ServeError::Lost)?;
+    let peers = gsv::Door::open(&site, &wings, &rooms).await.map_err(|error| match error {
+        gsv::OpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
+        gsv::OpenError::Closing => ServeError::Lost,
+    })?;
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
         gsv: Arc::clone(&peers),

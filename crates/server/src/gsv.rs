@@ -9,6 +9,8 @@ mod chat;
 mod config;
 mod connection;
 mod dispatch;
+mod host;
+mod native;
 mod nodes;
 mod outbox;
 mod peer;
@@ -22,25 +24,40 @@ mod workspace;
 use std::sync::Arc;
 
 use axum::extract::ws::WebSocket;
-use countersign_core::id::Lsn;
+use countersign_core::{engine::Command, id::Lsn};
 use countersign_protocol::gsv::{Fault, Method, chat::State, code};
+use countersign_runtime::Lane;
 use tokio::sync::{broadcast, watch};
 
-use crate::{listen::Guest, site::Site};
+use crate::{chats::Workrooms, listen::Guest, site::Site};
 
 use roster::Roster;
-use settings::Settings;
+use settings::{SecretsError, Settings};
 use told::Told;
 
+pub(crate) use host::Wings;
+pub(crate) use native::names as native_tools;
 pub(crate) use registry::Registry;
+pub(crate) use workspace::skills;
 
 /// How many events a client may be behind before it has to come again.
 const BEHIND: usize = 1024;
 
+/// Why the door was not opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// Secrets cannot be read.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
+    /// The record can no longer be worked with.
+    #[error("the gateway is closing")]
+    Closing,
+}
+
 /// The door. One serves all peers of a gateway.
 pub struct Door {
     site: Arc<Site>,
-    settings: Settings,
+    settings: Arc<Settings>,
     roster: Roster,
     desks: chat::Desks,
     /// Events for every client. Each connection takes them at its own pace.
@@ -49,18 +66,26 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens the door on a gateway. `None` if the gateway closes.
-    pub(crate) async fn open(site: &Arc<Site>) -> Option<Arc<Self>> {
+    /// Opens the door on a gateway.
+    ///
+    /// # Errors
+    /// If secrets that were set cannot be read, or the gateway closes.
+    pub(crate) async fn open(site: &Arc<Site>, wings: &Wings, rooms: &Arc<Workrooms>) -> Result<Arc<Self>, OpenError> {
+        let settings = Arc::new(Settings::of(&site.config)?);
+        settings.follow(&site.handle).await.ok_or(OpenError::Closing)?;
         let door = Arc::new(Self {
-            settings: Settings::of(&site.config),
+            settings,
             roster: Roster::default(),
             desks: chat::Desks::default(),
             told: broadcast::Sender::new(BEHIND),
             closing: watch::Sender::new(false),
             site: Arc::clone(site),
         });
-        chat::follow(&door).await?;
-        Some(door)
+        chat::follow(&door).await.ok_or(OpenError::Closing)?;
+        wings.open(&door, rooms);
+        // What was owed to sessions of this door is begun now.
+        site.handle.source(Lane::Request).tell(Command::Tick).await;
+        Ok(door)
     }
 
     /// Whether anybody may connect: with a token from everywhere, without one from this machine only.

@@ -78,6 +78,7 @@ impl Admitted {
             | Event::Call(_)
             | Event::Peer(_)
             | Event::Policy(_)
+            | Event::Settings(_)
             | Event::Unattended(_) => {}
         }
     }

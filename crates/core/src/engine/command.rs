@@ -10,7 +10,7 @@ use crate::{
     id::{CallId, Lsn, PrincipalId, RunId, SessionId},
     peer,
     policy::{Grant, GrantId},
-    run, session, unattended,
+    run, session, settings, unattended,
 };
 
 /// Whether work that a restart interrupted goes on by itself.
@@ -59,6 +59,8 @@ pub enum Command {
     Gate(gate::Command),
     /// About a peer.
     Peer(peer::Command),
+    /// About what people set while the gateway runs.
+    Settings(settings::Command),
     /// To the contract of a session that works without people.
     Unattended(unattended::Command),
     /// Takes over grants that another log gave for good. Those that are known are passed over.

@@ -13,6 +13,7 @@ mod refer;
 mod renewal;
 mod requests;
 mod session;
+mod settings;
 mod shown;
 mod stop;
 
@@ -72,6 +73,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
             shown::updated(view, gate, &surface, &reference)
         }
         Command::EditRules { by, to, change } => Ok(edit_rules(view, by, to, change)),
+        Command::Settings(command) => settings::decide(view, command),
         Command::Unattended(unattended::Command::Declare { session, terms, carried }) => {
             contract::declare(view, &session, *terms, carried, context)
         }

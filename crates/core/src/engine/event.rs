@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     call, gate,
     id::{Lsn, SessionId},
-    peer, policy, run, session,
+    peer, policy, run, session, settings,
     time::Millis,
     unattended,
 };
@@ -29,6 +29,8 @@ pub enum Event {
     Peer(peer::Event),
     /// To rules, grants and constraints.
     Policy(policy::Event),
+    /// To what people set while the gateway runs.
+    Settings(settings::Event),
     /// To the contract of a session that works without people.
     Unattended(unattended::Event),
 }
@@ -66,7 +68,7 @@ impl Fact {
                 }
                 _ => true,
             },
-            Event::Run(_) | Event::Call(_) | Event::Gate(_) | Event::Unattended(_) => true,
+            Event::Run(_) | Event::Call(_) | Event::Gate(_) | Event::Settings(_) | Event::Unattended(_) => true,
         }
     }
 }
@@ -118,6 +120,7 @@ impl Event {
             Self::Gate(_) => "gate",
             Self::Peer(_) => "peer",
             Self::Policy(_) => "policy",
+            Self::Settings(_) => "settings",
             Self::Unattended(_) => "unattended",
         }
     }
@@ -135,6 +138,7 @@ impl Event {
             Self::Gate(event) => json(event),
             Self::Peer(event) => json(event),
             Self::Policy(event) => json(event),
+            Self::Settings(event) => json(event),
             Self::Unattended(event) => json(event),
         };
         (self.kind(), VERSION, facts)
@@ -159,6 +163,7 @@ impl Event {
             "gate" => read(kind, facts).map(Self::Gate),
             "peer" => read(kind, facts).map(Self::Peer),
             "policy" => read(kind, facts).map(Self::Policy),
+            "settings" => read(kind, facts).map(Self::Settings),
             "unattended" => read(kind, facts).map(Self::Unattended),
             _ => Err(Decode::Unknown { kind: kind.to_owned(), version }),
         }

@@ -62,6 +62,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         | Command::Recover(_)
         | Command::UseRules(_)
         | Command::EditRules { .. }
+        | Command::Settings(_)
         | Command::Tick
         | Command::Extend
         | Command::Adopt(_)

@@ -14,15 +14,16 @@ use crate::{
     policy::{self, Constraint, Grant},
     run::{Phase, Run},
     session::Session,
+    settings,
     time::Millis,
 };
 
 /// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
-pub const SNAPSHOT_VERSION: u32 = 13;
+pub const SNAPSHOT_VERSION: u32 = 14;
 
 /// What is written: the machines alone. Indexes are made again.
 #[derive(Serialize, Deserialize)]
-struct Form<S, R, C, G, P, D> {
+struct Form<S, R, C, G, P, D, T> {
     head: Lsn,
     at: Millis,
     boot: u32,
@@ -33,6 +34,7 @@ struct Form<S, R, C, G, P, D> {
     rules: Option<Digest>,
     grants: Vec<P>,
     constraints: Vec<D>,
+    settings: T,
     peers: BTreeMap<PeerId, Line>,
     is_partial: bool,
 }
@@ -51,6 +53,7 @@ impl State {
             rules: self.policy.digest(),
             grants: self.policy.grants().iter().collect(),
             constraints: self.policy.constraints().iter().collect(),
+            settings: &self.settings,
             peers: self.peers.clone(),
             is_partial: self.is_partial,
         };
@@ -59,11 +62,12 @@ impl State {
 
     /// Reads what [`State::to_snapshot`] wrote.
     pub(super) fn from_snapshot(text: &str) -> Result<Self, serde_json::Error> {
-        let form: Form<Session, Run, Call, Gate, Grant, Constraint> = serde_json::from_str(text)?;
+        let form: Form<Session, Run, Call, Gate, Grant, Constraint, settings::State> = serde_json::from_str(text)?;
         let mut state = Self {
             head: form.head,
             at: form.at,
             boot: form.boot,
+            settings: form.settings,
             peers: form.peers,
             is_partial: form.is_partial,
             ..Self::default()

@@ -17,6 +17,7 @@ use crate::{
     policy,
     run::{self, Run},
     session::{self, Answered, Asked, Session},
+    settings,
     time::Millis,
     unattended::{self, Unattended},
 };
@@ -35,6 +36,7 @@ pub struct State {
     pub(super) calls: BTreeMap<CallId, Call>,
     pub(super) gates: BTreeMap<GateId, Gate>,
     pub(super) policy: policy::State,
+    pub(super) settings: settings::State,
     /// The lines of peers that have one.
     pub(super) peers: BTreeMap<PeerId, Line>,
     /// Sessions whose context is being compacted.
@@ -65,6 +67,7 @@ impl PartialEq for State {
             && self.calls == other.calls
             && same(&self.gates, &other.gates, |gate| at_hand(self, gate) || at_hand(other, gate))
             && self.policy == other.policy
+            && self.settings == other.settings
             && self.peers == other.peers
             && self.compacting == other.compacting
             && self.pending == other.pending
@@ -162,6 +165,11 @@ impl State {
         &self.policy
     }
 
+    /// What people set while the gateway ran.
+    pub fn settings(&self) -> &settings::State {
+        &self.settings
+    }
+
     /// The number of the next gate of a session.
     pub(crate) fn next_ordinal(&self, session: &SessionId) -> u32 {
         self.sessions.get(session).map_or(0, |session| session.gates) + 1
@@ -240,6 +248,7 @@ impl State {
             Event::Gate(event) => self.apply_gate(event, meta),
             Event::Peer(event) => self.apply_peer(event),
             Event::Policy(event) => self.apply_policy(event),
+            Event::Settings(event) => self.settings.apply(event),
             Event::Unattended(event) => self.apply_unattended(event, meta),
         }
     }

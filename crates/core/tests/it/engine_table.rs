@@ -8,8 +8,10 @@ use countersign_core::{
     policy::{Covers, Door, Grant, GrantId, Scope},
     run::{self, Answer},
     session::{self, Queue, Settings, WhenBusy},
+    settings,
     time::Millis,
 };
+use serde_json::{Value, json};
 
 use crate::{
     stage::{Stage, Told, open, ruled, text},
@@ -66,6 +68,45 @@ fn who_changes_rules_is_recorded_and_a_look_that_finds_nothing_new_is_not() {
     in_every_state("a change of words", edit(Some("+ # why"), same), &[(EVERY, "Done: policy edited")]);
     in_every_state("a look at other rules", edit(None, other), &[(EVERY, "Done: policy edited")]);
     in_every_state("a look at the same", edit(None, same), &[(EVERY, "Idle")]);
+}
+
+#[test]
+fn a_setting_is_recorded_where_it_says_something_new() {
+    let path = |text: &str| settings::Path::of(text.split('.').map(str::to_owned)).expect("it has names");
+    let by = || PrincipalId::new("ana");
+    let set = move |at: &'static str, value: Option<Value>, secret: Option<&'static str>| {
+        move |stage: &mut Stage| {
+            let secrets = secret.iter().map(|at| (path(at), Digest::of(at.as_bytes()))).collect();
+            let set = settings::Command::Set { by: by(), path: path(at), value: value.clone(), secrets };
+            stage.tell(Command::Settings(set))
+        }
+    };
+    let add = move |item: &'static str| {
+        move |stage: &mut Stage| {
+            let add = settings::Command::Add { by: by(), path: path("a.l"), item: item.to_owned() };
+            stage.tell(Command::Settings(add))
+        }
+    };
+    let twice = |first: &dyn Fn(&mut Stage) -> Told, second: &dyn Fn(&mut Stage) -> Told, stage: &mut Stage| {
+        first(stage);
+        second(stage)
+    };
+    let one = || set("a.b", Some(json!(1)), None);
+    in_every_state("a value", one(), &[(EVERY, "Done: settings set")]);
+    in_every_state("the same", |stage| twice(&one(), &one(), stage), &[(EVERY, "Idle")]);
+    in_every_state("out", |stage| twice(&one(), &set("a", None, None), stage), &[(EVERY, "Done: settings set")]);
+    in_every_state("out of nothing", set("a", None, None), &[(EVERY, "Idle")]);
+    in_every_state("a secret", set("a", Some(json!({})), Some("a.k")), &[(EVERY, "Done: settings set")]);
+    let elsewhere = "refused: a secret lies elsewhere than what is set";
+    in_every_state("a secret elsewhere", set("a", None, Some("b.k")), &[(EVERY, elsewhere)]);
+    in_every_state("a text", add("x"), &[(EVERY, "Done: settings added")]);
+    in_every_state("the same text", |stage| twice(&add("x"), &add("x"), stage), &[(EVERY, "Idle")]);
+    in_every_state("another text", |stage| twice(&add("x"), &add("y"), stage), &[(EVERY, "Done: settings added")]);
+    let no_list = set("a.l", Some(json!(5)), None);
+    let refused = "refused: there is no list at this path";
+    in_every_state("no list", |stage| twice(&no_list, &add("x"), stage), &[(EVERY, refused)]);
+    let long = set("a", Some(json!("x".repeat(40_000))), None);
+    in_every_state("too long", long, &[(EVERY, "refused: a setting is longer than 32768 bytes")]);
 }
 
 #[test]

@@ -175,6 +175,7 @@ impl Play<'_> {
             )
             | Event::Peer(_)
             | Event::Policy(_)
+            | Event::Settings(_)
             | Event::Unattended(_) => {}
         }
         Ok(None)

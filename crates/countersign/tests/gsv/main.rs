@@ -26,6 +26,8 @@ mod scene;
 #[allow(dead_code, reason = "as the gateway")]
 mod service;
 mod sessions;
+mod settings;
 #[path = "../it/wire.rs"]
 #[allow(dead_code, reason = "as the gateway")]
 mod wire;
+mod workspace;

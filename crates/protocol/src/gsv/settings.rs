@@ -10,7 +10,7 @@ pub use table::{DEFAULTS, defaults};
 use super::Fault;
 use super::fields::Fields;
 use crate::json::Wire;
-use table::TABLE;
+use table::{Kind, TABLE};
 
 /// What is shown in the place of a secret.
 pub const MASK: &str = "***";
@@ -111,9 +111,9 @@ impl Path {
         self.0.join(".")
     }
 
-    /// Whether what stands here is never shown, and kept apart.
-    pub fn is_secret(&self) -> bool {
-        is_secret(&self.0)
+    /// Returns its names, of which there is at least one.
+    pub fn names(&self) -> &[String] {
+        &self.0
     }
 }
 
@@ -163,19 +163,84 @@ fn is_secret(path: &[String]) -> bool {
     names_one || (path.len() >= 2 && path[0] == "apiKeys")
 }
 
+/// What setting something comes to once it was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// What is set, without secrets and without what is null. `None` if it is taken out.
+    pub value: Option<Value>,
+    /// The secrets in it, by where they stand. Not to be logged.
+    pub secrets: Vec<(Path, String)>,
+}
+
+impl Change {
+    /// Looks at a value that is to be set at a path, and takes it apart.
+    ///
+    /// # Errors
+    /// 400 for a setting that there is not, and for a value that it cannot have, with what it can.
+    pub fn of(path: &Path, value: &Value) -> Result<Self, Fault> {
+        if let Some(list) = (1..path.0.len()).map(|end| &path.0[..end]).find(|way| is_list(way)) {
+            return Err(Fault::invalid(format!("{} is set as a whole", list.join("."))));
+        }
+        check(&path.0, value)?;
+        let mut change = Self::default();
+        change.value = change.taken(&mut path.0.clone(), value);
+        Ok(change)
+    }
+
+    fn taken(&mut self, at: &mut Vec<String>, value: &Value) -> Option<Value> {
+        match value {
+            Value::Null => None,
+            Value::Object(members) => {
+                let mut left = Map::new();
+                for (name, value) in members {
+                    at.push(name.clone());
+                    if let Some(value) = self.taken(at, value) {
+                        left.insert(name.clone(), value);
+                    }
+                    at.pop();
+                }
+                Some(left.into())
+            }
+            Value::String(secret) if is_kept_apart(at) => {
+                self.secrets.push((Path(at.clone()), secret.clone()));
+                None
+            }
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Some(value.clone()),
+        }
+    }
+}
+
+fn is_kept_apart(path: &[String]) -> bool {
+    matches!(kind(path), Some(Kind::Secret))
+}
+
+fn is_list(path: &[String]) -> bool {
+    matches!(kind(path), Some(Kind::Items(_) | Kind::Texts))
+}
+
+fn kind(path: &[String]) -> Option<Kind> {
+    TABLE.iter().find(|(pattern, _)| matches(pattern, path, true)).map(|(_, kind)| *kind)
+}
+
 /// Sets a value in a tree, or takes it out if it is null, and makes what is missing on the way.
 ///
 /// # Errors
-/// 400 for a setting that there is not, and for a value that it cannot have, with what it can. Nothing is changed then.
+/// As [`Change::of`]. Nothing is changed then.
 pub fn set(tree: &mut Value, path: &Path, value: &Value) -> Result<(), Fault> {
-    check(&path.0, value)?;
+    Change::of(path, value)?;
+    put(tree, path, value);
+    Ok(())
+}
+
+/// The same without looking at it.
+pub fn put(tree: &mut Value, path: &Path, value: &Value) {
     let mut at = tree;
-    let Some((last, way)) = path.0.split_last() else { return Ok(()) };
+    let Some((last, way)) = path.0.split_last() else { return };
     for name in way {
         if !at.is_object() {
             *at = Value::Object(Map::new());
         }
-        let Value::Object(members) = at else { return Ok(()) };
+        let Value::Object(members) = at else { return };
         at = members.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
     }
     if !at.is_object() {
@@ -188,18 +253,24 @@ pub fn set(tree: &mut Value, path: &Path, value: &Value) -> Result<(), Fault> {
             members.insert(last.clone(), value.clone());
         }
     }
-    Ok(())
 }
 
 /// Decides whether a value may stand at a path.
 fn check(path: &[String], value: &Value) -> Result<(), Fault> {
     let shown = || path.join(".");
-    if let Some((_, kind)) = TABLE.iter().find(|(pattern, _)| matches(pattern, path, true)) {
-        if value.is_null() || kind.takes(value) {
-            return Ok(());
+    if let Some(kind) = kind(path) {
+        if matches!(kind, Kind::Secret) && value.as_str() == Some(MASK) {
+            let what = "*** stands for the secret, and is not the secret itself";
+            return Err(Fault::invalid(format!("Invalid value for {}: {what}", shown())));
         }
-        let wanted = kind.wanted();
-        return Err(Fault::invalid(format!("Invalid value for {}: {wanted} is wanted", shown())));
+        if !value.is_null() && !kind.takes(value) {
+            let wanted = kind.wanted();
+            return Err(Fault::invalid(format!("Invalid value for {}: {wanted} is wanted", shown())));
+        }
+        return match (kind, value) {
+            (Kind::Items(needed), Value::Array(items)) => check_items(path, needed, items),
+            _ => Ok(()),
+        };
     }
     if !TABLE.iter().any(|(pattern, _)| matches(pattern, path, false)) {
         return Err(Fault::invalid(format!("Unknown setting: {}", shown())));
@@ -215,6 +286,24 @@ fn check(path: &[String], value: &Value) -> Result<(), Fault> {
             Err(Fault::invalid(format!("Invalid value for {}: an object is wanted", shown())))
         }
     }
+}
+
+fn check_items(path: &[String], needed: &str, items: &[Value]) -> Result<(), Fault> {
+    for (place, item) in items.iter().enumerate() {
+        let mut at = path.to_vec();
+        at.push(place.to_string());
+        check(&at, item)?;
+        let named = item[needed].as_str();
+        at.push(needed.to_owned());
+        if named.is_none() {
+            return Err(Fault::invalid(format!("Invalid value for {}: it is missing", at.join("."))));
+        }
+        let is_again = items[..place].iter().any(|before| before[needed].as_str() == named);
+        if needed == "id" && is_again {
+            return Err(Fault::invalid(format!("Invalid value for {}: another one has it", at.join("."))));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a pattern is of this path, or, if not `whole`, of something below it. `*` is any name.

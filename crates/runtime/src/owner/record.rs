@@ -26,6 +26,7 @@ pub fn record(recorded: &Recorded) -> Record {
         | Event::Call(_)
         | Event::Peer(_)
         | Event::Policy(_)
+        | Event::Settings(_)
         | Event::Unattended(_) => None,
     };
     Record {

@@ -12,7 +12,7 @@ use countersign_core::{
     call::{self, Progress},
     engine::{Command, Engine},
     folder_of,
-    id::CallId,
+    id::{CallId, RunId},
     message::StopReason,
     owed,
     run::{self, Answer, Failure},
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{Host, call::CallWork, compact::CompactWork, conversation, turn::TurnWork};
+use super::{Host, Wing, call::CallWork, compact::CompactWork, conversation, turn::TurnWork};
 use crate::{deliver::Contents, owner::Source};
 
 struct InFlight {
@@ -147,16 +147,20 @@ impl Desk {
         let mut is_elsewhere = false;
         let state = engine.state();
         let (contents, results) = (self.contents.clone(), self.results.clone());
-        let host_of = |session: &session::Session| match session.hosted() {
+        let host_of = |session: &session::Session, run: Option<RunId>| match session.hosted() {
             Some(_) => self.host.guest(session.id()),
-            None => Some(Arc::clone(&self.host)),
+            None => match self.host.wing(session.id(), run) {
+                Wing::Here => Some(Arc::clone(&self.host)),
+                Wing::Other(host) => Some(host),
+                Wing::NotYet => None,
+            },
         };
         let token = cancel.clone();
         let task = match work {
             Work::Turn { run, epoch } => {
                 let run = state.run(*run)?;
                 let session = state.session(run.session())?;
-                let host = host_of(session)?;
+                let host = host_of(session, Some(run.id()))?;
                 let work = TurnWork {
                     run: run.id(),
                     epoch: *epoch,
@@ -179,7 +183,7 @@ impl Desk {
             Work::Call { call, .. } => {
                 let call = state.call(*call)?;
                 let session = state.session(call.session())?;
-                let host = host_of(session)?;
+                let host = host_of(session, call.run())?;
                 is_elsewhere = matches!(call.executor(), call::Executor::Service | call::Executor::Peer(_));
                 let work = CallWork {
                     call: call.id(),
@@ -201,7 +205,7 @@ impl Desk {
             }
             Work::Compact { session, epoch } => {
                 let session = state.session(session)?;
-                let host = host_of(session)?;
+                let host = host_of(session, None)?;
                 let work = CompactWork::of(session, *epoch)?;
                 let outcome = Compacted::Failed { message: "the summary broke off".into() };
                 let broke =

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     call::Content,
-    id::SessionId,
+    id::{RunId, SessionId},
     message::{Message, Summary},
     session::{ModelRef, Price},
     tool::Spec,
@@ -67,12 +67,27 @@ pub enum Served {
     InDoubt(String),
 }
 
+/// Who works for a session of this process.
+pub enum Wing {
+    /// Whoever is asked.
+    Here,
+    /// This host: the session has its own way of working.
+    Other(Arc<dyn Host>),
+    /// Somebody who is not there yet. Until then nothing of the session is begun.
+    NotYet,
+}
+
 /// Models, tools and texts for the sessions of one owner. Nothing here may wait: it is asked on the owner's own path to work.
 pub trait Host: Send + Sync + 'static {
     /// What works for a session whose host brought its own: its models, its tools, its folders. None while it is away, and
     /// then nothing of the session is begun.
     fn guest(&self, _session: &SessionId) -> Option<Arc<dyn Host>> {
         None
+    }
+
+    /// Who works for a session that no host brought, in this run if one works.
+    fn wing(&self, _session: &SessionId, _run: Option<RunId>) -> Wing {
+        Wing::Here
     }
 
     /// Finds a model, with its key.

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use countersign_core::{
     call::Content,
     gate::People,
-    id::{PrincipalId, SessionId},
+    id::{PrincipalId, RunId, SessionId},
     message::{Message, Summary},
     session::ModelRef,
     tool::Spec,
 };
 use countersign_runtime::{
-    Chosen, Host, Served, Summaries,
+    Chosen, Host, Served, Summaries, Wing,
     services::{self, Outcome, Services, ToolCall},
     tools::{Context, Registry},
 };
@@ -23,7 +23,7 @@ use crate::{
     attach::Guests,
     chats::{Models, Workrooms},
     config::{self, Auth, Config, Tool},
-    control,
+    control, gsv,
     messenger::telegram,
     prompt::compaction,
 };
@@ -38,6 +38,7 @@ pub(super) struct House {
     models: Arc<Models>,
     rooms: Arc<Workrooms>,
     guests: Arc<Guests>,
+    wings: Arc<gsv::Wings>,
 }
 
 impl House {
@@ -47,16 +48,21 @@ impl House {
         models: Arc<Models>,
         rooms: Arc<Workrooms>,
         guests: Arc<Guests>,
+        wings: Arc<gsv::Wings>,
     ) -> Self {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
         let calls = tools.map(|(service, tool)| (tool.name.clone(), (service.name.clone(), call_of(tool))));
-        Self { calls: calls.collect(), services, models, rooms, guests }
+        Self { calls: calls.collect(), services, models, rooms, guests, wings }
     }
 }
 
 impl Host for House {
     fn guest(&self, session: &SessionId) -> Option<Arc<dyn Host>> {
         self.guests.of(session)
+    }
+
+    fn wing(&self, session: &SessionId, run: Option<RunId>) -> Wing {
+        self.wings.of(session, run)
     }
 
     fn model(&self, model: &ModelRef) -> Result<Chosen, String> {

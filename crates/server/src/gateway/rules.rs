@@ -18,7 +18,7 @@ use super::{
 use crate::{
     agent_gate::{DOOR, Tools},
     config::{self, Case, Config, Errors, Known, Permissions, Person},
-    paths,
+    gsv, paths,
     strangers::strangers,
 };
 use countersign_runtime::tools::Registry;
@@ -158,7 +158,8 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     // Runs of the gateway have tools of their own beside those of services.
     let registry = Registry::standard();
     let own = registry.specs().map(|spec| spec.name.as_str());
-    let names: Vec<&str> = household.tools.keys().map(String::as_str).chain(own).collect();
+    let names: Vec<&str> =
+        household.tools.keys().map(String::as_str).chain(own).chain(gsv::native_tools().iter().copied()).collect();
     let mut told = strangers(&source, &names);
     let unmet = unmet(&source, household);
     told.extend(unmet.iter().map(|(_, told)| told.clone()));
@@ -182,6 +183,8 @@ fn surroundings(config: &Config) -> Surroundings {
     // The workspaces may lie in the data directory.
     let data: &[PathBuf] = if config.agents_dir.starts_with(folder) { &own } else { &whole };
     let rules = [config.permissions.clone()].into_iter().chain(config.file.clone());
+    // What every agent is told of is nobody's to write.
+    let skills = gsv::skills(&config.agents_dir);
     let keys = config.gateway.tls.iter().map(|tls| tls.key.clone());
     let texts = |paths: &mut dyn Iterator<Item = PathBuf>| {
         let whole = paths.map(|path| std::path::absolute(&path).unwrap_or(path));
@@ -190,7 +193,7 @@ fn surroundings(config: &Config) -> Surroundings {
     Surroundings {
         home: std::env::var("HOME").ok(),
         temporary: vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()],
-        protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone())),
+        protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone()).chain([skills])),
         unreadable: texts(&mut data.iter().cloned().chain(config.file.clone()).chain(keys)),
         door: None,
         realm: None,
@@ -210,6 +213,8 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
         "web.revoked",
         "web.revoked.new",
         "tokens.json",
+        "secrets.yaml",
+        "objects",
     ];
     beside.into_iter().chain([log.with_extension("ballast")]).chain(own.map(|name| folder.join(name))).collect()
 }

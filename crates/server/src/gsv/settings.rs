@@ -1,50 +1,228 @@
-//! The tree of settings, as the parts of the door read it.
+//! The tree of settings, as the parts of the door read it, and changes of it. Source: docs/protocol/gsv.md, Settings.
+
+mod secrets;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use countersign_core::{
+    digest::Digest as Known,
+    engine::{Command, Event},
+    id::PrincipalId,
     schedule::Zone,
     session::{ModelRef, Profile, Renewal, RenewalMode, Settings as SessionSettings, Sums, Thresholds},
+    settings::{self, Path, State},
 };
 use countersign_protocol::gsv::{
+    Fault, code,
     directive::Model,
     key::{DmScope, Keys, agent_id},
-    settings::defaults,
+    settings::{self as wire, Change, MASK, Set, defaults, merged, put},
 };
+use countersign_runtime::{Handle, Lane, Refused, Released};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use crate::{config::Config, site::Site};
+use secrets::Secrets;
+
+pub(crate) use secrets::SecretsError;
 
 /// The settings that are in force.
 pub(super) struct Settings {
-    tree: Arc<Value>,
+    /// What counts where nothing is set: the defaults, and what the configuration says.
+    base: Value,
     /// `clients.token` of the configuration; `auth.token` goes before it.
     token: Option<SecretString>,
+    /// Whether the door is for this machine only as long as nobody has to show anything.
+    is_loopback: bool,
+    secrets: Arc<Secrets>,
+    now: ArcSwap<Now>,
+    /// Who reads the record last brings it into force last.
+    reading: tokio::sync::Mutex<()>,
+    /// One change at a time: each is looked at with those before it in force.
+    changing: tokio::sync::Mutex<()>,
 }
 
+/// What was set by now.
+#[derive(Default)]
+struct Now {
+    set: State,
+    tree: Arc<Value>,
+    secrets: BTreeMap<Path, SecretString>,
+}
+
+/// A path that stands in this program.
+fn path_of(text: &str) -> Option<Path> {
+    Path::of(text.split('.').map(str::to_owned))
+}
+
+/// A token that nobody has.
+fn nobodys() -> SecretString {
+    let two = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
+    two.map(|one| one.simple().to_string()).concat().into()
+}
+
+/// The path of the token that peers have to show.
+const TOKEN: &str = "auth.token";
+
 impl Settings {
-    /// Those of a gateway with this configuration.
-    pub(super) fn of(config: &Config) -> Self {
-        let mut tree = defaults();
+    /// Those of a gateway with this configuration, before anybody has set anything: [`Settings::refresh`] has to follow.
+    ///
+    /// # Errors
+    /// If secrets that were set before cannot be read.
+    pub(super) fn of(config: &Config) -> Result<Self, SecretsError> {
+        let mut base = defaults();
         if let Some(model) = &config.model {
-            tree["model"]["provider"] = model.provider.as_str().into();
-            tree["model"]["id"] = model.id.as_str().into();
+            base["model"]["provider"] = model.provider.as_str().into();
+            base["model"]["id"] = model.id.as_str().into();
         }
-        Self { tree: Arc::new(tree), token: config.clients.clone() }
+        let now = Now { tree: Arc::new(base.clone()), ..Now::default() };
+        Ok(Self {
+            base,
+            token: config.clients.clone(),
+            is_loopback: config.gateway.is_loopback(),
+            secrets: Arc::new(Secrets::open(&config.storage.folder)?),
+            now: ArcSwap::from_pointee(now),
+            reading: tokio::sync::Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+        })
     }
 
-    /// The whole tree, with what counts where nothing is set.
+    /// The whole tree, with what counts where nothing is set. Secrets are [`MASK`] in it.
     pub(super) fn tree(&self) -> Arc<Value> {
-        Arc::clone(&self.tree)
+        Arc::clone(&self.now.load().tree)
+    }
+
+    /// A secret that was set, such as `apiKeys.anthropic`.
+    pub(super) fn secret(&self, path: &str) -> Option<SecretString> {
+        self.now.load().secrets.get(&path_of(path)?).cloned()
     }
 
     /// What peers have to show. `None` if any token or none will do.
     pub(super) fn token(&self) -> Option<SecretString> {
-        let set = self.tree()["auth"]["token"].as_str().map(SecretString::from);
+        let is_set = self.tree()["auth"]["token"].is_string();
+        // One that was set and is not at hand any more opens nothing.
+        let set = is_set.then(|| self.secret(TOKEN).unwrap_or_else(nobodys));
         set.or_else(|| self.token.clone())
+    }
+
+    /// Sets a value as somebody asks for it over the wire. It counts once this is done.
+    ///
+    /// # Errors
+    /// 400 for a setting that there is not and a value that it cannot have; 500 if it was not recorded.
+    pub(super) async fn set(&self, site: &Site, by: PrincipalId, set: &Set) -> Result<(), Fault> {
+        let Change { value, secrets } = Change::of(&set.path, &set.value)?;
+        let path = Path::of(set.path.names().iter().cloned());
+        let path = path.ok_or_else(|| Fault::invalid("path required"))?;
+        let _turn = self.changing.lock().await;
+        let own = |(path, secret): (wire::Path, String)| Some((Path::of(path.names().iter().cloned())?, secret));
+        let secrets: Vec<(Path, String)> = secrets.into_iter().filter_map(own).collect();
+        self.check(&path, value.as_ref(), &secrets)?;
+        let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
+        let file = Arc::clone(&self.secrets);
+        let kept = tokio::task::spawn_blocking(move || file.keep(secrets)).await.map_err(|error| failed(&error))?;
+        let kept = kept.map_err(|error| failed(&error))?;
+        let command = settings::Command::Set { by, path, value, secrets: kept };
+        let asked = site.handle.source(Lane::Request).ask(Command::Settings(command)).await;
+        // Also if it is not known whether it was recorded: the record says what counts.
+        self.refresh(&site.handle).await.ok_or_else(|| failed(&"the gateway is closing"))?;
+        self.forget().await;
+        match asked {
+            Ok(_) => Ok(()),
+            Err(Refused::Refusal(refusal)) => Err(Fault::invalid(refusal.to_string())),
+            Err(refused) => Err(failed(&refused)),
+        }
+    }
+
+    /// Decides whether a change leaves settings that a gateway can work with.
+    fn check(&self, path: &Path, value: Option<&Value>, secrets: &[(Path, String)]) -> Result<(), Fault> {
+        let secrets = secrets.iter().map(|(path, _)| (path.clone(), Known::of(&[]))).collect();
+        let by = PrincipalId::new("nobody");
+        let mut next = self.now.load().set.clone();
+        next.apply(&settings::Event::Set { by, path: path.clone(), value: value.cloned(), secrets });
+        let tree = self.merged(&next);
+        let is_open = tree["auth"]["token"].is_null() && self.token.is_none();
+        if is_open && !self.is_loopback {
+            let what = "without a token nobody may connect from another machine, and this gateway serves them";
+            return Err(Fault::invalid(format!("Invalid value for {path}: {what}")));
+        }
+        let agents = tree["agents"]["list"].as_array().into_iter().flatten().enumerate();
+        let of_agents = agents.map(|(place, agent)| {
+            let path = format!("agents.list.{place}.heartbeat.activeHours.timezone");
+            (path, &agent["heartbeat"]["activeHours"]["timezone"])
+        });
+        let usual = &tree["agents"]["defaultHeartbeat"]["activeHours"]["timezone"];
+        let zones = [
+            ("userTimezone".to_owned(), &tree["userTimezone"]),
+            ("agents.defaultHeartbeat.activeHours.timezone".to_owned(), usual),
+        ];
+        for (path, zone) in zones.into_iter().chain(of_agents) {
+            if zone.as_str().is_some_and(|name| name.parse::<Zone>().is_err()) {
+                let what = "a time zone such as Europe/Berlin is wanted";
+                return Err(Fault::invalid(format!("Invalid value for {path}: {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What people set over what counts otherwise.
+    fn merged(&self, set: &State) -> Value {
+        let mut over = Value::Object(set.tree().clone());
+        for (path, _) in set.secrets() {
+            if let Ok(path) = wire::Path::read(&path.to_string()) {
+                put(&mut over, &path, &Value::from(MASK));
+            }
+        }
+        merged(&self.base, &over)
+    }
+
+    /// Brings what the record says into force. `None` if the gateway closes.
+    pub(super) async fn refresh(&self, handle: &Handle) -> Option<()> {
+        let _turn = self.reading.lock().await;
+        let (set, _) = handle.source(Lane::Request).read(|engine| engine.state().settings().clone()).await?;
+        let secrets = set.secrets().filter_map(|(path, digest)| {
+            let secret = self.secrets.get(path, digest);
+            if secret.is_none() {
+                tracing::warn!(%path, "a secret that was set is not in secrets.yaml any more: set it again");
+            }
+            Some((path.clone(), secret?))
+        });
+        let now = Now { secrets: secrets.collect(), tree: Arc::new(self.merged(&set)), set };
+        self.now.store(Arc::new(now));
+        Some(())
+    }
+
+    /// Takes secrets out of their file that the record does not name any more. Not while one is on its way into the record.
+    async fn forget(&self) {
+        let set: BTreeMap<Path, Known> =
+            self.now.load().set.secrets().map(|(path, digest)| (path.clone(), digest)).collect();
+        let file = Arc::clone(&self.secrets);
+        let named = move |path: &Path, digest| set.get(path) == Some(&digest);
+        let done = tokio::task::spawn_blocking(move || file.keep_only(named)).await;
+        if let Ok(Err(error)) = done {
+            tracing::warn!(%error, "secrets that do not count any more stay in their file");
+        }
+    }
+
+    /// Brings what was set into force, and follows what is set by others than [`Settings::set`]. `None` if the gateway closes.
+    pub(super) async fn follow(self: &Arc<Self>, handle: &Handle) -> Option<()> {
+        let mut subscriber = handle.subscribe().await?;
+        self.refresh(handle).await?;
+        self.forget().await;
+        let (settings, handle) = (Arc::clone(self), handle.clone());
+        tokio::spawn(async move {
+            while let Some(released) = subscriber.next().await {
+                let is_ours =
+                    matches!(&released, Released::Fact(recorded) if matches!(recorded.fact.event, Event::Settings(_)));
+                if is_ours && settings.refresh(&handle).await.is_none() {
+                    return;
+                }
+            }
+        });
+        Some(())
     }
 
     /// Whether a peer may connect that shows this token, or none.

@@ -139,6 +139,7 @@ impl Teller {
             | Happened::Gate(_)
             | Happened::Peer(_)
             | Happened::Policy(_)
+            | Happened::Settings(_)
             | Happened::Unattended(_) => None,
         }
     }

@@ -152,6 +152,7 @@ impl Teller {
             | Happened::Gate(_)
             | Happened::Peer(_)
             | Happened::Policy(_)
+            | Happened::Settings(_)
             | Happened::Unattended(_) => None,
         };
         self.owed_turn(mark, frames);

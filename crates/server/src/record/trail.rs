@@ -170,6 +170,7 @@ impl Trail {
             Event::Policy(policy::Event::Edited { by, .. }) => {
                 About { by: Some(by.as_str().into()), ..About::default() }
             }
+            Event::Settings(event) => About { by: Some(event.by().as_str().into()), ..About::default() },
             Event::Booted
             | Event::Session(_)
             | Event::Run(_)

@@ -9,6 +9,7 @@ use countersign_core::{
     message::{Message, text_of},
     peer, policy, run,
     session::{self, Kind, ModelRef, Setting},
+    settings,
 };
 use countersign_runtime::store::Stored;
 use serde::Serialize;
@@ -57,7 +58,18 @@ fn tell(event: &Event, content: Option<&str>, about: &About) -> String {
         Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} is connected"),
         Event::Peer(peer::Event::Gone { peer }) => format!("{peer} is not connected any more"),
         Event::Policy(event) => policy(event, content),
+        Event::Settings(event) => settings(event),
         Event::Unattended(event) => contract::tell(event),
+    }
+}
+
+fn settings(event: &settings::Event) -> String {
+    match event {
+        settings::Event::Set { by, path, value: None, secrets } if secrets.is_empty() => {
+            format!("{by} took the setting {path} out")
+        }
+        settings::Event::Set { by, path, .. } => format!("{by} changed the setting {path}"),
+        settings::Event::Added { by, path, item } => format!("{by} put {item} into the setting {path}"),
     }
 }
 

@@ -70,7 +70,12 @@ impl Hosts {
             }
             Event::Run(event) => matches!(event, run::Event::Asked { .. }),
             Event::Session(event) => matches!(event, session::Event::CompactionStarted { .. }),
-            Event::Booted | Event::Gate(_) | Event::Peer(_) | Event::Policy(_) | Event::Unattended(_) => false,
+            Event::Booted
+            | Event::Gate(_)
+            | Event::Peer(_)
+            | Event::Policy(_)
+            | Event::Settings(_)
+            | Event::Unattended(_) => false,
         };
         match self.recorded.get(session).filter(|_| needs_rules) {
             Some(rules) if !self.brought.contains(rules) => {

@@ -6,6 +6,8 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Text,
+    /// A text that is kept apart and never shown.
+    Secret,
     Texts,
     Flag,
     /// A whole number within bounds.
@@ -17,8 +19,8 @@ pub(super) enum Kind {
     Span,
     /// An object of lists of texts.
     TextsByName,
-    /// A list of objects.
-    Objects,
+    /// A list of objects, which the rows below it look at; each has this member, and no two the same where it is a name.
+    Items(&'static str),
     Object,
 }
 
@@ -27,6 +29,7 @@ impl Kind {
         let texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
         match self {
             Self::Text => value.as_str().is_some_and(|text| !text.trim().is_empty()),
+            Self::Secret => value.as_str().is_some_and(is_secret),
             Self::Texts => texts(value),
             Self::Flag => value.is_boolean(),
             Self::Count(least, most) => value.as_u64().is_some_and(|count| (least..=most).contains(&count)),
@@ -34,7 +37,7 @@ impl Kind {
             Self::Clock => value.as_str().is_some_and(is_clock),
             Self::Span => value.as_u64() == Some(0) || value.as_str().is_some_and(is_span),
             Self::TextsByName => value.as_object().is_some_and(|members| members.values().all(texts)),
-            Self::Objects => value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
+            Self::Items(_) => value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
             Self::Object => value.is_object(),
         }
     }
@@ -42,6 +45,7 @@ impl Kind {
     pub(super) fn wanted(self) -> String {
         match self {
             Self::Text => "a text that is not empty".to_owned(),
+            Self::Secret => "a text without control characters, or white space at its ends".to_owned(),
             Self::Texts => "an array of strings".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Count(least, most) => format!("a whole number from {least} to {most}"),
@@ -49,10 +53,15 @@ impl Kind {
             Self::Clock => "a time such as 08:00".to_owned(),
             Self::Span => "a span such as 30m or 1h30m, or 0 for never".to_owned(),
             Self::TextsByName => "an object of arrays of strings".to_owned(),
-            Self::Objects => "an array of objects".to_owned(),
+            Self::Items(_) => "an array of objects".to_owned(),
             Self::Object => "an object".to_owned(),
         }
     }
+}
+
+/// Whether everybody who shows it can write it as it is.
+fn is_secret(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 4096 && text.trim() == text && !text.chars().any(char::is_control)
 }
 
 fn is_clock(text: &str) -> bool {
@@ -92,11 +101,11 @@ pub(super) const TABLE: &[(&str, Kind)] = &[
     ("model.provider", Kind::Text),
     ("model.id", Kind::Text),
     ("model.thinkingLevel", LEVELS),
-    ("apiKeys.*", Kind::Text),
+    ("apiKeys.*", Kind::Secret),
     ("timeouts.llmMs", Kind::Count(1_000, 3_600_000)),
     ("timeouts.toolMs", Kind::Count(1_000, 3_600_000)),
     ("timeouts.skillProbeMaxAgeMs", Kind::Count(1_000, 86_400_000)),
-    ("auth.token", Kind::Text),
+    ("auth.token", Kind::Secret),
     ("transcription.provider", Kind::OneOf(&["workers-ai", "openai"])),
     ("channels.*.dmPolicy", POLICIES),
     ("channels.*.allowFrom", Kind::Texts),
@@ -111,8 +120,24 @@ pub(super) const TABLE: &[(&str, Kind)] = &[
     ("skills.entries.*.enabled", Kind::Flag),
     ("skills.entries.*.always", Kind::Flag),
     ("skills.entries.*.requires", Kind::Object),
-    ("agents.list", Kind::Objects),
-    ("agents.bindings", Kind::Objects),
+    ("agents.list", Kind::Items("id")),
+    ("agents.list.*.id", Kind::Text),
+    ("agents.list.*.default", Kind::Flag),
+    ("agents.list.*.model.provider", Kind::Text),
+    ("agents.list.*.model.id", Kind::Text),
+    ("agents.list.*.systemPrompt", Kind::Text),
+    ("agents.list.*.heartbeat.every", Kind::Span),
+    ("agents.list.*.heartbeat.prompt", Kind::Text),
+    ("agents.list.*.heartbeat.target", Kind::Text),
+    ("agents.list.*.heartbeat.activeHours.start", Kind::Clock),
+    ("agents.list.*.heartbeat.activeHours.end", Kind::Clock),
+    ("agents.list.*.heartbeat.activeHours.timezone", Kind::Text),
+    ("agents.bindings", Kind::Items("agentId")),
+    ("agents.bindings.*.agentId", Kind::Text),
+    ("agents.bindings.*.match.channel", Kind::Text),
+    ("agents.bindings.*.match.accountId", Kind::Text),
+    ("agents.bindings.*.match.peer.kind", Kind::OneOf(&["dm", "group", "channel", "thread"])),
+    ("agents.bindings.*.match.peer.id", Kind::Text),
     ("agents.defaultHeartbeat.every", Kind::Span),
     ("agents.defaultHeartbeat.prompt", Kind::Text),
     ("agents.defaultHeartbeat.target", Kind::Text),

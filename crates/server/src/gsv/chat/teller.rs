@@ -150,6 +150,7 @@ impl Teller {
             | Event::Booted
             | Event::Peer(_)
             | Event::Policy(_)
+            | Event::Settings(_)
             | Event::Unattended(_) => {}
         }
     }

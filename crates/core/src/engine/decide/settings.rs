@@ -1,0 +1,73 @@
+//! Deciders for settings: what is new is recorded, within bounds.
+
+use serde_json::Value;
+
+use crate::{
+    engine::{Decision, Event, Fact, Refusal, Reply, View},
+    settings::{Command, Event as Happened, Path},
+};
+
+/// How long one value may be, as JSON, in bytes. A fact has twice the room.
+const LONGEST: usize = 32 << 10;
+/// How long all that is set may be.
+const LONGEST_TREE: usize = 512 << 10;
+/// How long a text in a list may be.
+const LONGEST_ITEM: usize = 1024;
+/// How many names a path may have, and how many bytes in all.
+const DEEPEST: usize = 16;
+const LONGEST_PATH: usize = 1024;
+/// How many secrets there may be.
+const MOST_SECRETS: usize = 1024;
+
+pub(super) fn decide(view: View<'_>, command: Command) -> Result<Decision, Refusal> {
+    let settings = view.state.settings();
+    let event = match command {
+        Command::Set { by, path, value, secrets } => {
+            if secrets.iter().any(|(at, _)| !at.is_within(&path)) {
+                return Err(Refusal::OutOfPlace("a secret lies elsewhere than what is set"));
+            }
+            let grows = value.as_ref().map_or(0, length);
+            too_long("a setting", grows, LONGEST)?;
+            too_long("the secrets", settings.secrets().count() + secrets.len(), MOST_SECRETS)?;
+            let had_secrets = settings.secrets_within(&path).next().is_some();
+            if secrets.is_empty() && !had_secrets && settings.get(&path) == value.as_ref() {
+                return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+            }
+            Happened::Set { by, path, value, secrets }
+        }
+        Command::Add { by, path, item } => {
+            too_long("a text of a list", item.len(), LONGEST_ITEM)?;
+            match settings.get(&path) {
+                Some(Value::Array(list)) if list.iter().any(|known| *known == item.as_str()) => {
+                    return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+                }
+                Some(Value::Array(_)) | None => {}
+                Some(_) => return Err(Refusal::OutOfPlace("there is no list at this path")),
+            }
+            Happened::Added { by, path, item }
+        }
+    };
+    bounded(event.path())?;
+    let more = match &event {
+        Happened::Set { path, value, .. } => length(path) + value.as_ref().map_or(0, length),
+        Happened::Added { path, item, .. } => length(path) + length(item),
+    };
+    let takes_out = matches!(&event, Happened::Set { value: None, secrets, .. } if secrets.is_empty());
+    if !takes_out {
+        too_long("all settings", length(settings.tree()).saturating_add(more), LONGEST_TREE)?;
+    }
+    Ok(Decision { facts: vec![Fact::plain(Event::Settings(event), None)], reply: Reply::Done })
+}
+
+fn bounded(path: &Path) -> Result<(), Refusal> {
+    too_long("a path of settings", path.names().len(), DEEPEST)?;
+    too_long("a path of settings", length(path), LONGEST_PATH)
+}
+
+fn too_long(what: &'static str, length: usize, limit: usize) -> Result<(), Refusal> {
+    if length > limit { Err(Refusal::TooLong { what, limit }) } else { Ok(()) }
+}
+
+fn length(value: &impl serde::Serialize) -> usize {
+    serde_json::to_string(value).map_or(usize::MAX, |text| text.len())
+}

@@ -1,0 +1,34 @@
+//! The way to a setting.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The names on the way to a setting, from the outermost. Never empty where it came by [`Path::of`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Path(Vec<String>);
+
+impl Path {
+    /// The way along these names. `None` if there are none, or one is empty.
+    pub fn of(names: impl IntoIterator<Item = String>) -> Option<Self> {
+        let names: Vec<String> = names.into_iter().collect();
+        (!names.is_empty() && names.iter().all(|name| !name.is_empty())).then_some(Self(names))
+    }
+
+    /// Returns the names.
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Whether it leads to `other` or to what is below it.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("."))
+    }
+}

@@ -1,0 +1,38 @@
+//! `gsv__ConfigGet`: a setting, without its secrets.
+
+use countersign_core::tool::Effect;
+use countersign_protocol::{
+    Json,
+    gsv::settings::{Path, got},
+};
+use countersign_runtime::tools::Failure;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Call, Native, Outcome, as_it_is};
+
+pub(super) const TOOL: Native = Native {
+    name: "ConfigGet",
+    description: "Reads a setting of the gateway by its path, such as session.dmScope, or all of them. Secrets are shown as ***.",
+    schema: || {
+        json!({"type": "object", "properties": {
+            "path": {"type": "string", "description": "Names joined by points (default: all settings)"},
+        }})
+    },
+    signature: &["path"],
+    effect: Effect::Reads,
+    form: as_it_is,
+    run: |call| Box::pin(run(call)),
+};
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: Option<String>,
+}
+
+async fn run(mut call: Call) -> Outcome {
+    let Arguments { path } = call.read()?;
+    let path = path.filter(|path| !path.trim().is_empty()).map(|path| Path::read(&path)).transpose();
+    let path = path.map_err(|fault| Failure::Invalid(fault.message))?;
+    Ok(Json::of(&got(&call.door.settings.tree(), path.as_ref())).text().to_owned())
+}

@@ -1,0 +1,31 @@
+//! `gsv__DeleteFile`: a file of the agent's goes.
+
+use countersign_core::tool::Effect;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    Call, Native, Outcome,
+    files::{in_folder, path_form, path_schema},
+};
+
+pub(super) const TOOL: Native = Native {
+    name: "DeleteFile",
+    description: "Deletes a file of your workspace.",
+    schema: || json!({"type": "object", "required": ["path"], "properties": {"path": path_schema("File")}}),
+    signature: &["path"],
+    effect: Effect::Changes,
+    form: path_form,
+    run: |call| Box::pin(run(call)),
+};
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+}
+
+async fn run(mut call: Call) -> Outcome {
+    let Arguments { path } = call.read()?;
+    in_folder(&call, &path, |folder, path| folder.remove(&path).map_err(|error| error.to_string())).await?;
+    Ok(json!({"path": path, "deleted": true}).to_string())
+}
