@@ -38,7 +38,11 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 fn measured(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let scratch = Scratch::new(Path::new("."), "bench", Keep::No)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(crate::STACK)
+        .enable_all()
+        .build()?;
     let report = match arguments {
         [name] if name == "owner" => runtime.block_on(owner::measure(scratch.path()))?,
         [name] if name == "restart" => runtime.block_on(restart::measure(scratch.path()))?,

@@ -47,7 +47,7 @@ fn served(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<E
     nix::sys::prctl::set_dumpable(false)?;
     // Whatever commands leave behind stays below us, so that it is known for theirs.
     exec::take_in()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(crate::STACK).enable_all().build()?;
     let outcome = runtime.block_on(async {
         tokio::spawn(async {
             if let Err(error) = exec::bury().await {

@@ -90,7 +90,11 @@ impl Folder {
 /// What kept it from running. The scratch folder is gone then too.
 pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let launcher = std::env::current_exe().context("the path of this program is not known")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(crate::STACK)
+        .enable_all()
+        .build()?;
     let outcome = runtime.block_on(Box::pin(perform(options, &launcher)));
     runtime.shutdown_timeout(Duration::from_millis(500));
     outcome

@@ -26,6 +26,10 @@ use std::process::ExitCode;
 
 use countersign_server::agent_dir::Product;
 
+/// The stack of a worker, in bytes. The grammar of shell lines recurses; what it must not be driven to is bounded where lines
+/// are judged, and this is what stands behind it. Pages that nobody touches cost nothing.
+const STACK: usize = 32 << 20;
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args();
     let called = arguments.next().unwrap_or_default();

@@ -29,7 +29,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     more_descriptors();
     let program = std::env::current_exe()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(crate::STACK).enable_all().build()?;
     let outcome = runtime.block_on(async {
         let (tell, reload) = mpsc::channel(1);
         tokio::spawn(hang_ups(tell));

@@ -130,7 +130,12 @@ fn enter(
 
 /// Runs the door here. A session that turns out to live in a gateway is opened there.
 fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(crate::STACK)
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("the runtime could not be started: {error}")),
     };

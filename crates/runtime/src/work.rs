@@ -66,7 +66,9 @@ pub(crate) fn size_of(command: &Command) -> usize {
         Command::Call(CallCommand::Ended {
             progress: Progress::NotBegun(text) | Progress::Left { text, .. }, ..
         }) => text.len(),
-        Command::Gate(GateCommand::Answer { answer, .. }) => size_of_answer(answer),
+        Command::Gate(GateCommand::Answer { answer, .. } | GateCommand::AnswerAs { answer, .. }) => {
+            size_of_answer(answer)
+        }
         _ => 0,
     };
     256 + content

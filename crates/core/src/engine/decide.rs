@@ -47,7 +47,6 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Run(run::Command::Answered { run, epoch, answer }) => {
             Ok(answered::answered(view, run, epoch, *answer, context))
         }
-        Command::Run(run::Command::Refer { run, gate, reference }) => refer::refer(view, run, gate, reference),
         Command::Run(run::Command::Abort { session }) => stop::abort(view, &session),
         Command::Run(run::Command::Stop { session, run }) => stop::stop(view, &session, run),
         Command::Run(run::Command::AbortRetry { session }) => stop::abort_retry(view, &session),
@@ -62,6 +61,9 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Peer(command) => Ok(peers::decide(view, command)),
         Command::Gate(gate::Command::Answer { gate, answer, by, key }) => {
             answer::answer(view, gate, &answer, &by, key.as_deref(), context)
+        }
+        Command::Gate(gate::Command::AnswerAs { gate, answer, by, reference }) => {
+            refer::answer(view, gate, &answer, &by, reference, context)
         }
         Command::Run(run::Command::Forgive { run, by }) => forgive::denials(view, run, by),
         Command::Lift { principal, key, by } => forgive::denial(view, principal, key, by),

@@ -56,7 +56,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         Command::Call(call::Command::Request(request)) => &request.session,
         Command::Gate(command) => return Some(Scope::Gate(command.gate())),
         // What works is at hand, and so is all of policy.
-        Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. } | run::Command::Refer { .. })
+        Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
         | Command::Call(call::Command::Ended { .. })
         | Command::Peer(_)
         | Command::Recover(_)

@@ -101,6 +101,17 @@ pub enum Command {
         /// The same key again gets the first result.
         key: Option<String>,
     },
+    /// Answers it. If that decides it, the run that waits for it is called otherwise from then on.
+    AnswerAs {
+        /// Which.
+        gate: GateId,
+        /// What.
+        answer: Answer,
+        /// Who answers.
+        by: PrincipalId,
+        /// What the run is called.
+        reference: String,
+    },
     /// A surface shows it to people. Told twice, it is recorded once.
     Shown {
         /// Which.
@@ -127,6 +138,7 @@ impl Command {
         match self {
             Self::Withdraw { gate, .. }
             | Self::Answer { gate, .. }
+            | Self::AnswerAs { gate, .. }
             | Self::Shown { gate, .. }
             | Self::Updated { gate, .. } => *gate,
         }

@@ -101,15 +101,6 @@ pub enum Command {
         /// Who takes them back. Not the agent.
         by: PrincipalId,
     },
-    /// Whoever answers a gate of the run calls it otherwise from now on. Refused once the gate is decided.
-    Refer {
-        /// Which run.
-        run: RunId,
-        /// The gate that it waits for.
-        gate: GateId,
-        /// What it is called.
-        reference: String,
-    },
     /// Stops waiting for another attempt.
     AbortRetry {
         /// Whose run.

@@ -96,16 +96,19 @@ fn a_run_is_called_otherwise_by_whoever_answers_while_its_gate_waits() {
     let mut stage = Stage::new(asking());
     say(&mut stage, "r1");
     stage.want([wanted("write", "/w/a")]);
-    let (run, gate) = (stage.run(), stage.gate());
-    let refer = |reference: &str| Command::Run(run::Command::Refer { run, gate, reference: reference.to_owned() });
-    assert_eq!(stage.tell(refer("r2")).cell(), "Done: run marked");
+    let gate = stage.gate();
+    let answer = |answer: Answer, reference: &str| {
+        let by = PrincipalId::new("ana");
+        Command::Gate(gate::Command::AnswerAs { gate, answer, by, reference: reference.to_owned() })
+    };
+    let refused = stage.tell(answer(Answer::Say(vec!["maybe".to_owned()]), "r2"));
+    assert!(matches!(refused.1, Err(Refusal::Answer(_))), "{refused:?}");
+    assert_eq!(called(&stage).as_deref(), Some("r1"), "an answer that does not count changes no name");
+    let allowed = stage.tell(answer(Answer::Allow(Scope::Once), "r2")).cell();
+    assert!(allowed.contains("run marked, gate resolved"), "{allowed}");
     assert_eq!(called(&stage).as_deref(), Some("r2"));
-    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None).1.unwrap();
-    assert!(matches!(stage.tell(refer("r3")).1, Err(Refusal::Answer(_))));
+    assert!(matches!(stage.tell(answer(Answer::Allow(Scope::Once), "r3")).1, Err(Refusal::Answer(_))));
     assert_eq!(called(&stage).as_deref(), Some("r2"));
-    stage.end(0);
-    stage.answer(StopReason::Stop, Vec::new(), None);
-    assert_eq!(stage.tell(refer("r3")).1, Ok(Reply::Idle));
 }
 
 #[test]

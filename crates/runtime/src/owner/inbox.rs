@@ -53,7 +53,7 @@ impl Item {
 
     /// Whether it is a person's answer, for which there is a deadline.
     pub(crate) fn is_answer(&self) -> bool {
-        matches!(self, Self::Command(command, _) if matches!(**command, Command::Gate(gate::Command::Answer { .. })))
+        matches!(self, Self::Command(command, _) if matches!(**command, Command::Gate(gate::Command::Answer { .. } | gate::Command::AnswerAs { .. })))
     }
 
     fn is_asked(&self) -> bool {

@@ -1,20 +1,31 @@
-//! Decides what a run is called that waits for an answer.
+//! Decides whether an answer counts that also says what the run is called which waited for it.
 
+use super::answer;
 use crate::{
-    engine::{Decision, Event, Fact, Refusal, Reply, View},
-    gate::{AnswerRefusal, Gate},
-    id::{GateId, RunId},
+    engine::{Context, Decision, Event, Fact, Refusal, View},
+    gate::{Answer, Event as OfGate},
+    id::{GateId, PrincipalId},
     run::{Event as Happened, Marks, Run},
 };
 
-/// The run is called so from now on. `Idle` if it is over.
-pub(super) fn refer(view: View<'_>, run: RunId, gate: GateId, reference: String) -> Result<Decision, Refusal> {
-    let Some(run) = view.state.run(run) else { return Ok(Decision { facts: Vec::new(), reply: Reply::Idle }) };
-    if !view.state.gate(gate).is_some_and(Gate::is_pending) {
-        return Err(AnswerRefusal::Unknown(gate).into());
+/// The answer, and if the gate is decided by it, first what its run is called from then on: nothing that it says behind the
+/// answer goes out under the old name, and an answer that does not count changes no name.
+pub(super) fn answer(
+    view: View<'_>,
+    id: GateId,
+    answer: &Answer,
+    by: &PrincipalId,
+    reference: String,
+    context: &mut Context,
+) -> Result<Decision, Refusal> {
+    let mut decision = answer::answer(view, id, answer, by, None, context)?;
+    let is_decided = decision.facts.iter().any(|fact| matches!(fact.event, Event::Gate(OfGate::Resolved { .. })));
+    let run = view.state.gate(id).and_then(|gate| view.state.run(gate.run()?));
+    if let Some(run) = run.filter(|_| is_decided) {
+        let marks = Marks { reference: Some(reference), ..run.marks().clone() };
+        decision.facts.insert(0, marked(run, marks));
     }
-    let marks = Marks { reference: Some(reference), ..run.marks().clone() };
-    Ok(Decision { facts: vec![marked(run, marks)], reply: Reply::Done })
+    Ok(decision)
 }
 
 fn marked(run: &Run, marks: Marks) -> Fact {

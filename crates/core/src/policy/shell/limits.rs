@@ -17,6 +17,12 @@ const DEEPEST_CASE: usize = 5;
 /// How many substitutions and involved parameter expansions one line may hold, nested or not: telling would need the parse that this guards.
 const MOST_EXPANSIONS: usize = 48;
 
+/// How many indices `name[` a text may open, however they nest: the grammar recurses into each.
+const MOST_INDICES: usize = 256;
+
+/// How deep indices may nest where there are more of them.
+const DEEPEST_INDEX: usize = 32;
+
 /// The most tokens of one line.
 const MOST_TOKENS: usize = 8_000;
 
@@ -36,7 +42,7 @@ pub(super) fn too_much(text: &str) -> Option<&'static str> {
     if text.contains(['\0', '\r', super::word::UNKNOWN, super::word::GLOB]) {
         return Some("holds characters that shells and people read differently");
     }
-    if expansions(text) > MOST_EXPANSIONS || long_redirection_number(text) {
+    if expansions(text) > MOST_EXPANSIONS || long_redirection_number(text) || tangled_indices(text) {
         return Some("is too involved to be judged");
     }
     None
@@ -96,6 +102,26 @@ pub(super) fn is_involved_index(word: &str) -> bool {
     rest.len() < word.len() && rest.starts_with('[') && rest.contains(['$', '`', '"', '\'', '('])
 }
 
+/// Whether the indices of a text may nest deeper than the grammar's recursion should go. Quotes within one could hide where it
+/// ends, so that a text with many indices has none.
+fn tangled_indices(text: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let (mut count, mut depth, mut deepest, mut is_hidden, mut before) = (0_usize, 0_usize, 0_usize, false, b' ');
+    for byte in text.bytes() {
+        match byte {
+            b'[' if is_name(before) => {
+                (count, depth) = (count + 1, depth + 1);
+                deepest = deepest.max(depth);
+            }
+            b']' => depth = depth.saturating_sub(1),
+            b'"' | b'\'' | b'\\' | b'`' if depth > 0 => is_hidden = true,
+            _ => {}
+        }
+        before = byte;
+    }
+    count > MOST_INDICES && (deepest > DEEPEST_INDEX || is_hidden)
+}
+
 fn expansions(text: &str) -> usize {
     let plain_parameter = |rest: &str| {
         let name = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
@@ -116,4 +142,32 @@ fn long_redirection_number(text: &str) -> bool {
         digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
         long
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Place, judge};
+
+    /// A test's thread has the stack of any worker: what recurses without a bound ends the process.
+    #[test]
+    fn indices_without_end_are_not_parsed() {
+        for unit in ["a[", "_[", "a[ ", "9[", "a[]a[", "a[\"]\"+a[", "a[\\]a[", "a['']", "b[b", "a[a[]"] {
+            for start in ["echo ", "git status ", "(( ", "x=", "", "${", "[[ ", "let ", "cat <<E\n"] {
+                let text = format!("{start}{}", unit.repeat(8_000 / unit.len()));
+                assert!(judge(&text, &Place::default()).opaque.is_some(), "{start}{unit}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_people_write_with_many_brackets_is_judged() {
+        for text in [
+            format!("echo {}", "x[1] ".repeat(400)),
+            format!("grep '{}' notes", "[a-z]".repeat(400)),
+            format!("echo {}", "a[b[c[1]]] ".repeat(200)),
+        ] {
+            let line = judge(&text, &Place::default());
+            assert!(line.opaque.is_none() && line.floor.is_none(), "{text}: {line:?}");
+        }
+    }
 }
