@@ -25,7 +25,7 @@ pub use rules::Rules;
 pub use snapshot::SNAPSHOT_VERSION;
 pub use state::State;
 
-pub(crate) use decide::{affordable, compaction_started, prune};
+pub(crate) use decide::{affordable, compaction_started, compaction_started_again, prune};
 pub(crate) use tree::Branch;
 
 use residency::Fetched;

@@ -33,10 +33,19 @@ pub enum Words {
 /// What there was before a text came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Situation<'a> {
-    /// The token that the card shows of the gate that waits. One is asked at a time.
-    pub waiting: Option<&'a str>,
+    /// The gate that waits. One is asked about at a time.
+    pub waiting: Option<Waiting<'a>>,
     /// The gate that was decided last, if there was one.
     pub decided: Option<Decided<'a>>,
+}
+
+/// A gate that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting<'a> {
+    /// The token that its card shows.
+    pub token: &'a str,
+    /// Whether its card was shown before the text came. Nobody answers what they have not seen.
+    pub is_shown: bool,
 }
 
 /// A gate that is decided.
@@ -48,6 +57,8 @@ pub struct Decided<'a> {
     pub ago: Duration,
     /// Whether a message was said since.
     pub spoken_since: bool,
+    /// Whether somebody else decided it: whoever said the text may not know that yet.
+    pub is_elsewhere: bool,
 }
 
 /// What a text means.
@@ -57,6 +68,8 @@ pub enum Meaning {
     Answer(Words),
     /// It answers the gate that was decided last, and is told who did so.
     Late,
+    /// It is an answer, and the card of what waits was not shown yet when it was said.
+    NotShown,
     /// It is a message. If a gate waits, whoever said it is told so, and it queues.
     Message,
     /// It is `/approve` or `/deny`, and nothing waits.
@@ -85,7 +98,7 @@ pub fn read(text: &str, situation: Situation<'_>) -> Meaning {
     let Situation { waiting, decided } = situation;
     let known = |word: &str| {
         let is = |token: &str| token.eq_ignore_ascii_case(word);
-        waiting.is_some_and(is) || decided.is_some_and(|decided| is(decided.token))
+        waiting.is_some_and(|waiting| is(waiting.token)) || decided.is_some_and(|decided| is(decided.token))
     };
     let said = match said(text, known) {
         Ok(Some(said)) => said,
@@ -93,10 +106,18 @@ pub fn read(text: &str, situation: Situation<'_>) -> Meaning {
         Err(rest) => return rest,
     };
     let is_named = |token: &str| said.token.as_ref().is_none_or(|named| named.eq_ignore_ascii_case(token));
-    if waiting.is_some_and(is_named) {
-        return Meaning::Answer(said.words);
-    }
     let late = decided.filter(|decided| is_named(decided.token));
+    if let Some(waiting) = waiting.filter(|waiting| is_named(waiting.token)) {
+        let is_for_another =
+            |decided: Decided<'_>| decided.is_elsewhere && decided.ago <= LATE && !decided.spoken_since;
+        return match late {
+            // Who names it has seen it.
+            _ if said.token.is_some() => Meaning::Answer(said.words),
+            Some(decided) if !waiting.is_shown || is_for_another(decided) => Meaning::Late,
+            _ if !waiting.is_shown => Meaning::NotShown,
+            _ => Meaning::Answer(said.words),
+        };
+    }
     match late {
         // Who names the gate, or commands, surely does not chat.
         Some(_) if said.is_command || said.token.is_some() => Meaning::Late,

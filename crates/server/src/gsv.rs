@@ -21,15 +21,16 @@ mod skills;
 mod told;
 mod workspace;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::extract::ws::WebSocket;
 use countersign_core::{engine::Command, id::Lsn};
 use countersign_protocol::gsv::{Fault, Method, chat::State, code};
 use countersign_runtime::Lane;
+use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
-use crate::{chats::Workrooms, listen::Guest, site::Site};
+use crate::{chats::Workrooms, limits::FailedAuth, listen::Guest, site::Site};
 
 use roster::Roster;
 use settings::{SecretsError, Settings};
@@ -41,7 +42,7 @@ pub(crate) use registry::Registry;
 pub(crate) use workspace::skills;
 
 /// How many events a client may be behind before it has to come again.
-const BEHIND: usize = 1024;
+const BEHIND: usize = 4096;
 
 /// Why the door was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +61,9 @@ pub struct Door {
     settings: Arc<Settings>,
     roster: Roster,
     desks: chat::Desks,
+    cards: chat::Cards,
+    /// Wrong tokens, by where they came from.
+    wrong: Mutex<FailedAuth>,
     /// Events for every client. Each connection takes them at its own pace.
     told: broadcast::Sender<Arc<Told>>,
     closing: watch::Sender<bool>,
@@ -77,6 +81,8 @@ impl Door {
             settings,
             roster: Roster::default(),
             desks: chat::Desks::default(),
+            cards: chat::Cards::default(),
+            wrong: Mutex::new(FailedAuth::new(site.config.limits.max_failed_auth_per_minute)),
             told: broadcast::Sender::new(BEHIND),
             closing: watch::Sender::new(false),
             site: Arc::clone(site),
@@ -91,6 +97,23 @@ impl Door {
     /// Whether anybody may connect: with a token from everywhere, without one from this machine only.
     pub(crate) fn is_open(&self) -> bool {
         self.settings.token().is_some() || self.site.config.gateway.is_loopback()
+    }
+
+    /// Whether a peer may connect that shows this token, or none. Each that may not is counted.
+    fn trusts(&self, shown: Option<&str>, from: IpAddr) -> bool {
+        if self.is_limited(from) {
+            return false;
+        }
+        let is_trusted = self.settings.trusts(shown);
+        if !is_trusted {
+            self.wrong.lock().failed(from, self.site.clock.now());
+        }
+        is_trusted
+    }
+
+    /// Whether too many wrong tokens came from an address.
+    fn is_limited(&self, from: IpAddr) -> bool {
+        self.wrong.lock().is_limited(from, self.site.clock.now())
     }
 
     /// Serves one connection to its end.

@@ -17,7 +17,9 @@ mod settings;
 mod shown;
 mod stop;
 
-pub(crate) use compaction::{affordable, prune, started as compaction_started};
+pub(crate) use compaction::{
+    affordable, prune, started as compaction_started, started_again as compaction_started_again,
+};
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    id::{GateId, PrincipalId, RunId, SessionId},
+    id::{PrincipalId, RunId, SessionId},
     ledger::Amount,
     message::StopReason,
     session::Said,

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::{Reason, Then};
-use crate::id::{EntryId, Lsn, RunId};
+use crate::{
+    id::{EntryId, Lsn, RunId},
+    run::Marks,
+};
 
 /// A compaction that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,4 +32,7 @@ pub struct Compaction {
     /// The run that the prompt which waits begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+    /// What was noted of the run that asks again afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marks: Option<Box<Marks>>,
 }

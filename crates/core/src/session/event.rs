@@ -251,6 +251,9 @@ pub enum Event {
         /// The run that the prompt which waits begins, where one waits; absent in what earlier versions wrote.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
+        /// What was noted of the run that asks again afterwards, where one does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        marks: Option<Box<Marks>>,
     },
     /// A compaction is to stop.
     CompactionAborting,

@@ -437,7 +437,7 @@ impl Session {
                     self.change(entry, |entry| entry.pruned = Some(lsn));
                 }
             }
-            Event::CompactionStarted { epoch, reason, first_kept, split_from, tokens_before, then, run } => {
+            Event::CompactionStarted { epoch, reason, first_kept, split_from, tokens_before, then, run, marks } => {
                 self.compactions = *epoch;
                 self.sum_tried |= *reason == Reason::Threshold;
                 if *reason == Reason::Overflow {
@@ -454,6 +454,7 @@ impl Session {
                     instructions: lsn,
                     boot,
                     run: *run,
+                    marks: marks.clone(),
                 });
             }
             Event::CompactionAborting => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Scene, continue_with};
 use crate::{
-    engine::{Branch, Context, Event, Fact, affordable, compaction_started, prune, texts},
+    engine::{Branch, Context, Event, Fact, affordable, compaction_started, compaction_started_again, prune, texts},
     message::StopReason,
     run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
     session::{Event as InSession, Kind, Queue, Reason, Stopped, Sums, Then},
@@ -97,7 +97,7 @@ fn failed(
             Some(cut) => {
                 branch.push(Event::Session(InSession::Dropped { entry }));
                 end(scene, branch, End::Overflowed);
-                branch.push(compaction_started(scene.session, Reason::Overflow, cut, Then::Again));
+                branch.push(compaction_started_again(scene.session, cut, scene.run.marks()));
             }
             None => end(scene, branch, End::Failed),
         }

@@ -1,11 +1,11 @@
 //! Messages with runs of their own, what is noted of a run, and conversations that begin anew.
 
 use countersign_core::{
-    engine::{Command, Refusal, Reply, Resume},
-    gate::{Answer, Scope},
+    engine::{Command, Refusal, Resume},
+    gate::{self, Answer, Scope},
     id::{EntryId, PrincipalId},
     message::StopReason,
-    run::{self, Marks},
+    run::{self, Failure, Marks},
     session::{self, Command as InSession, Kind, ModelRef, Setting, Settings, Sums, WhenBusy},
 };
 
@@ -89,6 +89,21 @@ fn what_a_message_says_of_its_run_counts_for_that_run_alone() {
     say(&mut stage, "r2");
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert_eq!(settings(&stage), ("m".to_owned(), None));
+}
+
+#[test]
+fn a_run_that_asks_again_behind_a_summary_is_what_the_one_before_was() {
+    let mut stage = thinking(open());
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    let marks = Marks { origin: Some("there".to_owned()), thinking: Some("high".to_owned()), ..*marks("r1") };
+    stage.session(InSession::Say { said: text(60), marks: Box::new(marks.clone()) });
+    let told = stage.fail(Failure { retryable: false, overflow: true, after: None }).0;
+    assert_eq!(told.last().unwrap(), "session compaction_started again");
+    // Also where another process makes the summary.
+    stage.restart(open(), Resume::Go);
+    let epoch = stage.here().compaction().unwrap().epoch;
+    stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Done(text(1)) });
+    assert_eq!(stage.engine.state().run(stage.run()).unwrap().marks(), &marks);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use countersign_core::reading::{Decided, LATE, Meaning, Reach, Situation, Words, read};
+use countersign_core::reading::{Decided, LATE, Meaning, Reach, Situation, Waiting, Words, read};
 
-const WAITING: Situation<'_> = Situation { waiting: Some("#k7f3"), decided: None };
+const WAITING: Situation<'_> = Situation { waiting: Some(Waiting { token: "#k7f3", is_shown: true }), decided: None };
 
 fn decided(ago: Duration, spoken_since: bool) -> Situation<'static> {
-    Situation { waiting: None, decided: Some(Decided { token: "#k7f3", ago, spoken_since }) }
+    Situation { waiting: None, decided: Some(Decided { token: "#k7f3", ago, spoken_since, is_elsewhere: true }) }
 }
 
 fn allow(reach: Reach) -> Meaning {
@@ -78,10 +78,8 @@ fn a_bare_word_is_late_for_a_minute_and_as_long_as_nobody_spoke() {
 
 #[test]
 fn an_answer_without_a_token_is_for_the_gate_that_waits() {
-    let both = Situation {
-        waiting: Some("#next"),
-        decided: Some(Decided { token: "#k7f3", ago: Duration::ZERO, spoken_since: false }),
-    };
+    let before = Decided { token: "#k7f3", ago: Duration::ZERO, spoken_since: false, is_elsewhere: false };
+    let both = Situation { waiting: Some(Waiting { token: "#next", is_shown: true }), decided: Some(before) };
     for (text, want) in [
         ("yes", allow(Reach::Once)),
         ("#next", allow(Reach::Once)),
@@ -90,6 +88,30 @@ fn an_answer_without_a_token_is_for_the_gate_that_waits() {
         ("/approve #k7f3 always", Meaning::Late),
     ] {
         assert_eq!(read(text, both), want, "{text:?}");
+    }
+}
+
+#[test]
+fn nobody_answers_what_they_have_not_seen() {
+    let next = |is_shown| Some(Waiting { token: "#next", is_shown });
+    let mine = Decided { token: "#k7f3", ago: Duration::ZERO, spoken_since: false, is_elsewhere: false };
+    let others = Decided { is_elsewhere: true, ..mine };
+    let old = Decided { ago: LATE * 2, ..others };
+    let spoken = Decided { spoken_since: true, ..others };
+    for (waiting, decided, want) in [
+        // Said twice in one breath: the second was not said of the next card.
+        (next(false), Some(mine), Meaning::Late),
+        (next(true), Some(mine), allow(Reach::Once)),
+        (next(false), None, Meaning::NotShown),
+        // Decided by somebody else a moment ago: whoever says yes may still look at that card.
+        (next(true), Some(others), Meaning::Late),
+        (next(true), Some(old), allow(Reach::Once)),
+        (next(true), Some(spoken), allow(Reach::Once)),
+    ] {
+        for text in ["yes", "/approve"] {
+            assert_eq!(read(text, Situation { waiting, decided }), want, "{text} {waiting:?} {decided:?}");
+        }
+        assert_eq!(read("yes #next", Situation { waiting, decided }), allow(Reach::Once), "it is named");
     }
 }
 

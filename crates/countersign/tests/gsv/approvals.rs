@@ -133,6 +133,50 @@ fn commands_work_while_something_waits_and_a_stop_withdraws_it() {
 }
 
 #[test]
+fn a_word_that_comes_twice_allows_one_thing() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    asks(&scene, &mut peer, &["a.txt", "b.txt"]);
+    let yes = json!({ "sessionKey": "s", "message": "yes", "runId": "r-2" });
+    let both = [peer.post("chat.send", yes.clone()), peer.post("chat.send", yes)];
+    let first = peer.answer(&both[0]);
+    assert_eq!(first["payload"], json!({ "status": "started", "runId": "r-2" }), "{first}");
+    let second = peer.answer(&both[1])["payload"].clone();
+    assert!(second == first["payload"] || second["error"].is_string(), "{second}");
+    let asked = peer.event("chat", &json!({ "runId": "r-2", "state": "final" }));
+    assert!(said(&asked).contains("b.txt"), "{}", said(&asked));
+    assert_eq!(scene.place.gates().len(), 1, "the second still waits");
+    assert!(!file(&scene, "b.txt"));
+    // Whoever has seen the card answers it, in a word and under a name of its own.
+    send(&mut peer, "s", "yes", "r-3");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert!(file(&scene, "a.txt") && file(&scene, "b.txt"));
+}
+
+#[test]
+fn a_word_for_a_card_that_somebody_else_decided_does_not_answer_the_next() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let first = asks(&scene, &mut peer, &["a.txt", "b.txt"]);
+    let gates = scene.place.gates();
+    let of = |name: &str| gates.iter().find(|gate| gate.to_string().contains(name)).unwrap()["id"].as_str().unwrap();
+    let denied = scene.place.people(&["gates", "deny", of("a.txt")]);
+    assert_eq!(denied.code, Some(0), "{denied:?}");
+    let next = peer.event("chat", &json!({ "state": "final" }));
+    assert!(said(&next).contains("b.txt"), "{next}");
+    for word in ["yes", "/approve"] {
+        let told = peer.ok("chat.send", json!({ "sessionKey": "s", "message": word }));
+        let told = told["response"].as_str().unwrap();
+        assert!(told.starts_with(&format!("Too late: {} was denied by ", token(&first))), "{told}");
+        assert!(told.contains(&format!("`/approve {}`", token(&next))), "{told}");
+    }
+    assert!(!file(&scene, "b.txt"));
+    send(&mut peer, "s", &format!("yes {}", token(&next)), "r-3");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert!(!file(&scene, "a.txt") && file(&scene, "b.txt"));
+}
+
+#[test]
 fn what_is_decided_elsewhere_goes_on_under_a_name_that_is_announced() {
     let scene = Scene::new();
     let (_gateway, mut peer) = scene.client();

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    gateway::soon,
     peer::{Peer, error},
     provider::{Latch, Part, Reply, call, refuse, say, text},
     scene::Scene,
@@ -122,6 +123,50 @@ fn messages_behind_a_run_wait_in_order_and_a_stop_lets_the_next_one_begin() {
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "q2" }))), "second");
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "q3" }))), "third");
     assert_eq!(command(&mut peer, "q", "/STOP")["response"], "No run in progress.");
+}
+
+#[test]
+fn a_session_begins_anew_though_whoever_asked_for_it_has_gone() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("slow")]), say("second")]);
+    send(&mut peer, "q", "one", "q1");
+    scene.provider.asked(0);
+    send(&mut peer, "q", "two", "q2");
+    let before = peer.ok("session.get", json!({ "sessionKey": "q" }))["sessionId"].clone();
+    peer.post("session.reset", json!({ "sessionKey": "q" }));
+    drop(peer);
+    latch.open();
+    let mut other = Peer::client(&gateway, "other");
+    let now = soon("reset", || {
+        let now = other.ok("session.get", json!({ "sessionKey": "q" }));
+        (now["sessionId"] != before).then_some(now)
+    });
+    assert_eq!(now["messageCount"], 0, "{now}");
+    assert_eq!(now["previousSessionIds"], json!([before]), "{now}");
+    let stats = other.ok("session.stats", json!({ "sessionKey": "q" }));
+    assert_eq!((&stats["isProcessing"], &stats["queueSize"]), (&json!(false), &json!(0)));
+}
+
+#[test]
+fn no_more_messages_wait_than_there_is_room_for_and_a_reset_drops_them_all() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("slow")])]);
+    send(&mut peer, "q", "one", "q");
+    scene.provider.asked(0);
+    for number in 0..200 {
+        send(&mut peer, "q", "more", &format!("q{number}"));
+    }
+    let refused = peer.fails("chat.send", json!({ "sessionKey": "q", "message": "more" }));
+    assert_eq!(refused, error(503, "Too many messages wait in this session (at most 200)"));
+    latch.open();
+    peer.ok("session.reset", json!({ "sessionKey": "q" }));
+    for number in 0..200 {
+        assert_eq!(peer.event("chat", &json!({ "runId": format!("q{number}") }))["error"], "Run cancelled by user");
+    }
 }
 
 #[test]

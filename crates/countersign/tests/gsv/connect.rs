@@ -81,6 +81,24 @@ fn a_wrong_token_is_answered_before_the_line_is_closed() {
 }
 
 #[test]
+fn an_address_that_guesses_is_not_heard_for_a_while() {
+    let gateway =
+        Scene::with(&format!("clients: {{ token: {TOKEN} }}\nrate_limit: {{ max_failed_auth_per_minute: 2 }}\n"))
+            .start();
+    let refused = |token: &str| {
+        let mut peer = Peer::line(&gateway);
+        let refused = peer.fails("connect", with(params("client", "c"), "/auth/token", json!(token)));
+        assert_eq!(peer.read(), Heard::Closed(4001, "Unauthorized".to_owned()), "{token}");
+        refused
+    };
+    assert_eq!(refused("one"), error(401, "Unauthorized: invalid or missing token"));
+    let limited = error(401, "Unauthorized: too many wrong tokens from this address, try again in a minute");
+    for token in ["two", "three", TOKEN] {
+        assert_eq!(refused(token), limited, "{token}");
+    }
+}
+
+#[test]
 fn without_a_token_in_the_configuration_any_will_do_from_this_machine() {
     let gateway = Scene::with("").start();
     for token in [json!("whatever"), Value::Null] {

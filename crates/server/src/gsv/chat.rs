@@ -3,6 +3,7 @@
 mod answering;
 mod archive;
 mod card;
+mod cards;
 mod commands;
 mod desk;
 mod lives;
@@ -18,13 +19,20 @@ use countersign_protocol::gsv::{Method, Request};
 
 use super::{Door, dispatch::Answer, missing, peer::Peer};
 
+pub(super) use cards::{Cards, Moment};
 pub(super) use desk::Desks;
 pub(super) use teller::follow;
 
-/// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
+/// Answers a request of this group that came at this moment.
+pub(super) async fn answer(
+    door: &Arc<Door>,
+    peer: &Arc<Peer>,
+    method: Method,
+    request: Request,
+    came: Moment,
+) -> Answer {
     match request {
-        Request::ChatSend(send) => send::from_client(door, peer, send).await,
+        Request::ChatSend(send) => send::from_client(door, peer, send, came).await,
         Request::SessionsList(list) => methods::list(door, list).await,
         Request::SessionGet(of) => methods::get(door, peer, of).await,
         Request::SessionStats(of) => methods::stats(door, peer, of).await,

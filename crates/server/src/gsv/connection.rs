@@ -1,6 +1,13 @@
 //! One connection: who it is, what it asks for, and every answer and event that it is owed.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use countersign_protocol::gsv::{
@@ -10,13 +17,13 @@ use countersign_protocol::gsv::{
 };
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
-    sync::{broadcast, watch},
+    sync::{broadcast, mpsc, watch},
     time::{Instant, timeout, timeout_at},
 };
 
 use super::{
     Door, dispatch,
-    outbox::{Post, Posts, outbox},
+    outbox::{Outbox, Post, Posts, outbox},
     peer::Peer,
     told::Told,
 };
@@ -28,6 +35,8 @@ const HANDSHAKE: Duration = Duration::from_secs(15);
 const ALIVE: Duration = Duration::from_secs(30);
 /// How long a peer may take nothing of what is sent to it.
 const STUCK: Duration = Duration::from_secs(40);
+/// What is said to an address from which too many wrong tokens came. The right one opens nothing then, because people choose it.
+const LIMITED: &str = "Unauthorized: too many wrong tokens from this address, try again in a minute";
 /// How many requests of one connection may be open.
 const OPEN: usize = 1024;
 
@@ -50,7 +59,7 @@ type Work = BoxFuture<'static, Utf8Bytes>;
 
 pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, guest: Guest) {
     let shown = tokio::select! {
-        shown = handshake(door, &mut socket) => shown,
+        shown = handshake(door, &mut socket, guest.from.ip()) => shown,
         () = guest.place.lost() => Err(End::close(close::RESTART, "too many connections")),
     };
     let end = match shown {
@@ -79,7 +88,7 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
 }
 
 /// Waits until the peer has connected. Whatever it asks for before is answered, and only a wrong token ends it.
-async fn handshake(door: &Arc<Door>, socket: &mut WebSocket) -> Result<(Id, Connect), End> {
+async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, from: IpAddr) -> Result<(Id, Connect), End> {
     let mut closing = door.closing.subscribe();
     let until = Instant::now() + HANDSHAKE;
     loop {
@@ -91,10 +100,12 @@ async fn handshake(door: &Arc<Door>, socket: &mut WebSocket) -> Result<(Id, Conn
         let told = match wire::read(&text) {
             Incoming::Request { id, method, params } => match method::dispatch(&method, None) {
                 Err(fault) => frame::refusal(&id, &fault),
-                Ok(_) => match Connect::read(params.as_ref(), |token| door.settings.trusts(token)) {
+                Ok(_) => match Connect::read(params.as_ref(), |token| door.trusts(token, from)) {
                     Ok(connect) => return Ok((id, connect)),
                     Err(fault) => {
                         let is_over = fault.code == code::UNAUTHORIZED;
+                        let is_limited = is_over && door.is_limited(from);
+                        let fault = if is_limited { Fault::new(fault.code, LIMITED) } else { fault };
                         let told = frame::refusal(&id, &fault);
                         if is_over {
                             // It is told why before it is closed: its user would only see a line that broke.
@@ -148,11 +159,15 @@ struct Connection<'a> {
     door: &'a Arc<Door>,
     peer: Arc<Peer>,
     socket: WebSocket,
+    outbox: Outbox,
     posts: Posts,
     /// Events of chats, for clients.
     chats: Option<broadcast::Receiver<Arc<Told>>>,
-    /// What is answered at once is done one by one, in the order in which it was asked for.
-    lane: VecDeque<Work>,
+    /// What is answered at once is done one by one, in the order in which it was asked for, by a task of its own: what was
+    /// asked for is done whether or not the peer stays, and a peer that does not read holds up nobody else.
+    lane: Option<mpsc::UnboundedSender<Work>>,
+    /// How many requests of the lane are not answered yet.
+    in_lane: Arc<AtomicUsize>,
     /// What is answered when somebody else is done.
     deferred: FuturesUnordered<Work>,
     /// Before that the peer is sent no event.
@@ -164,10 +179,21 @@ impl<'a> Connection<'a> {
         let (outbox, posts) = outbox();
         let connect_mode = connect.mode();
         let pause = if connect_mode == Mode::Node { NODE_PAUSE_MS } else { 0 };
-        let peer = Arc::new(Peer::new(door.roster.number(), connect, guest.peer.clone(), outbox));
+        let peer = Arc::new(Peer::new(door.roster.number(), connect, guest.peer.clone(), outbox.clone()));
         let listens_at = Instant::now() + Duration::from_millis(pause);
         let chats = (connect_mode == Mode::Client).then(|| door.told.subscribe());
-        Self { door, peer, socket, posts, chats, lane: VecDeque::new(), deferred: FuturesUnordered::new(), listens_at }
+        Self {
+            door,
+            peer,
+            socket,
+            outbox,
+            posts,
+            chats,
+            lane: None,
+            in_lane: Arc::default(),
+            deferred: FuturesUnordered::new(),
+            listens_at,
+        }
     }
 
     async fn run(mut self, id: &Id) {
@@ -208,7 +234,6 @@ impl<'a> Connection<'a> {
                     }
                     self.write(Message::Ping(axum::body::Bytes::new())).await
                 }
-                answer = first(&mut self.lane) => self.send(answer).await,
                 Some(answer) = self.deferred.next() => self.send(answer).await,
                 message = self.socket.recv() => {
                     heard = true;
@@ -255,11 +280,12 @@ impl<'a> Connection<'a> {
             Ok(read) => read,
             Err(fault) => return self.refuse(&id, &fault).await,
         };
-        if self.lane.len() + self.deferred.len() >= OPEN {
+        if self.in_lane.load(Ordering::Relaxed) + self.deferred.len() >= OPEN {
             let fault = Fault::new(code::UNAVAILABLE, format!("Too many open requests (at most {OPEN})"));
             return self.refuse(&id, &fault).await;
         }
-        let answering = dispatch::answer(Arc::clone(self.door), Arc::clone(&self.peer), method, request);
+        let came = self.door.cards.now();
+        let answering = dispatch::answer(Arc::clone(self.door), Arc::clone(&self.peer), method, request, came);
         let work = async move {
             match answering.await {
                 Ok(payload) => frame::answer(&id, &payload).into(),
@@ -269,10 +295,27 @@ impl<'a> Connection<'a> {
         if method.row().deadline.is_deferred() {
             self.deferred.push(work.boxed());
         } else {
-            self.lane.push_back(work.boxed());
+            let lane = self.lane.get_or_insert_with(|| lane(self.outbox.clone(), Arc::clone(&self.in_lane)));
+            self.in_lane.fetch_add(1, Ordering::Relaxed);
+            // It ends only by a fault of ours; then no request would ever be answered.
+            lane.send(work.boxed()).map_err(|_| End::Gone)?;
         }
         Ok(())
     }
+}
+
+/// Starts what does requests one after the other, to the last of them.
+fn lane(outbox: Outbox, open: Arc<AtomicUsize>) -> mpsc::UnboundedSender<Work> {
+    let (lane, mut works) = mpsc::unbounded_channel::<Work>();
+    tokio::spawn(async move {
+        while let Some(work) = works.recv().await {
+            let answer = work.await;
+            open.fetch_sub(1, Ordering::Relaxed);
+            // A peer that is gone needs no answer.
+            let _ = outbox.send(answer);
+        }
+    });
+    lane
 }
 
 /// The next of what waits, and none of it before the peer listens.
@@ -290,14 +333,6 @@ async fn next_told(chats: &mut Option<broadcast::Receiver<Arc<Told>>>) -> Option
         Some(chats) => chats.recv().await.ok(),
         None => std::future::pending().await,
     }
-}
-
-/// The answer to the first request of a lane.
-async fn first(lane: &mut VecDeque<Work>) -> Utf8Bytes {
-    let Some(first) = lane.front_mut() else { return std::future::pending().await };
-    let answer = first.await;
-    lane.pop_front();
-    answer
 }
 
 /// An id that no connection has had.

@@ -17,8 +17,14 @@ use crate::listen::peer;
 /// What a request comes to.
 pub(super) type Answer = Result<Json, Fault>;
 
-/// Answers one request of a peer that may make it.
-pub(super) async fn answer(door: Arc<Door>, peer: Arc<Peer>, method: Method, request: Request) -> Answer {
+/// Answers one request of a peer that may make it, which came at this moment.
+pub(super) async fn answer(
+    door: Arc<Door>,
+    peer: Arc<Peer>,
+    method: Method,
+    request: Request,
+    came: chat::Moment,
+) -> Answer {
     let row = method.row();
     let acts = matches!(row.scope, Scope::Chat | Scope::Admin | Scope::Channel);
     if acts && !peer.end.may_decide().await {
@@ -30,14 +36,14 @@ pub(super) async fn answer(door: Arc<Door>, peer: Arc<Peer>, method: Method, req
         // Those know themselves how long they may take.
         Deadline::AtOnce | Deadline::Asked | Deadline::Run => None,
     };
-    let work = route(&door, &peer, method, request);
+    let work = route(&door, &peer, method, request, came);
     match within {
         Some(within) => timeout(within, work).await.unwrap_or_else(|_| Err(Fault::timed_out())),
         None => work.await,
     }
 }
 
-async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
+async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request, came: chat::Moment) -> Answer {
     match request {
         Request::ChatSend(_)
         | Request::SessionsList(_)
@@ -47,7 +53,7 @@ async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Requ
         | Request::SessionPatch(_)
         | Request::SessionCompact(_)
         | Request::SessionHistory(_)
-        | Request::SessionPreview(_) => chat::answer(door, peer, method, request).await,
+        | Request::SessionPreview(_) => chat::answer(door, peer, method, request, came).await,
         Request::ToolsList
         | Request::ToolInvoke(_)
         | Request::ToolResult(_)

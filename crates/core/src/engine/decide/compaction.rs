@@ -6,7 +6,7 @@ use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, texts, tree::Branch},
     id::RunId,
     ledger::Breach,
-    run::Trigger,
+    run::{Event as OfRun, Marks, Trigger},
     session::{CompactRefusal, Compacted, Compaction, Cut, Event as Happened, Kind, Queue, Reason, Session, Then},
     settle,
     time::Millis,
@@ -18,15 +18,28 @@ const PRUNED_AT_ONCE: usize = 500;
 
 /// The fact that begins a compaction.
 pub(crate) fn started(session: &Session, reason: Reason, cut: Cut, then: Then) -> Event {
-    begun(session, reason, cut, then, None)
+    begun(session, reason, cut, then, None, None)
+}
+
+/// The fact that begins a compaction for a request that was too long. The run that asks again is what the one before was.
+pub(crate) fn started_again(session: &Session, cut: Cut, marks: &Marks) -> Event {
+    let marks = (!marks.is_empty()).then(|| Box::new(marks.clone()));
+    begun(session, Reason::Overflow, cut, Then::Again, None, marks)
 }
 
 /// The fact that begins a compaction which a prompt waits for: `run` begins with it.
 pub(super) fn started_for(session: &Session, reason: Reason, cut: Cut, run: RunId) -> Event {
-    begun(session, reason, cut, Then::Prompt, Some(run))
+    begun(session, reason, cut, Then::Prompt, Some(run), None)
 }
 
-fn begun(session: &Session, reason: Reason, cut: Cut, then: Then, run: Option<RunId>) -> Event {
+fn begun(
+    session: &Session,
+    reason: Reason,
+    cut: Cut,
+    then: Then,
+    run: Option<RunId>,
+    marks: Option<Box<Marks>>,
+) -> Event {
     Event::Session(Happened::CompactionStarted {
         epoch: session.compactions + 1,
         reason,
@@ -35,6 +48,7 @@ fn begun(session: &Session, reason: Reason, cut: Cut, then: Then, run: Option<Ru
         tokens_before: cut.tokens_before,
         then,
         run,
+        marks,
     })
 }
 
@@ -136,6 +150,7 @@ pub(super) fn lost(branch: &mut Branch<'_>, compaction: &Compaction, resume: Res
             tokens_before: compaction.tokens_before,
             then: compaction.then.clone(),
             run: compaction.run,
+            marks: compaction.marks.clone(),
         }));
     }
 }
@@ -177,7 +192,10 @@ fn end_as(
         Then::Again => (Trigger::Overflow, Vec::new()),
         Then::Prompt => (Trigger::Prompt, Vec::new()),
     };
-    settle::continue_with(branch, awaited, trigger, opening, context);
+    let run = settle::continue_with(branch, awaited, trigger, opening, context);
+    if let Some(marks) = compaction.marks.clone().filter(|_| trigger == Trigger::Overflow) {
+        branch.push(Event::Run(OfRun::Marked { run, marks }));
+    }
 }
 
 /// Replaces old results by notices where that saves enough to be worth it. True if no compaction is needed then.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_core::{
-    reading::{Situation, read},
+    reading::{Situation, Waiting, read},
     schedule::{Expression, SpokenError, Zone, has_tasks, moment, span, told},
     time::Millis,
 };
@@ -119,6 +119,6 @@ proptest! {
             let _ = text.parse::<Expression>().map(|expression| expression.next(now, zone("America/Santiago")));
             let _ = told(&text, None, now);
         }
-        let _ = (span(&text), has_tasks(&text), read(&text, Situation { waiting: Some("#k7f3"), decided: None }));
+        let _ = (span(&text), has_tasks(&text), read(&text, Situation { waiting: Some(Waiting { token: "#k7f3", is_shown: true }), decided: None }));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use countersign_core::{
     engine::{Command, Refusal, Reply},
     gate::{self, Answer, AnswerRefusal, Scope},
-    reading::{self, Decided, Meaning, Reach, Situation, Words},
-    run,
+    id::RunId,
+    reading::{self, Decided, Meaning, Reach, Situation, Waiting, Words},
 };
 use countersign_protocol::gsv::{
     chat::{Directives, Sent},
@@ -15,7 +15,7 @@ use countersign_protocol::gsv::{
 use countersign_runtime::{Lane, Refused};
 
 use super::{
-    super::Door,
+    super::{Door, registry::session_of},
     card::{resolved, token},
     seen::{Asked, Seen},
     send::Speaker,
@@ -38,24 +38,44 @@ pub(super) fn awaited(asked: &Asked) -> String {
 
 /// Takes a message for an answer. `None` if it is a message.
 pub(super) async fn answer(door: &Arc<Door>, seen: &Seen, text: &str, run: &str, speaker: &Speaker) -> Option<Sent> {
-    if let Some(asked) = seen.waiting.as_ref().filter(|asked| asked.is_question) {
+    let session = session_of(&seen.key);
+    let is_shown = |asked: &Asked| door.cards.was_shown(&session, asked.gate, speaker.came);
+    // What was said before a question was asked does not answer it.
+    if let Some(asked) = seen.waiting.as_ref().filter(|asked| asked.is_question && is_shown(asked)) {
         return decide(door, asked, Answer::Say(vec![text.to_owned()]), "answer", run, speaker).await;
     }
-    let waiting = seen.waiting.as_ref().map(|asked| token(asked.gate));
-    let decided = seen.decided.as_ref().and_then(|asked| Some((token(asked.gate), asked.decided.as_ref()?)));
+    let waiting = seen.waiting.as_ref().filter(|asked| !asked.is_question);
+    let waiting = waiting.map(|asked| (token(asked.gate), is_shown(asked)));
+    let decided = seen.decided.as_ref().and_then(|asked| Some((token(asked.gate), asked.decided.as_ref()?, asked.run)));
     let now = door.site.clock.now();
     let situation = Situation {
-        waiting: waiting.as_deref(),
-        decided: decided.as_ref().map(|(token, (at, _))| Decided {
+        waiting: waiting.as_ref().map(|(token, is_shown)| Waiting { token, is_shown: *is_shown }),
+        decided: decided.as_ref().map(|(token, outcome, _)| Decided {
             token,
-            ago: now.since(*at),
-            spoken_since: seen.row.last_said_at > at.0,
+            ago: now.since(outcome.at),
+            spoken_since: seen.row.last_said_at > outcome.at.0,
+            is_elsewhere: outcome.by.as_ref() != Some(&speaker.by),
         }),
     };
+    let hint = waiting.as_ref().map_or_else(String::new, |(waiting, _)| {
+        format!(" {waiting} waits now: `/approve {waiting}` or `/deny {waiting}`.")
+    });
+    // Its name is the one that an answer gave to the run: the same answer came again.
+    let is_repeated = seen.working.as_ref().is_some_and(|working| {
+        let of_run = |of: &Option<RunId>| *of == Some(working.run);
+        working.called == run
+            && decided.as_ref().is_some_and(|(_, outcome, of)| of_run(of) && outcome.by.as_ref() == Some(&speaker.by))
+    });
+    let names_it =
+        waiting.as_ref().is_some_and(|(token, _)| text.to_ascii_lowercase().contains(&token.to_ascii_lowercase()));
     let is_denial = text.trim_start().to_ascii_lowercase().starts_with("/deny");
     let command = if is_denial { "deny" } else { "approve" };
     match reading::read(text, situation) {
         Meaning::Message => None,
+        Meaning::Late | Meaning::NotShown if is_repeated => Some(started(run)),
+        Meaning::Answer(_) if is_repeated && !names_it => {
+            wrong(command, format!("The run is called so already, so this may be an answer that came twice.{hint}"))
+        }
         Meaning::Answer(words) => {
             let command = if matches!(words, Words::Deny { .. }) { "deny" } else { "approve" };
             let answer = match words {
@@ -67,18 +87,24 @@ pub(super) async fn answer(door: &Arc<Door>, seen: &Seen, text: &str, run: &str,
             decide(door, seen.waiting.as_ref()?, answer, command, run, speaker).await
         }
         Meaning::Late => {
-            let (_, (_, who)) = decided?;
-            told(command, format!("Too late: {who}"))
+            let (_, outcome, _) = decided?;
+            told(command, format!("Too late: {}{hint}", outcome.text))
         }
+        Meaning::NotShown => wrong(command, format!("What waits was not asked about yet when this was said.{hint}")),
         Meaning::NothingWaits => wrong(command, "Nothing waits for an answer."),
         Meaning::OtherToken(token) => {
-            let waits = waiting.map_or_else(String::new, |waiting| format!(" {waiting} does."));
+            let waits = waiting.map_or_else(String::new, |(waiting, _)| format!(" {waiting} does."));
             wrong(command, format!("{token} does not wait for an answer.{waits}"))
         }
         Meaning::Unclear(rest) => {
             wrong(command, format!("Not understood: {rest}. Usage: /approve [#token] [once|session|always]"))
         }
     }
+}
+
+/// What is said to an answer that counts.
+fn started(run: &str) -> Sent {
+    Sent::Started { run_id: run.to_owned(), queued: false, directives: Directives::default() }
 }
 
 async fn decide(
@@ -90,28 +116,13 @@ async fn decide(
     speaker: &Speaker,
 ) -> Option<Sent> {
     let source = door.site.handle.source(Lane::Result);
-    // First what the run is called from now on: nothing that it says behind the answer may go out under the old name.
-    let referred = match asked.run {
-        Some(of) => {
-            let refer = run::Command::Refer { run: of, gate: asked.gate, reference: run.to_owned() };
-            Some(source.send(Command::Run(refer)).await)
-        }
-        None => None,
-    };
-    let by = speaker.by.clone();
-    let answered = source.ask(Command::Gate(gate::Command::Answer { gate: asked.gate, answer, by, key: None })).await;
-    if let Some(referred) = referred {
-        // Refused only where the gate was decided before, which the answer says too.
-        let _ = referred.await;
-    }
+    let (by, reference) = (speaker.by.clone(), run.to_owned());
+    let answered = source.ask(Command::Gate(gate::Command::AnswerAs { gate: asked.gate, answer, by, reference })).await;
     match answered.map(|reply| reply.outcome) {
         Ok(Reply::Voted { have, need }) => {
             told(command, format!("Your approval of {} counts: {have} of {need}.", token(asked.gate)))
         }
-        Ok(_) => {
-            let directives = Directives::default();
-            Some(Sent::Started { run_id: run.to_owned(), queued: false, directives })
-        }
+        Ok(_) => Some(started(run)),
         Err(Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by }))) => {
             told(command, format!("Too late: {}", resolved(gate, &resolution, by.as_ref())))
         }

@@ -6,7 +6,7 @@ use countersign_core::{
     digest::Digest,
     engine::{Engine, Scope},
     gate::Gate,
-    id::{EntryId, GateId, Lsn, RunId},
+    id::{EntryId, GateId, Lsn, PrincipalId, RunId},
     session::{Entry, Kind, Profile, Session},
     time::Millis,
 };
@@ -34,8 +34,18 @@ pub(super) struct Asked {
     pub(super) gate: GateId,
     pub(super) run: Option<RunId>,
     pub(super) is_question: bool,
-    /// When it was decided, and the words for who did.
-    pub(super) decided: Option<(Millis, String)>,
+    /// How it was decided.
+    pub(super) decided: Option<Outcome>,
+}
+
+/// How a gate was decided.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) at: Millis,
+    /// By whom, if by anybody.
+    pub(super) by: Option<PrincipalId>,
+    /// The words for it.
+    pub(super) text: String,
 }
 
 /// A run that works in the session.
@@ -85,7 +95,9 @@ fn id_of(key: &str, opened_at: Millis, renewals: u32) -> String {
 fn asked(gate: &Gate) -> Asked {
     let decided = match gate.phase() {
         countersign_core::gate::Phase::Pending => None,
-        countersign_core::gate::Phase::Resolved { at, .. } => Some((*at, super::card::decided(gate))),
+        countersign_core::gate::Phase::Resolved { at, .. } => {
+            Some(Outcome { at: *at, by: gate.resolved_by().cloned(), text: super::card::decided(gate) })
+        }
     };
     let is_question = gate.kind() == countersign_core::gate::Kind::Question;
     Asked { gate: gate.id(), run: gate.run(), is_question, decided }
@@ -104,7 +116,7 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
     let mut gates: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session.id())).collect();
     gates.sort_by_key(|gate| gate.ordinal());
     let decided = state.all_gates().filter(|gate| gate.session() == Some(session.id()) && !gate.is_pending());
-    let decided = decided.map(asked).max_by_key(|asked| asked.decided.as_ref().map(|(at, _)| *at));
+    let decided = decided.map(asked).max_by_key(|asked| asked.decided.as_ref().map(|decided| decided.at));
     let renewals = session.renewals();
     let settings = session.settings();
     Seen {

@@ -14,6 +14,7 @@ use countersign_protocol::{
     gsv::{
         Fault,
         chat::{Send, Sent, State},
+        code,
         command::{self, Style},
         directive,
         message::Message as Shown,
@@ -22,7 +23,7 @@ use countersign_protocol::{
 
 use super::{
     super::{Door, dispatch::Answer, peer::Peer},
-    answering, commands, lives,
+    Moment, answering, commands, lives,
     seen::{Seen, see},
 };
 
@@ -37,12 +38,17 @@ pub(in crate::gsv) struct Speaker {
     pub(in crate::gsv) origin: Option<String>,
     /// How texts for it are written.
     pub(in crate::gsv) style: Style,
+    /// When it was said, as cards go: nobody answers one that was told later.
+    pub(in crate::gsv) came: Moment,
 }
 
-pub(super) async fn from_client(door: &Arc<Door>, peer: &Peer, send: Send) -> Answer {
+/// How many messages may wait in a session.
+const MOST_QUEUED: usize = 200;
+
+pub(super) async fn from_client(door: &Arc<Door>, peer: &Peer, send: Send, came: Moment) -> Answer {
     let key = lives::canonical(door, &send.session_key)?;
     peer.wrote(&key, &send.session_key);
-    let speaker = Speaker { by: peer.principal(), origin: None, style: Style::Plain };
+    let speaker = Speaker { by: peer.principal(), origin: None, style: Style::Plain, came };
     let sent = say(door, &key, &send.message, send.run_id, &speaker).await?;
     Ok(Json::of(&sent))
 }
@@ -50,7 +56,7 @@ pub(super) async fn from_client(door: &Arc<Door>, peer: &Peer, send: Send) -> An
 /// Says something in the session with this canonical key. `run` is what whoever says it calls the run.
 ///
 /// # Errors
-/// 400 for what cannot be said, 500 if nothing was recorded.
+/// 400 for what cannot be said, 503 where too much waits to be said, 500 if nothing was recorded.
 pub(in crate::gsv) async fn say(
     door: &Arc<Door>,
     key: &str,
@@ -93,6 +99,10 @@ async fn begin(
     run: String,
     speaker: &Speaker,
 ) -> Result<Sent, Fault> {
+    if seen.queued >= MOST_QUEUED {
+        let why = format!("Too many messages wait in this session (at most {MOST_QUEUED})");
+        return Err(Fault::new(code::UNAVAILABLE, why));
+    }
     let id = lives::open(door, &seen.key).await?;
     if lives::is_due(door, &seen) {
         lives::renew(door, seen.clone(), &PrincipalId::new("system")).await?;

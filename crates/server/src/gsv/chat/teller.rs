@@ -11,7 +11,7 @@ use countersign_core::{
     id::{GateId, Lsn, RunId, SessionId},
     message::{Assistant, Block, Message, text_of},
     run::{self, End},
-    session::{self, Kind},
+    session::{self, Kind, Then},
     time::Millis,
 };
 use countersign_protocol::gsv::{
@@ -55,7 +55,13 @@ struct Ask {
 pub(in crate::gsv) async fn follow(door: &Arc<Door>) -> Option<()> {
     let subscriber = door.site.handle.subscribe().await?;
     let talks = found(&door.site.handle).await?;
-    tokio::spawn(Teller { door: Arc::clone(door), talks, touched: BTreeMap::new() }.run(subscriber));
+    for (session, talk) in &talks {
+        if let Some(asked) = talk.asked {
+            door.cards.tell(session, asked);
+        }
+    }
+    let again = summed(&door.site.handle).await?;
+    tokio::spawn(Teller { door: Arc::clone(door), talks, again, touched: BTreeMap::new() }.run(subscriber));
     Some(())
 }
 
@@ -92,6 +98,19 @@ async fn found(handle: &Handle) -> Option<BTreeMap<SessionId, Talk>> {
     Some(talks)
 }
 
+/// What the runs are called that ask again behind a summary which is being made.
+async fn summed(handle: &Handle) -> Option<BTreeMap<SessionId, String>> {
+    let look = |engine: &Engine| -> BTreeMap<SessionId, String> {
+        let sessions = engine.state().sessions().filter(|session| key_of(session.id()).is_some());
+        let again = sessions.filter_map(|session| {
+            let compaction = session.compaction().filter(|compaction| compaction.then == Then::Again)?;
+            Some((session.id().clone(), compaction.marks.as_ref()?.reference.clone()?))
+        });
+        again.collect()
+    };
+    Some(handle.source(Lane::Request).read(look).await?.0)
+}
+
 impl Talk {
     fn of(run: RunId, reference: Option<String>) -> Self {
         let called = reference.unwrap_or_else(|| run.to_string());
@@ -102,6 +121,8 @@ impl Talk {
 struct Teller {
     door: Arc<Door>,
     talks: BTreeMap<SessionId, Talk>,
+    /// What runs were called whose request was too long, until one asks again behind a summary, or none does.
+    again: BTreeMap<SessionId, String>,
     /// Sessions in which there may be something to ask about, with the record that says so.
     touched: BTreeMap<SessionId, (Lsn, Millis)>,
 }
@@ -145,6 +166,13 @@ impl Teller {
                     }
                 }
             }
+            Event::Session(session::Event::CompactionEnded { then, .. }) if *then != Then::Again => {
+                if let (Some(called), Some(key)) = (self.again.remove(session), key_of(session)) {
+                    let error = "LLM error: the conversation is too long for the model, and could not be summed up";
+                    let state = State::Error { error: error.to_owned() };
+                    self.door.tell(key, Some(&called), state, Some(recorded.meta.lsn));
+                }
+            }
             Event::Session(_)
             | Event::Call(_)
             | Event::Booted
@@ -164,6 +192,7 @@ impl Teller {
     fn of_run(&mut self, session: &SessionId, event: &run::Event, recorded: &Recorded) {
         match event {
             run::Event::Started { run, .. } => {
+                self.again.remove(session);
                 self.talks.insert(session.clone(), Talk::of(*run, None));
             }
             run::Event::Marked { run, marks } => {
@@ -177,10 +206,12 @@ impl Teller {
             run::Event::Ended { run, end, .. } => {
                 if let Some(talk) = self.talks.get(session).filter(|talk| talk.run == *run) {
                     let state = ended(*end, talk);
-                    if let Some(state) = state {
-                        self.tell(session, state, recorded.meta.lsn);
+                    match state {
+                        Some(state) => self.tell(session, state, recorded.meta.lsn),
+                        None => drop(self.again.insert(session.clone(), talk.called.clone())),
                     }
                     self.talks.remove(session);
+                    self.door.cards.clear(session);
                 }
             }
             _ => {}
@@ -201,6 +232,7 @@ impl Teller {
                     return;
                 }
                 talk.asked = None;
+                self.door.cards.clear(session);
                 if !std::mem::take(&mut talk.is_referred) && *resolution != gate::Resolution::Withdrawn {
                     // It was decided elsewhere: what follows is told under a name of its own, which says so first.
                     talk.called = gate.to_string();
@@ -220,6 +252,7 @@ impl Teller {
         let Some(talk) = self.talks.get_mut(session).filter(|talk| talk.asked.is_none()) else { return };
         let Some(ask) = talk.asks.front() else { return };
         talk.asked = Some(ask.gate);
+        self.door.cards.tell(session, ask.gate);
         let text = card::asking(ask.gate, &ask.content, &ask.scopes, &cwd, talk.asks.len() - 1);
         self.tell(session, State::last(&Shown::said(&text, at.0)), lsn);
     }
