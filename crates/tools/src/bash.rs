@@ -122,7 +122,7 @@ impl Tool for Bash {
             let timeout =
                 arguments.timeout.map_or(cx.bash_timeout, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
             let env = arguments.env.into_iter().collect();
-            let job = Job { command: arguments.command, cwd, at: cx.pinned.clone(), env };
+            let job = Job { command: arguments.command, cwd, at: cx.pinned.clone(), env, input: false };
             let window = Window { head: arguments.head, tail: arguments.tail };
             let mut done = follow(job, timeout, window, cx).await?;
             if arguments.pty == Some(true) {
@@ -266,6 +266,8 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
                     collector.push(&bytes).await;
                     owed = cx.updates.heard();
                 }
+                // It was given nothing.
+                Event::Taken(_) => {}
                 Event::Exited(code) => break End::Exited(code),
                 Event::Stopped => break stopped.unwrap_or(End::Cancelled),
             },

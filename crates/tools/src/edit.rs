@@ -2,7 +2,7 @@
 //!
 //! It must not guess: what does not fit exactly is explained and the file is left as it was.
 
-mod content;
+pub(crate) mod content;
 pub(crate) mod hashline;
 mod nearest;
 mod patch;

@@ -8,6 +8,7 @@
 pub(crate) mod child;
 pub(crate) mod descendants;
 pub(crate) mod frame;
+mod input;
 mod script;
 mod starting;
 mod wards;
@@ -20,6 +21,7 @@ use std::{
 };
 
 pub use descendants::{descendants, descends};
+pub(crate) use script::quote;
 pub(crate) use wards::spawn;
 pub use wards::{bury, take_in};
 

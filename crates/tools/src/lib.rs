@@ -16,6 +16,7 @@ pub mod exec;
 pub mod find;
 pub mod grep;
 pub mod ls;
+pub mod node;
 pub mod read;
 pub mod registry;
 pub mod regular;

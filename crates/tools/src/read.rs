@@ -2,8 +2,8 @@
 //!
 //! It must not change anything, and it never waits for a pipe or a device.
 
-mod kind;
-mod part;
+pub(crate) mod kind;
+pub(crate) mod part;
 
 use std::{
     io::{self, Read as _},
@@ -87,7 +87,7 @@ struct Arguments {
 impl Wanted {
     fn of(arguments: &Arguments) -> Self {
         let first = arguments.offset.unwrap_or(1).max(1);
-        Self { first, lines: arguments.limit.unwrap_or(LINES).clamp(1, MOST_LINES) }
+        Self { first, lines: arguments.limit.unwrap_or(LINES).clamp(1, MOST_LINES), bytes: text::SHOWN_BYTES }
     }
 }
 

@@ -81,6 +81,8 @@ pub struct Job {
     pub at: Option<PathBuf>,
     /// Variables for this command alone, with valid names.
     pub env: Vec<(String, String)>,
+    /// Whether it is given something to read while it runs; otherwise its input is empty.
+    pub input: bool,
 }
 
 /// What a command that runs does next.
@@ -88,6 +90,8 @@ pub struct Job {
 pub enum Event {
     /// It wrote something, to either output.
     Output(Vec<u8>),
+    /// So many more bytes of its input are where it can read them.
+    Taken(u64),
     /// It ended by itself, with this code.
     Exited(i32),
     /// It was stopped, with everything that the shell had started.
@@ -146,7 +150,7 @@ impl Shells {
         };
         let cwd = job.cwd.map(|cwd| cwd.to_str().map(str::to_owned).ok_or(())).transpose();
         let cwd = cwd.map_err(|()| ShellError::Start("the folder's name is not UTF-8".to_owned()))?;
-        let order = Order::Run(frame::Run { command: job.command, cwd, env: job.env });
+        let order = Order::Run(frame::Run { command: job.command, cwd, env: job.env, input: job.input });
         let lost = session.lost.replace(Lost::Stopped);
         // An order that was not taken whole is not run.
         link.stream.write_all(&order.encode()).await.map_err(|error| ShellError::Start(error.to_string()))?;
@@ -201,6 +205,21 @@ impl Running {
         self.session.cwd.as_deref()
     }
 
+    /// The process that leads everything that runs here; absent once it was waited for.
+    pub fn leader(&self) -> Option<u32> {
+        self.link.as_ref()?.child.id()
+    }
+
+    /// Gives the command something to read, if its job says that it reads. [`Event::Taken`] tells how much of it has
+    /// arrived; the caller bounds how much may be on its way.
+    ///
+    /// # Errors
+    /// [`ShellError::Broken`] if the exec child is gone.
+    pub async fn give(&mut self, bytes: Vec<u8>) -> Result<(), ShellError> {
+        let link = self.link.as_mut().ok_or_else(|| ShellError::Broken(io::ErrorKind::NotConnected.into()))?;
+        link.stream.write_all(&Order::Input(bytes).encode()).await.map_err(ShellError::Broken)
+    }
+
     /// Whether the shell is gone since the last event: the next command gets a new one.
     pub fn shell_is_gone(&self) -> bool {
         self.session.lost.is_some()
@@ -231,6 +250,7 @@ impl Running {
         };
         match report {
             Ok(Report::Output(bytes)) => Ok(Event::Output(bytes)),
+            Ok(Report::Taken(count)) => Ok(Event::Taken(count)),
             Ok(Report::Ended(ended)) => {
                 self.session.link = self.link.take();
                 if let Some(cwd) = ended.cwd {

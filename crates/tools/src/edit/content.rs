@@ -18,7 +18,7 @@ const MARK: &str = "\u{FEFF}";
 
 /// The text of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Content {
+pub(crate) struct Content {
     /// As on the disk, less the mark.
     original: String,
     has_mark: bool,
@@ -30,7 +30,7 @@ pub(super) struct Content {
 
 impl Content {
     /// Reads a file; [`None`] if there is none.
-    pub(super) fn read(path: &str, cx: &Context) -> Result<Option<Self>, Failure> {
+    pub(crate) fn read(path: &str, cx: &Context) -> Result<Option<Self>, Failure> {
         let failed = |error: std::io::Error| Failure::Failed(format!("{path}: {error}"));
         let place = arguments::locate(path, cx)?;
         if !place.exists() {
@@ -54,7 +54,7 @@ impl Content {
     }
 
     /// Reads a file that has to be there.
-    pub(super) fn read_existing(path: &str, cx: &Context) -> Result<Self, Failure> {
+    pub(crate) fn read_existing(path: &str, cx: &Context) -> Result<Self, Failure> {
         Self::read(path, cx)?.ok_or_else(|| Failure::Failed(format!("{path} does not exist; use write to make it")))
     }
 
@@ -66,17 +66,17 @@ impl Content {
     }
 
     /// The text that edits are matched against: its line ends are `\n` alone.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    pub(super) const fn stamp(&self) -> Stamp {
+    pub(crate) const fn stamp(&self) -> Stamp {
         self.stamp
     }
 
     /// Puts texts in the place of ranges of [`Content::text`], which must be in order and apart. New line ends are as
     /// most of the old ones are; what is not replaced stays as it is, byte by byte.
-    pub(super) fn splice(&self, edits: &[(Range<usize>, String)]) -> String {
+    pub(crate) fn splice(&self, edits: &[(Range<usize>, String)]) -> String {
         let line_ends = self.text.bytes().filter(|byte| *byte == b'\n').count();
         let long = self.shortened.len() * 2 > line_ends;
         let mut made = String::from(if self.has_mark { MARK } else { "" });
@@ -107,7 +107,7 @@ impl Content {
 }
 
 /// The text without byte-order mark and with `\n` as line ends.
-pub(super) fn normalised(text: &str) -> String {
+pub(crate) fn normalised(text: &str) -> String {
     text.strip_prefix(MARK).unwrap_or(text).replace("\r\n", "\n")
 }
 

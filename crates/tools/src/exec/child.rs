@@ -30,6 +30,7 @@ use nix::{
 use super::{
     descendants,
     frame::{Ended, Order, Report, Run},
+    input::Input,
     script::{self, Ends},
     starting::Shell,
 };
@@ -82,6 +83,7 @@ struct Running {
     output: File,
     /// Held so that the shell can open the pipe by its path.
     _end: OwnedFd,
+    input: Option<Input>,
 }
 
 /// What there is to do.
@@ -90,6 +92,9 @@ enum Ready {
     Orders,
     Reaped,
     Status,
+    /// The shell takes more of its text.
+    Text,
+    /// The command takes more of its input.
     Input,
     Output,
     Leftover(usize),
@@ -128,7 +133,8 @@ impl Child {
                     }
                     Ready::Reaped => self.take_reaped()?,
                     Ready::Status => self.take_status()?,
-                    Ready::Input => self.feed(),
+                    Ready::Text => self.feed(),
+                    Ready::Input => self.give_input()?,
                     Ready::Output => self.take_output()?,
                     Ready::Leftover(at) => self.drop_leftover(at),
                 }
@@ -155,7 +161,10 @@ impl Child {
         if let Some(shell) = &self.shell
             && !shell.pending.is_empty()
         {
-            asked.push((Ready::Input, shell.input.as_fd(), PollFlags::POLLOUT));
+            asked.push((Ready::Text, shell.input.as_fd(), PollFlags::POLLOUT));
+        }
+        if let Some(waiting) = self.running.as_ref().and_then(|running| running.input.as_ref()?.waiting()) {
+            asked.push((Ready::Input, waiting, PollFlags::POLLOUT));
         }
         for (at, file) in self.leftover.iter().enumerate().rev() {
             asked.push((Ready::Leftover(at), file.as_fd(), PollFlags::POLLIN));
@@ -187,6 +196,12 @@ impl Child {
             self.orders.drain(..length);
             match order {
                 Order::Run(run) => self.begin(&run)?,
+                Order::Input(bytes) => {
+                    if let Some(input) = self.running.as_mut().and_then(|running| running.input.as_mut()) {
+                        input.add(&bytes);
+                        self.give_input()?;
+                    }
+                }
                 Order::Stop if self.running.is_some() && self.kill_at.is_none() => {
                     descendants::signal_all(Signal::SIGTERM);
                     // A stopped process would sit out its grace.
@@ -227,9 +242,19 @@ impl Child {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let nonce = hex::encode(random);
-        let ends = Ends { output: &path_of(end.as_fd()), status: &status, nonce: &nonce };
+        let input = if run.input { Some(Input::new()?) } else { None };
+        let read = input.as_ref().map_or_else(|| script::NOTHING.to_owned(), |input| path_of(input.end()));
+        let ends = Ends { output: &path_of(end.as_fd()), input: &read, status: &status, nonce: &nonce };
         shell.pending.extend_from_slice(script::command(run, &ends).as_bytes());
-        Ok(Running { nonce, has_begun: false, output, _end: end })
+        Ok(Running { nonce, has_begun: false, output, _end: end, input })
+    }
+
+    fn give_input(&mut self) -> io::Result<()> {
+        let input = self.running.as_mut().and_then(|running| running.input.as_mut());
+        match input.map_or(0, Input::give) {
+            0 => Ok(()),
+            count => self.report(&Report::Taken(count)),
+        }
     }
 
     /// Gives the shell as much of its text as it takes.

@@ -14,6 +14,8 @@ const HEAD: usize = 5;
 pub(crate) enum Order {
     /// Run this; sent only when nothing runs.
     Run(Run),
+    /// Give this to what runs as input, if it was to have any.
+    Input(Vec<u8>),
     /// End what runs, with everything that was ever started.
     Stop,
 }
@@ -27,6 +29,9 @@ pub(crate) struct Run {
     pub(crate) cwd: Option<String>,
     /// Variables for this command alone.
     pub(crate) env: Vec<(String, String)>,
+    /// Whether it is given input; otherwise it has none.
+    #[serde(default)]
+    pub(crate) input: bool,
 }
 
 /// What the exec child says.
@@ -34,6 +39,8 @@ pub(crate) struct Run {
 pub(crate) enum Report {
     /// The command that runs wrote this.
     Output(Vec<u8>),
+    /// So many more bytes of its input are where it can read them.
+    Taken(u64),
     /// It ended, and all that it wrote before was reported.
     Ended(Ended),
     /// It was not run.
@@ -60,6 +67,7 @@ impl Order {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Run(run) => framed(b'R', &serde_json::to_vec(run).unwrap_or_default()),
+            Self::Input(bytes) => framed(b'I', bytes),
             Self::Stop => framed(b'S', b""),
         }
     }
@@ -69,6 +77,7 @@ impl Order {
         let Some((kind, payload)) = split(bytes)? else { return Ok(None) };
         let order = match kind {
             b'R' => Self::Run(serde_json::from_slice(payload).map_err(|_| FrameError)?),
+            b'I' => Self::Input(payload.to_vec()),
             b'S' => Self::Stop,
             _ => return Err(FrameError),
         };
@@ -80,6 +89,7 @@ impl Report {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Output(bytes) => framed(b'O', bytes),
+            Self::Taken(count) => framed(b'T', &count.to_le_bytes()),
             Self::Ended(ended) => framed(b'E', &serde_json::to_vec(ended).unwrap_or_default()),
             Self::Failed(text) => framed(b'F', text.as_bytes()),
         }
@@ -90,6 +100,7 @@ impl Report {
         let Some((kind, payload)) = split(bytes)? else { return Ok(None) };
         let report = match kind {
             b'O' => Self::Output(payload.to_vec()),
+            b'T' => Self::Taken(u64::from_le_bytes(payload.try_into().map_err(|_| FrameError)?)),
             b'E' => Self::Ended(serde_json::from_slice(payload).map_err(|_| FrameError)?),
             b'F' => Self::Failed(String::from_utf8_lossy(payload).into_owned()),
             _ => return Err(FrameError),
@@ -124,6 +135,7 @@ mod tests {
     fn a_frame_reads_back_and_a_part_of_it_waits() {
         for report in [
             Report::Output(vec![0, 255, 10]),
+            Report::Taken(1 << 40),
             Report::Ended(Ended { code: 3, cwd: Some("/a b".to_owned()), alive: true }),
             Report::Failed("no".to_owned()),
         ] {
@@ -131,9 +143,13 @@ mod tests {
             assert_eq!(Report::decode(&bytes[..bytes.len() - 1]), Ok(None));
             assert_eq!(Report::decode(&bytes), Ok(Some((report, bytes.len()))));
         }
-        let order = Order::Run(Run { command: "echo".to_owned(), ..Run::default() });
-        let bytes = order.encode();
-        assert_eq!(Order::decode(&bytes), Ok(Some((order, bytes.len()))));
+        for order in [
+            Order::Run(Run { command: "echo".to_owned(), input: true, ..Run::default() }),
+            Order::Input(b"a\0b".to_vec()),
+        ] {
+            let bytes = order.encode();
+            assert_eq!(Order::decode(&bytes), Ok(Some((order, bytes.len()))));
+        }
         assert_eq!(Order::decode(&Order::Stop.encode()), Ok(Some((Order::Stop, 5))));
     }
 

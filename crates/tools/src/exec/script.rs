@@ -1,15 +1,20 @@
 //! The text that a shell reads for one command.
 //!
-//! It must not start anything. The text works in bash and in a plain POSIX shell. A command gets `/dev/null` as its
-//! input and one pipe for both outputs; how it ended goes to another pipe that the command does not hold, behind a
+//! It must not start anything. The text works in bash and in a plain POSIX shell. A command gets `/dev/null` or a pipe as
+//! its input and one pipe for both outputs; how it ended goes to another pipe that the command does not hold, behind a
 //! nonce that it does not know.
 
 use super::frame::Run;
 
-/// Where the shell writes.
+/// What a command reads that has no input.
+pub(super) const NOTHING: &str = "/dev/null";
+
+/// Where the shell writes, and the command reads.
 pub(super) struct Ends<'a> {
     /// The path of the output pipe.
     pub(super) output: &'a str,
+    /// The path of what the command reads.
+    pub(super) input: &'a str,
     /// The path of the status pipe.
     pub(super) status: &'a str,
     /// What a status line starts with.
@@ -26,12 +31,12 @@ pub(super) const BEGUN: &str = "begun";
 
 /// What the shell reads for `run`. The status lines are the nonce and [`BEGUN`], and the nonce and the exit code.
 pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
-    let Ends { output, status, nonce } = ends;
+    let Ends { output, input, status, nonce } = ends;
     let begun = format!("command printf '%s %s\\n' {nonce} {BEGUN} >{status}");
     let eval = format!("eval {}", quote(&run.command));
     if run.cwd.is_none() && run.env.is_empty() {
         return format!(
-            "{begun}\n{{ {eval}\n}} </dev/null >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$?\" >{status}\n"
+            "{begun}\n{{ {eval}\n}} <{input} >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$?\" >{status}\n"
         );
     }
     let (mut before, mut after) = (String::new(), String::new());
@@ -51,12 +56,12 @@ pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
         ),
     };
     format!(
-        "{begun}\n{{ {body}}} </dev/null >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
+        "{begun}\n{{ {body}}} <{input} >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
     )
 }
 
 /// Writes `text` as one word that stands for itself.
-pub(super) fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
@@ -68,7 +73,7 @@ mod tests {
         process::{Command, Stdio},
     };
 
-    use super::{Ends, command, prologue, quote};
+    use super::{Ends, NOTHING, command, prologue, quote};
     use crate::exec::frame::Run;
 
     #[test]
@@ -85,6 +90,7 @@ mod tests {
                     command: "echo \"$PWD $V\"; false".to_owned(),
                     cwd: Some("/usr".to_owned()),
                     env: vec![("V".to_owned(), "1 2".to_owned())],
+                    ..Run::default()
                 },
                 Run { command: "echo \"$PWD ${V-unset}\"".to_owned(), ..Run::default() },
                 Run { command: ":".to_owned(), cwd: Some("/no/such".to_owned()), ..Run::default() },
@@ -93,7 +99,7 @@ mod tests {
             .enumerate()
             {
                 let (output, status) = (format!("{output}{index}"), format!("{status}{index}"));
-                given.push_str(&command(run, &Ends { output: &output, status: &status, nonce: "n" }));
+                given.push_str(&command(run, &Ends { output: &output, input: NOTHING, status: &status, nonce: "n" }));
             }
             let mut child = Command::new(shell).stdin(Stdio::piped()).spawn().unwrap();
             let text = prologue(&at("folder")) + &given;

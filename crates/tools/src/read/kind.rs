@@ -4,7 +4,7 @@
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Lines, perhaps with bytes that are no UTF-8.
     Text,
     /// An image that models see; its media type.
@@ -34,7 +34,7 @@ const KNOWN: &[(&[u8], Kind)] = &[
 ];
 
 /// Tells what begins with `sample`.
-pub(super) fn of(sample: &[u8]) -> Kind {
+pub(crate) fn of(sample: &[u8]) -> Kind {
     if sample.starts_with(b"RIFF") && sample.get(8..12) == Some(b"WEBP") {
         return Kind::Image("image/webp");
     }

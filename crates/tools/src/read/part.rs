@@ -4,40 +4,42 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use crate::text::{SHOWN_BYTES, start_of};
+use crate::text::start_of;
 
 /// How far behind the last line that is shown the others are counted.
 const COUNTED: u64 = 256 << 20;
 
 /// Which lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// From 1.
-    pub(super) first: usize,
-    pub(super) lines: usize,
+    pub(crate) first: usize,
+    pub(crate) lines: usize,
+    /// The most that all of them together may have.
+    pub(crate) bytes: usize,
 }
 
 /// The lines that were wanted, as far as they fit.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// Without their ends; what is no UTF-8 is marked.
-    pub(super) lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
     /// Lines of the whole text, a line end at the very end counting no other; absent if it is too long to count.
-    pub(super) total: Option<usize>,
+    pub(crate) total: Option<usize>,
     /// Whether the size rather than the number of lines was the limit.
-    pub(super) by_bytes: bool,
+    pub(crate) by_bytes: bool,
     /// Whether the only line is shown in part.
-    pub(super) is_cut: bool,
-    pub(super) ends_with_line_end: bool,
+    pub(crate) is_cut: bool,
+    pub(crate) ends_with_line_end: bool,
 }
 
 /// Reads until enough is known, or until `stopped` says so.
-pub(super) fn take(text: impl Read, wanted: Wanted, stopped: impl Fn() -> bool) -> io::Result<Part> {
+pub(crate) fn take(text: impl Read, wanted: Wanted, stopped: impl Fn() -> bool) -> io::Result<Part> {
     let mut text = BufReader::with_capacity(64 << 10, text);
     let mut part = Part::default();
     let mut number = 0;
     let mut bytes = 0;
-    while let Some(line) = next_line(&mut text)? {
+    while let Some(line) = next_line(&mut text, wanted.bytes)? {
         if stopped() {
             return Err(io::Error::other("reading was stopped"));
         }
@@ -54,13 +56,13 @@ pub(super) fn take(text: impl Read, wanted: Wanted, stopped: impl Fn() -> bool) 
             start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
         }
         let content = String::from_utf8_lossy(start.strip_suffix(b"\r").unwrap_or(start)).into_owned();
-        if part.lines.is_empty() && (line.is_cut || content.len() > SHOWN_BYTES) {
+        if part.lines.is_empty() && (line.is_cut || content.len() > wanted.bytes) {
             part.is_cut = true;
-            part.lines.push(start_of(&content, SHOWN_BYTES).to_owned());
+            part.lines.push(start_of(&content, wanted.bytes).to_owned());
             continue;
         }
         bytes += content.len() + 1;
-        if line.is_cut || bytes > SHOWN_BYTES {
+        if line.is_cut || bytes > wanted.bytes {
             part.by_bytes = true;
             continue;
         }
@@ -81,7 +83,7 @@ struct Line {
 }
 
 /// Reads a line but holds no more of it than can be shown.
-fn next_line(text: &mut impl BufRead) -> io::Result<Option<Line>> {
+fn next_line(text: &mut impl BufRead, most: usize) -> io::Result<Option<Line>> {
     let mut line = Line { start: Vec::new(), is_cut: false, ended: false };
     let mut any = false;
     loop {
@@ -92,7 +94,7 @@ fn next_line(text: &mut impl BufRead) -> io::Result<Option<Line>> {
         any = true;
         let end = chunk.iter().position(|byte| *byte == b'\n');
         let piece = &chunk[..end.unwrap_or(chunk.len())];
-        let room = (SHOWN_BYTES + 4).saturating_sub(line.start.len());
+        let room = (most + 4).saturating_sub(line.start.len());
         line.start.extend_from_slice(&piece[..piece.len().min(room)]);
         line.is_cut |= piece.len() > room;
         let used = end.map_or(chunk.len(), |end| end + 1);

@@ -1,0 +1,129 @@
+//! Where a gateway is, and whether it may be spoken to there.
+//!
+//! It must not connect.
+
+use std::{net::IpAddr, path::Path, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use rustls::{
+    ClientConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+use tokio_tungstenite::{Connector, tungstenite::http::Uri};
+
+/// Where the door of nodes is, if an address names none.
+const DOOR: &str = "/ws";
+
+/// Whether a token may go over a line that others can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plain {
+    /// To this machine only.
+    ToLoopback,
+    /// Somebody says that it may.
+    Anywhere,
+}
+
+/// A gateway that may be connected to.
+#[derive(Clone)]
+pub(crate) struct Address {
+    /// Whole, without credentials.
+    pub(crate) url: String,
+    /// TLS, where the address wants it.
+    pub(crate) connector: Connector,
+}
+
+impl Address {
+    /// Reads an address as people write it. `ca` is a file of certificates that are trusted besides the system's.
+    pub(crate) fn read(given: &str, ca: Option<&Path>, plain: Plain) -> anyhow::Result<Self> {
+        let uri = parse(given)?;
+        let host = uri.host().unwrap_or_default();
+        let connector = match uri.scheme_str() {
+            Some("wss") => Connector::Rustls(Arc::new(trust(ca)?)),
+            Some("ws") if ca.is_some() => bail!("--ca is for wss:// addresses, and {given} is not one"),
+            Some("ws") if plain == Plain::Anywhere || is_loopback(host) => Connector::Plain,
+            Some("ws") => bail!(
+                "{given} is not encrypted: everybody on the way could read the token and change what runs here. Use wss://, or \
+                 say --insecure if that line is protected otherwise"
+            ),
+            Some("http" | "https") => bail!("--url takes ws:// or wss://, such as {}", given.replacen("http", "ws", 1)),
+            Some(_) | None => bail!("--url takes an address such as wss://gateway.example.org/ws, not {given}"),
+        };
+        Ok(Self { url: uri.to_string(), connector })
+    }
+}
+
+/// Reads the address, with the door behind it if it names none.
+fn parse(given: &str) -> anyhow::Result<Uri> {
+    let uri: Uri = given.parse().with_context(|| format!("--url {given} is no address"))?;
+    if uri.host().is_none_or(str::is_empty) || uri.scheme().is_none() {
+        bail!("--url takes an address such as wss://gateway.example.org/ws, not {given}");
+    }
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) || uri.query().is_some() {
+        bail!("--url takes no token and nothing behind a question mark: use --token-file or --token-env");
+    }
+    if !matches!(uri.path(), "" | "/") {
+        return Ok(uri);
+    }
+    let whole = format!("{}{DOOR}", given.trim_end_matches('/'));
+    whole.parse().with_context(|| format!("--url {given} is no address"))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The system's certificates, and those in `ca`.
+fn trust(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
+    let extra: Vec<CertificateDer<'static>> = match ca {
+        None => Vec::new(),
+        Some(path) => {
+            let unreadable = || format!("--ca {} cannot be read", path.display());
+            let read = CertificateDer::pem_file_iter(path).with_context(unreadable)?;
+            read.collect::<Result<_, _>>().with_context(unreadable)?
+        }
+    };
+    if let (Some(path), []) = (ca, extra.as_slice()) {
+        bail!("--ca {} holds no certificate", path.display());
+    }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(extra, Arc::clone(&provider))
+        .context("no certificates to trust: give some with --ca")?;
+    let built = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .context("TLS cannot be set up")?;
+    Ok(built.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Address, Plain};
+
+    #[test]
+    fn a_token_goes_over_tls_or_stays_on_this_machine() {
+        for (given, plain, want) in [
+            ("ws://127.0.0.1:8443/ws", Plain::ToLoopback, Ok("ws://127.0.0.1:8443/ws")),
+            ("ws://localhost:8443", Plain::ToLoopback, Ok("ws://localhost:8443/ws")),
+            ("ws://[::1]:8443/", Plain::ToLoopback, Ok("ws://[::1]:8443/ws")),
+            ("wss://gate.example.org", Plain::ToLoopback, Ok("wss://gate.example.org/ws")),
+            ("wss://gate.example.org/behind/ws", Plain::ToLoopback, Ok("wss://gate.example.org/behind/ws")),
+            ("ws://10.0.0.7:8443", Plain::ToLoopback, Err("is not encrypted")),
+            ("ws://localhost.example.org", Plain::ToLoopback, Err("is not encrypted")),
+            ("ws://10.0.0.7:8443", Plain::Anywhere, Ok("ws://10.0.0.7:8443/ws")),
+            ("https://gate.example.org", Plain::ToLoopback, Err("such as wss://gate.example.org")),
+            ("gate.example.org:8443", Plain::ToLoopback, Err("takes an address such as")),
+            ("gate", Plain::ToLoopback, Err("takes an address such as")),
+            ("wss://token@gate.example.org", Plain::ToLoopback, Err("takes no token")),
+            ("wss://gate.example.org/ws?token=x", Plain::ToLoopback, Err("takes no token")),
+            ("wss://", Plain::ToLoopback, Err("is no address")),
+        ] {
+            let got = Address::read(given, None, plain).map(|address| address.url);
+            match (got, want) {
+                (Ok(got), Ok(want)) => assert_eq!(got, want, "{given}"),
+                (Err(error), Err(want)) => assert!(format!("{error:#}").contains(want), "{given}: {error:#}"),
+                (got, want) => panic!("{given}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+}

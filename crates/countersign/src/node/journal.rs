@@ -1,0 +1,130 @@
+//! What a node notes of its calls, so that none of them runs twice and no result is lost: a call before it begins, its end before
+//! anybody hears of it, and what became of commands in the background until the gateway has taken it.
+//!
+//! It must not know how calls are done or sent. One thread writes; whatever waits for it goes into one transaction.
+
+mod table;
+mod writer;
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use countersign_protocol::gsv::{node::ExecEvent, tool::Outcome};
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub(crate) use table::Known;
+use table::Table;
+use writer::Order;
+
+/// The journal. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    orders: mpsc::UnboundedSender<Order>,
+    waiting: Arc<AtomicUsize>,
+    changed: watch::Receiver<u64>,
+}
+
+/// An event that the gateway has not taken.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Waiting {
+    /// Its place in the order.
+    pub(crate) seq: i64,
+    /// The event.
+    pub(crate) event: ExecEvent,
+    /// Whether the gateway has taken the result of the call that began the command, or there is none to take.
+    pub(crate) is_announced: bool,
+}
+
+/// What was found of a process that did not end in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// Calls that had begun. What became of them is unknown.
+    pub(crate) calls: usize,
+    /// Commands in the background, which ended with it.
+    pub(crate) commands: usize,
+}
+
+/// Why something was not noted or not found.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the journal {0}")]
+pub(crate) struct JournalError(pub(crate) String);
+
+impl Journal {
+    /// Opens or makes the journal at `path`, and settles what another process left in it.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Broken), JournalError> {
+        let refused = |error: rusqlite::Error| JournalError(format!("{} cannot be opened: {error}", path.display()));
+        let mut table = Table::open(path).map_err(refused)?;
+        let broken = table.settle().map_err(refused)?;
+        let waiting = Arc::new(AtomicUsize::new(table.waiting().map_err(refused)?));
+        let (orders, given) = mpsc::unbounded_channel();
+        let (change, changed) = watch::channel(0);
+        let count = Arc::clone(&waiting);
+        let writing = move || writer::run(table, given, &count, &change);
+        let started = std::thread::Builder::new().name("journal".to_owned()).spawn(writing);
+        started.map_err(|error| JournalError(format!("has no thread: {error}")))?;
+        Ok((Self { orders, waiting, changed }, broken))
+    }
+
+    async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> Order) -> Result<T, JournalError> {
+        let gone = || JournalError("is closed".to_owned());
+        let (reply, replied) = oneshot::channel();
+        self.orders.send(order(reply)).map_err(|_| gone())?;
+        replied.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Notes that a call is about to begin, and says what is known of it. Only one that is [new](Known::New) may begin.
+    pub(crate) async fn begin(&self, call: &str, tool: &str) -> Result<Known, JournalError> {
+        self.ask(|reply| Order::Begin { call: call.to_owned(), tool: tool.to_owned(), reply }).await
+    }
+
+    /// Says what is known of a call that the gateway asks about. One that is not known is noted, and never begins.
+    pub(crate) async fn resume(&self, call: &str) -> Result<Known, JournalError> {
+        self.ask(|reply| Order::Resume { call: call.to_owned(), reply }).await
+    }
+
+    /// Notes the end of a call, however long that takes: nobody hears of it before.
+    pub(crate) async fn end(&self, outcome: Outcome) -> Result<(), JournalError> {
+        self.ask(|reply| Order::End { outcome, reply }).await
+    }
+
+    /// Notes that the gateway has taken the result of a call.
+    pub(crate) fn received(&self, call: String) {
+        let _ = self.orders.send(Order::Received { call });
+    }
+
+    /// Notes an event, behind everything that was noted before.
+    pub(crate) fn happened(&self, event: ExecEvent) {
+        let _ = self.orders.send(Order::Happened { event: Box::new(event) });
+    }
+
+    /// The oldest event that the gateway has not taken.
+    pub(crate) async fn next(&self) -> Result<Option<Waiting>, JournalError> {
+        self.ask(|reply| Order::Next { reply }).await
+    }
+
+    /// Notes that the gateway has taken an event.
+    pub(crate) async fn taken(&self, seq: i64) -> Result<(), JournalError> {
+        self.ask(|reply| Order::Taken { seq, reply }).await
+    }
+
+    /// How many events wait for the gateway.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Changes whenever an event may be there that could not be sent before.
+    pub(crate) fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.clone()
+    }
+
+    /// Waits until everything that was noted is on the disk.
+    pub(crate) async fn flush(&self) {
+        // Whoever is told that it is closed has nothing to wait for.
+        let _ = self.ask(|reply| Order::Flush { reply }).await;
+    }
+}

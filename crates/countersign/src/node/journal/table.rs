@@ -1,0 +1,224 @@
+//! The file of the journal: three tables of SQLite.
+//!
+//! It must not decide when something is written.
+
+use std::{
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use countersign_protocol::{
+    Json,
+    gsv::{
+        node::{ExecEvent, ExecState},
+        tool::{Fate, Outcome},
+    },
+};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
+
+use super::{Broken, Waiting};
+
+/// The form of the file.
+const VERSION: i64 = 1;
+/// How long the end of a call is kept, in milliseconds.
+const KEPT: i64 = 24 * 60 * 60 * 1000;
+/// The most bytes that results have which the gateway has taken.
+const RESULTS: i64 = 256 << 20;
+
+const FORM: &str = "
+CREATE TABLE calls (
+    id TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    state TEXT NOT NULL,
+    began_at INTEGER NOT NULL,
+    ended_at INTEGER,
+    result TEXT,
+    error TEXT,
+    received INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX ended ON calls (ended_at);
+CREATE TABLE commands (session TEXT PRIMARY KEY, event TEXT NOT NULL) STRICT;
+CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, call TEXT, event TEXT NOT NULL) STRICT;
+";
+
+/// What is known of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Known {
+    /// Nothing was, and now it has begun.
+    New,
+    /// It works.
+    Working,
+    /// It is over, and this is what the gateway is told.
+    Over(Outcome),
+}
+
+/// The file.
+pub(super) struct Table(Connection);
+
+impl Table {
+    pub(super) fn open(path: &Path) -> rusqlite::Result<Self> {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+        connection.pragma_update(None, "synchronous", "full")?;
+        connection.pragma_update(None, "trusted_schema", false)?;
+        match connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))? {
+            0 => {
+                connection.execute_batch(&format!("BEGIN IMMEDIATE; {FORM} PRAGMA user_version = {VERSION}; COMMIT;"))?;
+            }
+            VERSION => {}
+            other => {
+                let told = format!("it was written by another version of this program (form {other})");
+                return Err(rusqlite::Error::ToSqlConversionFailure(told.into()));
+            }
+        }
+        Ok(Self(connection))
+    }
+
+    /// Does `work` as one transaction.
+    pub(super) fn at_once<T>(&mut self, work: impl FnOnce(&Noting<'_>) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let noting = Noting(self.0.transaction_with_behavior(TransactionBehavior::Immediate)?);
+        let done = work(&noting)?;
+        noting.0.commit()?;
+        Ok(done)
+    }
+
+    /// Settles what another process left: nobody knows what became of its calls, and its commands ended with it.
+    pub(super) fn settle(&mut self) -> rusqlite::Result<Broken> {
+        self.at_once(|noting| {
+            let why = "The node broke off while this ran, and does not know what came of it";
+            let calls = noting.0.execute(
+                "UPDATE calls SET state = 'unknown', error = ?1, ended_at = ?2 WHERE state = 'working'",
+                params![why, now()],
+            )?;
+            let left: Vec<String> = {
+                let mut rows = noting.0.prepare("SELECT event FROM commands ORDER BY rowid")?;
+                rows.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?
+            };
+            for started in &left {
+                let started = read_event(started)?;
+                noting.happened(&ExecEvent {
+                    event_id: format!("{}-ended", started.session_id),
+                    event: ExecState::Failed,
+                    signal: Some("SIG9".to_owned()),
+                    output_tail: Some("[the node broke off, and this command ended with it]".to_owned()),
+                    ended_at: u64::try_from(now()).ok(),
+                    ..started
+                })?;
+            }
+            noting.prune()?;
+            Ok(Broken { calls, commands: left.len() })
+        })
+    }
+
+    /// How many events wait.
+    pub(super) fn waiting(&self) -> rusqlite::Result<usize> {
+        let count: i64 = self.0.query_row("SELECT count(*) FROM outbox", [], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// The oldest event.
+    pub(super) fn next(&self) -> rusqlite::Result<Option<Waiting>> {
+        let mut found = self.0.prepare_cached(
+            "SELECT outbox.seq, outbox.event, coalesce(calls.received = 1 OR calls.state NOT IN ('working', 'done'), 1)
+             FROM outbox LEFT JOIN calls ON calls.id = outbox.call ORDER BY outbox.seq LIMIT 1",
+        )?;
+        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?));
+        let Some((seq, event, is_announced)) = found.query_row([], row).optional()? else { return Ok(None) };
+        Ok(Some(Waiting { seq, event: read_event(&event)?, is_announced }))
+    }
+}
+
+/// A transaction.
+pub(super) struct Noting<'a>(Transaction<'a>);
+
+impl Noting<'_> {
+    fn known(&self, call: &str) -> rusqlite::Result<Option<Known>> {
+        let mut found = self.0.prepare_cached("SELECT state, result, error FROM calls WHERE id = ?1")?;
+        let row = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
+        let Some((state, result, error)) = found.query_row([call], row).optional()? else { return Ok(None) };
+        let fate = match state.as_str() {
+            "working" => return Ok(Some(Known::Working)),
+            "done" => None,
+            "not_begun" => Some(Fate::NotBegun),
+            _ => Some(Fate::Unknown),
+        };
+        let result = result.and_then(|text| Json::parse(text).ok());
+        Ok(Some(Known::Over(Outcome { call_id: call.to_owned(), result, error, fate })))
+    }
+
+    pub(super) fn begin(&self, call: &str, tool: &str) -> rusqlite::Result<Known> {
+        if let Some(known) = self.known(call)? {
+            return Ok(known);
+        }
+        let sql = "INSERT INTO calls (id, tool, state, began_at) VALUES (?1, ?2, 'working', ?3)";
+        self.0.prepare_cached(sql)?.execute(params![call, tool, now()])?;
+        Ok(Known::New)
+    }
+
+    pub(super) fn resume(&self, call: &str) -> rusqlite::Result<Known> {
+        if let Some(known) = self.known(call)? {
+            return Ok(known);
+        }
+        let sql = "INSERT INTO calls (id, tool, state, began_at, ended_at) VALUES (?1, '', 'not_begun', ?2, ?2)";
+        self.0.prepare_cached(sql)?.execute(params![call, now()])?;
+        let fate = Some(Fate::NotBegun);
+        Ok(Known::Over(Outcome { call_id: call.to_owned(), result: None, error: None, fate }))
+    }
+
+    pub(super) fn end(&self, outcome: &Outcome) -> rusqlite::Result<()> {
+        let sql = "UPDATE calls SET state = 'done', ended_at = ?2, result = ?3, error = ?4 WHERE id = ?1";
+        let result = outcome.result.as_ref().map(Json::text);
+        self.0.prepare_cached(sql)?.execute(params![outcome.call_id, now(), result, outcome.error])?;
+        Ok(())
+    }
+
+    pub(super) fn received(&self, call: &str) -> rusqlite::Result<()> {
+        self.0.prepare_cached("UPDATE calls SET received = 1 WHERE id = ?1")?.execute([call])?;
+        Ok(())
+    }
+
+    pub(super) fn happened(&self, event: &ExecEvent) -> rusqlite::Result<()> {
+        let text = Json::of(event);
+        if event.event.is_end() {
+            self.0.prepare_cached("DELETE FROM commands WHERE session = ?1")?.execute([&event.session_id])?;
+        } else {
+            let sql = "INSERT OR REPLACE INTO commands (session, event) VALUES (?1, ?2)";
+            self.0.prepare_cached(sql)?.execute(params![event.session_id, text.text()])?;
+        }
+        let sql = "INSERT INTO outbox (call, event) VALUES (?1, ?2)";
+        self.0.prepare_cached(sql)?.execute(params![event.call_id, text.text()])?;
+        Ok(())
+    }
+
+    pub(super) fn taken(&self, seq: i64) -> rusqlite::Result<()> {
+        self.0.prepare_cached("DELETE FROM outbox WHERE seq = ?1")?.execute([seq])?;
+        Ok(())
+    }
+
+    /// Forgets calls that ended long ago, and the oldest of the results that were taken where they are more than is kept.
+    pub(super) fn prune(&self) -> rusqlite::Result<()> {
+        self.0.execute("DELETE FROM calls WHERE ended_at < ?1", [now() - KEPT])?;
+        let why = "Its result was taken long ago and is not kept any more";
+        self.0.execute(
+            "UPDATE calls SET state = 'unknown', result = NULL, error = ?2 WHERE id IN (
+                SELECT id FROM (
+                    SELECT id, sum(length(coalesce(result, ''))) OVER (ORDER BY ended_at DESC, id) AS bytes
+                    FROM calls WHERE received = 1 AND state = 'done'
+                ) WHERE bytes > ?1)",
+            params![RESULTS, why],
+        )?;
+        Ok(())
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn read_event(text: &str) -> rusqlite::Result<ExecEvent> {
+    let unreadable = |error| rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error));
+    serde_json::from_str(text).map_err(unreadable)
+}

@@ -1,0 +1,175 @@
+//! A connection to the gateway: frames in, frames out, and the shaking of hands.
+//!
+//! It must not know calls.
+
+use std::{fmt, time::Duration};
+
+use countersign_protocol::gsv::{
+    Fault, Incoming, LARGEST_FRAME, Method, close, code, frame, read,
+};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async_tls_with_config,
+    tungstenite::{
+        Error, Message,
+        protocol::{CloseFrame, WebSocketConfig, frame::coding::CloseCode},
+    },
+};
+
+use super::{address::Address, hello::Hello};
+
+/// How long it may take to reach the gateway.
+const REACH: Duration = Duration::from_secs(30);
+/// How long the gateway has to answer who we are.
+const HANDSHAKE: Duration = Duration::from_secs(15);
+/// How long the gateway may take nothing of what is sent to it.
+const STUCK: Duration = Duration::from_secs(40);
+/// How long the end of a connection is waited for.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A connection that the gateway knows for a node's.
+pub(crate) struct Line(WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Nobody is there, or not now. It may be tried again.
+    Away(String),
+    /// The gateway does not take this node, and will not as long as nothing is changed.
+    Rejected(Fault),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Away(why) => f.write_str(why),
+            Self::Rejected(fault) if fault.code == code::UNAUTHORIZED => {
+                f.write_str("the gateway does not know the token: it is `clients.token` of its configuration, or `auth.token` of its settings")
+            }
+            Self::Rejected(fault) => write!(f, "the gateway does not take this node: {}", fault.message),
+        }
+    }
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// The gateway closed it, with this code and reason.
+    Closed(u16, String),
+    /// It broke.
+    Broke(String),
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(close::RESTART, _) => f.write_str("the gateway ends or restarts"),
+            Self::Closed(code, reason) => write!(f, "the gateway closed the connection: {code} {reason}"),
+            Self::Broke(why) => write!(f, "the connection broke: {why}"),
+        }
+    }
+}
+
+/// What came.
+pub(crate) enum Heard {
+    /// A frame.
+    Frame(Incoming),
+    /// A sign of life.
+    Sign,
+}
+
+/// Connects as a node.
+pub(crate) async fn connect(address: &Address, hello: &Hello, token: Option<&str>) -> Result<Line, Refused> {
+    let Address { url, connector } = address;
+    let config = WebSocketConfig::default()
+        .read_buffer_size(4096)
+        .write_buffer_size(4096)
+        .max_message_size(Some(LARGEST_FRAME))
+        .max_frame_size(Some(LARGEST_FRAME));
+    let reaching = connect_async_tls_with_config(url, Some(config), true, Some(connector.clone()));
+    let away = |why: &dyn fmt::Display| Refused::Away(format!("{url}: {why}"));
+    let reached = timeout(REACH, reaching).await.map_err(|_| away(&"nobody answers"))?;
+    let (stream, _) = reached.map_err(|error| match error {
+        Error::Http(answer) => away(&format!("answered {}, as if no gateway's door for nodes were there", answer.status())),
+        Error::Io(error) => away(&error),
+        error => away(&error),
+    })?;
+    let mut line = Line(stream);
+    let params = hello.params(token);
+    let asked = frame::ask("hello", Method::Connect, Some(&params));
+    let answered = timeout(HANDSHAKE, line.introduce(asked)).await;
+    answered.map_err(|_| away(&"it does not answer who we are"))?.map_err(|refused| match refused {
+        Refused::Away(why) => away(&why),
+        Refused::Rejected(_) => refused,
+    })?;
+    Ok(line)
+}
+
+impl Line {
+    async fn introduce(&mut self, asked: String) -> Result<(), Refused> {
+        let gone = |gone: Gone| Refused::Away(gone.to_string());
+        self.send(asked).await.map_err(gone)?;
+        loop {
+            match self.next().await.map_err(gone)? {
+                Heard::Frame(Incoming::Response { outcome: Ok(_), .. }) => return Ok(()),
+                // It may be that it cannot say now; all else stays so.
+                Heard::Frame(Incoming::Response { outcome: Err(fault), .. }) => {
+                    return Err(match fault.code {
+                        code::UNAUTHORIZED | code::PROTOCOL | code::HANDSHAKE | code::FORBIDDEN | code::INVALID => {
+                            Refused::Rejected(fault)
+                        }
+                        _ => Refused::Away(fault.message),
+                    });
+                }
+                Heard::Frame(_) | Heard::Sign => {}
+            }
+        }
+    }
+
+    /// Sends a frame.
+    pub(crate) async fn send(&mut self, frame: String) -> Result<(), Gone> {
+        self.write(Message::text(frame)).await
+    }
+
+    /// Asks for a sign of life.
+    pub(crate) async fn ping(&mut self) -> Result<(), Gone> {
+        self.write(Message::Ping(Vec::new().into())).await
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), Gone> {
+        match timeout(STUCK, self.0.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Gone::Broke(error.to_string())),
+            Err(_) => Err(Gone::Broke("the gateway reads nothing".to_owned())),
+        }
+    }
+
+    /// Waits for what comes next.
+    ///
+    /// *Cancellation*: nothing is lost.
+    pub(crate) async fn next(&mut self) -> Result<Heard, Gone> {
+        match self.0.next().await {
+            Some(Ok(Message::Text(text))) => Ok(Heard::Frame(read(&text))),
+            Some(Ok(Message::Close(frame))) => Err(match frame {
+                Some(frame) => Gone::Closed(frame.code.into(), frame.reason.to_string()),
+                None => Gone::Closed(1005, String::new()),
+            }),
+            Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(Heard::Sign),
+            Some(Err(error)) => Err(Gone::Broke(error.to_string())),
+            None => Err(Gone::Broke("it is closed".to_owned())),
+        }
+    }
+
+    /// Closes the line because the node ends.
+    pub(crate) async fn leave(&mut self) {
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "the node ends".into() };
+        let leaving = async {
+            if self.0.close(Some(frame)).await.is_ok() {
+                while let Some(Ok(_)) = self.0.next().await {}
+            }
+        };
+        // A gateway that has gone need not be told.
+        let _ = timeout(FAREWELL, leaving).await;
+    }
+}

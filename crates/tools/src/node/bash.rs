@@ -1,0 +1,133 @@
+//! `Bash` of a node: a command in a shell of its own, waited for or left in the background.
+//!
+//! It must not judge the command.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use super::{
+    execution::Execution,
+    executions::{Executions, Wanted},
+    files::named,
+};
+use crate::{arguments, tool::Context};
+
+/// How long a command may take where nothing is said, in milliseconds.
+const TIMEOUT: u64 = 5 * 60 * 1000;
+/// The shortest and the longest time after which a command can be left in the background, in milliseconds.
+const YIELD: (u64, u64) = (10, 120_000);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Arguments {
+    command: String,
+    workdir: Option<String>,
+    timeout: Option<u64>,
+    #[serde(default)]
+    background: bool,
+    yield_ms: Option<u64>,
+}
+
+/// Runs a command as the call `call`.
+pub(super) async fn run(
+    arguments: Map<String, Value>,
+    call: &str,
+    executions: &Executions,
+    cx: &Context,
+) -> Result<Value, String> {
+    let arguments: Arguments = arguments::parse("Bash", arguments).map_err(|failure| failure.to_string())?;
+    if arguments.command.trim().is_empty() {
+        return Err("Invalid arguments: command must not be empty".to_owned());
+    }
+    let workdir = match &arguments.workdir {
+        None => cx.cwd.clone(),
+        Some(given) => {
+            let place = named(given, cx).map_err(|error| format!("Invalid arguments: workdir: {error}"))?;
+            if !place.path().is_dir() {
+                return Err(format!("Invalid arguments: workdir: {given} is not a folder"));
+            }
+            place.path().to_owned()
+        }
+    };
+    let patience = arguments.yield_ms.map(|asked| asked.clamp(YIELD.0, YIELD.1));
+    let timeout = Some(arguments.timeout.unwrap_or(TIMEOUT)).filter(|timeout| *timeout > 0);
+    let wanted = Wanted {
+        call: call.to_owned(),
+        command: arguments.command,
+        workdir,
+        timeout: timeout.map(Duration::from_millis),
+        // What is waited for can be given nothing, and would wait for it until its time is over.
+        input: arguments.background || patience.is_some(),
+    };
+    let execution = executions.start(wanted).await?;
+    if arguments.background && executions.leave(&execution) {
+        return Ok(running(&execution));
+    }
+    let waited = Waited(Some(Arc::clone(&execution)));
+    let over = tokio::select! {
+        biased;
+        () = execution.ended() => true,
+        () = cx.cancel.cancelled() => {
+            execution.stop().await;
+            execution.ended().await;
+            true
+        }
+        () = sleep(Duration::from_millis(patience.unwrap_or_default())), if patience.is_some() => false,
+    };
+    waited.over();
+    if !over && executions.leave(&execution) {
+        return Ok(running(&execution));
+    }
+    executions.forget(&execution);
+    Ok(done(&execution))
+}
+
+/// A command that somebody waits for. It ends when that is given up.
+struct Waited(Option<Arc<Execution>>);
+
+impl Waited {
+    fn over(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Waited {
+    fn drop(&mut self) {
+        if let Some(execution) = &self.0 {
+            execution.stop_soon();
+        }
+    }
+}
+
+fn running(execution: &Execution) -> Value {
+    json!({
+        "status": "running",
+        "sessionId": execution.id,
+        "pid": execution.leader,
+        "startedAt": execution.started_at,
+        "tail": execution.look().tail,
+        "workdir": execution.workdir.display().to_string(),
+    })
+}
+
+fn done(execution: &Execution) -> Value {
+    let look = execution.look();
+    let ended_at = look.ended_at.unwrap_or(execution.started_at);
+    json!({
+        "status": if look.status == "completed" { "completed" } else { "failed" },
+        "sessionId": execution.id,
+        "exitCode": look.exit_code,
+        "signal": look.signal,
+        "timedOut": look.timed_out,
+        "startedAt": execution.started_at,
+        "endedAt": ended_at,
+        "durationMs": ended_at.saturating_sub(execution.started_at),
+        "output": execution.output(),
+        "tail": look.tail,
+        "truncated": look.truncated,
+        "workdir": execution.workdir.display().to_string(),
+    })
+}

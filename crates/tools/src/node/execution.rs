@@ -1,0 +1,318 @@
+//! One command of a node: what it has written, how it ended, and the orders that it can be given while it runs.
+//!
+//! It must not know other commands.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::sleep,
+};
+
+use super::{capture::Capture, executions::Teller};
+use crate::shell::{Event, Running, Shells};
+
+/// How much input may wait for a command to read it.
+const UNREAD: usize = 1 << 20;
+/// The signal that a command is ended with, as gateways know it.
+const ENDED_BY: &str = "SIG15";
+
+/// What became of a command in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// It went on in the background.
+    Started,
+    /// It ended with 0.
+    Finished,
+    /// It ended with something else.
+    Failed,
+    /// It was ended because it took too long.
+    TimedOut,
+}
+
+/// Something that happened to a command in the background.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occurrence {
+    /// Always the same for the same occurrence.
+    pub id: String,
+    /// The command.
+    pub session: String,
+    /// The call that began it.
+    pub call: String,
+    /// What happened.
+    pub became: Became,
+    /// Absent if it runs, or was ended.
+    pub exit_code: Option<i32>,
+    /// What it was ended by.
+    pub signal: Option<String>,
+    /// The end of its output.
+    pub tail: String,
+    /// When it began, in milliseconds since 1970.
+    pub started_at: u64,
+    /// When it ended.
+    pub ended_at: Option<u64>,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Exited(i32),
+    TimedOut,
+    /// Somebody ended it, or the node did.
+    Stopped,
+    /// It is not known how; all of it was killed.
+    Broken,
+}
+
+/// A command.
+#[derive(Debug)]
+pub(super) struct Execution {
+    pub(super) id: String,
+    pub(super) call: String,
+    pub(super) command: String,
+    pub(super) workdir: PathBuf,
+    pub(super) leader: Option<u32>,
+    pub(super) started_at: u64,
+    seen: Mutex<Seen>,
+    orders: mpsc::Sender<Order>,
+    over: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    output: Capture,
+    end: Option<(End, u64)>,
+    in_background: bool,
+}
+
+#[derive(Debug)]
+enum Order {
+    Give(Vec<u8>, oneshot::Sender<Result<(), String>>),
+    Stop,
+}
+
+/// What is known of a command at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) status: &'static str,
+    pub(super) exit_code: Option<i32>,
+    pub(super) signal: Option<&'static str>,
+    pub(super) timed_out: bool,
+    pub(super) ended_at: Option<u64>,
+    pub(super) tail: String,
+    pub(super) truncated: bool,
+}
+
+/// What a new command is.
+pub(super) struct Begun {
+    pub(super) id: String,
+    pub(super) call: String,
+    pub(super) command: String,
+    pub(super) workdir: PathBuf,
+}
+
+impl Execution {
+    /// Follows a command that was started, until it ends.
+    pub(super) fn follow(
+        begun: Begun,
+        running: Running,
+        shells: Shells,
+        timeout: Option<Duration>,
+        tell: Teller,
+    ) -> Arc<Self> {
+        let Begun { id, call, command, workdir } = begun;
+        let (orders, given) = mpsc::channel(16);
+        let execution = Arc::new(Self {
+            id,
+            call,
+            command,
+            workdir,
+            leader: running.leader(),
+            started_at: now(),
+            seen: Mutex::default(),
+            orders,
+            over: watch::Sender::new(false),
+        });
+        tokio::spawn(Arc::clone(&execution).run(running, shells, given, timeout, tell));
+        execution
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        mut running: Running,
+        shells: Shells,
+        mut orders: mpsc::Receiver<Order>,
+        timeout: Option<Duration>,
+        tell: Teller,
+    ) {
+        let deadline = sleep(timeout.unwrap_or_default());
+        tokio::pin!(deadline);
+        let mut stopped = None;
+        let mut unread = 0_usize;
+        let end = loop {
+            tokio::select! {
+                biased;
+                () = &mut deadline, if timeout.is_some() && stopped.is_none() => {
+                    stopped = Some(End::TimedOut);
+                    running.stop().await;
+                }
+                Some(order) = orders.recv(), if stopped.is_none() => match order {
+                    Order::Stop => {
+                        stopped = Some(End::Stopped);
+                        running.stop().await;
+                    }
+                    Order::Give(bytes, reply) if unread + bytes.len() > UNREAD => {
+                        let _ = reply.send(Err(format!("it does not read its input: {unread} bytes of it wait already")));
+                        drop(bytes);
+                    }
+                    Order::Give(bytes, reply) => {
+                        unread += bytes.len();
+                        let given = running.give(bytes).await.map_err(|error| error.to_string());
+                        let _ = reply.send(given);
+                    }
+                },
+                event = running.next() => match event {
+                    Ok(Event::Output(bytes)) => self.seen().output.push(&bytes),
+                    Ok(Event::Taken(count)) => unread = unread.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX)),
+                    Ok(Event::Exited(code)) => break stopped.unwrap_or(End::Exited(code)),
+                    Ok(Event::Stopped) => break stopped.unwrap_or(End::Stopped),
+                    Err(error) => {
+                        self.seen().output.push(format!("\n[{error}]\n").as_bytes());
+                        break stopped.unwrap_or(End::Broken);
+                    }
+                },
+            }
+        };
+        drop(running);
+        // What it left running ends with it, and before anybody is told that it ended.
+        shells.close().await;
+        let mut seen = self.seen();
+        seen.output.close();
+        seen.end = Some((end, now()));
+        if seen.in_background {
+            let became = match end {
+                End::Exited(0) => Became::Finished,
+                End::TimedOut => Became::TimedOut,
+                End::Exited(_) | End::Stopped | End::Broken => Became::Failed,
+            };
+            tell.tell(self.occurrence(became, &seen));
+        }
+        drop(seen);
+        self.over.send_replace(true);
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(&self) {
+        // It holds the other end itself.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    /// Has it go on in the background, and tells so. False if it has ended.
+    pub(super) fn leave(&self, tell: &Teller) -> bool {
+        let mut seen = self.seen();
+        if seen.end.is_some() {
+            return false;
+        }
+        seen.in_background = true;
+        // Before the lock is given back: its end must not be told first.
+        tell.tell(self.occurrence(Became::Started, &seen));
+        true
+    }
+
+    /// Gives it something to read.
+    pub(super) async fn give(&self, bytes: Vec<u8>) -> Result<(), String> {
+        let (reply, replied) = oneshot::channel();
+        let gone = || "it has ended".to_owned();
+        self.orders.send(Order::Give(bytes, reply)).await.map_err(|_| gone())?;
+        replied.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Ends it, with everything that it started.
+    pub(super) async fn stop(&self) {
+        // One that has ended needs none.
+        let _ = self.orders.send(Order::Stop).await;
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends it without waiting until the order is taken.
+    pub(super) fn stop_soon(&self) {
+        // A full line of orders is one of input, which it is not given in the foreground.
+        let _ = self.orders.try_send(Order::Stop);
+    }
+
+    /// When it ended, if it has.
+    pub(super) fn ended_at(&self) -> Option<u64> {
+        self.seen().end.map(|(_, at)| at)
+    }
+
+    /// Whether it went on in the background.
+    pub(super) fn in_background(&self) -> bool {
+        self.seen().in_background
+    }
+
+    /// What is known of it now.
+    pub(super) fn look(&self) -> Look {
+        Look::of(&self.seen())
+    }
+
+    /// All of its output that is kept.
+    pub(super) fn output(&self) -> String {
+        self.seen().output.text().to_owned()
+    }
+
+    fn occurrence(&self, became: Became, seen: &Seen) -> Occurrence {
+        let look = Look::of(seen);
+        let part = if became == Became::Started { "started" } else { "ended" };
+        Occurrence {
+            id: format!("{}-{part}", self.id),
+            session: self.id.clone(),
+            call: self.call.clone(),
+            became,
+            exit_code: look.exit_code,
+            signal: look.signal.map(str::to_owned),
+            tail: look.tail,
+            started_at: self.started_at,
+            ended_at: look.ended_at,
+        }
+    }
+}
+
+impl Look {
+    fn of(seen: &Seen) -> Self {
+        let end = seen.end.map(|(end, _)| end);
+        Self {
+            status: match end {
+                None => "running",
+                Some(End::Exited(0)) => "completed",
+                Some(End::TimedOut) => "timed_out",
+                Some(End::Exited(_) | End::Stopped | End::Broken) => "failed",
+            },
+            exit_code: match end {
+                Some(End::Exited(code)) => Some(code),
+                None | Some(End::TimedOut | End::Stopped | End::Broken) => None,
+            },
+            signal: match end {
+                Some(End::TimedOut | End::Stopped) => Some(ENDED_BY),
+                None | Some(End::Exited(_) | End::Broken) => None,
+            },
+            timed_out: end == Some(End::TimedOut),
+            ended_at: seen.end.map(|(_, at)| at),
+            tail: seen.output.tail().to_owned(),
+            truncated: seen.output.truncated(),
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

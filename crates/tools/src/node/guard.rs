@@ -1,0 +1,267 @@
+//! What a machine never does, whoever allows it: what its own rules deny, what destroys beyond the workspace, and whatever touches
+//! the node's own files.
+//!
+//! It must not ask anybody: what an agent may do is decided at the gateway, and this only says no. Calls are judged under the names that
+//! rules have everywhere: `bash`, `read`, `write`, `edit`, `find`, `grep`.
+
+use std::path::{Path, PathBuf};
+
+use countersign_core::{
+    digest::{Digest, canonical},
+    id::{PrincipalId, SessionId},
+    policy::{
+        Action, Compiled, Constraints, Grants, Layers, Posture, Reach, Rule, Source, Subject, Surroundings, Verdict,
+        compile, evaluate,
+    },
+    time::Millis,
+    tool::Effect,
+};
+use serde_json::{Map, Value, json};
+
+use super::offer::Sort;
+use crate::environment::Environment;
+
+/// Rules that a node cannot have; each of its lines says where and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct Unfit(pub Vec<String>);
+
+/// The names under which calls are judged.
+const NAMES: [&str; 7] = ["bash", "process", "read", "write", "edit", "find", "grep"];
+/// What somebody writes who expects the names of the wire.
+const WIRE_NAMES: [&str; 7] = ["Bash", "Process", "Read", "Write", "Edit", "Glob", "Grep"];
+
+/// Compiles the rules of a node, which can only deny.
+///
+/// # Errors
+/// Rules that allow or ask, that are about tools which a node does not have, or that make no sense.
+pub fn fit(source: Option<Source>) -> Result<Compiled, Unfit> {
+    let Some(mut source) = source else { return Ok(Compiled::default()) };
+    let mut problems = Vec::new();
+    for rule in source.rules.rules.iter().chain(&source.rules.defaults) {
+        let at = format!("{}:{}", source.name, rule.line);
+        if rule.action != Action::Deny {
+            problems.push(format!("{at}: a node can only deny; what is allowed or asked about is said at the gateway"));
+        }
+        if let Some(problem) = unknown(rule) {
+            problems.push(format!("{at}: {problem}"));
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Unfit(problems));
+    }
+    // What they do not deny was decided elsewhere.
+    source.rules.defaults.push(Rule::new("*", Action::Allow));
+    let compiled = compile(vec![source]);
+    compiled.map_err(|errors| Unfit(errors.iter().map(ToString::to_string).collect()))
+}
+
+/// What is wrong with the tool that a rule names. One that never matches would deny nothing.
+fn unknown(rule: &Rule) -> Option<String> {
+    let named = rule.tool.as_deref().or(rule.pattern.as_deref())?;
+    let name = named.split('(').next().unwrap_or(named).trim();
+    if let Some(at) = WIRE_NAMES.iter().position(|wire| *wire == name) {
+        return Some(format!("{name} is called {} in rules", NAMES[at]));
+    }
+    let is_plain = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    (is_plain && !NAMES.contains(&name)).then(|| format!("a node has no tool {name}: {}", NAMES.join(", ")))
+}
+
+/// What says no.
+pub struct Guard {
+    rules: Compiled,
+    surroundings: Surroundings,
+}
+
+impl Guard {
+    /// With the rules of [`fit`], for commands that start with `environment`, and files of the node itself.
+    pub fn new(rules: Compiled, own: &[PathBuf], environment: &Environment) -> Self {
+        let own: Vec<String> = own.iter().map(|path| path.display().to_string()).collect();
+        let home = environment.get("HOME").and_then(|home| home.to_str()).map(str::to_owned);
+        let temporary = vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()];
+        let surroundings =
+            Surroundings { home, temporary, protected: own.clone(), unreadable: own, ..Surroundings::default() };
+        Self { rules, surroundings }
+    }
+
+    /// Why a call is not done here, if it is not.
+    pub(super) fn refusal(&self, sort: Sort, arguments: &Map<String, Value>, cwd: &Path) -> Option<String> {
+        self.subjects(sort, arguments, cwd).iter().find_map(|subject| {
+            let layers = Layers {
+                compiled: &self.rules,
+                constraints: &Constraints::default(),
+                contract: None,
+                grants: &Grants::default(),
+                // What neither rules nor the floor hold is the gateway's to decide, and it has.
+                posture: Posture::Stdio,
+                surroundings: &self.surroundings,
+            };
+            match evaluate(&layers, subject, Millis(0)) {
+                Verdict::Allow(_) => None,
+                Verdict::Deny(why) => Some(format!("Refused by the node: {} is denied {why}", subject.tool)),
+                Verdict::Ask(why) => {
+                    Some(format!("Refused by the node, where nobody can allow it: {} is held {why}", subject.tool))
+                }
+            }
+        })
+    }
+
+    /// What is judged of a call: itself, and what it hands to a command as input, which may well be a command.
+    fn subjects(&self, sort: Sort, arguments: &Map<String, Value>, cwd: &Path) -> Vec<Subject> {
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        let place = |given: Option<&str>| match given {
+            Some(given) => cwd.join(given).display().to_string(),
+            None => cwd.display().to_string(),
+        };
+        let root = || cwd.display().to_string();
+        let shell = |command: &str, cwd: String| {
+            subject("bash", &["command"], json!({"command": command}), Effect::Changes, cwd)
+        };
+        match sort {
+            Sort::Bash => vec![shell(text("command").unwrap_or_default(), place(text("workdir")))],
+            Sort::Process => {
+                let itself = json!({
+                    "action": text("action").unwrap_or_default(),
+                    "sessionId": text("sessionId").unwrap_or_default(),
+                    "data": text("data").unwrap_or_default(),
+                });
+                let named = &["action", "sessionId", "data"];
+                let mut all = vec![subject("process", named, itself, Effect::Changes, root())];
+                if let Some(data) = text("data").filter(|data| !data.trim().is_empty()) {
+                    // Most input is no command: only what is surely one that destroys is held.
+                    all.push(shell(data, root()));
+                }
+                all
+            }
+            Sort::Read => vec![subject("read", &["path"], picked(arguments, &["path"]), Effect::Reads, root())],
+            Sort::Write => {
+                vec![subject("write", &["path"], picked(arguments, &["path", "content"]), Effect::Changes, root())]
+            }
+            Sort::Edit => vec![subject("edit", &["path"], picked(arguments, &["path"]), Effect::Changes, root())],
+            Sort::Glob => vec![subject(
+                "find",
+                &["pattern", "path"],
+                picked(arguments, &["pattern", "path"]),
+                Effect::Reads,
+                root(),
+            )],
+            Sort::Grep => vec![subject(
+                "grep",
+                &["pattern", "path"],
+                picked(arguments, &["pattern", "path"]),
+                Effect::Reads,
+                root(),
+            )],
+        }
+    }
+}
+
+fn picked(arguments: &Map<String, Value>, names: &[&str]) -> Value {
+    let picked = names.iter().filter_map(|name| Some(((*name).to_owned(), arguments.get(*name)?.clone())));
+    Value::Object(picked.collect())
+}
+
+fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: String) -> Subject {
+    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    let arguments = match arguments {
+        Value::Object(arguments) => arguments,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    };
+    let value = |name: &&str| arguments.get(*name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let values: Vec<String> = named.iter().map(value).collect();
+    let paths = arguments.get("path").and_then(Value::as_str).map(str::to_owned).into_iter().collect();
+    Subject {
+        principal: PrincipalId::new("gateway"),
+        door: None,
+        target: None,
+        session: SessionId::new("node"),
+        tool: tool.to_owned(),
+        signature: format!("{tool}({})", values.join(", ")),
+        further_signatures: Vec::new(),
+        named: named.iter().map(|name| (*name).to_owned()).collect(),
+        undeclared: Vec::new(),
+        arguments_digest,
+        arguments,
+        effect,
+        reach: Reach::Files,
+        cwd,
+        paths,
+        classes: std::collections::BTreeSet::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use countersign_core::policy::{Action, Layer, Rule, Rules, Source};
+    use serde_json::{Value, json};
+
+    use super::{Guard, Sort, fit};
+    use crate::environment::Environment;
+
+    fn source(rules: Vec<Rule>) -> Source {
+        Source { name: "rules".to_owned(), layer: Layer::Main, rules: Rules { rules, defaults: Vec::new() } }
+    }
+
+    fn guard(rules: &[&str]) -> Guard {
+        let rules = rules.iter().map(|pattern| Rule::new(*pattern, Action::Deny)).collect();
+        let environment = Environment::clean_from([("HOME".into(), "/home/ana".into())], []);
+        Guard::new(fit(Some(source(rules))).unwrap(), &["/var/node".into()], &environment)
+    }
+
+    #[test]
+    fn what_destroys_is_denied_or_touches_the_node_is_refused_and_the_rest_is_not() {
+        let guard = guard(&["bash(git push*)", "write(*.lock)", "process(kill*)"]);
+        for (sort, arguments, want) in [
+            (Sort::Bash, json!({"command": "ls -l"}), None),
+            (Sort::Bash, json!({"command": "rm -rf build"}), None),
+            (Sort::Bash, json!({"command": "rm -rf /"}), Some("where nobody can allow it")),
+            (Sort::Bash, json!({"command": "cd x && rm -rf ~"}), Some("where nobody can allow it")),
+            (Sort::Bash, json!({"command": "rm -rf ..", "workdir": "sub/deep"}), Some("where nobody can allow it")),
+            (Sort::Bash, json!({"command": "mkfs.ext4 /dev/sda"}), Some("where nobody can allow it")),
+            (Sort::Bash, json!({"command": "make && git  push origin"}), Some("denied by rule \"bash(git push*)\"")),
+            (Sort::Bash, json!({"command": "cat /var/node/node.db"}), Some("denied because")),
+            (Sort::Bash, json!({"command": "echo > /var/node/permissions.yaml"}), Some("denied because")),
+            (Sort::Process, json!({"action": "list"}), None),
+            (Sort::Process, json!({"action": "kill", "sessionId": "x"}), Some("denied by rule")),
+            (Sort::Process, json!({"action": "submit", "sessionId": "x", "data": "print('a')"}), None),
+            (
+                Sort::Process,
+                json!({"action": "submit", "sessionId": "x", "data": "rm -rf /"}),
+                Some("nobody can allow"),
+            ),
+            (Sort::Process, json!({"action": "write", "sessionId": "x", "data": "git push"}), Some("denied by rule")),
+            (Sort::Write, json!({"path": "a.lock", "content": ""}), Some("denied by rule")),
+            (Sort::Write, json!({"path": "/dev/sda", "content": ""}), Some("nobody can allow")),
+            (Sort::Write, json!({"path": "a", "content": "rm -rf /"}), None),
+            (Sort::Read, json!({"path": "a.lock"}), None),
+        ] {
+            let Value::Object(arguments) = arguments else { panic!() };
+            let got = guard.refusal(sort, &arguments, Path::new("/home/ana/work"));
+            let fits = match (&got, want) {
+                (None, None) => true,
+                (Some(got), Some(want)) => got.contains(want),
+                _ => false,
+            };
+            assert!(fits, "{sort:?} {arguments:?}: {got:?}, not {want:?}");
+        }
+    }
+
+    #[test]
+    fn rules_that_would_not_deny_are_told() {
+        for (rule, want) in [
+            (Rule::new("bash(ls*)", Action::Allow), "rules:0: a node can only deny"),
+            (Rule::new("*", Action::Ask), "rules:0: a node can only deny"),
+            (Rule::new("Bash(rm*)", Action::Deny), "rules:0: Bash is called bash in rules"),
+            (Rule::new("Glob(*)", Action::Deny), "rules:0: Glob is called find in rules"),
+            (Rule::new("ls(*)", Action::Deny), "rules:0: a node has no tool ls"),
+            (Rule { tool: Some("send".to_owned()), pattern: None, ..Rule::new("", Action::Deny) }, "no tool send"),
+        ] {
+            let got = fit(Some(source(vec![rule]))).unwrap_err().to_string();
+            assert!(got.contains(want), "{got}, not {want}");
+        }
+        assert!(fit(Some(source(vec![Rule::new("*secret*", Action::Deny)]))).is_ok());
+        assert!(fit(None).is_ok());
+    }
+}

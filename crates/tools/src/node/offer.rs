@@ -1,0 +1,200 @@
+//! What a node offers: names, arguments and what each of its tools needs of the machine.
+//!
+//! It must not do anything.
+
+use std::sync::LazyLock;
+
+use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use serde_json::{Map, Value, json};
+
+use crate::schema::validate;
+
+/// The tools by what they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// A command.
+    Bash,
+    /// Commands in the background.
+    Process,
+    /// A part of a file.
+    Read,
+    /// A whole file.
+    Write,
+    /// A part of a file, changed.
+    Edit,
+    /// Names of files.
+    Glob,
+    /// Lines of files.
+    Grep,
+}
+
+/// What a tool needs of the machine. The wire has a name for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Listing files.
+    List,
+    /// Reading files.
+    Read,
+    /// Writing files.
+    Write,
+    /// Changing files.
+    Edit,
+    /// Searching in files.
+    Search,
+    /// Running commands.
+    Exec,
+}
+
+/// One tool as it is offered.
+#[derive(Debug)]
+pub struct Offer {
+    /// Which.
+    pub sort: Sort,
+    /// Its name, what it does and takes.
+    pub spec: Spec,
+    /// What it needs.
+    pub needs: &'static [Need],
+}
+
+/// Every tool, always in the same order.
+pub static OFFERED: LazyLock<[Offer; 7]> = LazyLock::new(|| {
+    [
+        Offer {
+            sort: Sort::Bash,
+            needs: &[Need::Exec],
+            spec: spec(
+                "Bash",
+                "Runs a command in a new shell in the workspace. A code other than 0 is a result with status failed. With background it is \
+                 answered at once with a sessionId for Process, with yieldMs after so many milliseconds if the command still runs then. \
+                 What a command leaves running ends with it: what is to go on needs background.",
+                json!({"type": "object", "required": ["command"], "properties": {
+                    "command": {"type": "string", "description": "Shell command to run"},
+                    "workdir": {"type": "string", "description": "Folder to run it in (default: the workspace)"},
+                    "timeout": {"type": "integer", "minimum": 0, "description": "Milliseconds after which it is ended (default 300000, 0 for never)"},
+                    "background": {"type": "boolean", "description": "Answer at once and let it run"},
+                    "yieldMs": {"type": "integer", "minimum": 0, "description": "Let it run on in the background after so many milliseconds (10 to 120000)"},
+                }}),
+                Effect::Changes,
+                &["command"],
+            ),
+        },
+        Offer {
+            sort: Sort::Process,
+            needs: &[Need::Exec],
+            spec: spec(
+                "Process",
+                "Looks after commands in the background: list them, poll one, read its log, write to its input (submit adds a line end), kill it.",
+                json!({"type": "object", "required": ["action"], "properties": {
+                    "action": {"type": "string", "description": "One of list, poll, log, write, submit, kill"},
+                    "sessionId": {"type": "string", "description": "Which command, for all but list"},
+                    "data": {"type": "string", "description": "What to write, for write and submit"},
+                    "offset": {"type": "integer", "minimum": 0, "description": "Lines of the log to skip"},
+                    "limit": {"type": "integer", "minimum": 1, "description": "Lines of the log to show (default 200)"},
+                }}),
+                Effect::Changes,
+                &["action", "sessionId", "data"],
+            ),
+        },
+        Offer {
+            sort: Sort::Read,
+            needs: &[Need::Read],
+            spec: spec(
+                "Read",
+                "Reads a text file of the workspace, with line numbers.",
+                json!({"type": "object", "required": ["path"], "properties": {
+                    "path": {"type": "string", "description": "File, relative to the workspace or absolute within it"},
+                    "offset": {"type": "integer", "minimum": 0, "description": "Lines to skip"},
+                    "limit": {"type": "integer", "minimum": 1, "description": "Lines to show (default: all)"},
+                }}),
+                Effect::Reads,
+                &["path"],
+            ),
+        },
+        Offer {
+            sort: Sort::Write,
+            needs: &[Need::Write],
+            spec: spec(
+                "Write",
+                "Writes a whole file of the workspace; missing folders are made, a file that is there is replaced.",
+                json!({"type": "object", "required": ["path", "content"], "properties": {
+                    "path": {"type": "string", "description": "File, relative to the workspace or absolute within it"},
+                    "content": {"type": "string", "description": "All that the file is to hold"},
+                }}),
+                Effect::Changes,
+                &["path"],
+            ),
+        },
+        Offer {
+            sort: Sort::Edit,
+            needs: &[Need::Read, Need::Edit],
+            spec: spec(
+                "Edit",
+                "Replaces exact text in a file of the workspace. oldString must occur exactly once, unless replaceAll is set.",
+                json!({"type": "object", "required": ["path", "oldString", "newString"], "properties": {
+                    "path": {"type": "string", "description": "File, relative to the workspace or absolute within it"},
+                    "oldString": {"type": "string", "description": "Text to replace, exactly as in the file"},
+                    "newString": {"type": "string", "description": "Text to put in its place"},
+                    "replaceAll": {"type": "boolean", "description": "Replace every occurrence (default false)"},
+                }}),
+                Effect::Changes,
+                &["path"],
+            ),
+        },
+        Offer {
+            sort: Sort::Glob,
+            needs: &[Need::List],
+            spec: spec(
+                "Glob",
+                "Finds files and folders of the workspace by a glob, the last changed first. Links are shown and not followed; .git is left out.",
+                json!({"type": "object", "required": ["pattern"], "properties": {
+                    "pattern": {"type": "string", "description": "Glob, such as **/*.md or src/**/*.rs"},
+                    "path": {"type": "string", "description": "Folder that the pattern starts from (default: the workspace)"},
+                }}),
+                Effect::Reads,
+                &["pattern", "path"],
+            ),
+        },
+        Offer {
+            sort: Sort::Grep,
+            needs: &[Need::Read, Need::Search],
+            spec: spec(
+                "Grep",
+                "Searches text files of the workspace for lines that match a regular expression (Rust syntax). At most 100 lines are shown.",
+                json!({"type": "object", "required": ["pattern"], "properties": {
+                    "pattern": {"type": "string", "description": "Regular expression"},
+                    "path": {"type": "string", "description": "File or folder to search in (default: the workspace)"},
+                    "include": {"type": "string", "description": "Only files whose name matches, such as *.md or *.{rs,ts}"},
+                }}),
+                Effect::Reads,
+                &["pattern", "path"],
+            ),
+        },
+    ]
+});
+
+fn spec(name: &str, description: &str, schema: Value, effect: Effect, signature: &'static [&'static str]) -> Spec {
+    let (lane, repeat) = match effect {
+        Effect::Reads => (Lane::Shared, Repeat::Idempotent),
+        Effect::Changes => (Lane::Exclusive, Repeat::Once),
+    };
+    Spec { name: name.to_owned(), description: description.to_owned(), schema, lane, repeat, effect, signature }
+}
+
+impl Offer {
+    /// The tool of this name.
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        OFFERED.iter().find(|offer| offer.spec.name == name)
+    }
+
+    /// The arguments, ready to be read.
+    ///
+    /// # Errors
+    /// All that is wrong with them, on one line.
+    pub(super) fn check(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, String> {
+        validate(&self.spec, &Value::Object(arguments)).map_err(|failure| {
+            let told = failure.to_string();
+            let problems = told.split_once(":\n- ").map_or(told.as_str(), |(_, problems)| problems);
+            format!("Invalid arguments: {}", problems.replace("\n- ", "; "))
+        })
+    }
+}
