@@ -3,6 +3,7 @@
 mod agents;
 mod at;
 mod audit;
+mod node;
 mod policy;
 mod sessions;
 mod tokens;
@@ -116,6 +117,12 @@ enum Command {
         #[arg(long)]
         insecure: bool,
     },
+    /// Lend this machine's files and commands to a gateway elsewhere, as a node
+    ///
+    /// Connects to the gateway, offers its agents tools that work in one folder here, and keeps a journal of their calls, so that none
+    /// runs twice and no result is lost when the connection breaks or this process dies.
+    #[command(after_help = node::AFTER_HELP)]
+    Node(node::Node),
     /// Ask a gateway for an action, as an agent: `countersign request TOOL key=value …`
     ///
     /// Prints the result as JSON. Ends with 1 if it was denied or failed, 2 if nobody answered in time, 3 if the gateway cannot be
@@ -343,6 +350,12 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             let flags = Flags { permissions, data, host, port, webui, insecure };
             serve::run(serve::Options { config, flags })
         }
+        Command::Node(node) => {
+            if before.config.is_some() {
+                anyhow::bail!("--config means nothing to a node");
+            }
+            crate::node::run(node.options(before.data))
+        }
         Command::Request { tool, arguments, asker } => {
             Ok(agent::run(asker.into(), agent::Wanted::Request { tool, arguments }))
         }
@@ -375,6 +388,7 @@ impl Command {
         match self {
             Self::Audit { .. }
             | Self::Serve { .. }
+            | Self::Node(_)
             | Self::Gates { .. }
             | Self::Grants { .. }
             | Self::Agents { .. }

@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 mod gates;
 mod local;
+mod node;
 mod paint;
 mod place;
 mod policy;

@@ -83,6 +83,11 @@ impl Environment {
         Self(variables)
     }
 
+    /// Gives a variable another value.
+    pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        self.0.insert(name.into(), value.into());
+    }
+
     /// The value of one variable.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)

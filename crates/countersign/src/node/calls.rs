@@ -80,7 +80,8 @@ impl Calls {
         }
         if self.journal.waiting() + COMING > OUTBOX && (tool == "Bash" || tool == "Process") {
             let count = self.journal.waiting();
-            let told = format!("Not run: {count} events of commands in the background wait for the gateway to take them");
+            let told =
+                format!("Not run: {count} events of commands in the background wait for the gateway to take them");
             return Some(refused(call_id, told));
         }
         let Ok(arguments) = args.read::<Option<Map<String, Value>>>() else {

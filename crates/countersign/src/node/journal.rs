@@ -7,6 +7,7 @@ mod table;
 mod writer;
 
 use std::{
+    fmt,
     path::Path,
     sync::{
         Arc,
@@ -50,9 +51,16 @@ pub(crate) struct Broken {
 }
 
 /// Why something was not noted or not found.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the journal {0}")]
+#[derive(Clone, Debug)]
 pub(crate) struct JournalError(pub(crate) String);
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the journal {}", self.0)
+    }
+}
+
+impl std::error::Error for JournalError {}
 
 impl Journal {
     /// Opens or makes the journal at `path`, and settles what another process left in it.
@@ -70,7 +78,10 @@ impl Journal {
         Ok((Self { orders, waiting, changed }, broken))
     }
 
-    async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> Order) -> Result<T, JournalError> {
+    async fn ask<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> Order,
+    ) -> Result<T, JournalError> {
         let gone = || JournalError("is closed".to_owned());
         let (reply, replied) = oneshot::channel();
         self.orders.send(order(reply)).map_err(|_| gone())?;

@@ -4,9 +4,7 @@
 
 use std::{fmt, time::Duration};
 
-use countersign_protocol::gsv::{
-    Fault, Incoming, LARGEST_FRAME, Method, close, code, frame, read,
-};
+use countersign_protocol::gsv::{Fault, Incoming, LARGEST_FRAME, Method, close, code, frame, read};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_tungstenite::{
@@ -91,7 +89,9 @@ pub(crate) async fn connect(address: &Address, hello: &Hello, token: Option<&str
     let away = |why: &dyn fmt::Display| Refused::Away(format!("{url}: {why}"));
     let reached = timeout(REACH, reaching).await.map_err(|_| away(&"nobody answers"))?;
     let (stream, _) = reached.map_err(|error| match error {
-        Error::Http(answer) => away(&format!("answered {}, as if no gateway's door for nodes were there", answer.status())),
+        Error::Http(answer) => {
+            away(&format!("answered {}, as if no gateway's door for nodes were there", answer.status()))
+        }
         Error::Io(error) => away(&error),
         error => away(&error),
     })?;

@@ -92,7 +92,7 @@ impl ExecState {
 pub const LONGEST_TAIL: usize = 4000;
 
 /// Parameters of `node.exec.event`, which a node repeats until they are taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecEvent {
     /// The same event has the same id.

@@ -64,7 +64,8 @@ impl Table {
         connection.pragma_update(None, "trusted_schema", false)?;
         match connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))? {
             0 => {
-                connection.execute_batch(&format!("BEGIN IMMEDIATE; {FORM} PRAGMA user_version = {VERSION}; COMMIT;"))?;
+                connection
+                    .execute_batch(&format!("BEGIN IMMEDIATE; {FORM} PRAGMA user_version = {VERSION}; COMMIT;"))?;
             }
             VERSION => {}
             other => {

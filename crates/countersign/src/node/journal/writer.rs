@@ -111,7 +111,7 @@ pub(super) fn run(
         }
         if pruned.elapsed() >= PRUNED {
             pruned = Instant::now();
-            if let Err(error) = table.at_once(Noting::prune) {
+            if let Err(error) = table.at_once(|noting| noting.prune()) {
                 tracing::warn!(%error, "the journal forgets nothing for now");
             }
         }

@@ -1,0 +1,229 @@
+//! `node`: lends files and commands of this machine to a gateway elsewhere, until somebody ends it.
+
+mod address;
+mod calls;
+mod hello;
+mod journal;
+mod line;
+mod logs;
+mod looks;
+mod patience;
+mod place;
+mod rounds;
+mod talk;
+
+use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::Context as _;
+use countersign_protocol::gsv::{
+    node::{ExecEvent, ExecState},
+    tool::check_node,
+};
+use countersign_tools::{
+    Environment,
+    exec::{self, Launcher},
+    node::{Became, Occurrence, Site, Teller, Toolbox, login_path},
+};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+
+use address::Address;
+pub(crate) use address::Plain;
+use calls::Calls;
+use hello::Hello;
+use journal::Journal;
+use logs::LogFile;
+use looks::Looks;
+use place::{Data, TokenFrom};
+use rounds::Rounds;
+use talk::Desk;
+
+/// What is told if nothing is said.
+const FILTER: &str = "warn,countersign::node=info";
+
+/// How what happens is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What the command line says.
+pub(crate) struct Options {
+    pub(crate) url: String,
+    pub(crate) id: String,
+    pub(crate) workspace: PathBuf,
+    pub(crate) token_env: Option<String>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) permissions: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) plain: Plain,
+    pub(crate) form: Form,
+}
+
+/// A node that may be begun.
+struct Ready {
+    id: String,
+    address: Address,
+    workspace: PathBuf,
+    token: TokenFrom,
+    data: Data,
+    environment: Environment,
+    /// Names of the variables that commands start with, less those that only keep them quiet.
+    variables: Vec<String>,
+    own: Vec<PathBuf>,
+    rules: countersign_core::policy::Compiled,
+}
+
+impl Options {
+    /// Looks at everything before anything is begun.
+    fn check(self) -> anyhow::Result<Ready> {
+        let Self { url, id, workspace, token_env, token_file, data, permissions, ca, plain, .. } = self;
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        if id.is_empty() || id.starts_with('.') || !id.chars().all(is_plain) {
+            anyhow::bail!("--id takes letters, digits, -, _ and .: {id:?}");
+        }
+        check_node(&id).with_context(|| format!("--id {id}"))?;
+        let address = Address::read(&url, ca.as_deref(), plain)?;
+        let workspace = place::workspace(&workspace)?;
+        let token = TokenFrom::choose(token_env, token_file)?;
+        token.read()?;
+        let data = Data::open(data.as_deref(), &id)?;
+        if workspace.starts_with(data.folder()) {
+            anyhow::bail!(
+                "--workspace lies in the data directory {}: agents may not touch that",
+                data.folder().display()
+            );
+        }
+        let (rules, permissions) = place::rules(permissions.as_deref(), &data)?;
+        let mut own = vec![data.folder().to_owned(), permissions];
+        if let TokenFrom::File(path) = &token {
+            own.push(path.clone());
+        }
+        let hidden = |name: &str| token.hides(name);
+        let environment = Environment::inherit_less(hidden);
+        let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let variables = variables.filter(|name| !token.hides(name)).collect();
+        Ok(Ready { id, address, workspace, token, data, environment, variables, own, rules })
+    }
+}
+
+/// Runs a node to its end.
+pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
+    let form = options.form;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let ready = options.check()?;
+    log(form, &ready.data)?;
+    // Commands have the rights of this user: without this they could read the token in this process.
+    nix::sys::prctl::set_dumpable(false)?;
+    exec::take_in()?;
+    let program = std::env::current_exe()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        tokio::spawn(async {
+            if let Err(error) = exec::bury().await {
+                tracing::error!(%error, "what commands leave behind stays listed until this process ends");
+            }
+        });
+        serve(ready, Launcher::new(&program)).await
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    outcome?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(ready: Ready, launcher: Launcher) -> anyhow::Result<()> {
+    let Ready { id, address, workspace, token, data, mut environment, variables, own, rules } = ready;
+    if let Some(warning) = token.warning() {
+        tracing::warn!("{warning}");
+    }
+    if token == TokenFrom::Nowhere {
+        tracing::warn!("no token is given: only a gateway on this machine that has none itself will do");
+    }
+    let (journal, broken) = Journal::open(&data.journal())?;
+    if broken != journal::Broken::default() {
+        let (calls, commands) = (broken.calls, broken.commands);
+        tracing::warn!(
+            calls,
+            commands,
+            "the node broke off the last time: what became of these calls is unknown, these commands ended"
+        );
+    }
+    // What starts at boot has few folders of programs; people expect theirs.
+    if let Some(path) = login_path(&launcher, &environment, &workspace).await {
+        environment.set("PATH", path);
+    }
+    let path = environment.get("PATH").map(OsString::from).unwrap_or_default();
+    let noted = journal.clone();
+    let teller = Teller::new(move |occurrence| noted.happened(event(occurrence)));
+    let site = Site { workspace, own, environment, launcher, rules };
+    let toolbox = Arc::new(Toolbox::new(site, teller)?);
+    let (calls, told) = Calls::new(toolbox, journal.clone());
+    let desk = Desk { calls, journal, looks: Looks::new(path, data.log()) };
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        ended().await;
+        tracing::info!("the node ends");
+        stopping.cancel();
+    });
+    let ready = |id: &str, url: &str| {
+        let mut out = std::io::stdout().lock();
+        // Somebody who does not want to know need not.
+        let _ = writeln!(out, "countersign node {id} connected to {url}").and_then(|()| out.flush());
+    };
+    Rounds { hello: Hello::new(&id, variables), id, address, token, desk, told, stop, ready }.run().await
+}
+
+/// What the gateway is told of something that happened to a command.
+fn event(occurrence: Occurrence) -> ExecEvent {
+    let Occurrence { id, session, call, became, exit_code, signal, tail, started_at, ended_at } = occurrence;
+    ExecEvent {
+        event_id: id,
+        session_id: session,
+        event: match became {
+            Became::Started => ExecState::Started,
+            Became::Finished => ExecState::Finished,
+            Became::Failed => ExecState::Failed,
+            Became::TimedOut => ExecState::TimedOut,
+        },
+        call_id: Some(call),
+        exit_code: exit_code.map(i64::from),
+        signal,
+        output_tail: Some(tail).filter(|tail| !tail.is_empty()),
+        started_at: Some(started_at),
+        ended_at,
+    }
+}
+
+/// Tells what happens on stderr, and in the file that the gateway can ask for.
+fn log(form: Form, data: &Data) -> anyhow::Result<()> {
+    let path = data.log();
+    let file = LogFile::open(&path).with_context(|| format!("the log {} cannot be written", path.display()))?;
+    let filter = || EnvFilter::try_from_env("COUNTERSIGN_LOG").unwrap_or_else(|_| EnvFilter::new(FILTER));
+    let kept = fmt::layer().json().with_writer(file).with_filter(filter());
+    let shown = match form {
+        Form::Text => {
+            fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_target(false).with_filter(filter()).boxed()
+        }
+        Form::Json => fmt::layer().json().with_writer(std::io::stderr).with_filter(filter()).boxed(),
+    };
+    tracing_subscriber::registry().with(shown).with(kept).try_init()?;
+    Ok(())
+}
+
+/// Ready when somebody asks the process to end.
+async fn ended() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}

@@ -1,0 +1,85 @@
+//! What the gateway wants to know of a node besides results: which programs it has, and the end of its log.
+//!
+//! It must not run anything.
+
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
+
+use countersign_protocol::gsv::node::{LogsResult, LogsWanted, Probe, Probed, is_program};
+use countersign_tools::node::has;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::logs;
+
+/// How many are at work at once.
+const AT_ONCE: usize = 16;
+/// The most programs of one probe that are looked for.
+const PROGRAMS: usize = 1024;
+/// What is said to one more.
+const BUSY: &str = "The node has too much to look for";
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Which programs there are.
+    Probed(Probed),
+    /// Lines of the log.
+    Logs(LogsResult),
+}
+
+/// Who looks.
+pub(crate) struct Looks {
+    /// Where programs are.
+    path: OsString,
+    log: PathBuf,
+    room: Arc<Semaphore>,
+}
+
+impl Looks {
+    /// Looks for programs in the folders of `path`, and into the file `log`.
+    pub(crate) fn new(path: OsString, log: PathBuf) -> Self {
+        Self { path, log, room: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Looks for programs. Names that no program has are left out.
+    pub(crate) fn probe(&self, Probe { probe_id, kind, bins, .. }: Probe, answers: mpsc::Sender<Answer>) {
+        let refused = |probe_id, error: &str| {
+            Answer::Probed(Probed { probe_id, ok: false, bins: None, error: Some(error.to_owned()) })
+        };
+        let path = self.path.clone();
+        self.look(answers, refused(probe_id.clone(), BUSY), move || {
+            if kind != "bins" {
+                return refused(probe_id, &format!("Unknown probe kind: {kind}"));
+            }
+            let names = bins.into_iter().filter(|name| is_program(name)).take(PROGRAMS);
+            let found = names.map(|name| (has(&path, &name), name)).map(|(found, name)| (name, found));
+            Answer::Probed(Probed { probe_id, ok: true, bins: Some(found.collect()), error: None })
+        });
+    }
+
+    /// Gives the end of the log.
+    pub(crate) fn log(&self, LogsWanted { call_id, lines }: LogsWanted, answers: mpsc::Sender<Answer>) {
+        let refused = |call_id, error: &str| {
+            Answer::Logs(LogsResult { call_id, lines: Vec::new(), truncated: false, error: Some(error.to_owned()) })
+        };
+        let path = self.log.clone();
+        self.look(answers, refused(call_id.clone(), BUSY), move || {
+            match logs::last(&path, usize::try_from(lines).unwrap_or(usize::MAX)) {
+                Ok((lines, truncated)) => Answer::Logs(LogsResult { call_id, lines, truncated, error: None }),
+                Err(error) => refused(call_id, &format!("The log cannot be read: {error}")),
+            }
+        });
+    }
+
+    /// Looks where it may block, and answers; with `busy` if too many look already.
+    fn look(&self, answers: mpsc::Sender<Answer>, busy: Answer, look: impl FnOnce() -> Answer + Send + 'static) {
+        let permit = Arc::clone(&self.room).try_acquire_owned();
+        tokio::spawn(async move {
+            let answer = match permit {
+                Ok(_permit) => tokio::task::spawn_blocking(look).await.unwrap_or(busy),
+                Err(_) => busy,
+            };
+            // The connection that asked may be gone.
+            let _ = answers.send(answer).await;
+        });
+    }
+}

@@ -1,0 +1,162 @@
+//! What a node stands on: its folders, its token and its rules, looked at before anything is begun.
+//!
+//! It must not connect or run anything.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io::ErrorKind,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use countersign_core::policy::{Compiled, Layer};
+use countersign_server::config;
+use countersign_tools::{node::fit, regular};
+use nix::fcntl::{Flock, FlockArg};
+
+/// The variable that holds the token if nothing is said.
+const TOKEN: &str = "COUNTERSIGN_NODE_TOKEN";
+/// The longest token.
+const LONGEST: u64 = 4096;
+
+/// Where the token is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TokenFrom {
+    /// In a variable.
+    Variable(String),
+    /// In a file.
+    File(PathBuf),
+    /// There is none, which a gateway without a token takes from its own machine.
+    Nowhere,
+}
+
+impl TokenFrom {
+    /// The place that is meant.
+    pub(crate) fn choose(variable: Option<String>, file: Option<PathBuf>) -> anyhow::Result<Self> {
+        match (variable, file) {
+            (_, Some(file)) => Ok(Self::File(std::path::absolute(&file)?)),
+            (Some(name), None) => {
+                if std::env::var_os(&name).is_none() {
+                    bail!("--token-env {name}: there is no such variable");
+                }
+                Ok(Self::Variable(name))
+            }
+            (None, None) if std::env::var_os(TOKEN).is_some() => Ok(Self::Variable(TOKEN.to_owned())),
+            (None, None) => Ok(Self::Nowhere),
+        }
+    }
+
+    /// The token, without white space around it.
+    pub(crate) fn read(&self) -> anyhow::Result<Option<String>> {
+        let (told, place) = match self {
+            Self::Nowhere => return Ok(None),
+            Self::Variable(name) => {
+                let told = std::env::var(name).with_context(|| format!("the token in {name} cannot be read"))?;
+                (told, name.clone())
+            }
+            Self::File(path) => {
+                let unreadable = || format!("the token in {} cannot be read", path.display());
+                (regular::read_text(path, LONGEST).with_context(unreadable)?, path.display().to_string())
+            }
+        };
+        let token = told.trim();
+        if token.is_empty() || token.chars().any(char::is_control) {
+            bail!("{place} holds no token: one line is wanted, and nothing else");
+        }
+        Ok(Some(token.to_owned()))
+    }
+
+    /// Whether commands must not see this variable.
+    pub(crate) fn hides(&self, name: &str) -> bool {
+        name == TOKEN || matches!(self, Self::Variable(variable) if variable == name)
+    }
+
+    /// What the owner of the file should know.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let Self::File(path) = self else { return None };
+        let open = fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
+        open.then(|| format!("others on this machine can read the token: chmod 600 {}", path.display()))
+    }
+}
+
+/// The data directory of a node, which this process alone uses.
+#[derive(Debug)]
+pub(crate) struct Data {
+    folder: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Data {
+    /// Opens or makes it.
+    pub(crate) fn open(given: Option<&Path>, id: &str) -> anyhow::Result<Self> {
+        let folder = match given {
+            Some(folder) => std::path::absolute(folder)?,
+            None => usual(id)?,
+        };
+        let unusable = || format!("the data directory {} cannot be used", folder.display());
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(unusable)?;
+        let folder = folder.canonicalize().with_context(unusable)?;
+        let lock = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(folder.join("node.lock"))
+            .with_context(unusable)?;
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
+            nix::errno::Errno::EWOULDBLOCK => {
+                anyhow::anyhow!("another node runs with the data directory {}", folder.display())
+            }
+            error => anyhow::Error::from(error).context(unusable()),
+        })?;
+        Ok(Self { folder, _lock: lock })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.folder.join("node.db")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.folder.join("node.log")
+    }
+}
+
+/// Where the data of a node is if nothing is said.
+fn usual(id: &str) -> anyhow::Result<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+    let base = base.context("there is no home folder: say with --data where the journal goes")?;
+    Ok(base.join("countersign/nodes").join(id))
+}
+
+/// The folder that agents work in, without links.
+pub(crate) fn workspace(given: &Path) -> anyhow::Result<PathBuf> {
+    let folder = match given.canonicalize() {
+        Ok(folder) => folder,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("--workspace {} is not there: make the folder first", given.display())
+        }
+        Err(error) => return Err(error).with_context(|| format!("--workspace {}", given.display())),
+    };
+    if !folder.is_dir() {
+        bail!("--workspace {} is not a folder", given.display());
+    }
+    Ok(folder)
+}
+
+/// The rules of the node: those of `given`, which has to be there, else those in the data directory.
+pub(crate) fn rules(given: Option<&Path>, data: &Data) -> anyhow::Result<(Compiled, PathBuf)> {
+    let path = given.map_or_else(|| data.folder().join("permissions.yaml"), Path::to_owned);
+    let path = std::path::absolute(path)?;
+    let read = config::permissions(&path, Layer::Main).map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    if read.is_none() && given.is_some() {
+        bail!("--permissions {} is not there", path.display());
+    }
+    let compiled = fit(read.map(|read| read.source)).map_err(|unfit| anyhow::anyhow!("{unfit}"))?;
+    Ok((compiled, path))
+}

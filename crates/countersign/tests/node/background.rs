@@ -1,0 +1,130 @@
+//! Commands in the background: what became of them is told in order, once, and whatever breaks.
+
+use serde_json::{Value, json};
+
+use crate::{
+    gateway::{Gateway, Line},
+    program::Place,
+};
+
+/// The next event, not answered yet.
+fn event(line: &mut Line) -> Value {
+    line.asked("node.exec.event")
+}
+
+/// The next event, which the gateway takes.
+fn taken(line: &mut Line) -> Value {
+    let asked = event(line);
+    line.answer(&asked, json!({ "ok": true }));
+    asked["params"].clone()
+}
+
+fn begin(line: &mut Line, call: &str, command: &str) -> String {
+    let begun = line.call(call, "Bash", json!({ "command": command, "background": true }));
+    assert_eq!(begun["status"], "running");
+    begun["sessionId"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_command_is_told_of_behind_its_result_event_by_event() {
+    let (place, gateway) = (Place::new(), Gateway::start());
+    let (_node, mut line) = place.connected(&gateway);
+    let command = json!({ "command": "read -r line; echo \"got $line\"; exit 4", "background": true });
+    line.invoke("c1", "Bash", command);
+    let result = line.result("c1");
+    let id = result["params"]["result"]["sessionId"].as_str().unwrap().to_owned();
+    // Nothing is told of it before the gateway has taken the result that names it.
+    assert_eq!(line.unasked(), Vec::<Value>::new());
+    line.answer(&result, json!({ "ok": true }));
+    let started = event(&mut line);
+    assert_eq!(
+        started["params"],
+        json!({ "eventId": format!("{id}-started"), "sessionId": id, "event": "started", "callId": "c1", "startedAt": result["params"]["result"]["startedAt"] })
+    );
+    line.call("c2", "Process", json!({ "action": "submit", "sessionId": id, "data": "it" }));
+    // The next one waits until the one before is taken.
+    assert_eq!(line.unasked(), Vec::<Value>::new());
+    line.answer(&started, json!({ "ok": true }));
+    let ended = taken(&mut line);
+    assert_eq!(
+        (&ended["event"], &ended["exitCode"], &ended["outputTail"], &ended["eventId"]),
+        (&json!("failed"), &json!(4), &json!("got it\n"), &json!(format!("{id}-ended")))
+    );
+    assert!(ended["endedAt"].as_u64() >= ended["startedAt"].as_u64());
+    let polled = line.call("c3", "Process", json!({ "action": "poll", "sessionId": id }));
+    assert_eq!((&polled["status"], &polled["running"]), (&json!("failed"), &json!(false)));
+}
+
+#[test]
+fn events_wait_for_the_gateway_in_their_order() {
+    let (place, gateway) = (Place::new(), Gateway::start());
+    let (node, mut line) = place.connected(&gateway);
+    let first = begin(&mut line, "c1", "true");
+    let second = begin(&mut line, "c2", "exit 2");
+    let early = event(&mut line);
+    assert_eq!(early["params"]["eventId"], format!("{first}-started"));
+    // Not taken: it comes again, over the next line and in the next process.
+    drop(line);
+    let mut line = gateway.accept();
+    let again = event(&mut line);
+    assert_eq!(again["params"], early["params"]);
+    line.refuse(&again, 500, "not recorded");
+    assert_eq!(event(&mut line)["params"], early["params"]);
+    node.kill();
+    let (_node, mut line) = place.connected(&gateway);
+    let mut of: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
+    for _ in 0..4 {
+        let event = taken(&mut line);
+        let session = event["sessionId"].as_str().unwrap().to_owned();
+        of.entry(session).or_default().push(event["event"].as_str().unwrap().to_owned());
+    }
+    let want =
+        [(first, "finished"), (second, "failed")].map(|(id, end)| (id, vec!["started".to_owned(), end.to_owned()]));
+    assert_eq!(of, want.into_iter().collect());
+    line.call("c9", "Glob", json!({ "pattern": "*" }));
+    assert_eq!(line.unasked(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_command_that_died_with_the_process_is_told_of() {
+    let (place, gateway) = (Place::new(), Gateway::start());
+    let (node, mut line) = place.connected(&gateway);
+    let id = begin(&mut line, "c1", "sleep 600");
+    assert_eq!(taken(&mut line)["event"], "started");
+    // By its answer to this it has noted that.
+    line.call("c0", "Glob", json!({ "pattern": "*" }));
+    node.kill();
+    let (_node, mut line) = place.connected(&gateway);
+    let ended = taken(&mut line);
+    assert_eq!(
+        (&ended["sessionId"], &ended["event"], &ended["signal"], &ended["callId"]),
+        (&json!(id), &json!("failed"), &json!("SIG9"), &json!("c1"))
+    );
+    let polled = line.call("c2", "Process", json!({ "action": "poll", "sessionId": id }));
+    assert_eq!(polled["error"], format!("No session found for {id}"));
+}
+
+#[test]
+fn a_command_that_is_ended_or_takes_too_long_says_so() {
+    let (place, gateway) = (Place::new(), Gateway::start());
+    let (mut node, mut line) = place.connected(&gateway);
+    let late = line.call("c1", "Bash", json!({ "command": "sleep 600", "background": true, "timeout": 50 }));
+    assert_eq!(taken(&mut line)["event"], "started");
+    let ended = taken(&mut line);
+    assert_eq!(
+        (&ended["sessionId"], &ended["event"], &ended["signal"]),
+        (&late["sessionId"], &json!("timed_out"), &json!("SIG15"))
+    );
+    let id = begin(&mut line, "c2", "sleep 600");
+    assert_eq!(taken(&mut line)["event"], "started");
+    line.call("c3", "Process", json!({ "action": "kill", "sessionId": id }));
+    let ended = taken(&mut line);
+    assert_eq!((&ended["event"], &ended["signal"]), (&json!("failed"), &json!("SIG15")));
+    // A node that is ended tells of what it ended, if the gateway is there.
+    let id = begin(&mut line, "c4", "sleep 600");
+    assert_eq!(taken(&mut line)["event"], "started");
+    node.terminate();
+    let ended = taken(&mut line);
+    assert_eq!((&ended["sessionId"], &ended["event"]), (&json!(id), &json!("failed")));
+    assert_eq!(node.end().code, Some(0));
+}

@@ -1,0 +1,187 @@
+//! A gateway that does what the test says, and a node that is connected to it.
+
+use std::{
+    io::ErrorKind,
+    net::{TcpListener, TcpStream},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::{self, Message, WebSocket, protocol::CloseFrame};
+
+/// How long something that must come is waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where nodes connect.
+pub(crate) struct Gateway(TcpListener);
+
+impl Gateway {
+    pub(crate) fn start() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("ws://{}/ws", self.0.local_addr().unwrap())
+    }
+
+    /// The next connection, before a word was said on it.
+    fn take(&self) -> Line {
+        self.0.set_nonblocking(true).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let stream = loop {
+            match self.0.accept() {
+                Ok((stream, _)) => break stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    assert!(Instant::now() < deadline, "nobody connects");
+                    std::thread::park_timeout(Duration::from_millis(5));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Line { socket: tungstenite::accept(stream).unwrap(), early: Vec::new(), hello: Value::Null }
+    }
+
+    /// A node that connects, and what it says of itself.
+    pub(crate) fn accept(&self) -> Line {
+        let mut line = self.take();
+        let asked = line.asked("connect");
+        line.answer(&asked, json!({ "type": "hello-ok", "protocol": 1 }));
+        line.hello = asked["params"].clone();
+        line
+    }
+
+    /// A node that connects and is told no.
+    pub(crate) fn refuse(&self, code: i64, message: &str) -> Value {
+        let mut line = self.take();
+        let asked = line.asked("connect");
+        line.refuse(&asked, code, message);
+        asked["params"].clone()
+    }
+}
+
+/// A connection of a node.
+pub(crate) struct Line {
+    socket: WebSocket<TcpStream>,
+    early: Vec<Value>,
+    /// What it said when it connected.
+    pub(crate) hello: Value,
+}
+
+impl Line {
+    fn send(&mut self, frame: &Value) {
+        self.socket.send(Message::text(frame.to_string())).unwrap();
+    }
+
+    pub(crate) fn event(&mut self, event: &str, payload: Value) {
+        self.send(&json!({ "type": "evt", "event": event, "payload": payload }));
+    }
+
+    pub(crate) fn raw(&mut self, text: &str) {
+        self.socket.send(Message::text(text)).unwrap();
+    }
+
+    pub(crate) fn invoke(&mut self, call: &str, tool: &str, args: Value) {
+        self.event("tool.invoke", json!({ "callId": call, "tool": tool, "args": args }));
+    }
+
+    pub(crate) fn resume(&mut self, call: &str) {
+        self.event("tool.resume", json!({ "callId": call }));
+    }
+
+    pub(crate) fn answer(&mut self, asked: &Value, payload: Value) {
+        self.send(&json!({ "type": "res", "id": asked["id"], "ok": true, "payload": payload }));
+    }
+
+    pub(crate) fn refuse(&mut self, asked: &Value, code: i64, message: &str) {
+        let error = json!({ "code": code, "message": message });
+        self.send(&json!({ "type": "res", "id": asked["id"], "ok": false, "error": error }));
+    }
+
+    /// The next request that is `like`, whatever came before it.
+    fn request(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.early.iter().position(&fits) {
+            return self.early.remove(at);
+        }
+        loop {
+            match self.socket.read().unwrap() {
+                Message::Text(text) => {
+                    let frame: Value = serde_json::from_str(&text).unwrap();
+                    if fits(&frame) {
+                        return frame;
+                    }
+                    self.early.push(frame);
+                }
+                Message::Close(frame) => panic!("it was closed: {frame:?}"),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn asked(&mut self, method: &str) -> Value {
+        self.request(|frame| frame["type"] == "req" && frame["method"] == method)
+    }
+
+    /// What came of a call, not answered yet.
+    pub(crate) fn result(&mut self, call: &str) -> Value {
+        self.request(|frame| frame["method"] == "tool.result" && frame["params"]["callId"] == call)
+    }
+
+    /// What came of a call, which the gateway takes.
+    pub(crate) fn outcome(&mut self, call: &str) -> Value {
+        let asked = self.result(call);
+        self.answer(&asked, json!({ "ok": true }));
+        asked["params"].clone()
+    }
+
+    /// Has a call done that works, and gives its result.
+    pub(crate) fn call(&mut self, call: &str, tool: &str, args: Value) -> Value {
+        self.invoke(call, tool, args);
+        let mut outcome = self.outcome(call);
+        assert_eq!(outcome.get("error"), None, "{call}: {outcome}");
+        outcome["result"].take()
+    }
+
+    /// Has a call done that does not work, and gives its error.
+    pub(crate) fn fails(&mut self, call: &str, tool: &str, args: Value) -> String {
+        self.invoke(call, tool, args);
+        let outcome = self.outcome(call);
+        assert_eq!(outcome.get("result"), None, "{call}: {outcome}");
+        outcome["error"].as_str().unwrap().to_owned()
+    }
+
+    /// What was asked for and not looked at, once all of it has come that was sent before now.
+    pub(crate) fn unasked(&mut self) -> Vec<Value> {
+        self.socket.send(Message::Ping(Vec::new().into())).unwrap();
+        loop {
+            match self.socket.read().unwrap() {
+                Message::Text(text) => self.early.push(serde_json::from_str(&text).unwrap()),
+                Message::Pong(_) => return std::mem::take(&mut self.early),
+                _ => {}
+            }
+        }
+    }
+
+    /// The gateway closes the connection.
+    pub(crate) fn close(mut self, code: u16, reason: &str) {
+        let frame = CloseFrame { code: code.into(), reason: reason.to_owned().into() };
+        self.socket.close(Some(frame)).unwrap();
+        while self.socket.read().is_ok() {}
+    }
+
+    /// Whatever comes until the node closes the connection, and how it does.
+    pub(crate) fn end(mut self) -> (Vec<Value>, Option<(u16, String)>) {
+        loop {
+            match self.socket.read() {
+                Ok(Message::Text(text)) => self.early.push(serde_json::from_str(&text).unwrap()),
+                Ok(Message::Close(frame)) => {
+                    return (self.early, frame.map(|frame| (frame.code.into(), frame.reason.to_string())));
+                }
+                Ok(_) => {}
+                Err(_) => return (self.early, None),
+            }
+        }
+    }
+}

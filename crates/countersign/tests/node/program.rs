@@ -1,0 +1,164 @@
+//! The node's process, and the folders that it works in.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+
+use crate::gateway::{Gateway, Line, PATIENCE};
+
+/// What nodes show.
+pub(crate) const TOKEN: &str = "tok-node-4c1d";
+
+/// A machine.
+pub(crate) struct Place {
+    _root: TempDir,
+    pub(crate) folder: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().canonicalize().unwrap();
+        fs::create_dir(folder.join("work")).unwrap();
+        let place = Self { _root: root, folder };
+        place.write("token", &format!("{TOKEN}\n"));
+        place
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &str) {
+        let path = self.folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.join(name)).unwrap()
+    }
+
+    /// A path in the workspace.
+    pub(crate) fn at(&self, name: &str) -> String {
+        self.folder.join("work").join(name).display().to_string()
+    }
+
+    /// The command line, with a clean home.
+    pub(crate) fn command(&self, url: &str, more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+        command
+            .current_dir(&self.folder)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", &self.folder)
+            .env("SHELL", "/bin/sh")
+            .env("COLOUR", "blue")
+            .args(["node", "--url", url, "--id", "desk", "--workspace", "work", "--data", "data"])
+            .args(more);
+        command
+    }
+
+    pub(crate) fn start(&self, gateway: &Gateway) -> Node {
+        Node::spawn(self.command(&gateway.url(), &["--token-file", "token"]))
+    }
+
+    /// A node and its connection.
+    pub(crate) fn connected(&self, gateway: &Gateway) -> (Node, Line) {
+        let node = self.start(gateway);
+        let line = gateway.accept();
+        (node, line)
+    }
+}
+
+type Notices = Arc<(Mutex<String>, Condvar)>;
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) code: Option<i32>,
+    pub(crate) said: String,
+}
+
+/// A process.
+pub(crate) struct Node {
+    child: Child,
+    said: Notices,
+    reader: Option<thread::JoinHandle<()>>,
+}
+
+impl Node {
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let said = Notices::default();
+        let heard = Arc::clone(&said);
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let reader = thread::spawn(move || {
+            let mut line = String::new();
+            while stderr.read_line(&mut line).is_ok_and(|count| count > 0) {
+                heard.0.lock().unwrap().push_str(&std::mem::take(&mut line));
+                heard.1.notify_all();
+            }
+        });
+        Self { child, said, reader: Some(reader) }
+    }
+
+    /// The first line that it says on stdout.
+    pub(crate) fn ready(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Waits until it has said this on stderr.
+    pub(crate) fn says(&self, text: &str) {
+        let said = self.said.0.lock().unwrap();
+        let (said, over) = self.said.1.wait_timeout_while(said, PATIENCE, |said| !said.contains(text)).unwrap();
+        assert!(!over.timed_out(), "it did not say {text:?}, but: {said}");
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn terminate(&self) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn end(&mut self) -> End {
+        let code = self.child.wait().unwrap().code();
+        self.reader.take().unwrap().join().unwrap();
+        End { code, said: self.said.0.lock().unwrap().clone() }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What `look` gives, once it gives something.
+pub(crate) fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(std::time::Instant::now() < deadline, "{what} did not come");
+        thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,108 @@
+//! Starting, and what is said if that does not work.
+
+use std::net::TcpListener;
+
+use crate::{
+    gateway::Gateway,
+    program::{Node, Place},
+};
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_begun() {
+    let (place, gateway) = (Place::new(), Gateway::start());
+    place.write("empty", "");
+    let url = gateway.url();
+    for (url, more, want) in [
+        (url.as_str(), &["--token-file", "none"][..], "the token in"),
+        (&url, &["--token-file", "empty"], "holds no token"),
+        (&url, &["--token-env", "NO_SUCH"], "--token-env NO_SUCH: there is no such variable"),
+        (&url, &["--permissions", "none.yaml"], "none.yaml is not there"),
+        (&url, &["--ca", "token"], "--ca is for wss:// addresses"),
+        ("wss://127.0.0.1:1", &["--ca", "token"], "holds no certificate"),
+        ("ws://192.0.2.1:8443", &[], "is not encrypted"),
+        ("http://127.0.0.1:1", &[], "--url takes ws:// or wss://"),
+        ("ws://token@127.0.0.1:1", &[], "takes no token"),
+    ] {
+        let end = Node::spawn(place.command(url, more)).end();
+        assert_eq!(end.code, Some(1), "{more:?}: {end:?}");
+        assert!(end.said.contains(want), "{more:?}: {}", end.said);
+    }
+    for (flag, value, want) in [
+        ("--workspace", "nowhere", "--workspace nowhere is not there: make the folder first"),
+        ("--workspace", "token", "--workspace token is not a folder"),
+        ("--id", "a__b", "must not contain \"__\""),
+        ("--id", "a/b", "--id takes letters, digits"),
+        ("--id", "gsv", "the id gsv is taken"),
+    ] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_countersign"));
+        command.current_dir(&place.folder).env("HOME", &place.folder).args(["node", "--url", &url]);
+        command.args(["--data", "data2"]);
+        for (name, usual) in [("--workspace", "work"), ("--id", "desk")] {
+            command.args([name, if name == flag { value } else { usual }]);
+        }
+        let end = Node::spawn(command).end();
+        assert_eq!(end.code, Some(1), "{flag} {value}: {end:?}");
+        assert!(end.said.contains(want), "{flag} {value}: {}", end.said);
+    }
+}
+
+#[test]
+fn a_gateway_that_does_not_take_the_node_ends_it_with_the_reason() {
+    for (code, message, want) in [
+        (401, "Unauthorized: invalid or missing token", "the gateway does not know the token"),
+        (
+            103,
+            "Invalid client: the id gsv is taken",
+            "the gateway does not take this node: Invalid client: the id gsv is taken",
+        ),
+        (102, "Unsupported protocol version", "the gateway does not take this node: Unsupported protocol version"),
+    ] {
+        let (place, gateway) = (Place::new(), Gateway::start());
+        let mut node = place.start(&gateway);
+        gateway.refuse(code, message);
+        let end = node.end();
+        assert_eq!(end.code, Some(1), "{end:?}");
+        assert!(end.said.contains(want), "{}", end.said);
+    }
+}
+
+#[test]
+fn a_gateway_that_is_not_there_is_waited_for() {
+    let place = Place::new();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut node = Node::spawn(place.command(&format!("ws://{address}"), &["--token-file", "token"]));
+    node.says(&format!("not connected: ws://{address}/ws: Connection refused"));
+    node.terminate();
+    assert_eq!(node.end().code, Some(0));
+}
+
+#[test]
+fn two_nodes_do_not_share_a_data_directory() {
+    let (place, gateway) = (Place::new(), Gateway::start());
+    let (_node, _line) = place.connected(&gateway);
+    let end = Node::spawn(place.command(&gateway.url(), &["--token-file", "token"])).end();
+    assert_eq!(end.code, Some(1));
+    assert!(end.said.contains("another node runs with the data directory"), "{}", end.said);
+}
+
+#[test]
+fn what_happens_is_told_as_json_to_programs() {
+    let (place, gateway) = (Place::new(), Gateway::start());
+    let node = Node::spawn(place.command(&gateway.url(), &["--token-file", "token", "--log-format", "json"]));
+    let _line = gateway.accept();
+    node.says(r#""message":"connected""#);
+}
+
+#[test]
+fn the_help_says_how_to_begin() {
+    let place = Place::new();
+    let said = std::process::Command::new(env!("CARGO_BIN_EXE_countersign"))
+        .current_dir(&place.folder)
+        .args(["node", "--help"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    for want in ["countersign node --url wss://", "--token-file FILE", "not confined", "kitchen__Bash"] {
+        assert!(said.contains(want), "{said}");
+    }
+}
