@@ -18,7 +18,7 @@ use super::{capture::Capture, executions::Teller};
 use crate::shell::{Event, Running, Shells};
 
 /// How much input may wait for a command to read it.
-const UNREAD: usize = 1 << 20;
+const UNREAD: usize = 256 << 10;
 /// The signal that a command is ended with, as gateways know it.
 const ENDED_BY: &str = "SIG15";
 

@@ -18,7 +18,7 @@ use countersign_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::offer::Sort;
+use super::{offer::Sort, process::INPUT};
 use crate::environment::Environment;
 
 /// Rules that a node cannot have; each of its lines says where and why.
@@ -127,8 +127,8 @@ impl Guard {
                 });
                 let named = &["action", "sessionId", "data"];
                 let mut all = vec![subject("process", named, itself, Effect::Changes, root())];
-                if let Some(data) = text("data").filter(|data| !data.trim().is_empty()) {
-                    // Most input is no command: only what is surely one that destroys is held.
+                // Most input is no command, and what is too long is not taken anyway.
+                if let Some(data) = text("data").filter(|data| !data.trim().is_empty() && data.len() <= INPUT) {
                     all.push(shell(data, root()));
                 }
                 all

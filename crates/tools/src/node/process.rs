@@ -13,8 +13,8 @@ use crate::arguments;
 
 /// How many lines of a log are shown where nothing is said.
 const LINES: usize = 200;
-/// The longest input that is taken at once, in bytes.
-const INPUT: usize = 64 << 10;
+/// The longest input that is taken at once, in bytes. More could not be judged.
+pub(super) const INPUT: usize = 32 << 10;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

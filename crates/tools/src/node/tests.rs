@@ -203,7 +203,9 @@ async fn what_a_command_leaves_running_ends_with_it() {
     let case = case();
     let done = case.ok("Bash", json!({"command": "(sleep 600; touch never) & echo $!"})).await;
     let pid = done["output"].as_str().unwrap().trim().to_owned();
-    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    // Whoever is to bury it may not have come by.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
 }
 
 #[tokio::test]
@@ -269,18 +271,18 @@ async fn a_command_that_takes_long_goes_on_in_the_background() {
 async fn a_command_that_does_not_read_is_given_no_more_than_waits() {
     let case = case();
     let begun = case.ok("Bash", json!({"command": "sleep 600", "background": true})).await;
-    let write = json!({"action": "write", "sessionId": begun["sessionId"], "data": "x".repeat(64 << 10)});
+    let write = json!({"action": "write", "sessionId": begun["sessionId"], "data": "x".repeat(32 << 10)});
     let mut taken = 0;
     let refused = loop {
         let told = case.ok("Process", write.clone()).await;
         if told["status"] == "failed" {
             break told["error"].as_str().unwrap().to_owned();
         }
-        taken += 64 << 10;
-        assert!(taken <= 2 << 20, "it takes all");
+        taken += 32 << 10;
+        assert!(taken <= 1 << 20, "it takes all");
     };
     assert!(refused.contains("it does not read its input"), "{refused}");
-    let long = json!({"action": "write", "sessionId": begun["sessionId"], "data": "x".repeat((64 << 10) + 1)});
+    let long = json!({"action": "write", "sessionId": begun["sessionId"], "data": "x".repeat((32 << 10) + 1)});
     assert!(case.ok("Process", long).await["error"].as_str().unwrap().contains("at once"));
     case.tools.end().await;
 }
