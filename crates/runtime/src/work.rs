@@ -10,7 +10,7 @@ mod turn;
 
 pub(crate) use call::returned;
 pub(crate) use desk::{Close, Desk};
-pub use host::{Chosen, Host, Served, Summaries, Wing, reference};
+pub use host::{Chosen, Host, Memories, Served, Summaries, Wing, reference};
 
 use countersign_core::{
     call::{Command as CallCommand, Progress},

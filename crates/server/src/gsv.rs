@@ -14,6 +14,7 @@ mod native;
 mod nodes;
 mod outbox;
 mod peer;
+mod prompt;
 mod registry;
 mod roster;
 mod settings;
@@ -64,6 +65,8 @@ pub struct Door {
     cards: chat::Cards,
     /// Wrong tokens, by where they came from.
     wrong: Mutex<FailedAuth>,
+    /// The files of agents as runs began with them.
+    reading: prompt::Reading,
     /// Events for every client. Each connection takes them at its own pace.
     told: broadcast::Sender<Arc<Told>>,
     closing: watch::Sender<bool>,
@@ -83,6 +86,7 @@ impl Door {
             desks: chat::Desks::default(),
             cards: chat::Cards::default(),
             wrong: Mutex::new(FailedAuth::new(site.config.limits.max_failed_auth_per_minute)),
+            reading: prompt::Reading::default(),
             told: broadcast::Sender::new(BEHIND),
             closing: watch::Sender::new(false),
             site: Arc::clone(site),

@@ -34,6 +34,12 @@ impl Zone {
         self.shown(at, "%A, %B %-d, %Y at %-I:%M %p %Z")
     }
 
+    /// The day that the calendar shows so many days before `at`, such as `2026-03-29`. Absent beyond the calendar.
+    pub fn day(self, at: Millis, days_ago: u32) -> Option<String> {
+        let day = self.local(at)?.date().checked_sub_days(chrono::Days::new(days_ago.into()))?;
+        Some(day.format("%Y-%m-%d").to_string())
+    }
+
     fn shown(self, at: Millis, form: &str) -> String {
         // Beyond the year 9999 local times leave the calendar.
         let utc = i64::try_from(at.0).ok().filter(|at| *at < 253_402_300_800_000);

@@ -44,7 +44,7 @@ impl Session {
     /// What the model is shown: the latest summary on the path, then what it kept, then the rest.
     pub fn context(&self) -> Vec<Piece<'_>> {
         let path = self.path();
-        let summary = path.iter().rposition(|entry| matches!(entry.kind, Kind::Compaction { .. }));
+        let summary = path.iter().rposition(|entry| entry.shown && matches!(entry.kind, Kind::Compaction { .. }));
         let mut pieces = Vec::with_capacity(path.len());
         let from = match summary {
             None => 0,

@@ -34,7 +34,7 @@ impl Session {
         let may_begin = |entry: &Entry| may_begin(entry) && Some(&entry.id) != without;
         let tokens_before = self.context_tokens();
         let path = self.path();
-        let last = path.iter().rposition(|entry| matches!(entry.kind, Kind::Compaction { .. }));
+        let last = path.iter().rposition(|entry| entry.shown && matches!(entry.kind, Kind::Compaction { .. }));
         let from = match last.map(|at| &path[at].kind) {
             Some(Kind::Compaction { first_kept, .. }) => {
                 path.iter().position(|entry| entry.id == *first_kept).unwrap_or(0)

@@ -1,6 +1,6 @@
 //! How a conversation begins anew, and how what is old leaves it. The log keeps all of it.
 
-use super::state::Session;
+use super::{event::Kind, state::Session};
 use crate::{id::EntryId, run::Marks, time::Millis};
 
 impl Session {
@@ -36,6 +36,10 @@ impl Session {
     pub(super) fn trim(&mut self, first_kept: &EntryId) {
         let from = self.by_id.get(first_kept).copied().unwrap_or_default();
         self.entries.drain(..from);
+        // A summary stands before whatever it kept, and goes with what is before the entry.
+        for entry in self.entries.iter_mut().filter(|entry| matches!(entry.kind, Kind::Compaction { .. })) {
+            entry.shown = false;
+        }
         self.index();
     }
 }

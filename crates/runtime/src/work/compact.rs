@@ -32,6 +32,7 @@ pub(super) struct CompactWork {
     history: Vec<Outline>,
     turn: Vec<Outline>,
     instructions: Lsn,
+    first_kept: EntryId,
     tokens_before: u64,
     retry: Retry,
 }
@@ -66,6 +67,7 @@ impl CompactWork {
             history,
             turn,
             instructions: compaction.instructions,
+            first_kept: compaction.first_kept.clone(),
             tokens_before: compaction.tokens_before,
             retry: session.settings().retry,
         })
@@ -94,6 +96,7 @@ impl CompactWork {
             _ => None,
         });
         let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
+        let memories = host.memories(&history, &turn);
         let history = match &summaries.history {
             Some(request) => self.ask(&chosen, &summaries.system, request, host).await?,
             None => previous.map(|previous| previous.summary).unwrap_or_default(),
@@ -114,6 +117,14 @@ impl CompactWork {
             ..Summary::default()
         };
         message.extra.insert("details".to_owned(), summaries.details);
+        if let Some(memories) = memories {
+            // What is not remembered is still in what was put away.
+            match self.ask(&chosen, &memories.system, &memories.request, host).await {
+                Ok(text) => host.remember(&self.first_kept, text).await,
+                Err(error) => tracing::warn!(session = %self.session, error, "nothing could be remembered"),
+            }
+        }
+        host.put_away(&self.session, &self.first_kept).await?;
         Ok(Compacted::Done(said(&Message::CompactionSummary(message))))
     }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     call::Content,
-    id::{RunId, SessionId},
+    id::{EntryId, RunId, SessionId},
     message::{Message, Summary},
     session::{ModelRef, Price},
     tool::Spec,
@@ -52,6 +52,15 @@ pub struct Summaries {
     pub turn: Option<String>,
     /// Facts for a program: files that were read and changed.
     pub details: serde_json::Value,
+}
+
+/// What is asked of a model about a conversation before a part of it is summed up.
+#[derive(Clone, Debug)]
+pub struct Memories {
+    /// The system prompt.
+    pub system: String,
+    /// The request.
+    pub request: String,
 }
 
 /// How far a request to a service got.
@@ -128,6 +137,24 @@ pub trait Host: Send + Sync + 'static {
         previous: Option<&Summary>,
         instructions: Option<&str>,
     ) -> Summaries;
+
+    /// Keeps what a compaction is about to take out of a session: everything before the entry `first_kept`.
+    ///
+    /// # Errors
+    /// Why it cannot be kept. Nothing is taken out then.
+    fn put_away<'a>(&'a self, _session: &'a SessionId, _first_kept: &'a EntryId) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// The request for what should be remembered of messages that a compaction takes out; `None` where nothing is.
+    fn memories(&self, _history: &[Message], _turn: &[Message]) -> Option<Memories> {
+        None
+    }
+
+    /// Keeps what the model wrote for [`Host::memories`]. Asked once more for the same entry, it is there already.
+    fn remember<'a>(&'a self, _first_kept: &'a EntryId, _text: String) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
 
     /// Puts a summary together from what the model wrote for [`Host::summaries`].
     fn join_summary(&self, history: &str, turn: Option<&str>, details: &serde_json::Value) -> String;

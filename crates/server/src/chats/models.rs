@@ -61,6 +61,29 @@ impl Models {
         self.entries().find(|entry| fits(entry)).map(reference)
     }
 
+    /// A model by provider and id, also one that is built in and whose provider the configuration does not have.
+    pub(crate) fn known(&self, provider: &str, id: &str) -> Option<ModelRef> {
+        self.find(Some(provider), id).or_else(|| builtin(provider, id).map(reference))
+    }
+
+    /// How a model is asked with a key that goes before that of the configuration, if there is one.
+    ///
+    /// # Errors
+    /// [`Unasked`].
+    pub(crate) fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<Chosen, Unasked> {
+        let (provider, id) = (&model.provider, &model.id);
+        let found = self.choose(model).ok();
+        let found = found.or_else(|| {
+            let entry = Arc::new(builtin(provider, id)?.clone());
+            Some(Chosen { entry, key: None, model: Arc::clone(&self.providers) })
+        });
+        let mut chosen = found.ok_or_else(|| Unasked::NoModel { provider: provider.clone(), id: id.clone() })?;
+        chosen.key = key.or(chosen.key);
+        // What the configuration lists without a key needs none: it is a provider of the user's own.
+        let needs_key = chosen.key.is_none() && self.find(Some(provider), id).is_none();
+        if needs_key { Err(Unasked::NoKey { provider: provider.clone() }) } else { Ok(chosen) }
+    }
+
     fn has_provider(&self, name: &str) -> bool {
         self.entries().any(|entry| entry.provider == name)
     }
@@ -84,6 +107,29 @@ impl Models {
         };
         Ok(Chosen { entry: Arc::clone(&found.asked), key: found.key.clone(), model: asked })
     }
+}
+
+fn builtin(provider: &str, id: &str) -> Option<&'static Entry> {
+    catalogue::builtin().iter().find(|entry| entry.provider == provider && entry.id == id)
+}
+
+/// Why a model cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unasked {
+    /// There is none of this name.
+    #[error("Model not found: {provider}/{id}")]
+    NoModel {
+        /// Its provider.
+        provider: String,
+        /// Its id there.
+        id: String,
+    },
+    /// Its provider wants a key.
+    #[error("API key not configured for provider: {provider}")]
+    NoKey {
+        /// Which.
+        provider: String,
+    },
 }
 
 impl Listed {

@@ -7,6 +7,7 @@ mod cards;
 mod commands;
 mod desk;
 mod lives;
+pub(super) mod memory;
 mod messages;
 mod methods;
 mod seen;

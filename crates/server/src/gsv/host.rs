@@ -6,18 +6,27 @@ use std::{
 };
 
 use countersign_core::{
-    id::{RunId, SessionId},
+    id::{EntryId, RunId, SessionId},
     message::{Message, Summary},
     session::ModelRef,
     tool::Spec,
 };
-use countersign_protocol::gsv::key;
+use countersign_protocol::gsv::key::{self, Keys};
 use countersign_runtime::{
-    Chosen, Host, Summaries, Wing,
+    Chosen, Host, Memories, Summaries, Wing,
     tools::{Context, Registry},
 };
 
-use super::{Door, native, registry::key_of};
+use futures_util::future::BoxFuture;
+
+use super::{
+    Door,
+    chat::memory,
+    native,
+    prompt::{self, Facts, Files, Occasion},
+    registry::key_of,
+    skills, workspace,
+};
 use crate::{chats::Workrooms, prompt::compaction};
 
 /// Where the door will be once it is open. Until then nothing of its sessions is begun.
@@ -50,7 +59,8 @@ struct OfSession {
 
 impl Host for OfSession {
     fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
-        self.door.site.chats.models().choose(model)
+        let key = self.door.settings.secret(&format!("apiKeys.{}", model.provider));
+        self.door.site.chats.models().choose_with(model, key).map_err(|unasked| unasked.to_string())
     }
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
@@ -59,8 +69,22 @@ impl Host for OfSession {
         Arc::new(Registry::of(tools))
     }
 
-    fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&Spec]) -> String {
-        self.rooms.system_prompt(cwd, tools)
+    fn system_prompt(&self, _: &SessionId, _: &str, tools: &[&Spec]) -> String {
+        let native::Place { key, agent, run } = &self.place;
+        let settings = &self.door.settings;
+        let (now, zone) = (self.door.site.clock.now(), settings.zone());
+        let folder = workspace::of(&self.door, Some(agent));
+        let occasion = if *key == settings.keys().main(agent) {
+            Occasion::Main
+        } else if *key == Keys::of_heartbeat(agent) {
+            Occasion::Heartbeat
+        } else {
+            Occasion::Other
+        };
+        let files = self.door.reading.of(*run, || Files::read(&folder, occasion, now, zone));
+        let skills = skills::offered(&self.door, &folder, agent);
+        let own = settings.own_prompt(agent);
+        prompt::build(&Facts { own: own.as_deref(), agent, key, tools, files: &files, skills: &skills, now, zone })
     }
 
     fn context(&self, session: &SessionId, cwd: &str) -> Context {
@@ -80,6 +104,19 @@ impl Host for OfSession {
         instructions: Option<&str>,
     ) -> Summaries {
         compaction::summaries(history, turn, previous, instructions)
+    }
+
+    fn put_away<'a>(&'a self, _: &'a SessionId, first_kept: &'a EntryId) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(memory::put_away(&self.door, &self.place.key, first_kept))
+    }
+
+    fn memories(&self, history: &[Message], turn: &[Message]) -> Option<Memories> {
+        let wanted = self.door.settings.tree()["compaction"]["extractMemories"].as_bool().unwrap_or(true);
+        wanted.then(|| memory::request(history, turn))
+    }
+
+    fn remember<'a>(&'a self, first_kept: &'a EntryId, text: String) -> BoxFuture<'a, ()> {
+        Box::pin(async move { memory::remember(&self.door, &self.place.agent, first_kept, &text).await })
     }
 
     fn join_summary(&self, history: &str, turn: Option<&str>, details: &serde_json::Value) -> String {

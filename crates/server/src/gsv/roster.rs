@@ -65,6 +65,12 @@ impl Roster {
         before
     }
 
+    /// The nodes that are connected, by id.
+    pub(super) fn nodes(&self) -> Vec<Arc<Peer>> {
+        let seats = self.seats.lock();
+        seats.iter().filter(|(seat, _)| matches!(seat, Seat::Node(_))).map(|(_, peer)| Arc::clone(peer)).collect()
+    }
+
     /// Takes a peer's place back. False if a newer connection has it.
     pub(super) fn leave(&self, peer: &Peer) -> bool {
         let (mut seats, seat) = (self.seats.lock(), Seat::of(&peer.connect));

@@ -270,9 +270,20 @@ impl Settings {
         Model { provider: text(&model["provider"]), id: text(&model["id"]) }
     }
 
+    /// The model of an agent's sessions that have none of their own.
+    pub(super) fn model_of(&self, agent: &str) -> Model {
+        let usual = self.model();
+        let tree = self.tree();
+        let listed = tree["agents"]["list"].as_array().into_iter().flatten();
+        let mut its = listed.filter(|listed| listed["id"].as_str().is_some_and(|id| agent_id(id) == agent));
+        let Some(model) = its.next().map(|listed| &listed["model"]) else { return usual };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        Model { provider: text(&model["provider"]).unwrap_or(usual.provider), id: text(&model["id"]).unwrap_or(usual.id) }
+    }
+
     /// A model as the engine knows it. One that there is not is asked for all the same, and its run says so.
     pub(super) fn reference(&self, site: &Site, model: &Model) -> ModelRef {
-        let found = site.chats.models().find(Some(&model.provider), &model.id);
+        let found = site.chats.models().known(&model.provider, &model.id);
         found.unwrap_or_else(|| ModelRef {
             provider: model.provider.clone(),
             id: model.id.clone(),
@@ -296,8 +307,8 @@ impl Settings {
         Renewal { mode, hour, minutes }
     }
 
-    /// What is set for a session that is opened.
-    pub(super) fn of_session(&self, site: &Site) -> SessionSettings {
+    /// What is set for a session of an agent that is opened.
+    pub(super) fn of_session(&self, site: &Site, agent: &str) -> SessionSettings {
         let tree = self.tree();
         let compaction = &tree["compaction"];
         let usual = SessionSettings::default();
@@ -308,7 +319,7 @@ impl Settings {
             ..usual.thresholds
         };
         SessionSettings {
-            model: Some(self.reference(site, &self.model())),
+            model: Some(self.reference(site, &self.model_of(agent))),
             thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
             thresholds,
             approval_timeout: site.config.approval_timeout,
@@ -317,6 +328,15 @@ impl Settings {
             sums: Sums::BeforeRuns,
             ..usual
         }
+    }
+
+    /// What an agent is told in the place of the usual beginning, if anybody set that.
+    pub(super) fn own_prompt(&self, agent: &str) -> Option<String> {
+        let tree = self.tree();
+        let listed = tree["agents"]["list"].as_array().into_iter().flatten();
+        let mut its = listed.filter(|listed| listed["id"].as_str().is_some_and(|id| agent_id(id) == agent));
+        let own = its.find_map(|listed| listed["systemPrompt"].as_str());
+        own.or_else(|| tree["systemPrompt"].as_str()).map(str::to_owned)
     }
 
     /// How long a tool of a node may take.

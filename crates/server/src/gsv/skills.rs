@@ -1,12 +1,107 @@
-//! Skills of agents, and where they can be used. Source: docs/protocol/gsv.md, Methods.
+//! Skills of agents, and where they can be used. Source: docs/protocol/gsv.md, Skills.
 
-use std::sync::Arc;
+mod file;
+mod machines;
+mod shelf;
 
-use countersign_protocol::gsv::{Method, Request};
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Door, dispatch::Answer, missing, peer::Peer};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault, Method, Request, code,
+        key::agent_id,
+        skill::{Entry, Host, Node, Status},
+    },
+};
+use serde_json::Value;
+
+use super::{
+    Door,
+    dispatch::Answer,
+    missing,
+    peer::Peer,
+    workspace::Folder,
+};
+use shelf::{Skill, all};
+
+/// A skill that an agent can use, as it is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offered {
+    /// What it is called.
+    pub(super) name: String,
+    /// What it is for.
+    pub(super) description: String,
+    /// Where the agent reads it.
+    pub(super) path: String,
+    /// The machines on which it can be used, if it needs any.
+    pub(super) hosts: Vec<String>,
+}
+
+/// The skills that an agent can use now. It reads files.
+pub(super) fn offered(door: &Door, folder: &Folder, agent: &str) -> Vec<Offered> {
+    let settings = door.settings.tree();
+    let hosts = hosts(&machines::all(door));
+    let offer = |skill: Skill| {
+        let told = skill.eligibility(&hosts, &settings);
+        let hosts = if skill.requirements().is_some() { told.hosts } else { Vec::new() };
+        told.eligible.then_some(Offered { name: skill.name, description: skill.description, path: skill.path, hosts })
+    };
+    all(folder, agent, &settings).into_iter().filter_map(offer).collect()
+}
 
 /// Answers a request of this group.
-pub(super) async fn answer(_: &Arc<Door>, _: &Arc<Peer>, method: Method, _: Request) -> Answer {
-    Err(missing(method))
+pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: Request) -> Answer {
+    match request {
+        Request::SkillsStatus(of) => Ok(Json::of(&status(door, &of.agent).await?)),
+        _ => Err(missing(method)),
+    }
+}
+
+async fn shelf(door: &Arc<Door>, agent: &str) -> Result<(Vec<Skill>, Arc<Value>), Fault> {
+    let settings = door.settings.tree();
+    let (agent, tree) = (agent_id(agent), Arc::clone(&settings));
+    let folder = Folder::of(&door.site.config.agents_dir, &agent);
+    let read = tokio::task::spawn_blocking(move || all(&folder, &agent, &tree)).await;
+    let skills = read.map_err(|error| Fault::new(code::FAILED, error.to_string()))?;
+    Ok((skills, settings))
+}
+
+fn required(skills: &[Skill]) -> BTreeSet<String> {
+    let needs = skills.iter().filter_map(Skill::requirements);
+    needs.flat_map(|needs| needs.bins.iter().chain(&needs.any_bins).cloned()).collect()
+}
+
+fn hosts(nodes: &[Node]) -> Vec<Host> {
+    let machine = |node: &Node| Host {
+        node: node.node_id.clone(),
+        role: node.host_role,
+        capabilities: node.host_capabilities.clone(),
+        os: node.host_os.clone(),
+        env: node.host_env.iter().cloned().collect(),
+        bins: node.host_bins.iter().cloned().collect(),
+    };
+    nodes.iter().map(machine).collect()
+}
+
+async fn status(door: &Arc<Door>, agent: &str) -> Result<Status, Fault> {
+    let (skills, settings) = shelf(door, agent).await?;
+    let nodes = machines::all(door);
+    let hosts = hosts(&nodes);
+    let required_bins = required(&skills).into_iter().collect();
+    let entry = |skill: Skill| {
+        let told = skill.eligibility(&hosts, &settings);
+        Entry {
+            requirements: skill.requirements().cloned(),
+            name: skill.name,
+            description: skill.description,
+            location: skill.location,
+            always: skill.always,
+            eligible: told.eligible,
+            eligible_hosts: told.hosts,
+            reasons: told.reasons,
+        }
+    };
+    let skills = skills.into_iter().map(entry).collect();
+    Ok(Status { agent_id: agent_id(agent), refreshed_at: door.site.clock.now().0, required_bins, nodes, skills })
 }

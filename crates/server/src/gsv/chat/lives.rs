@@ -70,13 +70,29 @@ pub(super) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault
         name: Some(key.to_owned()),
         parent: None,
         door: Some(DOOR.to_owned()),
-        settings: Box::new(door.settings.of_session(&door.site)),
+        settings: Box::new(door.settings.of_session(&door.site, &agent)),
     };
     let asked = door.site.handle.source(Lane::Request).ask(Command::Session(id.clone(), open)).await;
     match asked {
         Ok(_) | Err(Refused::Refusal(Refusal::SessionExists(_))) => Ok(id),
         Err(refused) => Err(refusal(&refused)),
     }
+}
+
+/// Brings what is set for all sessions by now to one that was opened before. What was set for it alone stays.
+///
+/// # Errors
+/// 500 if it was not recorded.
+pub(super) async fn catch_up(door: &Door, id: &SessionId, seen: &Seen) -> Result<(), Fault> {
+    let Some(settings) = &seen.settings else { return Ok(()) };
+    let usual = door.settings.of_session(&door.site, &agent(door, seen));
+    let mut now = settings.clone();
+    now.thresholds = usual.thresholds;
+    (now.approval_timeout, now.clarify_timeout) = (usual.approval_timeout, usual.clarify_timeout);
+    if now.profile.model.is_none() {
+        now.model = usual.model;
+    }
+    if now == *settings { Ok(()) } else { set(door, id, Setting::All(now)).await }
 }
 
 /// Changes what people say a session is to be like.
@@ -155,11 +171,11 @@ pub(super) fn is_due(door: &Door, seen: &Seen) -> bool {
     has_begun && rule.is_due(seen.last_at, door.site.clock.now(), door.settings.zone())
 }
 
-fn agent(door: &Door, seen: &Seen) -> String {
+pub(super) fn agent(door: &Door, seen: &Seen) -> String {
     key::agent_of(&seen.key).map_or_else(|| door.settings.agent(), key::agent_id)
 }
 
-fn note(door: &Door, seen: &Seen, count: usize) -> wire::ArchiveNote {
+pub(super) fn note(door: &Door, seen: &Seen, count: usize) -> wire::ArchiveNote {
     wire::ArchiveNote {
         session_key: seen.key.clone(),
         session_id: seen.id.clone(),

@@ -1,16 +1,16 @@
 //! How a session stands, as it is read for an answer.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use countersign_core::{
     digest::Digest,
     engine::{Engine, Scope},
     gate::Gate,
     id::{EntryId, GateId, Lsn, PrincipalId, RunId},
-    session::{Entry, Kind, Profile, Session},
+    session::{Entry, Kind, Profile, Session, Settings},
     time::Millis,
 };
-use countersign_protocol::gsv::{Fault, code, directive::Model};
+use countersign_protocol::gsv::{Fault, code, directive::Model, key};
 use countersign_runtime::Lane;
 
 use super::super::{
@@ -70,7 +70,10 @@ pub(super) struct Seen {
     pub(super) last_at: Millis,
     pub(super) renewed_at: Option<Millis>,
     pub(super) lines: Vec<Line>,
+    /// The model that answers in it.
     pub(super) model: Option<Model>,
+    /// What is recorded to be set for it, if it is there.
+    pub(super) settings: Option<Box<Settings>>,
     pub(super) thinking: Option<String>,
     pub(super) profile: Profile,
     pub(super) working: Option<Working>,
@@ -109,9 +112,40 @@ fn is_shown(entry: &Entry) -> bool {
     entry.shown && is_message
 }
 
+/// The messages of a conversation as it is now: a summary stands first, in the place of what it sums up.
+fn lines(session: &Session) -> Vec<Line> {
+    let pieces = session.context();
+    let entries = pieces.iter().map(|piece| piece.entry()).filter(|entry| is_shown(entry));
+    let line = |entry: &Entry| Line {
+        id: entry.id.clone(),
+        content: entry.content,
+        at: entry.at,
+        may_begin: !matches!(entry.kind, Kind::ToolResult { .. }),
+    };
+    entries.map(line).collect()
+}
+
+/// The messages that a compaction takes out which keeps `first_kept` and what is behind it.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(super) async fn before(door: &Arc<Door>, key: &str, first_kept: EntryId) -> Result<Vec<Line>, Fault> {
+    let id = registry::session_of(key);
+    let scope = Scope::Session(id.clone());
+    let read = move |engine: &Engine| {
+        let Some(session) = engine.state().session(&id) else { return Vec::new() };
+        let path = session.path();
+        let kept = path.iter().skip_while(|entry| entry.id != first_kept);
+        let stays: BTreeSet<&EntryId> =
+            kept.filter(|entry| !matches!(entry.kind, Kind::Compaction { .. })).map(|entry| &entry.id).collect();
+        lines(session).into_iter().filter(|line| !stays.contains(&line.id)).collect()
+    };
+    let read = door.site.handle.source(Lane::Request).read_of(scope, read).await;
+    Ok(read.ok_or_else(|| unreadable("the gateway is closing"))?.0)
+}
+
 fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
     let state = engine.state();
-    let lines = session.path().into_iter().filter(|entry| is_shown(entry));
     let run = session.run().and_then(|run| state.run(run));
     let mut gates: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session.id())).collect();
     gates.sort_by_key(|gate| gate.ordinal());
@@ -127,15 +161,9 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
         opened_at: session.opened_at(),
         last_at: session.last_at(),
         renewed_at: session.renewed_at(),
-        lines: lines
-            .map(|entry| Line {
-                id: entry.id.clone(),
-                content: entry.content,
-                at: entry.at,
-                may_begin: !matches!(entry.kind, Kind::ToolResult { .. }),
-            })
-            .collect(),
-        model: settings.model.as_ref().map(|model| Model { provider: model.provider.clone(), id: model.id.clone() }),
+        lines: lines(session),
+        model: settings.profile.model.as_ref().map(|(provider, id)| Model { provider: provider.clone(), id: id.clone() }),
+        settings: Some(Box::new(settings.clone())),
         thinking: settings.thinking.clone(),
         profile: settings.profile.clone(),
         working: run.map(|run| Working {
@@ -170,7 +198,8 @@ pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, Fault> {
         source.read_of(scope, move |engine| engine.state().session(&id).map(|session| look(engine, session, &of)));
     let (seen, _) = read.await.ok_or_else(|| unreadable("the gateway is closing"))?;
     let now = door.site.clock.now();
-    let model = door.settings.model();
+    let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
+    let model = door.settings.model_of(&agent);
     let mut seen = seen.unwrap_or_else(|| Seen {
         key: key.to_owned(),
         exists: false,
@@ -181,6 +210,7 @@ pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, Fault> {
         renewed_at: None,
         lines: Vec::new(),
         model: None,
+        settings: None,
         thinking: None,
         profile: Profile { renewal: Some(door.settings.renewal()), ..Profile::default() },
         working: None,

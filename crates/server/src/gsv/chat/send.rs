@@ -108,6 +108,7 @@ async fn begin(
         lives::renew(door, seen.clone(), &PrincipalId::new("system")).await?;
         seen = see(door, &seen.key).await?;
     }
+    lives::catch_up(door, &id, &seen).await?;
     let directives = parsed.directives;
     let marks = Marks {
         reference: Some(run.clone()),

@@ -204,6 +204,7 @@ impl Teller {
                 }
             }
             run::Event::Ended { run, end, .. } => {
+                self.door.reading.ended(*run);
                 if let Some(talk) = self.talks.get(session).filter(|talk| talk.run == *run) {
                     let state = ended(*end, talk);
                     match state {
@@ -281,10 +282,12 @@ fn ended(end: End, talk: &Talk) -> Option<State> {
         End::Aborted | End::RetryCancelled => error(CANCELLED.to_owned()),
         End::Failed => {
             let problem = problem();
-            match problem.strip_prefix("this gateway has no model ") {
-                Some(model) => error(format!("Model not found: {model}")),
-                None => error(format!("LLM error: {problem}")),
+            // These say themselves what they are.
+            let is_plain = ["Model not found: ", "API key not configured for provider: "];
+            if is_plain.iter().any(|word| problem.starts_with(word)) {
+                return error(problem);
             }
+            error(format!("LLM error: {problem}"))
         }
         // A summary is made, and the request is asked again.
         End::Overflowed => None,

@@ -124,6 +124,37 @@ impl Folder {
         .map(|(found, _)| found)
     }
 
+    /// The text of a skill's file, and whether it is the agent's own. `None` where none can be read.
+    pub(in crate::gsv) fn skill(&self, path: &Path) -> Option<(String, bool)> {
+        if let Ok((found, _)) = read(&self.root, path.text(), path.text()) {
+            return Some((found.text, true));
+        }
+        let (found, _) = read(&self.skills, path.of_skill()?, path.text()).ok()?;
+        Some((found.text, false))
+    }
+
+    /// Puts a text at the end of a file, unless `mark`, which is part of the text, is in it already.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub(in crate::gsv) fn append(&self, path: &Path, text: &str, mark: &str) -> Result<(), WorkspaceError> {
+        let (mut whole, before) = match read(&self.root, path.text(), path.text()) {
+            Err(WorkspaceError::Missing(_)) => (String::new(), Before::Anything),
+            found => found.map(|(found, stamp)| (found.text, Before::Unchanged(stamp)))?,
+        };
+        if whole.contains(mark) {
+            return Ok(());
+        }
+        if !whole.is_empty() && !whole.ends_with('\n') {
+            whole.push('\n');
+        }
+        whole.push_str(text);
+        if whole.len() > LARGEST_FILE {
+            return Err(WorkspaceError::TooLarge { path: path.text().to_owned(), size: whole.len() as u64 });
+        }
+        self.put(path, &whole, before)
+    }
+
     /// Makes a file hold a text, with the folders that it lies in. It is as it was or as it is to be.
     ///
     /// # Errors

@@ -1,0 +1,171 @@
+//! What agents are told: their files, skills and models, and what they remember.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::{
+    chat::{said, send, talk},
+    peer::{Peer, error, node},
+    provider::{Reply, call, say},
+    scene::Scene,
+};
+
+fn write(scene: &Scene, name: &str, text: &str) {
+    let path = scene.place.folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// What the model was told first in a request.
+fn system(scene: &Scene, number: usize) -> String {
+    let asked = scene.provider.asked(number);
+    asked.messages()[0]["content"].as_str().map_or_else(|| asked.messages()[0].to_string(), str::to_owned)
+}
+
+#[test]
+fn an_agents_files_are_told_as_they_were_when_its_run_began() {
+    let scene = Scene::new();
+    for (name, text) in [("SOUL.md", "I am calm."), ("MEMORY.md", "Ana has a cat."), ("BOOTSTRAP.md", "Say hello first.")] {
+        write(&scene, &format!("agents/main/{name}"), text);
+    }
+    let (_gateway, mut peer) = scene.client();
+    let change = call("c0", "gsv__WriteFile", &json!({ "_i": "w", "path": "SOUL.md", "content": "I am wild." }));
+    scene.provider.script([Reply::new(vec![change]), say("one"), say("two"), say("three")]);
+    talk(&mut peer, "main", "hello", "r-1");
+    for number in 0..2 {
+        let told = system(&scene, number);
+        for part in ["I am calm.", "Ana has a cat.", "# First run", "Say hello first.", "- gsv__ReadFile: ", "Session: agent:main:main"] {
+            assert!(told.contains(part), "{part} in {told}");
+        }
+        assert!(!told.contains("I am wild."), "{number}");
+    }
+    fs::remove_file(scene.place.folder.join("agents/main/BOOTSTRAP.md")).unwrap();
+    talk(&mut peer, "book", "hello", "r-2");
+    let told = system(&scene, 2);
+    assert!(told.contains("I am wild.") && !told.contains("Ana has a cat.") && !told.contains("# First run"), "{told}");
+    peer.ok("config.set", json!({ "path": "systemPrompt", "value": "You are Tom." }));
+    talk(&mut peer, "book", "hello", "r-3");
+    assert!(system(&scene, 3).starts_with("You are Tom."));
+}
+
+#[test]
+fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let model = |provider: &str, id: &str| json!({ "model": { "provider": provider, "id": id } });
+    for (run, settings, want) in [
+        ("r-1", model("local", "none"), "Model not found: local/none"),
+        ("r-2", model("nobody", "x"), "Model not found: nobody/x"),
+        ("r-3", model("anthropic", "claude-opus-4-5"), "API key not configured for provider: anthropic"),
+    ] {
+        peer.ok("session.patch", json!({ "sessionKey": "book", "settings": settings }));
+        send(&mut peer, "book", "hello", run);
+        let failed = peer.event("chat", &json!({ "runId": run, "state": "error" }));
+        assert_eq!(failed["error"], want);
+    }
+    peer.ok("config.set", json!({ "path": "apiKeys.local", "value": "sk-of-settings" }));
+    peer.ok("session.patch", json!({ "sessionKey": "book", "settings": { "model": null } }));
+    scene.provider.script([say("hello")]);
+    talk(&mut peer, "book", "hello", "r-4");
+    peer.ok("config.set", json!({ "path": "model.id", "value": "small-2" }));
+    scene.provider.script([say("hello again")]);
+    talk(&mut peer, "book", "hello", "r-5");
+    assert_eq!((&scene.provider.asked(0).body["model"], &scene.provider.asked(1).body["model"]), (&json!("small-1"), &json!("small-2")));
+}
+
+#[test]
+fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
+    let scene = Scene::new();
+    write(&scene, "skills/tea/SKILL.md", "---\ndescription: Makes tea\nmetadata: {\"gsv\":{\"requires\":{\"os\":[\"linux\"],\"capabilities\":[\"shell.exec\"],},},}\n---\n");
+    write(&scene, "skills/fly/SKILL.md", "---\nmetadata: {\"gsv\":{\"requires\":{\"env\":[\"WINGS\"]}}}\n---\n# Fly\n\nFlies away.\n");
+    write(&scene, "agents/main/skills/plain/SKILL.md", "---\nname: simple\nalways: true\n---\nDoes it.\n");
+    let (gateway, mut peer) = scene.client();
+    let told = |peer: &mut Peer| {
+        let status = peer.ok("skills.status", json!({}));
+        let of = |skill: &Value| json!([skill["name"], skill["eligible"], skill["eligibleHosts"], skill["reasons"]]);
+        (status["skills"].as_array().unwrap().iter().map(of).collect::<Value>(), status)
+    };
+    let (skills, status) = told(&mut peer);
+    assert_eq!(
+        skills,
+        json!([
+            ["fly", false, [], ["no connected hosts"]],
+            ["simple", true, [], []],
+            ["tea", false, [], ["no connected hosts"]],
+        ])
+    );
+    let location = |at: usize| status["skills"][at]["location"].clone();
+    assert_eq!((location(1), location(2)), (json!("agents/main/skills/plain/SKILL.md"), json!("skills/tea/SKILL.md")));
+    assert_eq!((&status["agentId"], &status["nodes"], &status["requiredBins"]), (&json!("main"), &json!([]), &json!([])));
+    let mut pi = Peer::line(&gateway);
+    pi.ok("connect", node("pi", &["Bash"]));
+    let (skills, status) = told(&mut peer);
+    assert_eq!(
+        skills,
+        json!([
+            ["fly", false, [], ["requires env: WINGS"]],
+            ["simple", true, ["pi"], []],
+            ["tea", true, ["pi"], []],
+        ])
+    );
+    assert_eq!((&status["nodes"][0]["nodeId"], &status["nodes"][0]["hostOs"]), (&json!("pi"), &json!("linux")));
+    scene.provider.script([say("hello"), say("hello")]);
+    talk(&mut peer, "main", "hello", "r-1");
+    let prompt = system(&scene, 0);
+    assert!(prompt.contains("- simple: Does it. [skills/plain/SKILL.md]\n- tea (on pi): Makes tea [skills/tea/SKILL.md]"), "{prompt}");
+    assert!(!prompt.contains("Flies away"));
+    peer.ok("config.set", json!({ "path": "skills.entries.tea.enabled", "value": false }));
+    let (skills, _) = told(&mut peer);
+    assert_eq!(skills[2], json!(["tea", false, [], ["disabled by skills.entries policy"]]));
+    assert_eq!(peer.fails("skills.status", json!({ "agentId": 5 })), error(400, "agentId must be a string"));
+}
+
+fn only_file_in(folder: PathBuf, fits: impl Fn(&str) -> bool) -> PathBuf {
+    let names: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut fitting = names.into_iter().filter(|path| fits(path.to_str().unwrap()));
+    let found = fitting.next().unwrap();
+    assert_eq!(fitting.next(), None);
+    found
+}
+
+#[test]
+fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let compaction = json!({ "reserveTokens": 95_000, "keepRecentTokens": 2_400 });
+    peer.ok("config.set", json!({ "path": "compaction", "value": compaction }));
+    let long = |number: usize| format!("{number} {}", "word ".repeat(80));
+    scene.provider.script([say("ok"), say("ok"), say("ok").counting(6_000)]);
+    for number in 0..3 {
+        talk(&mut peer, "main", &long(number), &format!("r-{number}"));
+    }
+    scene.provider.script([say("What was said before."), say("- Ana likes tea"), say("done")]);
+    assert_eq!(said(&talk(&mut peer, "main", "go on", "r-3")), "done");
+    let memory = only_file_in(scene.place.folder.join("agents/main/memory"), |_| true);
+    let notes = fs::read_to_string(memory).unwrap();
+    assert!(notes.ends_with(" -->\n- Ana likes tea\n"), "{notes}");
+    let asked = scene.provider.asked(4);
+    assert!(asked.text().contains("NONE") && asked.text().contains(&long(0)), "{}", asked.text());
+    let archives = scene.place.data().join("objects/agents/main/sessions");
+    let part = only_file_in(archives, |name| name.contains("-part") && name.ends_with(".jsonl.gz"));
+    let file = flate2::read::GzDecoder::new(fs::File::open(part).unwrap());
+    let lines: Vec<Value> =
+        std::io::BufRead::lines(std::io::BufReader::new(file)).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    assert_eq!((lines.len(), &lines[0]["content"]), (2, &json!(long(0))));
+    let look = |peer: &mut Peer| peer.ok("session.preview", json!({ "sessionKey": "main" }));
+    let shown = look(&mut peer);
+    let first = &shown["messages"][0];
+    assert_eq!((&first["role"], &shown["messageCount"]), (&json!("user"), &json!(7)), "{shown}");
+    assert!(first["content"].as_str().unwrap().contains("What was said before."), "{first}");
+    gateway.kill();
+    let gateway = scene.start();
+    let mut peer = Peer::client(&gateway, "again");
+    assert_eq!(look(&mut peer), shown);
+    let compacted = peer.ok("session.compact", json!({ "sessionKey": "main", "keepMessages": 2 }));
+    assert_eq!((&compacted["trimmedMessages"], &compacted["keptMessages"]), (&json!(5), &json!(2)));
+    scene.provider.script([say("still here")]);
+    talk(&mut peer, "main", "and now", "r-4");
+    let told = scene.provider.last().text();
+    assert!(!told.contains("What was said before.") && told.contains("go on"), "{told}");
+}
