@@ -26,7 +26,9 @@ fn system(scene: &Scene, number: usize) -> String {
 #[test]
 fn an_agents_files_are_told_as_they_were_when_its_run_began() {
     let scene = Scene::new();
-    for (name, text) in [("SOUL.md", "I am calm."), ("MEMORY.md", "Ana has a cat."), ("BOOTSTRAP.md", "Say hello first.")] {
+    for (name, text) in
+        [("SOUL.md", "I am calm."), ("MEMORY.md", "Ana has a cat."), ("BOOTSTRAP.md", "Say hello first.")]
+    {
         write(&scene, &format!("agents/main/{name}"), text);
     }
     let (_gateway, mut peer) = scene.client();
@@ -35,7 +37,14 @@ fn an_agents_files_are_told_as_they_were_when_its_run_began() {
     talk(&mut peer, "main", "hello", "r-1");
     for number in 0..2 {
         let told = system(&scene, number);
-        for part in ["I am calm.", "Ana has a cat.", "# First run", "Say hello first.", "- gsv__ReadFile: ", "Session: agent:main:main"] {
+        for part in [
+            "I am calm.",
+            "Ana has a cat.",
+            "# First run",
+            "Say hello first.",
+            "- gsv__ReadFile: ",
+            "Session: agent:main:main",
+        ] {
             assert!(told.contains(part), "{part} in {told}");
         }
         assert!(!told.contains("I am wild."), "{number}");
@@ -71,14 +80,25 @@ fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() 
     peer.ok("config.set", json!({ "path": "model.id", "value": "small-2" }));
     scene.provider.script([say("hello again")]);
     talk(&mut peer, "book", "hello", "r-5");
-    assert_eq!((&scene.provider.asked(0).body["model"], &scene.provider.asked(1).body["model"]), (&json!("small-1"), &json!("small-2")));
+    assert_eq!(
+        (&scene.provider.asked(0).body["model"], &scene.provider.asked(1).body["model"]),
+        (&json!("small-1"), &json!("small-2"))
+    );
 }
 
 #[test]
 fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
     let scene = Scene::new();
-    write(&scene, "skills/tea/SKILL.md", "---\ndescription: Makes tea\nmetadata: {\"gsv\":{\"requires\":{\"os\":[\"linux\"],\"capabilities\":[\"shell.exec\"],},},}\n---\n");
-    write(&scene, "skills/fly/SKILL.md", "---\nmetadata: {\"gsv\":{\"requires\":{\"env\":[\"WINGS\"]}}}\n---\n# Fly\n\nFlies away.\n");
+    write(
+        &scene,
+        "skills/tea/SKILL.md",
+        "---\ndescription: Makes tea\nmetadata: {\"gsv\":{\"requires\":{\"os\":[\"linux\"],\"capabilities\":[\"shell.exec\"],},},}\n---\n",
+    );
+    write(
+        &scene,
+        "skills/fly/SKILL.md",
+        "---\nmetadata: {\"gsv\":{\"requires\":{\"env\":[\"WINGS\"]}}}\n---\n# Fly\n\nFlies away.\n",
+    );
     write(&scene, "agents/main/skills/plain/SKILL.md", "---\nname: simple\nalways: true\n---\nDoes it.\n");
     let (gateway, mut peer) = scene.client();
     let told = |peer: &mut Peer| {
@@ -97,23 +117,25 @@ fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
     );
     let location = |at: usize| status["skills"][at]["location"].clone();
     assert_eq!((location(1), location(2)), (json!("agents/main/skills/plain/SKILL.md"), json!("skills/tea/SKILL.md")));
-    assert_eq!((&status["agentId"], &status["nodes"], &status["requiredBins"]), (&json!("main"), &json!([]), &json!([])));
+    assert_eq!(
+        (&status["agentId"], &status["nodes"], &status["requiredBins"]),
+        (&json!("main"), &json!([]), &json!([]))
+    );
     let mut pi = Peer::line(&gateway);
     pi.ok("connect", node("pi", &["Bash"]));
     let (skills, status) = told(&mut peer);
     assert_eq!(
         skills,
-        json!([
-            ["fly", false, [], ["requires env: WINGS"]],
-            ["simple", true, ["pi"], []],
-            ["tea", true, ["pi"], []],
-        ])
+        json!([["fly", false, [], ["requires env: WINGS"]], ["simple", true, ["pi"], []], ["tea", true, ["pi"], []],])
     );
     assert_eq!((&status["nodes"][0]["nodeId"], &status["nodes"][0]["hostOs"]), (&json!("pi"), &json!("linux")));
     scene.provider.script([say("hello"), say("hello")]);
     talk(&mut peer, "main", "hello", "r-1");
     let prompt = system(&scene, 0);
-    assert!(prompt.contains("- simple: Does it. [skills/plain/SKILL.md]\n- tea (on pi): Makes tea [skills/tea/SKILL.md]"), "{prompt}");
+    assert!(
+        prompt.contains("- simple: Does it. [skills/plain/SKILL.md]\n- tea (on pi): Makes tea [skills/tea/SKILL.md]"),
+        "{prompt}"
+    );
     assert!(!prompt.contains("Flies away"));
     peer.ok("config.set", json!({ "path": "skills.entries.tea.enabled", "value": false }));
     let (skills, _) = told(&mut peer);
@@ -135,7 +157,7 @@ fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
     let (gateway, mut peer) = scene.client();
     let compaction = json!({ "reserveTokens": 95_000, "keepRecentTokens": 2_400 });
     peer.ok("config.set", json!({ "path": "compaction", "value": compaction }));
-    let long = |number: usize| format!("{number} {}", "word ".repeat(80));
+    let long = |number: usize| format!("{number}{}", " word".repeat(80));
     scene.provider.script([say("ok"), say("ok"), say("ok").counting(6_000)]);
     for number in 0..3 {
         talk(&mut peer, "main", &long(number), &format!("r-{number}"));
@@ -150,8 +172,9 @@ fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
     let archives = scene.place.data().join("objects/agents/main/sessions");
     let part = only_file_in(archives, |name| name.contains("-part") && name.ends_with(".jsonl.gz"));
     let file = flate2::read::GzDecoder::new(fs::File::open(part).unwrap());
-    let lines: Vec<Value> =
-        std::io::BufRead::lines(std::io::BufReader::new(file)).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let lines: Vec<Value> = std::io::BufRead::lines(std::io::BufReader::new(file))
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
     assert_eq!((lines.len(), &lines[0]["content"]), (2, &json!(long(0))));
     let look = |peer: &mut Peer| peer.ok("session.preview", json!({ "sessionKey": "main" }));
     let shown = look(&mut peer);

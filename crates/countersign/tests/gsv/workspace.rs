@@ -89,22 +89,25 @@ fn a_run_works_with_its_own_files_by_the_gateways_tools() {
     scene.provider.script([Reply::new(Vec::from(calls)), say("done")]);
     assert_eq!(said(&talk(&mut peer, "main", "please", "r-1")), "done");
     let shown = peer.ok("session.preview", json!({ "sessionKey": "main" }));
-    let results: Vec<&str> = shown["messages"]
+    // Those that only read are done beside each other.
+    let mut results: Vec<(&str, &str)> = shown["messages"]
         .as_array()
         .unwrap()
         .iter()
         .filter(|message| message["role"] == "toolResult")
-        .map(|message| message["content"][0]["text"].as_str().unwrap())
+        .map(|message| (message["toolCallId"].as_str().unwrap(), message["content"][0]["text"].as_str().unwrap()))
         .collect();
+    results.sort_unstable();
+    let results: Vec<&str> = results.into_iter().map(|(_, text)| text).collect();
     assert_eq!(
         results,
         [
-            "Error: Path traversal not allowed",
             r#"{"path":"notes/a.md","size":7,"written":true}"#,
             r#"{"path":"notes/a.md","replacements":1}"#,
             "one three",
             r#"{"files":[],"directories":["notes/"]}"#,
             r#"{"path":"notes/a.md","deleted":true}"#,
+            "Error: Path traversal not allowed",
             r#"{"path":"timeouts.toolMs","value":60000}"#,
         ]
     );

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use countersign_core::{
     engine::Command,
     id::{EntryId, Lsn, SessionId},
-    message::{Message, Summary},
+    message::{Message, Summary, estimate_tokens},
     session::{Command as SessionCommand, Compacted, ModelRef, Piece, Retry, Session},
 };
 use countersign_models::{self as models, Event, Failure, FailureKind, Level, Part, Request, Stop};
@@ -97,8 +97,10 @@ impl CompactWork {
         });
         let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
         let memories = host.memories(&history, &turn);
+        let parts = parts(&history, model.context_window);
         let history = match &summaries.history {
-            Some(request) => self.ask(&chosen, &summaries.system, request, host).await?,
+            Some(request) if parts.len() == 1 => self.ask(&chosen, &summaries.system, request, host).await?,
+            Some(_) => self.in_parts(&chosen, host, &parts, previous, instructions.as_deref()).await?,
             None => previous.map(|previous| previous.summary).unwrap_or_default(),
         };
         let turn = match &summaries.turn {
@@ -128,6 +130,32 @@ impl CompactWork {
         Ok(Compacted::Done(said(&Message::CompactionSummary(message))))
     }
 
+    /// Sums up what is too long for one request part by part, each with the summary of those before it.
+    async fn in_parts(
+        &self,
+        chosen: &Chosen,
+        host: &dyn Host,
+        parts: &[&[Message]],
+        mut previous: Option<Summary>,
+        instructions: Option<&str>,
+    ) -> Result<String, String> {
+        let mut left_out = String::new();
+        for part in parts {
+            if let [message] = part
+                && tokens(message) > chosen.entry.context_window / 2
+            {
+                let tokens = tokens(message);
+                left_out.push_str(&format!("\n\n[A message of about {tokens} tokens was too long to be summed up.]"));
+                continue;
+            }
+            let asked = host.summaries(part, &[], previous.as_ref(), instructions);
+            let Some(request) = &asked.history else { continue };
+            let summary = self.ask(chosen, &asked.system, request, host).await?;
+            previous = Some(Summary { summary, ..Summary::default() });
+        }
+        Ok(previous.map(|previous| previous.summary).unwrap_or_default() + &left_out)
+    }
+
     /// Asks for one text, again where that may help. What stands for a part of the conversation says something, and is whole.
     async fn ask(&self, chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> Result<String, String> {
         let mut attempt = 0;
@@ -145,6 +173,29 @@ impl CompactWork {
             tokio::time::sleep(delay.max(failure.retry_after.unwrap_or_default()).min(LONGEST_WAIT)).await;
         }
     }
+}
+
+/// About how many tokens a message takes.
+fn tokens(message: &Message) -> u64 {
+    serde_json::to_string(message).map_or(0, |text| estimate_tokens(text.len()))
+}
+
+/// The parts in which messages are summed up, in order: all at once, unless that is more than what fits into a request. Then each has at most a quarter of it, or one message.
+fn parts(messages: &[Message], window: u64) -> Vec<&[Message]> {
+    if messages.iter().map(tokens).sum::<u64>() <= window / 10 * 9 {
+        return vec![messages];
+    }
+    let (mut parts, mut from, mut length) = (Vec::new(), 0, 0);
+    for (at, message) in messages.iter().enumerate() {
+        let tokens = tokens(message);
+        if at > from && length + tokens > window / 4 {
+            parts.push(&messages[from..at]);
+            (from, length) = (at, 0);
+        }
+        length += tokens;
+    }
+    parts.push(&messages[from..]);
+    parts
 }
 
 fn short(line: &str) -> String {
@@ -183,4 +234,28 @@ async fn once(chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> 
         }
     }
     Err(Failure::new(FailureKind::Broken, "stream ended before its end (terminated)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::message::{Block, Message, Said};
+
+    use super::parts;
+
+    fn said(words: usize) -> Message {
+        Message::User(Said { content: vec![Block::text("word ".repeat(words))], ..Said::default() })
+    }
+
+    #[test]
+    fn what_is_too_long_for_one_request_is_summed_up_in_parts() {
+        let sizes =
+            |messages: &[Message], window| parts(messages, window).iter().map(|part| part.len()).collect::<Vec<_>>();
+        let all: Vec<Message> = (0..12).map(|_| said(116)).collect();
+        assert_eq!(sizes(&all, 100_000), [12], "it fits");
+        assert_eq!(sizes(&all, 1_700), [2; 6], "a quarter each");
+        assert_eq!(sizes(&all, 400), [1; 12], "none is cut");
+        let huge = [said(10), said(5_000), said(10)];
+        assert_eq!(sizes(&huge, 2_000), [1, 1, 1], "a huge one stands alone");
+        assert_eq!(sizes(&[], 10), [0]);
+    }
 }

@@ -2,10 +2,7 @@
 //!
 //! Its files are read when a run begins and stay as they were to its end. Source: docs/protocol/gsv.md, Workspace.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{id::RunId, schedule::Zone, time::Millis, tool::Spec};
 use countersign_protocol::gsv::workspace::Path;
@@ -59,7 +56,8 @@ impl Files {
             let text = text.trim();
             let kept = cut(text, LONGEST_FILE.min(left));
             left -= kept.len();
-            let rest = if kept.len() < text.len() { "\n[The rest of this file is left out: it is too long.]" } else { "" };
+            let rest =
+                if kept.len() < text.len() { "\n[The rest of this file is left out: it is too long.]" } else { "" };
             Some(format!("{kept}{rest}")).filter(|text| !text.is_empty())
         };
         // What counts most is read first, in case they are too long together.
@@ -126,7 +124,8 @@ pub(super) fn build(facts: &Facts<'_>) -> String {
     }
     sections.extend(skills(facts.skills));
     let day = facts.zone.day(facts.now, 0).unwrap_or_default();
-    sections.push(format!("# Here and now\n\nAgent: {}\nSession: {}\nDay: {day} ({})", facts.agent, facts.key, facts.zone));
+    sections
+        .push(format!("# Here and now\n\nAgent: {}\nSession: {}\nDay: {day} ({})", facts.agent, facts.key, facts.zone));
     let sections: Vec<&str> = sections.iter().map(|section| section.trim()).filter(|it| !it.is_empty()).collect();
     sections.join(RULE)
 }
@@ -218,20 +217,40 @@ mod tests {
             path: "skills/tea/SKILL.md".to_owned(),
             hosts: vec!["kitchen".to_owned()],
         }];
-        let facts =
-            Facts { own: Some("You are Tom."), agent: "a", key: "k", tools: &[], files, skills: &skills, now: LATE, zone };
+        let facts = Facts {
+            own: Some("You are Tom."),
+            agent: "a",
+            key: "k",
+            tools: &[],
+            files,
+            skills: &skills,
+            now: LATE,
+            zone,
+        };
         build(&facts)
     }
 
     #[test]
     fn an_agents_files_stand_in_their_order_and_memory_in_its_main_session_alone() {
-        let names = ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "MEMORY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md"];
+        let names =
+            ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "MEMORY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md"];
         let days = ["memory/2026-01-30.md", "memory/2026-01-31.md", "memory/2026-02-01.md"];
         let all: Vec<(&str, &str)> = names.iter().chain(&days).map(|name| (*name, *name)).collect();
         let (_kept, folder) = folder(&all);
         let berlin: Zone = "Europe/Berlin".parse().unwrap();
         let told = |occasion, zone| built(&Files::read(&folder, occasion, LATE, zone), zone);
-        let usual = ["You are Tom.", "Tools", "How to work and speak", "Approvals", "Your folder", "First run", "SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md"];
+        let usual = [
+            "You are Tom.",
+            "Tools",
+            "How to work and speak",
+            "Approvals",
+            "Your folder",
+            "First run",
+            "SOUL.md",
+            "IDENTITY.md",
+            "USER.md",
+            "AGENTS.md",
+        ];
         let last = ["TOOLS.md", "Heartbeats", "Skills", "Here and now"];
         let with = |between: &[&'static str]| [&usual[..], between, &last].concat();
         let main = told(Occasion::Main, Zone::UTC);

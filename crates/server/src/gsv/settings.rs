@@ -278,7 +278,10 @@ impl Settings {
         let mut its = listed.filter(|listed| listed["id"].as_str().is_some_and(|id| agent_id(id) == agent));
         let Some(model) = its.next().map(|listed| &listed["model"]) else { return usual };
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        Model { provider: text(&model["provider"]).unwrap_or(usual.provider), id: text(&model["id"]).unwrap_or(usual.id) }
+        Model {
+            provider: text(&model["provider"]).unwrap_or(usual.provider),
+            id: text(&model["id"]).unwrap_or(usual.id),
+        }
     }
 
     /// A model as the engine knows it. One that there is not is asked for all the same, and its run says so.

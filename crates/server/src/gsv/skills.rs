@@ -16,13 +16,7 @@ use countersign_protocol::{
 };
 use serde_json::Value;
 
-use super::{
-    Door,
-    dispatch::Answer,
-    missing,
-    peer::Peer,
-    workspace::Folder,
-};
+use super::{Door, dispatch::Answer, missing, peer::Peer, workspace::Folder};
 use shelf::{Skill, all};
 
 /// A skill that an agent can use, as it is told of it.

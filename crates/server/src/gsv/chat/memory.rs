@@ -28,7 +28,8 @@ const LONGEST: usize = 16 << 10;
 
 /// Asks what should be remembered of messages.
 pub(in crate::gsv) fn request(history: &[Message], turn: &[Message]) -> Memories {
-    let request = format!("{}{}\n{REQUEST}", serialise(history), serialise(turn));
+    let parts = [history, turn].into_iter().filter(|part| !part.is_empty()).map(serialise);
+    let request = format!("{}\n{REQUEST}", parts.collect::<String>());
     Memories { system: SYSTEM.to_owned(), request }
 }
 

@@ -162,7 +162,11 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
         last_at: session.last_at(),
         renewed_at: session.renewed_at(),
         lines: lines(session),
-        model: settings.profile.model.as_ref().map(|(provider, id)| Model { provider: provider.clone(), id: id.clone() }),
+        model: settings
+            .profile
+            .model
+            .as_ref()
+            .map(|(provider, id)| Model { provider: provider.clone(), id: id.clone() }),
         settings: Some(Box::new(settings.clone())),
         thinking: settings.thinking.clone(),
         profile: settings.profile.clone(),

@@ -169,7 +169,10 @@ mod tests {
     fn the_head_of_a_skill_is_read_with_all_its_liberties() {
         let text = "---\nname: tea\ndescription: \"Makes tea: green, black\"\nhomepage: https://x\nalways: true\nmetadata:\n  {\n    \"openclaw\": { \"emoji\": \"t\", \"requires\": { \"bins\": [\"kettle\", \"a,]\", ], }, },\n  }\n---\n# Tea\n\nBoil.\n";
         let head = Head::read(text);
-        assert_eq!((head.name.as_deref(), head.description.as_str(), head.always), (Some("tea"), "Makes tea: green, black", true));
+        assert_eq!(
+            (head.name.as_deref(), head.description.as_str(), head.always),
+            (Some("tea"), "Makes tea: green, black", true)
+        );
         assert_eq!(serde_json::Value::from(head.requires.unwrap()), json!({"bins": ["kettle", "a,]"]}));
         for (case, text, name, description) in [
             ("no head", "# Title\n\nFirst\nparagraph.\n\nSecond.", None, "First paragraph."),
@@ -182,7 +185,9 @@ mod tests {
             assert_eq!((head.name.as_deref(), head.description.as_str()), (name, description), "{case}");
         }
         assert!(Head::read("---\nmetadata: {broken\n---\n").is_garbled);
-        let gsv = Head::read("---\nmetadata: {\"clawdbot\":{\"requires\":{\"os\":[\"a\"]}},\"gsv\":{\"requires\":{\"os\":[\"b\"]}}}\n---\n");
+        let gsv = Head::read(
+            "---\nmetadata: {\"clawdbot\":{\"requires\":{\"os\":[\"a\"]}},\"gsv\":{\"requires\":{\"os\":[\"b\"]}}}\n---\n",
+        );
         assert_eq!(serde_json::Value::from(gsv.requires.unwrap()), json!({"os": ["b"]}));
     }
 
@@ -192,7 +197,12 @@ mod tests {
         assert_eq!(read(json!({})), Some(Requirements::default()));
         let want = Requirements { capabilities: vec![Capability::ShellExec], ..Requirements::default() };
         assert_eq!(read(json!({"capabilities": ["shell.exec"], "bins": null})), Some(want));
-        for wrong in [json!({"capabilities": ["fly"]}), json!({"hostRoles": ["boss"]}), json!({"bins": "git"}), json!({"env": [1]})] {
+        for wrong in [
+            json!({"capabilities": ["fly"]}),
+            json!({"hostRoles": ["boss"]}),
+            json!({"bins": "git"}),
+            json!({"env": [1]}),
+        ] {
             assert_eq!(read(wrong.clone()), None, "{wrong}");
         }
     }

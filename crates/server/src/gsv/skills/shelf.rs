@@ -115,7 +115,10 @@ fn skill(text: &str, dir: &str, location: String, path: String, settings: &Value
 mod tests {
     use std::fs;
 
-    use countersign_protocol::gsv::{runtime::{Capability, HostRole}, skill::Host};
+    use countersign_protocol::gsv::{
+        runtime::{Capability, HostRole},
+        skill::Host,
+    };
     use serde_json::{Value, json};
 
     use super::{Skill, all};
@@ -143,8 +146,12 @@ mod tests {
     #[test]
     fn an_agents_own_skill_stands_in_the_place_of_everybodys() {
         let skills = shelf(&[("tea", "Mine.")], &[("tea", "Everybody's."), ("bread", "Bakes.")], &json!({}));
-        let told: Vec<_> = skills.iter().map(|it| (it.name.as_str(), it.description.as_str(), it.location.as_str())).collect();
-        assert_eq!(told, [("bread", "Bakes.", "skills/bread/SKILL.md"), ("tea", "Mine.", "agents/a/skills/tea/SKILL.md")]);
+        let told: Vec<_> =
+            skills.iter().map(|it| (it.name.as_str(), it.description.as_str(), it.location.as_str())).collect();
+        assert_eq!(
+            told,
+            [("bread", "Bakes.", "skills/bread/SKILL.md"), ("tea", "Mine.", "agents/a/skills/tea/SKILL.md")]
+        );
     }
 
     #[test]
@@ -161,19 +168,75 @@ mod tests {
         for (case, text, settings, on, reasons) in [
             ("nothing needed", "Text.".to_owned(), json!({}), vec!["box", "mac"], vec![]),
             ("a program", needs(&json!({"bins": ["say"]})), json!({}), vec!["mac"], vec![]),
-            ("on one machine", needs(&json!({"bins": ["say"], "os": ["linux"]})), json!({}), vec![], vec!["requires bins: say"]),
-            ("a role", needs(&json!({"hostRoles": ["specialized"]})), json!({}), vec![], vec!["requires hostRoles: specialized"]),
-            ("a setting", needs(&json!({"config": ["auth.token", "userTimezone"]})), json!({"userTimezone": "UTC"}), vec![], vec!["requires config: auth.token"]),
-            ("what there is not", needs(&json!({"capabilities": ["fly"]})), json!({}), vec![], vec!["invalid requirement identifiers"]),
+            (
+                "on one machine",
+                needs(&json!({"bins": ["say"], "os": ["linux"]})),
+                json!({}),
+                vec![],
+                vec!["requires bins: say"],
+            ),
+            (
+                "a role",
+                needs(&json!({"hostRoles": ["specialized"]})),
+                json!({}),
+                vec![],
+                vec!["requires hostRoles: specialized"],
+            ),
+            (
+                "a setting",
+                needs(&json!({"config": ["auth.token", "userTimezone"]})),
+                json!({"userTimezone": "UTC"}),
+                vec![],
+                vec!["requires config: auth.token"],
+            ),
+            (
+                "what there is not",
+                needs(&json!({"capabilities": ["fly"]})),
+                json!({}),
+                vec![],
+                vec!["invalid requirement identifiers"],
+            ),
             ("no list", needs(&json!({"bins": "git"})), json!({}), vec![], vec!["invalid requirement identifiers"]),
-            ("off", "Text.".to_owned(), json!({"skills": {"entries": {"one": {"enabled": false}}}}), vec![], vec!["disabled by skills.entries policy"]),
-            ("off by its place", "Text.".to_owned(), json!({"skills": {"entries": {"agents/a/skills/one/SKILL.md": {"enabled": false}}}}), vec![], vec!["disabled by skills.entries policy"]),
-            ("always", needs(&json!({"bins": ["none"]})), json!({"skills": {"entries": {"one": {"always": true}}}}), vec!["box", "mac"], vec![]),
-            ("other needs", needs(&json!({"bins": ["none"], "env": ["HOME"]})), json!({"skills": {"entries": {"one": {"requires": {"bins": ["say"]}}}}}), vec!["mac"], vec![]),
+            (
+                "off",
+                "Text.".to_owned(),
+                json!({"skills": {"entries": {"one": {"enabled": false}}}}),
+                vec![],
+                vec!["disabled by skills.entries policy"],
+            ),
+            (
+                "off by its place",
+                "Text.".to_owned(),
+                json!({"skills": {"entries": {"agents/a/skills/one/SKILL.md": {"enabled": false}}}}),
+                vec![],
+                vec!["disabled by skills.entries policy"],
+            ),
+            (
+                "always",
+                needs(&json!({"bins": ["none"]})),
+                json!({"skills": {"entries": {"one": {"always": true}}}}),
+                vec!["box", "mac"],
+                vec![],
+            ),
+            (
+                "other needs",
+                needs(&json!({"bins": ["none"], "env": ["HOME"]})),
+                json!({"skills": {"entries": {"one": {"requires": {"bins": ["say"]}}}}}),
+                vec!["mac"],
+                vec![],
+            ),
         ] {
             let skills = shelf(&[("one", &text)], &[], &settings);
             let told = skills[0].eligibility(&hosts, &settings);
-            assert_eq!((told.hosts, told.reasons, told.eligible), (on.iter().map(|it| (*it).to_owned()).collect(), reasons.iter().map(|it| (*it).to_owned()).collect(), reasons.is_empty()), "{case}");
+            assert_eq!(
+                (told.hosts, told.reasons, told.eligible),
+                (
+                    on.iter().map(|it| (*it).to_owned()).collect(),
+                    reasons.iter().map(|it| (*it).to_owned()).collect(),
+                    reasons.is_empty()
+                ),
+                "{case}"
+            );
         }
         let skills = shelf(&[("one", &needs(&json!({"bins": ["git"]})))], &[], &json!({}));
         assert_eq!(skills[0].eligibility(&[], &json!({})).reasons, ["no connected hosts"]);
