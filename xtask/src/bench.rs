@@ -8,6 +8,7 @@ mod figure;
 mod gateway;
 mod host;
 mod lent;
+mod node;
 mod provider;
 mod scratch;
 mod socket;
@@ -149,6 +150,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
     measure(Figure::new("agent-gate, tap on the card to the agent's reply", Unit::Millis).target(5.0), &mut || {
         door::approved(&binary)
     });
+    // The yardstick is the node's own time.
+    measure(
+        Figure::new("gsv: a call of a node's tool, over the node's own time", Unit::Millis).target(1.0),
+        &mut || node::measure(&binary).map(|called| (called.over, Some(called.own))),
+    );
     measure(Figure::new("serve: spawn to ready", Unit::Millis).target(50.0), &mut || {
         Ok((door::ready(&binary, STARTS)?, bare_start(&binary).ok()))
     });

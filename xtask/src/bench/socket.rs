@@ -14,10 +14,22 @@ pub(crate) struct Socket(WebSocket<TcpStream>);
 
 impl Socket {
     pub(crate) fn connect(address: &str) -> anyhow::Result<Self> {
+        Self::connect_to(address, "")
+    }
+
+    /// Connects to a door behind a path.
+    pub(crate) fn connect_to(address: &str, path: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        let (socket, _) = tungstenite::client(format!("ws://{address}"), stream).context("no WebSocket")?;
+        let (socket, _) = tungstenite::client(format!("ws://{address}{path}"), stream).context("no WebSocket")?;
         Ok(Self(socket))
+    }
+
+    /// The next one who connects to us.
+    pub(crate) fn accept(listener: &TcpListener) -> anyhow::Result<Self> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        Ok(Self(tungstenite::accept(stream).context("no WebSocket")?))
     }
 
     /// Connects as the agent.

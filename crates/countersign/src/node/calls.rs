@@ -95,9 +95,9 @@ impl Calls {
         }
         let begun = Instant::now();
         let outcome = self.run(call_id, &tool, arguments.unwrap_or_default()).await;
-        let (call, took) = (outcome.call_id.as_str(), begun.elapsed().as_millis());
-        let is_error = outcome.error.is_some();
-        info!(call, tool, took_ms = took, is_error, "a call is done");
+        let (call, is_error) = (outcome.call_id.as_str(), outcome.error.is_some());
+        let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        info!(call, tool, took_ms, is_error, "a call is done");
         match self.journal.end(outcome.clone()).await {
             Ok(()) => Some(outcome),
             // Only where the process ends: the next one finds a call that broke off.

@@ -99,8 +99,10 @@ pub(crate) async fn connect(address: &Address, hello: &Hello, token: Option<&str
     let params = hello.params(token);
     let asked = frame::ask("hello", Method::Connect, Some(&params));
     let answered = timeout(HANDSHAKE, line.introduce(asked)).await;
+    // Other doors close on whoever does not speak as they do.
+    let hint = if url.ends_with("/ws") { "" } else { " (the door of nodes is at /ws)" };
     answered.map_err(|_| away(&"it does not answer who we are"))?.map_err(|refused| match refused {
-        Refused::Away(why) => away(&why),
+        Refused::Away(why) => away(&format!("{why}{hint}")),
         Refused::Rejected(_) => refused,
     })?;
     Ok(line)

@@ -1,0 +1,148 @@
+//! A call of a tool of our own node: how long it takes through the gateway, beside the node's own time.
+//!
+//! The node's own time is that of the same call, asked for by a gateway that records nothing and answers at once.
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use crate::bench::{
+    figure::median,
+    gateway::{self, Gateway},
+    millis,
+    scratch::Scratch,
+    socket::Socket,
+};
+
+/// How many calls are measured, behind as many that are not.
+const CALLS: usize = 300;
+
+/// Medians in milliseconds.
+pub(crate) struct Called {
+    /// What a call takes longer through the gateway.
+    pub(crate) over: f64,
+    /// What it takes at the node.
+    pub(crate) own: f64,
+}
+
+/// Measures a call that reads a small file.
+pub(crate) fn measure(binary: &Path) -> anyhow::Result<Called> {
+    let own = alone(binary)?;
+    let through = through(binary)?;
+    Ok(Called { over: through - own, own })
+}
+
+/// A node's process. Dropped, it is killed.
+struct Node {
+    child: Child,
+    _scratch: Scratch,
+}
+
+impl Node {
+    fn start(binary: &Path, address: &str) -> anyhow::Result<Self> {
+        let scratch = Scratch::new("node")?;
+        std::fs::create_dir(scratch.path().join("work"))?;
+        std::fs::write(scratch.path().join("work/file"), "one\ntwo\nthree\n")?;
+        let child = Command::new(binary)
+            .args(["node", "--url", &format!("ws://{address}/ws"), "--id", "desk", "--workspace", "work"])
+            .args(["--data", "data"])
+            .current_dir(scratch.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", scratch.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("{} could not be started", binary.display()))?;
+        Ok(Self { child, _scratch: scratch })
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn request(id: usize, method: &str, params: &Value) -> String {
+    json!({ "type": "req", "id": id.to_string(), "method": method, "params": params }).to_string()
+}
+
+/// The next frame for which `fits` says so.
+fn next(socket: &mut Socket, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+    loop {
+        let frame: Value = serde_json::from_str(&socket.read()?)?;
+        if fits(&frame) {
+            return Ok(frame);
+        }
+    }
+}
+
+/// The median of so many calls, as `call` makes them.
+fn calls(mut call: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    let mut took = Vec::with_capacity(CALLS);
+    for number in 0..CALLS * 2 {
+        let begun = Instant::now();
+        call(number)?;
+        if number >= CALLS {
+            took.push(millis(begun.elapsed()));
+        }
+    }
+    median(took).context("nothing was measured")
+}
+
+fn alone(binary: &Path) -> anyhow::Result<f64> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let _node = Node::start(binary, &listener.local_addr()?.to_string())?;
+    let mut socket = Socket::accept(&listener)?;
+    let ok =
+        |id: &Value, payload: Value| json!({ "type": "res", "id": id, "ok": true, "payload": payload }).to_string();
+    let hello = next(&mut socket, |frame| frame["method"] == "connect")?;
+    socket.send(ok(&hello["id"], json!({ "type": "hello-ok", "protocol": 1 })))?;
+    calls(|number| {
+        let call = json!({ "callId": format!("c{number}"), "tool": "Read", "args": { "path": "file" } });
+        socket.send(json!({ "type": "evt", "event": "tool.invoke", "payload": call }).to_string())?;
+        let result = next(&mut socket, |frame| frame["method"] == "tool.result")?;
+        if result["params"]["result"]["lines"] != 3 {
+            bail!("instead of a result: {result}");
+        }
+        socket.send(ok(&result["id"], json!({ "ok": true })))
+    })
+}
+
+fn through(binary: &Path) -> anyhow::Result<f64> {
+    let gateway = Gateway::start(binary, gateway::service()?, None)?;
+    let mut client = Socket::connect_to(&gateway.address, "/ws")?;
+    let connect = json!({ "minProtocol": 1, "client": { "id": "bench", "mode": "client" } });
+    let mut ask = |id: usize, method: &str, params: &Value| {
+        client.send(request(id, method, params))?;
+        next(&mut client, |frame| frame["type"] == "res" && frame["id"].as_str() == Some(&*id.to_string()))
+    };
+    ask(0, "connect", &connect)?;
+    let _node = Node::start(binary, &gateway.address)?;
+    let mut id = 0;
+    let params = json!({ "tool": "desk__Read", "args": { "path": "file" } });
+    let patience = Instant::now();
+    while ask(id, "tool.invoke", &params)?["ok"] != true {
+        id += 1;
+        if patience.elapsed().as_secs() > 20 {
+            bail!("the gateway has no tools of the node");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    calls(|number| {
+        let answer = ask(id + 1 + number, "tool.invoke", &params)?;
+        if answer["payload"]["result"]["lines"] != 3 {
+            bail!("instead of a result: {answer}");
+        }
+        Ok(())
+    })
+}
