@@ -139,3 +139,6 @@ impl Journal {
         let _ = self.ask(|reply| Order::Flush { reply }).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

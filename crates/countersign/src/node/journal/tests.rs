@@ -1,0 +1,155 @@
+use std::path::PathBuf;
+
+use countersign_protocol::{
+    Json,
+    gsv::{
+        node::{ExecEvent, ExecState},
+        tool::{Fate, Outcome},
+    },
+};
+use rusqlite::Connection;
+use serde_json::json;
+
+use super::{Broken, Journal, Known};
+
+struct Case {
+    folder: tempfile::TempDir,
+}
+
+impl Case {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("node.db")
+    }
+
+    fn open(&self) -> (Journal, Broken) {
+        Journal::open(&self.path()).unwrap()
+    }
+
+    /// Changes the file from outside.
+    fn change(&self, sql: &str) {
+        Connection::open(self.path()).unwrap().execute_batch(sql).unwrap();
+    }
+}
+
+fn done(call: &str) -> Outcome {
+    let result = Some(Json::from(json!({ "status": "completed", "output": "a\u{0}b" })));
+    Outcome { call_id: call.to_owned(), result, error: None, fate: None }
+}
+
+fn event(session: &str, state: ExecState, call: &str) -> ExecEvent {
+    ExecEvent {
+        event_id: format!("{session}-{}", if state.is_end() { "ended" } else { "started" }),
+        session_id: session.to_owned(),
+        event: state,
+        call_id: Some(call.to_owned()),
+        exit_code: None,
+        signal: None,
+        output_tail: None,
+        started_at: Some(5),
+        ended_at: None,
+    }
+}
+
+#[tokio::test]
+async fn a_call_begins_once_and_its_end_is_what_was_noted() {
+    let case = Case::new();
+    let (journal, broken) = case.open();
+    assert_eq!(broken, Broken::default());
+    assert_eq!(journal.begin("c1", "Bash").await.unwrap(), Known::New);
+    assert_eq!(journal.begin("c1", "Bash").await.unwrap(), Known::Working);
+    assert_eq!(journal.resume("c1").await.unwrap(), Known::Working);
+    journal.end(done("c1")).await.unwrap();
+    journal.received("c1".to_owned());
+    for _ in 0..2 {
+        assert_eq!(journal.begin("c1", "Bash").await.unwrap(), Known::Over(done("c1")));
+        assert_eq!(journal.resume("c1").await.unwrap(), Known::Over(done("c1")));
+    }
+    let error = Outcome { result: None, error: Some("no".to_owned()), ..done("c2") };
+    assert_eq!(journal.begin("c2", "Read").await.unwrap(), Known::New);
+    journal.end(error.clone()).await.unwrap();
+    assert_eq!(journal.resume("c2").await.unwrap(), Known::Over(error));
+    let never = Outcome { result: None, fate: Some(Fate::NotBegun), ..done("c3") };
+    assert_eq!(journal.resume("c3").await.unwrap(), Known::Over(never.clone()));
+    assert_eq!(journal.begin("c3", "Bash").await.unwrap(), Known::Over(never));
+}
+
+#[tokio::test]
+async fn what_another_process_left_is_settled() {
+    let case = Case::new();
+    let (journal, _) = case.open();
+    journal.begin("c1", "Bash").await.unwrap();
+    journal.begin("c2", "Bash").await.unwrap();
+    journal.happened(event("s1", ExecState::Started, "c2"));
+    journal.end(done("c2")).await.unwrap();
+    drop(journal);
+    let (journal, broken) = case.open();
+    assert_eq!(broken, Broken { calls: 1, commands: 1 });
+    let Known::Over(outcome) = journal.resume("c1").await.unwrap() else { panic!() };
+    assert_eq!((outcome.fate, outcome.result, outcome.error.is_some()), (Some(Fate::Unknown), None, true));
+    assert_eq!(journal.resume("c2").await.unwrap(), Known::Over(done("c2")));
+    assert_eq!(journal.waiting(), 2);
+    let first = journal.next().await.unwrap().unwrap();
+    assert_eq!((first.event.event, first.is_announced), (ExecState::Started, false));
+    journal.received("c2".to_owned());
+    assert!(journal.next().await.unwrap().unwrap().is_announced);
+    journal.taken(first.seq).await.unwrap();
+    let second = journal.next().await.unwrap().unwrap();
+    assert_eq!((second.event.event, second.event.signal.as_deref()), (ExecState::Failed, Some("SIG9")));
+    journal.taken(second.seq).await.unwrap();
+    assert_eq!((journal.next().await.unwrap(), journal.waiting()), (None, 0));
+    drop(journal);
+    assert_eq!(case.open().1, Broken::default());
+}
+
+#[tokio::test]
+async fn where_the_disk_refuses_nothing_begins_and_what_happened_is_kept() {
+    let case = Case::new();
+    let (journal, _) = case.open();
+    journal.begin("c1", "Bash").await.unwrap();
+    let full = "BEGIN SELECT raise(ABORT, 'the disk is full'); END;";
+    case.change(&format!(
+        "CREATE TRIGGER a BEFORE INSERT ON calls {full} CREATE TRIGGER b BEFORE UPDATE ON calls {full}"
+    ));
+    let error = journal.begin("c2", "Bash").await.unwrap_err().to_string();
+    assert!(error.contains("the journal cannot be written: ") && error.contains("disk is full"), "{error}");
+    let ending = tokio::spawn({
+        let journal = journal.clone();
+        async move { journal.end(done("c1")).await }
+    });
+    journal.happened(event("s1", ExecState::Started, "c1"));
+    assert!(journal.begin("c3", "Bash").await.is_err());
+    case.change("DROP TRIGGER a; DROP TRIGGER b;");
+    ending.await.unwrap().unwrap();
+    assert_eq!(journal.resume("c1").await.unwrap(), Known::Over(done("c1")));
+    assert_eq!(journal.begin("c2", "Bash").await.unwrap(), Known::New);
+    assert_eq!(journal.next().await.unwrap().unwrap().event.session_id, "s1");
+}
+
+#[tokio::test]
+async fn what_ended_long_ago_is_forgotten() {
+    let case = Case::new();
+    let (journal, _) = case.open();
+    for call in ["old", "new"] {
+        journal.begin(call, "Bash").await.unwrap();
+        journal.end(done(call)).await.unwrap();
+    }
+    drop(journal);
+    case.change("UPDATE calls SET ended_at = ended_at - 24 * 60 * 60 * 1000 - 1 WHERE id = 'old'");
+    let (journal, _) = case.open();
+    assert_eq!(journal.resume("new").await.unwrap(), Known::Over(done("new")));
+    let Known::Over(outcome) = journal.resume("old").await.unwrap() else { panic!() };
+    assert_eq!(outcome.fate, Some(Fate::NotBegun));
+}
+
+#[test]
+fn a_file_of_another_version_is_left_alone() {
+    let case = Case::new();
+    drop(case.open());
+    case.change("PRAGMA user_version = 9");
+    let error = Journal::open(&case.path()).err().unwrap().to_string();
+    assert!(error.contains("another version of this program (form 9)"), "{error}");
+}
