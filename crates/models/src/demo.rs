@@ -88,6 +88,7 @@ pub fn entry() -> Entry {
         max_tokens: 8_192,
         thinking: None,
         headers: Default::default(),
+        tells_usage: true,
     }
 }
 

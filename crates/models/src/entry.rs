@@ -183,6 +183,18 @@ pub struct Entry {
     /// Sent with every request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// Whether it tells at the end of a stream what the answer used.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub tells_usage: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+const fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// Shows the names of headers only: their values may be credentials.

@@ -145,6 +145,7 @@ mod tests {
             max_tokens: 64_000,
             thinking: None,
             headers: Default::default(),
+            tells_usage: true,
         };
         Request {
             entry: Arc::new(entry),

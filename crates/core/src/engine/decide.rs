@@ -149,6 +149,7 @@ fn decide_session(
         SessionCommand::Compact { instructions } => compaction::begin(session, instructions, context.now),
         SessionCommand::AbortCompaction => Ok(compaction::abort(session)),
         SessionCommand::Compacted { epoch, outcome } => Ok(compaction::ended(session, epoch, outcome, context)),
+        SessionCommand::Told { number, upto } => Ok(session::told(session, number, upto)),
         SessionCommand::FileWritten { path, length, digest } => {
             Ok(session::file_written(session, path, length, digest))
         }

@@ -63,8 +63,8 @@ pub(super) fn of_session(session: &mut Session, event: &session::Event) {
                 unattended.compacting(compaction, session.settings.model.as_ref());
             }
         }
-        session::Event::CompactionEnded { epoch, .. } => {
-            unattended.settled(ReservationId::of_compaction(*epoch), None);
+        session::Event::CompactionEnded { epoch, spent, .. } => {
+            unattended.settled(ReservationId::of_compaction(*epoch), *spent);
         }
         _ => {}
     }

@@ -74,7 +74,8 @@ impl Amount {
     /// One call of a tool.
     pub const CALL: Self = Self { tokens: 0, calls: 1, cost_micros: 0 };
 
-    pub(super) const fn plus(self, other: Self) -> Self {
+    /// Both together; what is too much to count stays at the most that there is.
+    pub const fn plus(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_add(other.tokens),
             calls: self.calls.saturating_add(other.calls),

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     digest::Digest,
-    id::{EntryId, PrincipalId, SessionId},
+    id::{EntryId, Lsn, PrincipalId, SessionId},
+    ledger::Amount,
     run::Marks,
     time::Millis,
 };
@@ -79,8 +80,13 @@ pub enum Part {
 /// How a compaction ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compacted {
-    /// There is a summary: the content of its entry.
-    Done(Said),
+    /// There is a summary.
+    Done {
+        /// The content of its entry.
+        said: Said,
+        /// What asking for it took, where that is known.
+        spent: Option<Amount>,
+    },
     /// It failed.
     Failed {
         /// Why, for people.
@@ -228,6 +234,13 @@ pub enum Command {
         epoch: u32,
         /// How.
         outcome: Compacted,
+    },
+    /// A door that numbers what it tells has come to `number`.
+    Told {
+        /// The number.
+        number: u64,
+        /// Everything up to this record was told; absent if that is everything before now.
+        upto: Option<Lsn>,
     },
     /// The session's file was brought up to the log.
     FileWritten {

@@ -63,6 +63,23 @@ impl Session {
     /// How many tokens the context takes: what the provider last counted and an estimate of what came since.
     pub fn context_tokens(&self) -> u64 {
         let context = self.context();
+        let (base, from) = self.provider_counted(&context);
+        let since = context[..from].last().map(|piece| piece.entry().lsn);
+        let saved = context[..from].iter().map(|piece| piece.entry()).filter(|entry| entry.pruned > since);
+        let saved: u64 = saved.map(|entry| entry.tokens).sum();
+        let new = context[from..].iter().map(|piece| piece.entry()).filter(|entry| entry.pruned.is_none());
+        base.saturating_sub(saved) + new.map(|entry| entry.tokens).sum::<u64>()
+    }
+
+    /// How many tokens the next request has. What a provider counted had the preamble in it.
+    pub(crate) fn request_tokens(&self) -> u64 {
+        let (_, from) = self.provider_counted(&self.context());
+        let preamble = if from == 0 { self.settings().preamble } else { 0 };
+        self.context_tokens().saturating_add(preamble)
+    }
+
+    /// What a provider counted last, and how many pieces were in that.
+    fn provider_counted(&self, context: &[Piece<'_>]) -> (u64, usize) {
         let counted = context.iter().rposition(|piece| match (piece, &piece.entry().kind) {
             (Piece::Entry(_), Kind::Assistant { stop, total_tokens }) => {
                 *total_tokens > 0 && !matches!(stop, StopReason::Error | StopReason::Aborted)
@@ -73,18 +90,13 @@ impl Session {
         // What was counted before a compaction says nothing about the context after it.
         let counted = counted
             .filter(|&at| after_summary.is_none_or(|summary| context[at].entry().lsn > context[summary].entry().lsn));
-        let (base, from) = match counted {
+        match counted {
             Some(at) => match &context[at].entry().kind {
                 Kind::Assistant { total_tokens, .. } => (*total_tokens, at + 1),
                 _ => (0, 0),
             },
             None => (0, 0),
-        };
-        let since = context[..from].last().map(|piece| piece.entry().lsn);
-        let saved = context[..from].iter().map(|piece| piece.entry()).filter(|entry| entry.pruned > since);
-        let saved: u64 = saved.map(|entry| entry.tokens).sum();
-        let new = context[from..].iter().map(|piece| piece.entry()).filter(|entry| entry.pruned.is_none());
-        base.saturating_sub(saved) + new.map(|entry| entry.tokens).sum::<u64>()
+        }
     }
 
     /// Whether the context has grown past the limit of its model.

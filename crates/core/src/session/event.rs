@@ -6,6 +6,7 @@ use super::{settings::Setting, state::Queue};
 use crate::{
     digest::Digest,
     id::{EntryId, Lsn, RunId},
+    ledger::Amount,
     message::StopReason,
     run::Marks,
     time::Millis,
@@ -267,6 +268,9 @@ pub enum Event {
         aborted: bool,
         /// What goes on now.
         then: Then,
+        /// What it took of a budget, where that is known; else all that it might have taken.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spent: Option<Amount>,
     },
     /// The outcome of a compaction came that nobody waits for any more. It is kept as content and changes nothing.
     CompactionDropped {
@@ -281,6 +285,15 @@ pub enum Event {
         length: u64,
         /// SHA-256 of its bytes, in hex.
         digest: String,
+    },
+    /// A door that numbers what it tells had come to a number, and nothing worked. It changes nothing: it says to what clients
+    /// ask for who saw that number last.
+    Told {
+        /// The number.
+        number: u64,
+        /// Everything up to this record was told; absent if that is everything before this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        upto: Option<Lsn>,
     },
     /// The session works in another folder from now on.
     Relocated {

@@ -179,6 +179,9 @@ pub struct Settings {
     /// When a context that has grown too long is summed up.
     #[serde(default)]
     pub sums: Sums,
+    /// How many tokens a request has beside the conversation: an estimate of what the model is told first, and of its tools.
+    #[serde(default)]
+    pub preamble: u64,
 }
 
 impl Default for Settings {
@@ -204,6 +207,7 @@ impl Default for Settings {
             asking: Asking::default(),
             profile: Profile::default(),
             sums: Sums::default(),
+            preamble: 0,
         }
     }
 }
@@ -226,6 +230,8 @@ pub enum Setting {
     Nobody(Option<String>),
     /// What people say it is to be like.
     Profile(Box<Profile>),
+    /// How many tokens requests have beside the conversation.
+    Preamble(u64),
     /// Everything at once, as files and flags have it when the session opens.
     All(Box<Settings>),
 }
@@ -240,6 +246,7 @@ impl Settings {
             Setting::AutoRetry(enabled) => self.retry.enabled = *enabled,
             Setting::Nobody(nobody) => self.asking.nobody.clone_from(nobody),
             Setting::Profile(profile) => self.profile = (**profile).clone(),
+            Setting::Preamble(tokens) => self.preamble = *tokens,
             Setting::All(all) => *self = (**all).clone(),
         }
     }

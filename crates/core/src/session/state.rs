@@ -360,7 +360,7 @@ impl Session {
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, at: Millis, boot: u32) {
         match event {
-            Event::Opened { .. } | Event::CompactionDropped { .. } => {}
+            Event::Opened { .. } | Event::CompactionDropped { .. } | Event::Told { .. } => {}
             Event::Hosted { realm, rules } => self.hosted = Some(Hosted { realm: realm.clone(), rules: *rules }),
             Event::LeftFor { home } => self.left_for = Some(home.clone()),
             Event::CameFrom { .. } => self.left_for = None,

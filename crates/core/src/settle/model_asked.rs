@@ -19,7 +19,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
     };
     let mut budget = (None, None);
     if let Some(contract) = scene.session.unattended() {
-        match contract.request(run, scene.session.context_tokens(), &model, context.now) {
+        match contract.request(run, scene.session.request_tokens(), &model, context.now) {
             Ok((amount, cap)) => budget = (Some(amount), cap),
             Err(breach) => {
                 return contract::breached(scene.view, scene.session, breach, Place::Request, context);

@@ -119,7 +119,7 @@ fn the_run_that_was_promised_begins_behind_its_compaction_across_a_restart() {
         }
         assert_eq!(stage.here().awaited_run(), Some(promised), "after a restart: {restart}");
         let epoch = stage.here().compaction().expect("it is under way").epoch;
-        stage.session(Command::Compacted { epoch, outcome: Compacted::Done(text(1)) });
+        stage.session(Command::Compacted { epoch, outcome: Compacted::Done { said: text(1), spent: None } });
         assert_eq!((stage.run(), stage.here().awaited_run()), (promised, None), "after a restart: {restart}");
     }
 }

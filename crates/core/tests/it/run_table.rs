@@ -188,7 +188,7 @@ fn retries_are_counted_anew_after_an_answer() {
 fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again() {
     let mut stage = long(true);
     stage.fail(OVERFLOW);
-    let done = session::Compacted::Done(text(1));
+    let done = session::Compacted::Done { said: text(1), spent: None };
     stage.session(session::Command::Compacted { epoch: 1, outcome: done });
     for tokens in [60, 1] {
         stage.want([wanted("write", "a")]);
@@ -215,7 +215,7 @@ fn a_compaction_for_a_request_that_did_not_fit_ends_in_a_run_only_if_it_succeede
         ("aborted", session::Compacted::Aborted, rest),
         (
             "done",
-            session::Compacted::Done(text(1)),
+            session::Compacted::Done { said: text(1), spent: None },
             "Done: session entry compaction, session compaction_ended again, run started overflow, run turn_opened, \
              run asked",
         ),

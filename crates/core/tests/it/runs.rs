@@ -61,7 +61,8 @@ fn a_context_that_does_not_fit_is_compacted_once_and_asked_again() {
         told[2..],
         ["run turn_closed", "session dropped", "run ended overflowed", "session compaction_started again"]
     );
-    let done = session::Command::Compacted { epoch: 1, outcome: session::Compacted::Done(text(1)) };
+    let done =
+        session::Command::Compacted { epoch: 1, outcome: session::Compacted::Done { said: text(1), spent: None } };
     let told = stage.tell(Command::Session(session(), done)).0;
     assert_eq!(
         told,

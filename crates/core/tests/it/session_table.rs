@@ -264,7 +264,7 @@ fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
     let started = "run started prompt, run turn_opened, session dequeued prompt, session entry user, run asked";
     let summary = "session entry compaction, ";
     for (case, outcome, summary) in [
-        ("done", Compacted::Done(text(1)), summary),
+        ("done", Compacted::Done { said: text(1), spent: None }, summary),
         ("failed", Compacted::Failed { message: "no".into() }, ""),
         ("aborted", Compacted::Aborted, ""),
     ] {
@@ -276,6 +276,12 @@ fn the_outcome_of_a_compaction_counts_while_that_compaction_is_under_way() {
         let other = tell(|| Command::Compacted { epoch: 2, outcome: outcome.clone() });
         in_every_state("another epoch", other, &[NONE, (ANY, dropped)]);
     }
+}
+
+#[test]
+fn how_far_a_door_had_told_is_recorded_in_any_state_and_changes_nothing() {
+    let told = || Command::Told { number: 7, upto: None };
+    in_every_state("told", tell(told), &[NONE, (ANY, "Done: session told")]);
 }
 
 #[test]

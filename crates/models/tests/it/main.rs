@@ -28,6 +28,7 @@ fn entry(api: Api, base_url: &str) -> Entry {
         max_tokens: 8_192,
         thinking: None,
         headers: Default::default(),
+        tells_usage: true,
     }
 }
 

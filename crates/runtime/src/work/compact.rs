@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use countersign_core::{
     engine::Command,
     id::{EntryId, Lsn, SessionId},
+    ledger::Amount,
     message::{Message, Summary, estimate_tokens},
     session::{Command as SessionCommand, Compacted, ModelRef, Piece, Retry, Session},
 };
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Chosen, Host,
     conversation::{self, Outline, said},
+    turn,
 };
 use crate::deliver::Contents;
 
@@ -98,13 +100,18 @@ impl CompactWork {
         let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
         let memories = host.memories(&history, &turn);
         let parts = parts(&history, model.context_window);
+        let mut spent = Spent(Some(Amount::default()));
         let history = match &summaries.history {
-            Some(request) if parts.len() == 1 => self.ask(&chosen, &summaries.system, request, host).await?,
-            Some(_) => self.in_parts(&chosen, host, &parts, previous, instructions.as_deref()).await?,
+            Some(request) if parts.len() == 1 => {
+                self.ask(&chosen, &summaries.system, request, host, &mut spent).await?
+            }
+            Some(_) => {
+                self.in_parts(&chosen, host, &parts, previous, instructions.as_deref(), &mut spent).await?
+            }
             None => previous.map(|previous| previous.summary).unwrap_or_default(),
         };
         let turn = match &summaries.turn {
-            Some(request) => Some(self.ask(&chosen, &summaries.system, request, host).await?),
+            Some(request) => Some(self.ask(&chosen, &summaries.system, request, host, &mut spent).await?),
             None => None,
         };
         let summary = host.join_summary(&history, turn.as_deref(), &summaries.details);
@@ -121,13 +128,13 @@ impl CompactWork {
         message.extra.insert("details".to_owned(), summaries.details);
         if let Some(memories) = memories {
             // What is not remembered is still in what was put away.
-            match self.ask(&chosen, &memories.system, &memories.request, host).await {
+            match self.ask(&chosen, &memories.system, &memories.request, host, &mut spent).await {
                 Ok(text) => host.remember(&self.first_kept, text).await,
                 Err(error) => tracing::warn!(session = %self.session, error, "nothing could be remembered"),
             }
         }
         host.put_away(&self.session, &self.first_kept).await?;
-        Ok(Compacted::Done(said(&Message::CompactionSummary(message))))
+        Ok(Compacted::Done { said: said(&Message::CompactionSummary(message)), spent: spent.0 })
     }
 
     /// Sums up what is too long for one request part by part, each with the summary of those before it.
@@ -138,6 +145,7 @@ impl CompactWork {
         parts: &[&[Message]],
         mut previous: Option<Summary>,
         instructions: Option<&str>,
+        spent: &mut Spent,
     ) -> Result<String, String> {
         let mut left_out = String::new();
         for part in parts {
@@ -150,17 +158,24 @@ impl CompactWork {
             }
             let asked = host.summaries(part, &[], previous.as_ref(), instructions);
             let Some(request) = &asked.history else { continue };
-            let summary = self.ask(chosen, &asked.system, request, host).await?;
+            let summary = self.ask(chosen, &asked.system, request, host, spent).await?;
             previous = Some(Summary { summary, ..Summary::default() });
         }
         Ok(previous.map(|previous| previous.summary).unwrap_or_default() + &left_out)
     }
 
     /// Asks for one text, again where that may help. What stands for a part of the conversation says something, and is whole.
-    async fn ask(&self, chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> Result<String, String> {
+    async fn ask(
+        &self,
+        chosen: &Chosen,
+        system: &str,
+        request: &str,
+        host: &dyn Host,
+        spent: &mut Spent,
+    ) -> Result<String, String> {
         let mut attempt = 0;
         loop {
-            let failure = match once(chosen, system, request, host).await {
+            let failure = match once(chosen, system, request, host, spent).await {
                 Ok(text) if text.is_empty() => return Err("the model gave no summary".to_owned()),
                 Ok(text) => return Ok(text),
                 Err(failure) => failure,
@@ -198,11 +213,26 @@ fn parts(messages: &[Message], window: u64) -> Vec<&[Message]> {
     parts
 }
 
+/// What requests took so far; none once one of them took what nobody knows.
+struct Spent(Option<Amount>);
+
+impl Spent {
+    fn add(&mut self, taken: Option<Amount>) {
+        self.0 = self.0.zip(taken).map(|(before, taken)| before.plus(taken));
+    }
+}
+
 fn short(line: &str) -> String {
     line.chars().take(200).collect()
 }
 
-async fn once(chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> Result<String, Failure> {
+async fn once(
+    chosen: &Chosen,
+    system: &str,
+    request: &str,
+    host: &dyn Host,
+    spent: &mut Spent,
+) -> Result<String, Failure> {
     let level = chosen.entry.reasoning.then_some(Level::Low);
     let mut stream = chosen.model.stream(Request {
         entry: Arc::clone(&chosen.entry),
@@ -216,8 +246,15 @@ async fn once(chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> 
         silence: host.silence(),
     });
     let mut text = String::new();
+    let mut used = models::Usage::default();
+    let mut is_begun = false;
     while let Some(event) = stream.next().await {
-        match event? {
+        let event = event.inspect_err(|failure| spent.add(turn::spent_by_failure(failure, is_begun)))?;
+        is_begun = true;
+        if let Event::Stop(_) = event {
+            spent.add(turn::spent_by_answer(&chosen.entry, &used));
+        }
+        match event {
             Event::PartEnd { part: Part::Text { text: part, .. }, .. } => text.push_str(&part),
             Event::Stop(Stop::Length) => {
                 return Err(Failure::new(
@@ -226,13 +263,11 @@ async fn once(chosen: &Chosen, system: &str, request: &str, host: &dyn Host) -> 
                 ));
             }
             Event::Stop(_) => return Ok(text.trim().to_owned()),
-            Event::Start { .. }
-            | Event::PartStart { .. }
-            | Event::Delta { .. }
-            | Event::PartEnd { .. }
-            | Event::Usage(_) => {}
+            Event::Start { .. } | Event::PartStart { .. } | Event::Delta { .. } | Event::PartEnd { .. } => {}
+            Event::Usage(usage) => used = usage,
         }
     }
+    spent.add(None);
     Err(Failure::new(FailureKind::Broken, "stream ended before its end (terminated)"))
 }
 

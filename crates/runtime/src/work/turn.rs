@@ -332,23 +332,31 @@ impl<'a> Hearing<'a> {
     /// refused to begin one.
     fn spent(&self, outcome: &Outcome) -> Option<Amount> {
         match outcome {
-            Outcome::Stopped(_) => {
-                let usage = usage(self.entry, &self.usage);
-                let cost_micros = (usage.cost.total * 1_000_000.0).ceil() as u64;
-                let amount = Amount { tokens: usage.total_tokens, calls: 0, cost_micros };
-                (amount != Amount::default()).then_some(amount)
-            }
-            Outcome::Failed(failed) if !self.is_started => match failed.kind {
-                FailureKind::Auth
-                | FailureKind::Overflow
-                | FailureKind::RateLimit
-                | FailureKind::Overloaded
-                | FailureKind::Refused
-                | FailureKind::Usage => Some(Amount::default()),
-                FailureKind::Server | FailureKind::Network | FailureKind::Silence | FailureKind::Broken => None,
-            },
-            Outcome::Failed(_) | Outcome::Aborted => None,
+            Outcome::Stopped(_) => spent_by_answer(self.entry, &self.usage),
+            Outcome::Failed(failed) => spent_by_failure(failed, self.is_started),
+            Outcome::Aborted => None,
         }
+    }
+}
+
+/// What an answer took that was given to the end, where its provider told that.
+pub(super) fn spent_by_answer(entry: &Entry, used: &models::Usage) -> Option<Amount> {
+    let usage = usage(entry, used);
+    let cost_micros = (usage.cost.total * 1_000_000.0).ceil() as u64;
+    let amount = Amount { tokens: usage.total_tokens, calls: 0, cost_micros };
+    (amount != Amount::default()).then_some(amount)
+}
+
+/// What a request took that failed: nothing where a provider refused to begin an answer, else nobody knows.
+pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Option<Amount> {
+    match failed.kind {
+        FailureKind::Auth
+        | FailureKind::Overflow
+        | FailureKind::RateLimit
+        | FailureKind::Overloaded
+        | FailureKind::Refused
+        | FailureKind::Usage => (!is_begun).then(Amount::default),
+        FailureKind::Server | FailureKind::Network | FailureKind::Silence | FailureKind::Broken => None,
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Provider {
     pub headers: BTreeMap<String, String>,
     /// `models`, whole.
     pub models: Vec<Entry>,
+    /// `compat.supportsUsageInStreaming`.
+    pub tells_usage: Option<bool>,
     /// `modelOverrides` by model id.
     pub overrides: BTreeMap<String, Override>,
 }
@@ -68,6 +70,7 @@ pub struct Override {
     context_window: Option<u64>,
     max_tokens: Option<u64>,
     headers: BTreeMap<String, String>,
+    tells_usage: Option<bool>,
 }
 
 impl Override {
@@ -92,6 +95,7 @@ impl Override {
         entry.context_window = self.context_window.unwrap_or(entry.context_window);
         entry.max_tokens = self.max_tokens.unwrap_or(entry.max_tokens);
         entry.headers.extend(self.headers.clone());
+        entry.tells_usage = self.tells_usage.unwrap_or(entry.tells_usage);
     }
 }
 
@@ -149,6 +153,7 @@ fn provider(name: &str, place: &Place<'_>, problems: &mut Vec<String>) -> Result
         },
         auth_header: place.at("authHeader")?.flag()?.unwrap_or(false),
         headers: headers(&place.at("headers")?)?,
+        tells_usage: tells_usage(place)?,
         ..Provider::default()
     };
     for (id, changed) in place.at("modelOverrides")?.members()? {
@@ -196,6 +201,7 @@ fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_
         max_tokens: 16_384,
         thinking: None,
         headers: provider.headers.clone(),
+        tells_usage: provider.tells_usage.unwrap_or(true),
     };
     changes(model)?.apply(&mut entry);
     if let Some(changes) = provider.overrides.get(id) {
@@ -222,7 +228,13 @@ fn changes(place: &Place<'_>) -> Result<Override, WrongType> {
         context_window: above_zero(&window)?,
         max_tokens: above_zero(&limit)?,
         headers: headers(&place.at("headers")?)?,
+        tells_usage: tells_usage(place)?,
     })
+}
+
+/// What `compat` says of whether an answer's end tells what it used.
+fn tells_usage(place: &Place<'_>) -> Result<Option<bool>, WrongType> {
+    place.at("compat")?.at("supportsUsageInStreaming")?.flag()
 }
 
 fn headers(place: &Place<'_>) -> Result<BTreeMap<String, String>, WrongType> {
@@ -305,6 +317,7 @@ providers:
     auth: none
     api: openai-completions
     headers: { X-One: a }
+    compat: { supportsUsageInStreaming: false, supportsStore: false }
     modelOverrides: { claude-1: { maxTokens: 5, headers: { X-Two: b } } }
     models: [ { id: claude-1, api: anthropic-messages, maxTokens: 64000 } ]
 ",
@@ -323,6 +336,7 @@ providers:
             max_tokens: 8192,
             thinking: None,
             headers: [].into(),
+            tells_usage: true,
         };
         assert_eq!(file.providers["local"].models, std::slice::from_ref(&small));
         assert_eq!(file.providers["local"].api_key.as_deref(), Some("LOCAL_KEY"));
@@ -336,6 +350,7 @@ providers:
             input: vec![Modality::Text],
             cost: Price::default(),
             max_tokens: 5,
+            tells_usage: false,
             headers: [("X-One", "a"), ("X-Two", "b")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             ..small
         };

@@ -251,6 +251,7 @@ fn changed(entry: &Entry, provider: Option<&Provider>) -> Entry {
             entry.base_url.clone_from(url);
         }
         entry.headers.extend(provider.headers.clone());
+        entry.tells_usage = provider.tells_usage.unwrap_or(entry.tells_usage);
         if let Some(changes) = provider.overrides.get(&entry.id) {
             changes.apply(&mut entry);
         }

@@ -108,6 +108,7 @@ fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<Entry> {
         max_tokens,
         thinking: None,
         headers: BTreeMap::new(),
+        tells_usage: true,
     })
 }
 

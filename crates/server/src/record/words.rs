@@ -185,6 +185,7 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
         session::Event::CompactionAborting => "compaction is to stop".to_owned(),
         session::Event::CompactionEnded { ok: true, .. } => "compaction done".to_owned(),
         session::Event::CompactionEnded { ok: false, .. } => "compaction failed".to_owned(),
+        session::Event::Told { number, .. } => format!("its host was told up to {number}"),
         session::Event::CompactionDropped { epoch } => format!("a late outcome of compaction {epoch} dropped"),
         session::Event::FileWritten { path, length, .. } => format!("file written, {length} bytes: {path}"),
         session::Event::Folder { path } => format!("the shell is in {path}"),
@@ -205,6 +206,7 @@ fn set(setting: &Setting) -> String {
         Setting::Nobody(None) => "people can be asked".to_owned(),
         Setting::Nobody(Some(why)) => format!("nobody can be asked: {why}"),
         Setting::Profile(_) => "profile set".to_owned(),
+        Setting::Preamble(tokens) => format!("about {tokens} tokens go before the conversation"),
         Setting::All(all) => {
             format!("settings, model {}", all.model.as_ref().map_or_else(|| "none".to_owned(), model_name))
         }

@@ -221,6 +221,7 @@ impl Audit {
             | session::Event::Pruned { .. }
             | session::Event::CompactionAborting
             | session::Event::CompactionDropped { .. }
+            | session::Event::Told { .. }
             | session::Event::FileWritten { .. }
             | session::Event::Folder { .. }
             | session::Event::Relocated { .. }

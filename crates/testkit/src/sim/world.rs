@@ -127,7 +127,7 @@ impl World {
                 let outcome = match dice.below(10) {
                     _ if job.cancelled => Compacted::Aborted,
                     0 | 1 => Compacted::Failed { message: "the provider failed".into() },
-                    _ => Compacted::Done(words::summary()),
+                    _ => Compacted::Done { said: words::summary(), spent: None },
                 };
                 Some(Command::Session(session.clone(), session::Command::Compacted { epoch: *epoch, outcome }))
             }

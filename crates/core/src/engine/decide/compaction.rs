@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, texts, tree::Branch},
     id::RunId,
-    ledger::Breach,
+    ledger::{Amount, Breach},
     run::{Event as OfRun, Marks, Trigger},
     session::{CompactRefusal, Compacted, Compaction, Cut, Event as Happened, Kind, Queue, Reason, Session, Then},
     settle,
@@ -96,7 +96,7 @@ pub(super) fn abort(session: &Session) -> Decision {
 pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: &mut Context) -> Decision {
     let Some(compaction) = session.compaction().filter(|compaction| compaction.epoch == epoch) else {
         let content = match outcome {
-            Compacted::Done(said) => Some(said.content),
+            Compacted::Done { said, .. } => Some(said.content),
             Compacted::Failed { message } => Some(message),
             Compacted::Aborted => None,
         };
@@ -108,11 +108,11 @@ pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: 
     };
     let mut branch = Branch::new(session);
     let (end, message) = match outcome {
-        Compacted::Done(said) => {
+        Compacted::Done { said, spent } => {
             let kind =
                 Kind::Compaction { first_kept: compaction.first_kept.clone(), tokens_before: compaction.tokens_before };
             branch.say(kind, said, context);
-            (Ended::Done, None)
+            (Ended::Done { spent }, None)
         }
         Compacted::Failed { message } => (Ended::Failed, Some(message)),
         Compacted::Aborted => (Ended::Aborted, None),
@@ -124,7 +124,10 @@ pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: 
 /// How a compaction ended, for what goes on afterwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    Done,
+    Done {
+        /// What it took of a budget, where that is known.
+        spent: Option<Amount>,
+    },
     Failed,
     Aborted,
     /// The process ended that worked on it.
@@ -140,7 +143,13 @@ pub(super) fn lost(branch: &mut Branch<'_>, compaction: &Compaction, resume: Res
     if resume == Resume::Go && compaction.then == Then::Rest {
         return end_as(branch, compaction, Ended::Lost, None, context);
     }
-    branch.push(Event::Session(Happened::CompactionEnded { epoch, ok: false, aborted: true, then: Then::Rest }));
+    branch.push(Event::Session(Happened::CompactionEnded {
+        epoch,
+        ok: false,
+        aborted: true,
+        then: Then::Rest,
+        spent: None,
+    }));
     if resume == Resume::Go {
         branch.push(Event::Session(Happened::CompactionStarted {
             epoch: epoch + 1,
@@ -164,20 +173,25 @@ fn end_as(
     context: &mut Context,
 ) {
     let session = branch.session();
+    let (is_done, spent) = match end {
+        Ended::Done { spent } => (true, spent),
+        Ended::Failed | Ended::Aborted | Ended::Lost => (false, None),
+    };
     let then = match &compaction.then {
         // A prompt that was taken back leaves nothing to run.
         Then::Prompt if session.queue(Queue::Prompt).is_empty() => Then::Rest,
         Then::Prompt => Then::Prompt,
-        then if end == Ended::Done => then.clone(),
+        then if is_done => then.clone(),
         _ => Then::Rest,
     };
     let awaited = compaction.run.filter(|_| then == Then::Prompt);
     branch.push_with(
         Event::Session(Happened::CompactionEnded {
             epoch: compaction.epoch,
-            ok: end == Ended::Done,
+            ok: is_done,
             aborted: matches!(end, Ended::Aborted | Ended::Lost),
             then: then.clone(),
+            spent,
         }),
         message,
     );

@@ -6,7 +6,7 @@ use crate::{
     call,
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
     gate,
-    id::{EntryId, RunId, SessionId},
+    id::{EntryId, Lsn, RunId, SessionId},
     message::StopReason,
     run::{self, Abort, End, Phase, Run, Trigger},
     session::{
@@ -347,6 +347,11 @@ pub(super) fn move_to(session: &Session, leaf: Option<EntryId>) -> Result<Decisi
     }
     let event = Event::Session(Happened::Moved { leaf });
     Ok(Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done })
+}
+
+pub(super) fn told(session: &Session, number: u64, upto: Option<Lsn>) -> Decision {
+    let event = Event::Session(Happened::Told { number, upto });
+    Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done }
 }
 
 pub(super) fn file_written(session: &Session, path: String, length: u64, digest: String) -> Decision {

@@ -109,7 +109,7 @@ fn a_persons_commands_stand_before_the_next_prompt_and_that_before_what_steers_i
 
 #[test]
 fn what_was_said_during_a_compaction_is_said_after_it() {
-    let done = || Compacted::Done(text(1));
+    let done = || Compacted::Done { said: text(1), spent: None };
     let failed = || Compacted::Failed { message: "no".into() };
     let (manual, prompted): (Start, Start) = (compacting, behind);
     for (case, state, steering, follow_ups, outcome, want) in [
@@ -145,7 +145,8 @@ fn what_was_queued_before_a_compaction_starts_nothing_after_it() {
         queue(&mut stage, before, 1);
         crate::states::compact(&mut stage);
         during.into_iter().for_each(|during| queue(&mut stage, during, 1));
-        let told = stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done(text(1)) });
+        let told =
+            stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done { said: text(1), spent: None } });
         let run: Vec<_> = told.0.into_iter().skip_while(|fact| !fact.starts_with("run started")).collect();
         assert_eq!(said(&run), want, "{case}");
     }
@@ -155,6 +156,6 @@ fn what_was_queued_before_a_compaction_starts_nothing_after_it() {
 fn a_prompt_that_was_taken_back_is_not_run_after_the_compaction() {
     let mut stage = behind();
     stage.session(Command::Clear);
-    let told = stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done(text(1)) });
+    let told = stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done { said: text(1), spent: None } });
     assert_eq!(told.cell(), "Done: session entry compaction, session compaction_ended rest");
 }

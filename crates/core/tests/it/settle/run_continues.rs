@@ -139,7 +139,7 @@ fn a_context_that_grew_too_long_is_compacted_after_the_run() {
 fn work_goes_on_after_a_compaction_that_succeeded() {
     let goes_on = "run started continuation, run turn_opened, session entry developer, run asked";
     for (case, outcome, want) in [
-        ("done", Compacted::Done(text(1)), goes_on),
+        ("done", Compacted::Done { said: text(1), spent: None }, goes_on),
         ("failed", Compacted::Failed { message: "no".into() }, ""),
         ("aborted", Compacted::Aborted, ""),
     ] {
@@ -158,7 +158,7 @@ fn a_continuation_that_did_nothing_is_not_continued_again() {
     ] {
         let mut stage = over_limit(true);
         stage.answer(Stop, Vec::new(), None);
-        stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done(text(2_000)) });
+        stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done { said: text(2_000), spent: None } });
         if works {
             stage.want([wanted("write", "a")]);
             let returned = Returned { said: text(60), error: false, open_tasks: None, folder: None, prunable: false };

@@ -9,7 +9,7 @@ use countersign_core::{
 };
 
 use super::{asking, calling, contract, limited, spend, standing, terms, thinking, tokens, under};
-use crate::stage::{Stage, Told, open, returned, wanted};
+use crate::stage::{Stage, Told, open, returned, text, wanted};
 
 /// Facts about runs, calls, gates and the contract.
 fn facts(told: &Told) -> String {
@@ -218,8 +218,31 @@ fn a_compaction_takes_of_the_budget_and_is_not_begun_where_it_does_not_fit() {
     assert!(reserved > 16_384, "{reserved}");
     stage.session(session::Command::Compacted { epoch: 1, outcome: Compacted::Aborted });
     assert_eq!(contract(&stage).ledger().spent().tokens, reserved);
+    let (mut counted, _) = begin(100_000);
+    let outcome = Compacted::Done { said: text(1), spent: Some(tokens(70)) };
+    counted.session(session::Command::Compacted { epoch: 1, outcome });
+    assert_eq!(contract(&counted).ledger().taken().tokens, 70, "what it said that it took");
     let (_, told) = begin(100);
     assert!(matches!(super::refused(&told), Some(unattended::Refusal::Exceeds(_))), "{told:?}");
+}
+
+#[test]
+fn a_request_that_no_provider_has_counted_yet_is_counted_with_its_preamble() {
+    let budget = Budget { tokens: Some(100_000), ..Budget::default() };
+    let reserved = |preamble| {
+        let mut stage = under(limited(budget), open());
+        stage.set(Setting::Preamble(preamble));
+        stage.prompt(WhenBusy::Refuse);
+        contract(&stage).ledger().reserved().tokens
+    };
+    assert_eq!(reserved(700), reserved(0) + 700);
+    let tight = |preamble| {
+        let mut stage = under(limited(Budget { tokens: Some(500), ..Budget::default() }), open());
+        stage.set(Setting::Preamble(preamble));
+        stage.prompt(WhenBusy::Refuse);
+        breach(&stage).map(|(metric, ..)| metric)
+    };
+    assert_eq!((tight(100), tight(600)), (None, Some(Metric::Tokens)));
 }
 
 #[test]

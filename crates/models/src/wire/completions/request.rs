@@ -42,7 +42,8 @@ struct Body<'a> {
     model: &'a str,
     messages: Vec<Message<'a>>,
     stream: bool,
-    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +143,8 @@ fn body(request: &Request) -> Body<'_> {
         model: &request.entry.id,
         messages: messages(request, dialect),
         stream: true,
-        stream_options: StreamOptions { include_usage: true },
+        // Who does not tell may not know the word either.
+        stream_options: request.entry.tells_usage.then_some(StreamOptions { include_usage: true }),
         store: dialect.openai.then_some(false),
         max_completion_tokens: dialect.new_cap.then_some(cap),
         max_tokens: (!dialect.new_cap).then_some(cap),

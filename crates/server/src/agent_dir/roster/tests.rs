@@ -28,6 +28,7 @@ static BUILTIN: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         max_tokens: 100,
         thinking: None,
         headers: [].into(),
+        tells_usage: true,
     })
     .into()
 });
