@@ -19,11 +19,14 @@ mod voice;
 mod window;
 pub(crate) mod workflow;
 
+use std::path::{Path, PathBuf};
+
 pub(crate) use bridge::TOKEN as BRIDGE_TOKEN;
 pub use bridge::{Bridge, BridgeStartError, Opener, Plain, Setup, SetupError, Which};
 pub(crate) use host::{Desk, Lent};
 pub use presence::Presence;
 pub use registry::{Listing, Registry};
+pub(crate) use socket::Past;
 pub use socket::{Socket, SocketError};
 pub(crate) use voice::{Voice, arrange};
 pub(crate) use workflow::{Manner, NOBODY, Projection, Readers, Workflow};
@@ -41,6 +44,11 @@ pub(crate) struct Gjc {
     pub(crate) surface: Surface,
     /// What it knows of unattended runs.
     pub(crate) unattended: unattended::Unattended,
+}
+
+/// The folders below a working folder in which people's tools read what was decided.
+pub(crate) fn records(cwd: &Path) -> [PathBuf; 2] {
+    [unattended::audit::RECORDS, workflow::RECORDS].map(|folder| cwd.join(folder))
 }
 
 /// What is at the other end of a door.

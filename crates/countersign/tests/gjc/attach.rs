@@ -1,35 +1,120 @@
 //! Sessions of gjc hosts that live in a gateway.
 
-use std::{fs, process::Stdio};
+use std::{fs, path::PathBuf, process::Stdio};
 
 use serde_json::{Value, json};
 
 use crate::{
     gateway::Gateway,
+    host::soon,
     place::Place,
-    provider::{Reply, bash, say},
-    speaking::{event, events, start},
+    provider::{Reply, bash, call, say},
+    speaking::{event, events, start, turn},
 };
+
+/// A gateway, and what the command line prints about it.
+struct Gatekeeper<'a> {
+    place: &'a Place,
+    data: PathBuf,
+    _gateway: Gateway,
+}
+
+impl<'a> Gatekeeper<'a> {
+    fn new(place: &'a Place) -> Self {
+        let folder = place.home.join("gate");
+        fs::create_dir(&folder).unwrap();
+        let config = "gateway: { host: 127.0.0.1, port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n";
+        fs::write(folder.join("config.yaml"), config).unwrap();
+        let mut serve = place.command();
+        serve.args(["serve", "--config", "gate/config.yaml"]);
+        Self { place, data: folder.join("data"), _gateway: Gateway::spawn(serve) }
+    }
+
+    fn attach(&self) -> String {
+        format!("--attach={}", self.data.display())
+    }
+
+    fn said(&self, arguments: &[&str]) -> String {
+        let mut command = self.place.command();
+        command.args(arguments).arg("--data").arg(&self.data).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn people(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.said(&[arguments, &["--json"]].concat())).unwrap()
+    }
+}
+
+#[test]
+fn a_question_and_a_plan_are_answered_from_the_command_line() {
+    let place = Place::new();
+    let gate = Gatekeeper::new(&place);
+    let question = json!({"id": "q", "question": "Which?", "options": [{"label": "Left"}, {"label": "Right"}]});
+    let ask = call("k1", "ask", &json!({"questions": [question]}));
+    let plan = |id| Reply::new(vec![call(id, "workflow_plan", &json!({"plan": "Move it."}))]);
+    place.provider.script([Reply::new(vec![ask]), plan("k2"), plan("k3"), say("done")]);
+    let mut host = start(&place, &["--mode", "rpc-ui", &gate.attach()]);
+    let from = host.prompt("go");
+    let waits = |kind: &str| {
+        soon(kind, || {
+            let rows = gate.people(&["gates", "list"]);
+            let row = rows.as_array()?.iter().find(|row| row["kind"] == kind)?.clone();
+            Some((row["id"].as_str()?.to_owned(), row))
+        })
+    };
+    let (id, row) = waits("question");
+    assert_eq!((&row["choices"], row.get("several")), (&json!(["Left", "Right"]), None));
+    let shown = gate.said(&["gates", "show", &id]);
+    assert!(shown.contains("2. Right") && shown.contains("gates answer"), "{shown}");
+    gate.people(&["gates", "answer", &id, "Right"]);
+    let (first, row) = waits("plan");
+    assert_eq!(row["choices"], json!(["approve", "request-changes", "reject"]));
+    gate.people(&["gates", "answer", &first, "request-changes", "smaller steps"]);
+    let (second, _) = soon("the next plan", || Some(waits("plan")).filter(|(id, _)| *id != first));
+    gate.people(&["gates", "allow", &second]);
+    event(&host, from, "agent_end");
+    let last = place.provider.last();
+    assert_eq!(last.result("k1").unwrap(), "User selected: Right");
+    assert_eq!(last.result("k2").unwrap(), "The plan is not approved: changes are requested.\nsmaller steps");
+    assert_eq!(last.result("k3").unwrap(), "The plan is approved.");
+    host.close_cleanly();
+}
+
+#[test]
+fn an_attached_session_is_listed_and_hands_its_work_over() {
+    let place = Place::new();
+    let gate = Gatekeeper::new(&place);
+    place.provider.script([say("hello"), say("All is done."), say("I know.")]);
+    let mut host = start(&place, &[&gate.attach()]);
+    let listed = || {
+        let mut listing = place.command();
+        listing.args(["sessions", "running", "--json"]).env("GJC_CODING_AGENT_DIR", &place.agent);
+        let listed: Value = serde_json::from_slice(&listing.output().unwrap().stdout).unwrap();
+        listed.as_array().unwrap().iter().map(|one| one["sessionId"].clone()).collect::<Vec<_>>()
+    };
+    let first = host.state()["sessionId"].take();
+    assert_eq!(listed(), [first.clone()]);
+    turn(&mut host, "hi");
+    let handed = host.done(json!({ "type": "handoff" }));
+    let saved = fs::read_to_string(handed["savedPath"].as_str().unwrap()).unwrap();
+    assert_eq!(saved, "All is done.\n");
+    let second = host.state()["sessionId"].take();
+    assert_ne!(second, first);
+    soon("the record of the other session", || (listed() == [second.clone()]).then_some(()));
+    turn(&mut host, "go on");
+    assert!(place.provider.last().text().contains("All is done."));
+    host.close_cleanly();
+    soon("the end of the record", || listed().is_empty().then_some(()));
+}
 
 #[test]
 fn an_attached_session_is_decided_at_the_gateway_and_taken_up_again() {
     let place = Place::asking();
-    let folder = place.home.join("gate");
-    fs::create_dir(&folder).unwrap();
-    let config = "gateway: { host: 127.0.0.1, port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n";
-    fs::write(folder.join("config.yaml"), config).unwrap();
-    let mut serve = place.command();
-    serve.args(["serve", "--config", "gate/config.yaml"]);
-    let _gateway = Gateway::spawn(serve);
-    let data = folder.join("data");
-    let people = |arguments: &[&str]| -> Value {
-        let mut command = place.command();
-        command.args(arguments).arg("--data").arg(&data).arg("--json").stdin(Stdio::null());
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
-    let attach = format!("--attach={}", data.display());
+    let gate = Gatekeeper::new(&place);
+    let people = |arguments: &[&str]| gate.people(arguments);
+    let attach = gate.attach();
     let mut host = start(&place, &[&attach]);
     let session = host.state()["sessionId"].take();
     place.provider.script([Reply::new(vec![bash("k", "touch ran")]), say("done")]);

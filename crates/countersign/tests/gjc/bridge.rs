@@ -30,29 +30,29 @@ const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gjc/cert.p
 const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gjc/key.pem");
 
 /// A bridge that runs.
-struct Bridge {
+pub(crate) struct Bridge {
     child: Child,
     address: String,
 }
 
 /// The command of a bridge in `place`, with everything on.
-fn command(place: &Place, flags: &[&str]) -> Command {
+pub(crate) fn command(place: &Place, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
     command.args(["gjc", "--mode", "bridge", "--model", "fake/fake-1"]).args(flags).current_dir(&place.work);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", &place.home).env("GJC_CODING_AGENT_DIR", &place.agent);
     command.env("GJC_BRIDGE_TOKEN", TOKEN).env("GJC_BRIDGE_PORT", "0").env("GJC_BRIDGE_ENDPOINTS", "all");
-    command.env("GJC_BRIDGE_SCOPES", "control,session,message:read,bash");
+    command.env("GJC_BRIDGE_SCOPES", "control,session,message:read,bash,host_tools,host_uri");
     command.env("GJC_BRIDGE_TLS_CERT", CERTIFICATE).env("GJC_BRIDGE_TLS_KEY", KEY);
     command
 }
 
 impl Bridge {
-    fn start(place: &Place, flags: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, flags: &[&str]) -> Self {
         Self::spawn(command(place, flags))
     }
 
-    fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
@@ -73,7 +73,13 @@ impl Bridge {
         StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
     }
 
-    fn begin(&self, method: &str, path: &str, headers: &str, body: &str) -> StreamOwned<ClientConnection, TcpStream> {
+    pub(crate) fn begin(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> StreamOwned<ClientConnection, TcpStream> {
         let mut line = self.connect();
         let (host, length) = (&self.address, body.len());
         let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {TOKEN}\r\n{headers}");
@@ -81,7 +87,7 @@ impl Bridge {
         line
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> (u16, Value) {
         let mut line = self.begin(method, path, headers, &body.to_string());
         let mut text = Vec::new();
         // A server that closes without the farewell of TLS has said all the same what it had to say.
@@ -92,7 +98,7 @@ impl Bridge {
     }
 
     /// The session, as a handshake tells it.
-    fn shake(&self) -> String {
+    pub(crate) fn shake(&self) -> String {
         let body = json!({"protocol_version_range": {"min": 2, "max": 2}, "requested_scopes": ["prompt", "control"],
             "capabilities": ["events", "permission"]});
         let (status, told) = self.ask("POST", "/v1/handshake", "", &body);
@@ -100,18 +106,24 @@ impl Bridge {
         told["session_id"].as_str().unwrap().to_owned()
     }
 
-    fn post(&self, session: &str, route: &str, headers: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn post(&self, session: &str, route: &str, headers: &str, body: &Value) -> (u16, Value) {
         self.ask("POST", &format!("/v1/sessions/{session}/{route}"), headers, body)
     }
 
-    fn claim(&self, session: &str) -> String {
+    pub(crate) fn claim(&self, session: &str) -> String {
         let (status, told) = self.post(session, "control:claim", "", &json!({}));
         assert_eq!(status, 200, "{told}");
         format!("x-gjc-bridge-owner-token: {}\r\n", told["ownerToken"].as_str().unwrap())
     }
 
-    fn listen(&self, session: &str, query: &str) -> Events {
-        let line = self.begin("GET", &format!("/v1/sessions/{session}/events{query}"), "", "");
+    pub(crate) fn listen(&self, session: &str, query: &str) -> Events {
+        self.listen_as(session, query, "")
+    }
+
+    /// The same, with headers of its own.
+    pub(crate) fn listen_as(&self, session: &str, query: &str, headers: &str) -> Events {
+        let line = self.begin("GET", &format!("/v1/sessions/{session}/events{query}"), headers, "");
+        let socket = line.sock.try_clone().unwrap();
         let heard: Arc<(Mutex<Vec<Value>>, Condvar)> = Arc::default();
         let told = Arc::clone(&heard);
         thread::spawn(move || {
@@ -121,11 +133,11 @@ impl Bridge {
                 told.1.notify_all();
             }
         });
-        Events(heard)
+        Events(heard, socket)
     }
 
     /// Asks it to end and gives its exit code.
-    fn stop(mut self) -> Option<i32> {
+    pub(crate) fn stop(mut self) -> Option<i32> {
         kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).unwrap();
         self.child.wait().unwrap().code()
     }
@@ -139,21 +151,26 @@ impl Drop for Bridge {
 }
 
 /// A stream of frames that is read by a thread of its own.
-struct Events(Arc<(Mutex<Vec<Value>>, Condvar)>);
+pub(crate) struct Events(Arc<(Mutex<Vec<Value>>, Condvar)>, TcpStream);
 
 impl Events {
+    /// Breaks it off.
+    pub(crate) fn close(&self) {
+        self.1.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
     /// The first frame for which `fits`.
-    fn wait(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let heard = self.0.0.lock().unwrap();
         let (heard, _) = self.0.1.wait_timeout_while(heard, PATIENCE, |heard| !heard.iter().any(&fits)).unwrap();
         heard.iter().find(|frame| fits(frame)).unwrap_or_else(|| panic!("no {what} in {heard:#?}")).clone()
     }
 
-    fn event(&self, kind: &str) -> Value {
+    pub(crate) fn event(&self, kind: &str) -> Value {
         self.wait(kind, |frame| frame["payload"]["event_type"] == kind)
     }
 
-    fn all(&self) -> Vec<Value> {
+    pub(crate) fn all(&self) -> Vec<Value> {
         self.0.0.lock().unwrap().clone()
     }
 }

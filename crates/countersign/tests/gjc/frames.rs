@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::{
+    host::Host,
     place::Place,
     provider::{refuse, say},
     speaking::{command, event, events, start, turn},
@@ -127,5 +128,39 @@ fn a_door_that_cannot_open_says_so_and_writes_no_frame() {
         let end = crate::host::Host::spawn(command(&place, flags)).close();
         assert_eq!((end.code, end.frames.len(), end.junk.len()), (Some(1), 0, 0), "{end:?}");
         assert!(end.stderr.contains(want), "{}", end.stderr);
+    }
+}
+
+#[test]
+fn a_session_whose_file_cannot_be_written_says_so_at_its_end() {
+    let place = Place::new();
+    place.provider.script([say("hello")]);
+    let mut host = start(&place, &["--session-dir", "kept"]);
+    // Where its folder is to be made, something else lies.
+    let _ = std::fs::remove_dir_all(place.work.join("kept"));
+    place.put("kept", "in the way");
+    turn(&mut host, "hi");
+    let end = host.close();
+    assert_eq!(end.code, Some(1), "{}", end.stderr);
+    let last = end.frames.last().unwrap();
+    assert_eq!((&last["type"], &last["command"]), (&json!("response"), &json!("shutdown")), "{last}");
+    assert!(last["error"].as_str().unwrap().contains("could not be written"), "{last}");
+}
+
+#[test]
+fn a_host_that_wants_titles_is_told_what_its_session_is_called() {
+    for (value, count) in [("yes", 1), ("0", 0)] {
+        let place = Place::new();
+        let mut command = command(&place, &[]);
+        command.env("GJC_RPC_EMIT_TITLE", value);
+        let mut host = Host::spawn(command);
+        host.event(0, "ready");
+        host.done(json!({"type": "set_session_name", "name": "The move"}));
+        host.state();
+        let frames = host.since(0);
+        let titles: Vec<_> = frames.iter().filter(|frame| frame["method"] == "setTitle").collect();
+        assert_eq!(titles.len(), count, "{value}");
+        assert!(titles.iter().all(|title| title["title"] == "The move"));
+        host.close_cleanly();
     }
 }

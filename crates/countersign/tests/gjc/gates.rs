@@ -54,6 +54,53 @@ fn a_host_without_dialogs_is_not_asked_and_its_run_is_aborted() {
 }
 
 #[test]
+fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
+    let place = Place::new();
+    place.provider.script([plan(), say("done")]);
+    let mut host = start(&place, &[]);
+    let budget =
+        json!({"max_tokens": 1_000_000, "max_tool_calls": 9, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
+    let declaration = json!({"actor": "ci", "budget": budget, "scopes": ["message:read"], "action_allowlist": []});
+    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    let from = host.prompt("hi");
+    let gate = host.event(from, "workflow_gate")["gate_id"].clone();
+    let mut answer =
+        |answer: Value| host.done(json!({"type": "workflow_gate_response", "gate_id": gate, "answer": answer}));
+    let told = answer(json!({"decision": "approve", "comments": "x".repeat(10 << 20)}));
+    let error = &told["error"]["errors"][0];
+    assert_eq!((&told["status"], &error["keyword"]), (&json!("rejected"), &json!("maxAnswerBytes")), "{told}");
+    assert_eq!(answer(json!({"decision": "approve"}))["status"], "accepted");
+    event(&host, from, "agent_end");
+    host.close_cleanly();
+}
+
+#[test]
+fn a_gate_that_still_waits_is_shown_again_when_people_are_reminded() {
+    let config = "countersign: { gates: { approval: { remind: 0.3, timeout: 600 } } }\n";
+    let place = Place::with_config(config);
+    place.provider.script([plan()]);
+    let mut host = start(&place, &[]);
+    let budget =
+        json!({"max_tokens": 1_000_000, "max_tool_calls": 9, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
+    let declaration = json!({"actor": "ci", "budget": budget, "scopes": [], "action_allowlist": []});
+    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    let from = host.prompt("hi");
+    let gate = host.event(from, "workflow_gate");
+    let is_again = |frames: &[Value]| frames.iter().filter(|frame| **frame == gate).count() == 2;
+    soon("the gate again", || is_again(&host.since(from)).then_some(()));
+    host.kill();
+
+    let place = Place::with_config(config);
+    place.provider.script([plan()]);
+    let mut host = start(&place, &UI);
+    let from = host.prompt("hi");
+    host.dialog(from);
+    let told = host.wait(from, "a notice", |frame| frame["method"] == "notify");
+    assert_eq!(told["message"], "An answer is still waited for: The move");
+    host.kill();
+}
+
+#[test]
 fn a_question_and_a_plan_are_dialogs_and_their_answers_are_in_the_file() {
     let place = Place::new();
     place.provider.script([ask(), plan(), say("done")]);

@@ -4,6 +4,8 @@
 
 mod attach;
 mod bridge;
+mod bridge_work;
+mod examples;
 mod frames;
 mod gates;
 #[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
@@ -13,6 +15,7 @@ mod handing_over;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]
 #[path = "../it/host.rs"]
 mod host;
+mod lending_socket;
 mod lending_tools;
 mod lending_uris;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]

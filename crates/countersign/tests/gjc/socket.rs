@@ -25,13 +25,13 @@ use crate::{
 };
 
 /// A door on a socket.
-struct Door {
+pub(crate) struct Door {
     child: Child,
     path: PathBuf,
 }
 
 impl Door {
-    fn start(place: &Place, flags: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, flags: &[&str]) -> Self {
         let path = place.home.join("run/a.sock");
         let mut command = speaking::command(place, &["--listen", path.to_str().unwrap()]);
         let child = command.args(flags).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -39,7 +39,7 @@ impl Door {
     }
 
     /// Connects and hears that it is ready.
-    fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         let stream = soon("the socket", || UnixStream::connect(&self.path).ok());
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut client = Client { line: BufReader::new(stream) };
@@ -47,12 +47,12 @@ impl Door {
         client
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
     /// Asks it to end and gives its exit code and what it said on stderr.
-    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         self.signal(signal);
         let code = self.child.wait().unwrap().code();
         let mut said = String::new();
@@ -68,13 +68,13 @@ impl Drop for Door {
     }
 }
 
-struct Client {
+pub(crate) struct Client {
     line: BufReader<UnixStream>,
 }
 
 impl Client {
     /// The next frame; none at the end.
-    fn hears(&mut self) -> Option<Value> {
+    pub(crate) fn hears(&mut self) -> Option<Value> {
         let mut line = String::new();
         match self.line.read_line(&mut line) {
             Ok(0) => None,
@@ -83,21 +83,36 @@ impl Client {
         }
     }
 
-    fn says(&mut self, frame: &Value) {
+    pub(crate) fn says(&mut self, frame: &Value) {
         self.line.get_mut().write_all(format!("{frame}\n").as_bytes()).unwrap();
     }
 
-    /// Everything up to an event of this type, and that.
-    fn until(&mut self, kind: &str) -> Vec<Value> {
+    /// Everything up to the first frame for which `fits`, and that.
+    pub(crate) fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
         let mut frames = Vec::new();
         loop {
-            let frame = self.hears().unwrap_or_else(|| panic!("no {kind} in {frames:#?}"));
-            let is_it = frame["payload"]["event_type"] == kind;
+            let frame = self.hears().unwrap_or_else(|| panic!("no {what} in {frames:#?}"));
+            let is_it = fits(&frame);
             frames.push(frame);
             if is_it {
                 return frames;
             }
         }
+    }
+
+    /// Everything up to an event of this type, and that.
+    pub(crate) fn until(&mut self, kind: &str) -> Vec<Value> {
+        self.wait(kind, |frame| frame["payload"]["event_type"] == kind)
+    }
+
+    /// What a command comes to, and everything that was told before.
+    pub(crate) fn asks(&mut self, mut command: Value) -> (Value, Vec<Value>) {
+        command["id"] = "asked".into();
+        self.says(&command);
+        let mut frames = self.wait("answer", |frame| frame["id"] == "asked");
+        let answer = frames.pop().unwrap();
+        assert_eq!(answer["success"], true, "{answer}");
+        (answer["data"].clone(), frames)
     }
 }
 
@@ -188,6 +203,88 @@ fn numbers_go_on_after_a_power_cut() {
     assert!(after.windows(2).all(|two| two[1] == two[0] + 1), "{after:?}");
 }
 
+fn kinds(frames: &[Value]) -> Vec<&str> {
+    frames.iter().filter_map(|frame| frame["payload"]["event_type"].as_str().or(frame["type"].as_str())).collect()
+}
+
+#[test]
+fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
+    let place = Place::new();
+    place.provider.script([say("One."), say("Two."), say("Three.")]);
+    let door = Door::start(&place, &[]);
+    let mut client = door.connect();
+    let turn = |client: &mut Client| {
+        client.says(&json!({"id": "1", "type": "prompt", "message": "Hi"}));
+        seqs(&client.until("agent_end"))
+    };
+    let (first, second) = (turn(&mut client), turn(&mut client));
+    // What was told up to where is in the log once somebody was answered behind it.
+    client.asks(json!({"type": "get_state"}));
+    door.signal(Signal::SIGKILL);
+    drop(door);
+    let door = Door::start(&place, &["--continue"]);
+    let whole = ["agent_start", "turn_start", "message_start", "message_end", "message_start", "message_end"];
+    let whole = [&whole[..], &["turn_end", "agent_end"]].concat();
+    let mut missed = Vec::new();
+    for (case, after, resets) in
+        [("at the end of a run", *first.last().unwrap(), false), ("within the run that was missed", second[1], true)]
+    {
+        let mut client = door.connect();
+        client.says(&json!({"type": "resume", "last_seq": after}));
+        let mut frames = client.until("agent_end");
+        if resets {
+            let reset = frames.remove(0);
+            assert_eq!(
+                (&reset["type"], &reset["payload"]["first_seq"]),
+                (&json!("reset"), &frames[0]["seq"]),
+                "{case}"
+            );
+        }
+        assert_eq!(kinds(&frames), whole, "{case}");
+        assert!(frames.last().unwrap().to_string().contains("Two."), "{case}");
+        missed = seqs(&frames);
+        assert!(missed[0] > *second.last().unwrap() && missed.is_sorted(), "{case}: {missed:?}");
+    }
+    // Whoever has heard them goes on behind them.
+    let mut client = door.connect();
+    client.says(&json!({"type": "resume", "last_seq": missed[6]}));
+    client.says(&json!({"id": "3", "type": "prompt", "message": "Hi"}));
+    let frames = client.until("agent_end");
+    assert_eq!(seqs(&frames)[0], missed[7]);
+    let last = client.until("agent_end");
+    assert!(last.last().unwrap().to_string().contains("Three."));
+    // From the beginning, all of it.
+    let mut client = door.connect();
+    client.says(&json!({"type": "resume", "last_seq": 0}));
+    let told = [client.until("agent_end"), client.until("agent_end"), client.until("agent_end")].concat();
+    assert_eq!(kinds(&told)[..2 * whole.len()], [&whole[..], &whole[..]].concat());
+}
+
+#[test]
+fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
+    let place = Place::new();
+    let plan = crate::provider::call("k1", "workflow_plan", &json!({"plan": "Move it."}));
+    place.provider.script([Reply::new(vec![plan]), say("done")]);
+    let door = Door::start(&place, &[]);
+    let mut client = door.connect();
+    let budget =
+        json!({"max_tokens": 1_000_000, "max_tool_calls": 9, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
+    let declaration = json!({"actor": "ci", "budget": budget, "scopes": [], "action_allowlist": []});
+    client.asks(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    client.says(&json!({"id": "1", "type": "prompt", "message": "Hi"}));
+    let frames = client.wait("the gate", |frame| frame["type"] == "workflow_gate");
+    let gate = frames.last().unwrap()["gate_id"].clone();
+    let answer = |answer: Value| json!({"type": "workflow_gate_response", "gate_id": gate, "answer": answer});
+    let long = json!({"decision": "approve", "comments": "x".repeat(10 << 20)});
+    let (told, _) = client.asks(answer(long));
+    assert_eq!(
+        (&told["status"], &told["error"]["errors"][0]["keyword"]),
+        (&json!("rejected"), &json!("maxAnswerBytes"))
+    );
+    let (told, _) = client.asks(answer(json!({"decision": "approve"})));
+    assert_eq!(told["status"], "accepted", "{told}");
+}
+
 #[test]
 fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
     let place = Place::new();
@@ -198,6 +295,11 @@ fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
     let link = place.home.join("run/link.sock");
     symlink(place.home.join("run/elsewhere.sock"), &link).unwrap();
+    // What a process left that is gone is in nobody's way; a file is.
+    let stale = place.home.join("run/stale.sock");
+    drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
+    let taken = place.home.join("run/taken");
+    fs::write(&taken, "mine").unwrap();
     let refused = |path: &Path| {
         let output = speaking::command(&place, &["--listen", path.to_str().unwrap()]).output().unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
@@ -207,13 +309,22 @@ fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
         (door.path.as_path(), "another process listens there"),
         (&open.join("a.sock"), "is open to others"),
         (&link, "a symbolic link is there"),
+        (&taken, ""),
     ] {
         let said = refused(path);
         assert!(said.contains(want), "{said}");
     }
+    assert_eq!(fs::read_to_string(&taken).unwrap(), "mine");
     let mut client = door.connect();
     client.says(&json!({"id": "1", "type": "get_state"}));
     assert_eq!(client.hears().unwrap()["success"], true, "who was there goes on");
+    let other = Place::new();
+    let at_stale = speaking::command(&other, &["--listen", stale.to_str().unwrap()]);
+    let mut child = { at_stale }.stdin(Stdio::null()).spawn().unwrap();
+    let stream = soon("the socket", || UnixStream::connect(&stale).ok());
+    assert_ne!(BufReader::new(stream).read_line(&mut String::new()).unwrap(), 0, "it serves");
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn a_run_within_its_budget_finishes() {
 fn each_budget_that_is_used_up_ends_the_run() {
     let calls = || Reply::new(vec![bash("a", "ls"), bash("b", "ls"), bash("c", "touch late")]);
     for (name, limit, metric, replies) in [
-        ("max_tokens", json!(3_000), "tokens", vec![Reply::new(vec![bash("a", "touch late")]).counting(4_000)]),
+        ("max_tokens", json!(30_000), "tokens", vec![Reply::new(vec![bash("a", "touch late")]).counting(40_000)]),
         // The prompt takes one.
         ("max_tool_calls", json!(3), "tool_calls", vec![calls()]),
         ("max_cost_usd", json!(0.001), "cost", vec![Reply::new(vec![bash("a", "touch late")]).counting(4_000)]),
@@ -120,11 +120,97 @@ fn each_budget_that_is_used_up_ends_the_run() {
 }
 
 #[test]
+fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
+    for (decision, late) in [("approve", Some("")), ("decline", None)] {
+        let place = Place::new();
+        place.provider.script([Reply::new(vec![bash("a", "ls"), bash("b", "touch late")]), say("done")]);
+        let mut host = start(&place, &[]);
+        let mut declared = limited("max_tool_calls", 2);
+        declared["on_breach"] = "gate".into();
+        negotiate(&mut host, &declared);
+        let from = host.prompt("go");
+        let gate = host.event(from, "workflow_gate");
+        assert_eq!((&gate["stage"], &gate["kind"]), (&json!("ultragoal"), &json!("approval")), "{gate}");
+        assert_eq!(place.get("late"), None, "{decision}: nothing begins meanwhile");
+        let answer = json!({ "decision": decision });
+        let wrong = json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": "yes" });
+        assert_eq!(host.done(wrong)["status"], "rejected");
+        let told = host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
+        assert_eq!(told["status"], "accepted", "{told}");
+        if late.is_none() {
+            let error = fails(&mut host, from);
+            assert_eq!((&error["code"], &error["metric"]), (&json!("budget_exceeded"), &json!("tool_calls")));
+        }
+        event(&host, from, "agent_end");
+        assert_eq!(place.get("late").as_deref(), late, "{decision}");
+        let lines = ["gate_response_accepted accepted", ENDED[1]];
+        let lines = if late.is_some() { &lines[..1] } else { &lines };
+        let has = |audit: &Vec<String>| lines.iter().all(|line| audit.iter().any(|told| told == line));
+        let audit = soon("the lines of the end", || Some(audit(&place)).filter(has));
+        assert!(audit.contains(&"gate_emitted info".to_owned()), "{audit:?}");
+        assert!(audit.contains(&"budget_exceeded exceeded tool_calls".to_owned()), "{audit:?}");
+        host.close_cleanly();
+    }
+}
+
+#[test]
+fn a_request_is_counted_with_what_the_model_is_told_first() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    // The prompt alone would fit by far.
+    negotiate(&mut host, &limited("max_tokens", 600));
+    let from = host.prompt("go");
+    let error = fails(&mut host, from);
+    assert_eq!((&error["metric"], &error["phase"]), (&json!("tokens"), &json!("turn preflight")), "{error}");
+    assert!(error["observed"].as_u64() > Some(600), "{error}");
+    assert_eq!(place.provider.count(), 0, "nobody was asked");
+    host.close_cleanly();
+}
+
+#[test]
+fn a_model_that_does_not_tell_what_it_uses_cannot_be_held_to_a_budget() {
+    let place = Place::new();
+    let file = place.agent.join("models.yml");
+    let models = fs::read_to_string(&file).unwrap();
+    let quiet = models
+        .replace("providers:\n  fake:\n", "providers:\n  fake:\n    compat: { supportsUsageInStreaming: false }\n");
+    assert_ne!(quiet, models, "{models}");
+    fs::write(&file, quiet).unwrap();
+    let mut host = start(&place, &[]);
+    let command = json!({ "type": "negotiate_unattended", "declaration": declaration(json!({})) });
+    assert_eq!(error(&mut host, command)["code"], "unsupported_budget_metric");
+    host.close_cleanly();
+}
+
+#[test]
+fn no_tool_writes_into_the_audit() {
+    let place = Place::new();
+    let write = |id, path: &str| call(id, "write", &json!({ "path": path, "content": "a lie" }));
+    let tools = vec![
+        write("w", ".gjc/audit/unattended/x.jsonl"),
+        write("g", ".gjc/state/workflow-gates/x.json"),
+        bash("b", "echo a lie >> .gjc/audit/unattended/y.jsonl"),
+    ];
+    place.provider.script([Reply::new(tools), say("done")]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host, &declaration(json!({})));
+    let from = host.prompt("go");
+    event(&host, from, "agent_end");
+    assert_eq!(audited(&place, "unattended_negotiated"), ["unattended_negotiated accepted"], "nothing else is there");
+    for id in ["w", "g", "b"] {
+        let told = place.provider.last().result(id).unwrap();
+        assert!(told.contains("belongs to the gateway"), "{id}: {told}");
+    }
+    assert!(!place.work.join(".gjc/state").exists());
+    host.close_cleanly();
+}
+
+#[test]
 fn after_a_breach_nothing_begins_any_more() {
     let place = Place::new();
-    place.provider.script([say("hello").counting(4_000)]);
+    place.provider.script([say("hello").counting(40_000)]);
     let mut host = start(&place, &[]);
-    negotiate(&mut host, &limited("max_tokens", 3_000));
+    negotiate(&mut host, &limited("max_tokens", 30_000));
     let from = host.prompt("go");
     fails(&mut host, from);
     audited(&place, "unattended_abort_settled");

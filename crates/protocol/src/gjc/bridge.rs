@@ -19,7 +19,7 @@ pub use self::idempotency::{Fingerprint, MOST_KEYS, Repeat};
 pub use self::permission::{
     PermissionAnswer, PermissionFrame, PermissionKind, PermissionOption, PermissionRequest, ToolCallCard,
 };
-pub use self::told::{About, Told, answered, with};
+pub use self::told::{About, ForClient, Told, answered, with};
 use super::command::{self, Command, Malformed, Strictness};
 use super::host_tool::HostToolAnswer;
 use super::host_uri::HostUriResult;

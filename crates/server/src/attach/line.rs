@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use countersign_protocol::lines::{Line, Lines};
+use countersign_protocol::{
+    gjc::registry::Transport,
+    lines::{Line, Lines},
+};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -11,7 +14,7 @@ use tokio::{
 };
 
 use super::{Hall, Handover};
-use crate::{agent_dir::Product, omp};
+use crate::{agent_dir::Product, gjc::Presence, omp};
 
 /// How many lines wait for a door at most; the socket holds the rest.
 const WAITING: usize = 256;
@@ -40,10 +43,8 @@ pub(crate) async fn serve(
     mut writing: impl AsyncWrite + Unpin + Send + 'static,
 ) -> std::io::Result<()> {
     // One dialect gives up a line that is no text, the other reads it as well as it can.
-    let decoder = match Product::named(&handover.door) {
-        Some(Product::Gjc) => Lines::default().lossy(),
-        Some(Product::Omp) | None => Lines::default(),
-    };
+    let is_gjc = Product::named(&handover.door) == Some(Product::Gjc);
+    let decoder = if is_gjc { Lines::default().lossy() } else { Lines::default() };
     let (output, frames) = mpsc::channel(FRAMES);
     let notices = parking_lot::Mutex::new(Vec::new());
     let notice = |text: &str| notices.lock().push(text.to_owned());
@@ -59,12 +60,15 @@ pub(crate) async fn serve(
         door.leave().await;
         return Err(gone);
     }
+    // Hosts of gjc look there for what runs; it runs in this process.
+    let listed = is_gjc.then(|| Presence::of(&door, Transport::Stdio, None));
     let (lines, input) = mpsc::channel(WAITING);
     let read = tokio::spawn(read(reading, decoder, lines));
     let written = tokio::spawn(write(writing, frames));
     if let Err(ended) = door.run(input, std::future::pending()).await {
         tracing::debug!(%ended, "a line to a host ends");
     }
+    drop(listed);
     read.abort();
     // The frames end with the door: the last of them are on their way.
     let _ = written.await;

@@ -7,6 +7,7 @@ mod answers;
 mod control;
 mod conversation;
 mod keys;
+mod line;
 mod routes;
 mod setup;
 mod waiting;
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use ring::digest;
 use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::conversation::Conversation;
@@ -32,7 +33,7 @@ pub use self::setup::{Plain, Setup, SetupError};
 use super::Presence;
 use crate::{
     listen::{Hosts, Port},
-    omp::{Input, OpenDoor, Output, StartError},
+    omp::{FromClients, OpenDoor, Output, StartError},
 };
 
 /// How many connections there are at most.
@@ -83,6 +84,8 @@ struct House {
     /// The first is the one that clients mean who name none.
     conversations: Mutex<Vec<Arc<Conversation>>>,
     streams: Arc<Semaphore>,
+    /// Room for sessions; each has one for as long as its door is open.
+    rooms: Arc<Semaphore>,
     open: Opener,
     /// Ends the doors.
     end: CancellationToken,
@@ -106,11 +109,13 @@ impl Bridge {
             address,
             conversations: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            rooms: Arc::new(Semaphore::new(SESSIONS)),
             open,
             end: CancellationToken::new(),
             doors: TaskTracker::new(),
         });
-        house.begin(Which::First).await.map_err(BridgeStartError::Door)?;
+        let room = Arc::clone(&house.rooms).acquire_owned().await.ok();
+        house.begin(Which::First, room).await.map_err(BridgeStartError::Door)?;
         Ok(Self { port, house })
     }
 
@@ -170,17 +175,23 @@ impl House {
         self.conversations.lock().clone()
     }
 
-    /// Opens a session.
-    async fn begin(&self, which: Which) -> Result<Arc<Conversation>, StartError> {
+    /// Opens a session, which has this room.
+    async fn begin(&self, which: Which, room: Option<OwnedSemaphorePermit>) -> Result<Arc<Conversation>, StartError> {
         let (output, frames) = mpsc::channel(FRAMES);
         let door = (self.open)(which, output).await?;
         let (lines, input) = mpsc::channel(WAITING);
         let conversation = Conversation::new(lines, door.current());
         self.conversations.lock().push(Arc::clone(&conversation));
         let presence = Presence::of(&door, Transport::Bridge, Some(self.address.clone()));
-        self.doors.spawn(serve(door, presence, input, self.end.clone()));
+        let served = serve(door, presence, input, self.end.clone());
+        self.doors.spawn(async move {
+            served.await;
+            drop(room);
+        });
         let heard = Arc::clone(&conversation);
         self.doors.spawn(async move { heard.hear(frames).await });
+        let told = Arc::clone(&conversation);
+        self.doors.spawn(async move { told.tell_who_is_here().await });
         Ok(conversation)
     }
 
@@ -192,8 +203,8 @@ impl House {
     }
 }
 
-async fn serve(door: OpenDoor, presence: Presence, input: Input, end: CancellationToken) {
-    if let Err(error) = door.run(input, end.cancelled()).await {
+async fn serve(door: OpenDoor, presence: Presence, input: mpsc::Receiver<FromClients>, end: CancellationToken) {
+    if let Err(error) = door.run_for(input, end.cancelled()).await {
         tracing::warn!(%error, "a session of the bridge has ended");
     }
     drop(presence);

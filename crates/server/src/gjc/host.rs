@@ -3,15 +3,18 @@
 mod desk;
 mod lent;
 
+use countersign_core::{engine::Command as EngineCommand, id::Lsn, session};
 use countersign_protocol::{
     gjc::{
         host_tool::{HostTool, HostToolAnswer, ToolNames},
         host_uri::{HostScheme, HostUriResult, SchemeNames},
+        state::Capabilities,
     },
     omp::{Id, Response},
 };
 use countersign_runtime::Order;
 
+use super::{Surface, unattended};
 use crate::omp::{Dialect, Door, Frame};
 
 pub(crate) use desk::{Desk, Told};
@@ -23,7 +26,8 @@ pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTo
     let Some(lent) = door.shelf.common.lent.clone() else { return };
     match lent.set_tools(tools) {
         Ok(tool_names) => {
-            serve(door).await;
+            unattended::tools_changed(door).await;
+            lends(door, Desk::lends_tools).await;
             door.write(&Response::success(id, NAME, &ToolNames { tool_names }));
         }
         Err(error) => door.write(&Response::failure(id, NAME, error.to_string())),
@@ -35,15 +39,23 @@ pub(super) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Ve
     let names = SchemeNames { schemes: schemes.iter().map(|scheme| scheme.scheme.clone()).collect() };
     let Some(lent) = door.shelf.common.lent.clone() else { return };
     lent.set_schemes(schemes);
-    serve(door).await;
+    lends(door, Desk::lends_uris).await;
     door.write(&Response::success(id, "set_host_uri_schemes", &names));
+}
+
+/// Notes that whoever is there lends something, and gives it the calls that waited for that.
+async fn lends(door: &mut Door, note: impl FnOnce(&mut Desk)) {
+    if let Dialect::Gjc(gjc) = &mut door.dialect {
+        note(&mut gjc.desk);
+    }
+    serve(door).await;
 }
 
 /// Has the host be given the calls of the session that is open, if it lends anything.
 pub(crate) async fn serve(door: &mut Door) {
     let Dialect::Gjc(gjc) = &mut door.dialect else { return };
     let (Some(seat), Some(lent)) = (&door.seat, &door.shelf.common.lent) else { return };
-    gjc.desk.serve(lent, &seat.id, &seat.answers).await;
+    gjc.desk.serve(lent.peers(), &seat.id, &seat.answers).await;
 }
 
 /// Waits for the next thing that the host is to be told; for good in a dialect that has none.
@@ -81,9 +93,46 @@ pub(crate) async fn uri_answered(door: &mut Door, id: &str, result: HostUriResul
     }
 }
 
-/// Ends what the host has in hand: it has gone.
-pub(crate) fn leave(dialect: &mut Dialect) {
-    if let Dialect::Gjc(gjc) = dialect {
-        gjc.desk.leave();
+/// Ends what the host has in hand: it has gone. Calls of what it lent wait for the next.
+pub(crate) async fn left(door: &mut Door) {
+    if let Dialect::Gjc(gjc) = &mut door.dialect {
+        gjc.desk.left().await;
     }
+}
+
+/// Another client is there, with nothing in hand. Frames behind the one that says so are for it.
+pub(crate) async fn arrived(door: &mut Door, client: u64) {
+    if let Dialect::Gjc(gjc) = &mut door.dialect {
+        gjc.desk.arrived().await;
+        if gjc.surface == Surface::Socket {
+            // What the one before asked for is not what this one can read.
+            gjc.voice.adopt(&Capabilities::of(Vec::new()));
+        }
+    }
+    door.write(Frame::Client(client));
+    serve(door).await;
+}
+
+/// Notes in the log up to where a run was told that has ended, where clients may ask for what they missed of the next.
+pub(crate) async fn told_up_to(door: &mut Door, ended: Lsn) {
+    let number = door.dialect.last_seq();
+    let is_asked = matches!(&door.dialect, Dialect::Gjc(gjc) if gjc.surface == Surface::Socket);
+    let Some(seat) = door.seat().filter(|_| is_asked) else { return };
+    let told = session::Command::Told { number, upto: Some(ended) };
+    // Nobody waits for it: without it a client is told more than it missed.
+    drop(seat.requests.send(EngineCommand::Session(seat.id.clone(), told)).await);
+}
+
+/// The client that is there was there before: what is lent is lent by it.
+pub(crate) async fn resumed(door: &mut Door) {
+    let Some((has_tools, has_uris)) = door.shelf.common.lent.as_ref().map(|lent| lent.has()) else { return };
+    lends(door, |desk| {
+        if has_tools {
+            desk.lends_tools();
+        }
+        if has_uris {
+            desk.lends_uris();
+        }
+    })
+    .await;
 }

@@ -5,35 +5,35 @@
 //! connected.
 
 mod line;
+mod past;
 mod place;
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use countersign_protocol::{
-    gjc::{
-        bridge::{About, Told},
-        event::FrameType,
-        registry::Transport,
-    },
-    lines::Line,
+use countersign_protocol::gjc::{
+    bridge::{About, Told},
+    event::FrameType,
+    registry::Transport,
 };
 use parking_lot::Mutex;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::mpsc,
+    sync::{mpsc, watch},
+    task::JoinHandle,
 };
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
+pub(crate) use self::past::Past;
 use self::place::Owned;
 pub use self::place::SocketError;
 use super::{Presence, window::Window};
 use crate::{
     listen::peer,
-    omp::{OpenDoor, StartError},
+    omp::{FromClients, OpenDoor, StartError},
 };
 
 /// How many events are kept for a client that comes back.
@@ -60,8 +60,16 @@ struct Said {
     lines: Arc<Window>,
     /// Events, under theirs.
     events: Arc<Window>,
+    /// Events of processes before this one.
+    past: Option<Past>,
+    /// The number of the last of them.
+    first: u64,
+    /// The session that was open at first.
+    session: String,
     /// The dialogs that wait, in the order in which they were opened.
     dialogs: Mutex<BTreeMap<u64, (String, Bytes)>>,
+    /// The client for whom lines are that come now.
+    client: watch::Sender<u64>,
 }
 
 impl Socket {
@@ -80,7 +88,7 @@ impl Socket {
     /// [`StartError`] if the session's log ended before that.
     pub async fn run(
         self,
-        door: OpenDoor,
+        mut door: OpenDoor,
         frames: mpsc::Receiver<Bytes>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), StartError> {
@@ -89,13 +97,17 @@ impl Socket {
         let said = Arc::new(Said {
             lines: Window::new(LINES, 0),
             events: Window::new(EVENTS, door.last_seq()),
+            past: door.past(),
+            first: door.last_seq(),
+            session: door.current().borrow().clone(),
             dialogs: Mutex::default(),
+            client: watch::Sender::new(0),
         });
         let (lines, input) = mpsc::channel(WAITING);
         let hearing = tokio::spawn(hear(frames, Arc::clone(&said)));
         let open = TaskTracker::new();
         let taking = tokio::spawn(take(listener, place.user(), said, lines, open.clone()));
-        let outcome = door.run(input, stop).await;
+        let outcome = door.run_for(input, stop).await;
         // Its frames end with it; the client has a moment for the last of them.
         let _ = hearing.await;
         open.close();
@@ -119,6 +131,10 @@ impl Said {
         let told = std::str::from_utf8(&frame).ok().and_then(Told::read);
         if let Some(Told { kind, seq, about, .. }) = told {
             match (kind, seq, about) {
+                (.., About::Client(number)) => {
+                    self.client.send_replace(number);
+                    return;
+                }
                 // Each connection has its own.
                 (FrameType::Ready, ..) => return,
                 (FrameType::Event, Some(seq), _) => self.events.keep(seq, frame.clone()),
@@ -139,10 +155,10 @@ impl Said {
 }
 
 /// Takes one client after another. Whoever comes takes the place of the one before.
-async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sender<Line>, open: TaskTracker) {
-    // Ends the line of whoever is connected.
-    let mut current: Option<DropGuard> = None;
-    loop {
+async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sender<FromClients>, open: TaskTracker) {
+    // Ends the line of whoever is connected, and says when it has ended.
+    let mut current: Option<(DropGuard, JoinHandle<()>)> = None;
+    for number in 1.. {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -155,15 +171,36 @@ async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sen
             continue;
         }
         let gone = CancellationToken::new();
-        drop(current.replace(gone.clone().drop_guard()));
-        let (said, lines) = (Arc::clone(&said), lines.clone());
-        open.spawn(async move {
-            tokio::select! {
-                () = gone.cancelled() => {}
+        let before = current.take().map(|(_, ended)| ended);
+        let (said, lines, taken) = (Arc::clone(&said), lines.clone(), gone.clone());
+        let ended = open.spawn(async move {
+            if let Some(before) = before {
+                // What it said comes before what this one says.
+                let _ = before.await;
+            }
+            let served = async {
+                arrive(number, &said, &lines).await?;
                 // What goes wrong on a line is its client's business; the session goes on.
-                _ = line::serve(stream, &said, &lines) => {}
+                let _ = line::serve(stream, &said, &lines).await;
+                lines.send(FromClients::Left).await.ok()
+            };
+            tokio::select! {
+                () = taken.cancelled() => {}
+                _ = served => {}
             }
         });
+        current = Some((gone.drop_guard(), ended));
+    }
+}
+
+/// Has the door know that another client is there. Whatever it told before is not for this one: what it asked of the client
+/// before must reach nobody else. None if the door has ended.
+async fn arrive(number: u64, said: &Said, lines: &mpsc::Sender<FromClients>) -> Option<()> {
+    let mut client = said.client.subscribe();
+    lines.send(FromClients::Arrived(number)).await.ok()?;
+    tokio::select! {
+        known = client.wait_for(|client| *client >= number) => known.ok().map(drop),
+        () = said.lines.ended() => None,
     }
 }
 

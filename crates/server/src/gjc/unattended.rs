@@ -5,6 +5,7 @@
 
 pub(crate) mod audit;
 mod carrying;
+mod preamble;
 pub(crate) mod terms;
 
 use std::sync::Arc;
@@ -101,6 +102,7 @@ pub(super) async fn negotiate(door: &mut Door, id: Option<Id>, declaration: Opti
         Ok(under) => under,
         Err(problem) => return door.write(&Response::failure(id, NAME, problem)),
     };
+    preamble::measure(door).await;
     let Some(seat) = door.seat() else { return };
     let terms = Box::new(terms::terms(&declaration));
     let command = OfContract::Declare { session: seat.id.clone(), terms, carried: None };
@@ -131,7 +133,11 @@ async fn metering(door: &mut Door) -> Metering {
     let (session, requests, workshop) = (seat.id.clone(), seat.requests.clone(), Arc::clone(&seat.workshop));
     let read = requests.read(move |engine| engine.state().session(&session)?.settings().model.clone());
     match read.await {
-        Some((Some(model), _)) if workshop.model(&model).is_ok() => Metering::Told,
+        Some((Some(model), _)) => match workshop.model(&model) {
+            Ok(chosen) if chosen.entry.tells_usage => Metering::Told,
+            Ok(_) => Metering::Untold,
+            Err(_) => Metering::NoModel,
+        },
         _ => Metering::NoModel,
     }
 }
@@ -236,6 +242,14 @@ pub(crate) async fn take_up(door: &mut Door) {
     let Some((Some(actor), _)) = read.await else { return };
     if let Err(problem) = open_audit(door, Some(&actor)).await {
         door.notify(problem, NotifyType::Error);
+    }
+    preamble::measure(door).await;
+}
+
+/// Has the budget know of tools that are others now, where there is one.
+pub(super) async fn tools_changed(door: &mut Door) {
+    if of(door).is_some_and(|unattended| unattended.audit.is_some()) {
+        preamble::measure(door).await;
     }
 }
 

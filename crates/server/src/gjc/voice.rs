@@ -8,6 +8,7 @@ use countersign_protocol::{
     encode,
     gjc::{
         Envelope, Event,
+        bridge::ForClient,
         event::{CompactUpdate, EventPayload, FrameType, OwnEvent, RunEnd},
         state::{Capabilities, shown_level},
     },
@@ -71,6 +72,7 @@ impl Voice {
                 })
             }
             Frame::Gate(gate) => Some(encode(gate)),
+            Frame::Client(number) => Some(encode(&ForClient { number })),
             Frame::Event(event @ omp::Event::ExtensionError { .. }) => Some(encode(event)),
             Frame::Event(event) => {
                 let event = Event::of(event.clone(), RunEnd::Completed)?;

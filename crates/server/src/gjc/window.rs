@@ -55,13 +55,14 @@ impl Window {
         Arc::new(Self { most, kept: Mutex::new(kept), head })
     }
 
-    /// Puts a frame behind the others, which is made of its number.
-    pub(crate) fn push(&self, make: impl FnOnce(u64) -> Bytes) {
+    /// Puts a frame behind the others, which is made of its number, and gives that.
+    pub(crate) fn push(&self, make: impl FnOnce(u64) -> Bytes) -> u64 {
         let mut kept = self.kept.lock();
         let number = kept.last + 1;
         kept.keep(number, make(number), self.most);
         drop(kept);
         self.head.send_modify(|head| head.last = number);
+        number
     }
 
     /// Puts a frame behind the others that has a number already, which must be larger than theirs.
@@ -114,13 +115,13 @@ impl Window {
         let _ = self.head.subscribe().wait_for(|head| head.last > after || head.is_over).await;
     }
 
-    /// All that comes behind `after`, and where frames are gone what `lost` makes of the first that is kept. Dropping it
-    /// loses nothing to anybody else.
+    /// All that comes behind `after`, each with its number, and where frames are gone what `lost` makes of the first that is
+    /// kept, under 0, which is the number of none. Dropping it loses nothing to anybody else.
     pub(crate) fn follow(
         self: Arc<Self>,
         after: u64,
         lost: impl Fn(u64) -> Bytes + Send + 'static,
-    ) -> impl Stream<Item = Bytes> + Send + 'static {
+    ) -> impl Stream<Item = (u64, Bytes)> + Send + 'static {
         let place = Place { window: self, after, taken: VecDeque::new(), lost };
         stream::unfold(place, |mut place| async move { Some((place.next().await?, place)) })
     }
@@ -148,16 +149,16 @@ struct Place<L> {
 }
 
 impl<L: Fn(u64) -> Bytes> Place<L> {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<(u64, Bytes)> {
         loop {
             if let Some((number, frame)) = self.taken.pop_front() {
                 self.after = number;
-                return Some(frame);
+                return Some((number, frame));
             }
             match self.window.behind(self.after) {
                 Behind::Lost(first) => {
                     self.after = first - 1;
-                    return Some((self.lost)(first));
+                    return Some((0, (self.lost)(first)));
                 }
                 Behind::Frames(frames) if frames.is_empty() => {
                     if self.window.is_over() && self.window.last() <= self.after {
@@ -191,7 +192,7 @@ mod tests {
         let frames = Arc::clone(window).follow(after, |first| Bytes::from(format!("lost before {first}")));
         let mut frames = Box::pin(frames);
         let mut heard = Vec::new();
-        while let Some(Some(frame)) = frames.next().now_or_never() {
+        while let Some(Some((_, frame))) = frames.next().now_or_never() {
             heard.push(String::from_utf8(frame.to_vec()).unwrap());
         }
         heard

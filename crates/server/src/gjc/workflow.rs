@@ -24,7 +24,7 @@ use countersign_protocol::{
 use countersign_runtime::Refused;
 
 pub(crate) use self::{
-    file::{Projection, Readers},
+    file::{FOLDER as RECORDS, Projection, Readers},
     form::Options,
 };
 use super::unattended::{
@@ -48,6 +48,8 @@ pub(crate) struct Manner {
     pub(crate) dialogs: bool,
     /// Whether it is shown the choices of gates.
     pub(crate) options: Options,
+    /// Whether it wants to know what its session is called.
+    pub(crate) titles: bool,
 }
 
 /// How a door shows gates.

@@ -1,6 +1,7 @@
 //! How runs of a door's sessions ask people, as flags, environment and settings say.
 
 use countersign_core::session::{Asking, Told};
+use countersign_protocol::gjc::ui::TITLE_VARIABLES;
 
 use super::flags::Flags;
 use crate::{
@@ -14,7 +15,13 @@ pub(super) fn manner(flags: &Flags, environment: &Environment) -> Manner {
     Manner {
         dialogs: matches!(flags.mode.as_deref(), Some("rpc-ui" | "bridge")),
         options: if shows_none { Options::None } else { Options::Objects },
+        titles: TITLE_VARIABLES.iter().any(|name| environment.get(name).is_some_and(is_on)),
     }
+}
+
+/// What counts as yes in a variable.
+fn is_on(value: &str) -> bool {
+    ["1", "true", "yes", "on"].contains(&value.trim().to_ascii_lowercase().as_str())
 }
 
 /// How runs of a session ask people.

@@ -6,21 +6,27 @@ use countersign_protocol::omp::Response;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::door::{Door, Lane};
+use super::{
+    door::{Door, Lane},
+    keeper::Unwritten,
+};
 
 /// How long answers that are due are waited for once the host has gone.
 const FAREWELL: Duration = Duration::from_millis(1200);
 
 impl Door {
     /// Answers what can still be answered, then ends the session. A host that does not read any more does not keep it open.
-    pub(super) async fn end(&mut self) {
+    ///
+    /// # Errors
+    /// [`Unwritten`], which a host of gjc has heard of.
+    pub(super) async fn end(&mut self) -> Result<(), Unwritten> {
         self.is_closing = true;
         self.teller.close();
         let mut is_heard = matches!(timeout(FAREWELL, self.outbox.flush()).await, Ok(Ok(())));
         if is_heard {
             let _ = timeout(FAREWELL, self.due()).await;
         }
-        crate::gjc::host::leave(&mut self.dialect);
+        crate::gjc::host::left(self).await;
         // In a gateway the session goes on: its host has gone, and nothing else.
         let own = self.seat.as_ref().filter(|seat| seat.stay.is_none());
         let is_own = own.is_some();
@@ -41,13 +47,20 @@ impl Door {
         if is_heard {
             is_heard = matches!(timeout(FAREWELL, self.outbox.flush()).await, Ok(Ok(())));
         }
+        self.grants_written().await;
+        let written = match self.seat.take() {
+            Some(seat) => seat.close().await,
+            None => Ok(()),
+        };
+        let told = written.as_ref().err().filter(|_| self.dialect.is_gjc());
+        if let Some(problem) = told.map(ToString::to_string) {
+            self.write(&Response::failure(None, "shutdown", problem));
+            is_heard = is_heard && matches!(timeout(FAREWELL, self.outbox.flush()).await, Ok(Ok(())));
+        }
         if !is_heard {
             warn!("the host did not read the last frames");
         }
-        self.grants_written().await;
-        if let Some(seat) = self.seat.take() {
-            seat.close().await;
-        }
+        if self.dialect.is_gjc() { written } else { Ok(()) }
     }
 
     /// The answers that are on their way.
@@ -82,7 +95,8 @@ impl Door {
             Lane::Session(switch) => {
                 let (id, command, seat) = switch.into_parts();
                 self.write(&Response::failure(id, command, PROBLEM));
-                seat.close().await;
+                // What is told of the end is told of the one that is open.
+                let _ = seat.close().await;
             }
         }
         for (id, command) in std::mem::take(&mut self.waiting) {

@@ -58,6 +58,8 @@ pub(crate) enum Frame<'a> {
     HostUri(&'a HostUriFrame),
     /// A gate, for hosts that answer gates as such.
     Gate(&'a WorkflowGate),
+    /// For which client the frames behind it are. It reaches none.
+    Client(u64),
 }
 
 impl<'a> From<&'a Response> for Frame<'a> {
@@ -96,6 +98,11 @@ impl Dialect {
         }
     }
 
+    /// Whether it is that of gjc.
+    pub(crate) const fn is_gjc(&self) -> bool {
+        matches!(self, Self::Gjc(_))
+    }
+
     /// Whether the bridge is at the other end.
     pub(crate) fn is_on_bridge(&self) -> bool {
         matches!(self, Self::Gjc(gjc) if gjc.surface == Surface::Bridge)
@@ -125,6 +132,9 @@ impl Dialect {
     pub(crate) fn show_on(&mut self, surface: Surface) {
         if let Self::Gjc(gjc) = self {
             gjc.surface = surface;
+            if surface != Surface::Host {
+                gjc.desk.expect();
+            }
         }
     }
 
@@ -160,10 +170,13 @@ impl Dialect {
                 Frame::Event(event) => Some(encode(event)),
                 Frame::Pause { messages } => Some(encode(&Event::AgentEnd { messages: messages.to_vec() })),
                 Frame::Dialog(dialog) => Some(encode(dialog)),
-                // There is no bridge to hosts of omp, they lend nothing, are not told of levels, and see gates as dialogs.
-                Frame::Permission(_) | Frame::HostTool(_) | Frame::HostUri(_) | Frame::Level(_) | Frame::Gate(_) => {
-                    None
-                }
+                // There is no bridge to hosts of omp and no socket, they lend nothing, are not told of levels, and see gates as dialogs.
+                Frame::Permission(_)
+                | Frame::HostTool(_)
+                | Frame::HostUri(_)
+                | Frame::Level(_)
+                | Frame::Gate(_)
+                | Frame::Client(_) => None,
             },
             Self::Gjc(gjc) => {
                 if let Some(seat) = seat {

@@ -24,7 +24,8 @@ use super::{
     commands,
     dialect::{Dialect, Frame},
     dialogs::Dialogs,
-    keeper::Keeper,
+    feed::{Feed, FromClients},
+    keeper::{Keeper, Unwritten},
     outbox::Outbox,
     seat::Seat,
     shelf::Shelf,
@@ -32,8 +33,6 @@ use super::{
 };
 use crate::gjc::host;
 
-/// Where lines come from.
-pub type Input = mpsc::Receiver<Line>;
 /// Where frames go to, each whole and with its line end.
 pub type Output = mpsc::Sender<Bytes>;
 
@@ -68,10 +67,16 @@ pub(crate) enum Until {
     CompactionEnded,
 }
 
-/// The session's log could not be written any more.
+/// Why a door did not end well.
 #[derive(Debug, thiserror::Error)]
-#[error("the session's log was lost: another process wrote to it, or it cannot be read")]
-pub(crate) struct LogEnded;
+pub(crate) enum EndError {
+    /// The session's log could not be written any more.
+    #[error("the session's log was lost: another process wrote to it, or it cannot be read")]
+    LogEnded,
+    /// The session's file is not whole.
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
+}
 
 /// One conversation with a host.
 pub(crate) struct Door {
@@ -171,11 +176,11 @@ impl Door {
         self.pending.push_back(Box::pin(work));
     }
 
-    /// Runs until the host has gone or `stop` is ready.
+    /// Runs until what it hears has ended or `stop` is ready.
     ///
     /// # Errors
     /// If the session's log ended before that.
-    pub(crate) async fn run(mut self, mut input: Input, stop: impl Future<Output = ()>) -> Result<(), LogEnded> {
+    pub(crate) async fn run(mut self, mut input: Feed, stop: impl Future<Output = ()>) -> Result<(), EndError> {
         tokio::pin!(stop);
         let mut outcome = Ok(());
         self.write(Frame::Ready);
@@ -229,13 +234,16 @@ impl Door {
                         self.released(released).await;
                     }
                     None => {
-                        outcome = Err(LogEnded);
+                        outcome = Err(EndError::LogEnded);
                         break;
                     }
                 },
                 notice = notice(&mut seat.keeper) => self.notify(notice, NotifyType::Warning),
-                line = input.recv(), if drains.is_none() && !self.outbox.is_overfull() => match line {
-                    Some(line) => self.line(&line).await,
+                heard = input.next(), if drains.is_none() && !self.outbox.is_overfull() => match heard {
+                    Some(FromClients::Line(line)) => self.line(&line).await,
+                    Some(FromClients::Arrived(client)) => host::arrived(&mut self, client).await,
+                    Some(FromClients::Resumed) => host::resumed(&mut self).await,
+                    Some(FromClients::Left) => host::left(&mut self).await,
                     None => drains = Some(Instant::now() + self.dialect.drain()),
                 },
                 () = tokio::time::sleep_until(drains.unwrap_or_else(Instant::now)), if drains.is_some() => {}
@@ -252,8 +260,9 @@ impl Door {
                 }
             }
         }
-        self.end().await;
-        outcome
+        let written = self.end().await;
+        outcome?;
+        Ok(written?)
     }
 
     /// Whether nothing that was asked is still to be answered.

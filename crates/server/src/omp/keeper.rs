@@ -18,7 +18,7 @@ use crate::session_file::{Mark, WriteError, Writer};
 /// The one who writes a session's file.
 pub(crate) struct Keeper {
     path: PathBuf,
-    task: tokio::task::JoinHandle<()>,
+    task: tokio::task::JoinHandle<Result<(), Unwritten>>,
     /// Ends it before the log does; so does whoever drops it.
     ends: DropGuard,
     notices: UnboundedReceiver<String>,
@@ -84,8 +84,12 @@ impl Keeper {
     }
 
     /// Waits for the end of the log that it follows.
-    pub(crate) async fn finish(self) {
-        let _ = self.task.await;
+    ///
+    /// # Errors
+    /// [`Unwritten`]: the log has what the file has not.
+    pub(crate) async fn finish(self) -> Result<(), Unwritten> {
+        // One that panicked has written what it could.
+        self.task.await.unwrap_or(Ok(()))
     }
 
     /// Brings the file up to what was released, records what it is, and ends.
@@ -95,8 +99,13 @@ impl Keeper {
     }
 }
 
+/// The session's file is not whole.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: the session file could not be written to its end; what is missing is in the log of this session", path = .0.display())]
+pub(crate) struct Unwritten(PathBuf);
+
 impl Work {
-    async fn follow(mut self) {
+    async fn follow(mut self) -> Result<(), Unwritten> {
         loop {
             if let Some(released) = self.subscriber.try_next() {
                 self.take(&released).await;
@@ -120,6 +129,7 @@ impl Work {
         if self.ends.is_cancelled() {
             self.tell().await;
         }
+        if self.is_stuck && self.is_dirty { Err(Unwritten(self.writer.path().to_owned())) } else { Ok(()) }
     }
 
     async fn take(&mut self, released: &Released) {

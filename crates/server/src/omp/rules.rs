@@ -13,6 +13,7 @@ use crate::paths;
 use crate::{
     agent_dir::{AgentDir, Product},
     config::{Errors, RuleFile},
+    gjc,
     strangers::strangers,
 };
 
@@ -85,7 +86,8 @@ pub(crate) fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Resu
 /// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
 pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesError> {
     let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
-    sources.extend(asking(place.asks));
+    let has_rules = sources.iter().any(|source| source.layer == Layer::Main && has_any(source));
+    sources.extend(asking(place.asks, has_rules));
     // A host may bring tools of its own.
     let registry = Registry::standard();
     let names: Vec<&str> = registry.specs().map(|spec| spec.name.as_str()).collect();
@@ -113,7 +115,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
     })?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let Place { product, folder, cwd, named, sessions, temporary, gateway, asks: _ } = *place;
-    let own = protected(folder, cwd, named, sessions);
+    let own = protected(product, folder, cwd, named, sessions);
     let of_gateway = |of: fn(&Surroundings) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
     let unreadable = paths::both(folder.root().to_owned());
     let surroundings = Surroundings {
@@ -131,18 +133,34 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
     })
 }
 
-/// Defaults that ask about `tools`, behind those of every file.
-fn asking(tools: &[&str]) -> Option<Source> {
+fn has_any(source: &Source) -> bool {
+    !source.rules.rules.is_empty() || !source.rules.defaults.is_empty()
+}
+
+/// Defaults that ask about `tools`, behind those of every file. Where no file says anything, all else goes on unasked.
+fn asking(tools: &[&str], has_rules: bool) -> Option<Source> {
     let ask = |tool: &&str| Rule::new(format!("{tool}(*)"), Action::Ask);
-    let rules = policy::Rules { defaults: tools.iter().map(ask).collect(), rules: Vec::new() };
+    let rest = (!has_rules).then(|| Rule::new("*".to_owned(), Action::Allow));
+    let rules = policy::Rules { defaults: tools.iter().map(ask).chain(rest).collect(), rules: Vec::new() };
     (!tools.is_empty()).then(|| Source { name: "the bridge".to_owned(), layer: Layer::Main, rules })
 }
 
 /// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
-pub(crate) fn protected(folder: &AgentDir, cwd: &Path, named: Option<&Path>, sessions: Option<&Path>) -> Vec<PathBuf> {
+pub(crate) fn protected(
+    product: Product,
+    folder: &AgentDir,
+    cwd: &Path,
+    named: Option<&Path>,
+    sessions: Option<&Path>,
+) -> Vec<PathBuf> {
     let ours = [folder.root().to_owned(), folder.sessions(), folder.blobs(), cwd.join(".countersign")];
+    // What people's tools read as the record of gates and unattended runs.
+    let told = match product {
+        Product::Omp => Vec::new(),
+        Product::Gjc => gjc::records(cwd).into(),
+    };
     let named = named.into_iter().chain(sessions).map(|named| cwd.join(named));
-    let mut protected: Vec<PathBuf> = ours.into_iter().chain(named).flat_map(paths::both).collect();
+    let mut protected: Vec<PathBuf> = ours.into_iter().chain(told).chain(named).flat_map(paths::both).collect();
     protected.sort_unstable();
     protected.dedup();
     protected
@@ -164,12 +182,16 @@ mod tests {
         let agent = root.join("agent").display().to_string();
         let environment: Environment = [("PI_CODING_AGENT_DIR", agent.as_str())].into_iter().collect();
         let folder = AgentDir::resolve(Product::Omp, &environment, &root, |_| false).unwrap();
-        let got = protected(&folder, &root.join("work"), None, Some(Path::new("../kept")));
+        let got = protected(Product::Omp, &folder, &root.join("work"), None, Some(Path::new("../kept")));
         let below = |top: &str| ["", "blobs", "sessions"].map(|name| root.join(top).join(name));
         let work = ["work/.countersign", "work/../kept"].map(|name| root.join(name));
         let mut want: Vec<_> = below("agent").into_iter().chain(below("real")).chain(work).collect();
         want.sort_unstable();
         assert_eq!(got, want);
+        let of_gjc = protected(Product::Gjc, &folder, &root.join("work"), None, None);
+        for told in ["work/.gjc/audit", "work/.gjc/state/workflow-gates"] {
+            assert!(of_gjc.contains(&root.join(told)), "{told}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::{
     adopting::adopt,
     entries,
     gathering::{begin_with, follow_file},
-    keeper::Keeper,
+    keeper::{Keeper, Unwritten},
     moving,
     shelf::{Open, Shelf},
     unwritten,
@@ -326,20 +326,26 @@ impl Seat {
     }
 
     /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log. In a gateway it goes on.
-    pub(crate) async fn close(self) {
+    ///
+    /// # Errors
+    /// [`Unwritten`]: it is closed, and its file is not whole.
+    pub(crate) async fn close(self) -> Result<(), Unwritten> {
         if let Some(gates) = self.gates {
             gates.finish().await;
         }
         if let Some(stay) = self.stay {
-            return stay.leave(self.keeper);
+            stay.leave(self.keeper);
+            return Ok(());
         }
         self.handle.close().await;
         self.workshop.close().await;
         // The file is brought up to the log before the log is given up.
-        if let Some(keeper) = self.keeper {
-            keeper.finish().await;
-        }
+        let written = match self.keeper {
+            Some(keeper) => keeper.finish().await,
+            None => Ok(()),
+        };
         self.handle.close_log().await;
+        written
     }
 
     /// The session's file, where it has one.

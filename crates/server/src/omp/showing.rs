@@ -7,7 +7,10 @@ use countersign_core::{
     gate::{self, AnswerRefusal, Content, Gate},
     id::{GateId, PrincipalId},
 };
-use countersign_protocol::{gjc::bridge::PermissionFrame, omp};
+use countersign_protocol::{
+    gjc::bridge::PermissionFrame,
+    omp::{self, ui::NotifyType},
+};
 use countersign_runtime::Refused;
 
 use super::{
@@ -15,7 +18,10 @@ use super::{
     door::{Door, Then},
     teller::Left,
 };
-use crate::gjc::{permission, workflow};
+use crate::{
+    gjc::{permission, workflow},
+    view::{Lines, escape},
+};
 
 /// A gate that waits, its content, and what is around it.
 type Waiting = (Gate, Content, Around);
@@ -76,6 +82,18 @@ impl Door {
         let Some(seat) = &self.seat else { return };
         if let Some((Some(found), _)) = seat.requests.read(move |engine| waiting(engine, id)).await {
             self.dialog(found, Draft::default());
+        }
+    }
+
+    /// Reminds a host of gjc of a gate that still waits: as what it was shown, or in a notice beside its dialog.
+    pub(super) async fn remind(&mut self, id: GateId) {
+        let Some(seat) = self.seat.as_ref().filter(|_| self.dialect.is_gjc()) else { return };
+        let Some((Some((gate, content, _)), _)) = seat.requests.read(move |engine| waiting(engine, id)).await else {
+            return;
+        };
+        if !workflow::show(self, &gate, &content) {
+            let what = escape(content.headline(), Lines::One).into_owned();
+            self.notify(format!("An answer is still waited for: {what}"), NotifyType::Warning);
         }
     }
 

@@ -9,7 +9,8 @@ use std::{
 };
 
 use countersign_core::{
-    session::{Retry, Settings, Thresholds},
+    engine::Command,
+    session::{Command as SessionCommand, Retry, Settings, Thresholds},
     time::Millis,
 };
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
@@ -19,12 +20,13 @@ use countersign_runtime::{
     tools::{self, EditMode, Registry, Roots},
 };
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::info;
 
 use super::{
     asking, commands,
-    door::{Door, Input, Output},
+    door::{Door, Output},
+    feed::{Feed, FromClients, Input},
     flags::Flags,
     models,
     opening::open_seat,
@@ -40,7 +42,7 @@ use crate::{
         roster::{ChooseError, Wish},
     },
     config::RuleFile,
-    gjc::{BRIDGE_TOKEN, Lent, Manner, Registry as Registered, Surface},
+    gjc::{BRIDGE_TOKEN, Lent, Manner, Past, Registry as Registered, Surface},
     paths,
     session_file::{name, time},
 };
@@ -177,6 +179,8 @@ pub struct OpenDoor {
     door: Door,
     /// `provider/id`, as the session began.
     model: Option<String>,
+    /// What processes before this one told of the session, where clients may ask for that.
+    past: Option<Past>,
 }
 
 impl OpenDoor {
@@ -185,7 +189,19 @@ impl OpenDoor {
     /// # Errors
     /// [`StartError`] if the session's log ended before that.
     pub async fn run(self, input: Input, stop: impl Future<Output = ()>) -> Result<(), StartError> {
-        self.door.run(input, stop).await.map_err(StartError::new)
+        self.door.run(Feed::Host(input), stop).await.map_err(StartError::new)
+    }
+
+    /// Runs it for clients that come and go until `stop` is ready.
+    ///
+    /// # Errors
+    /// [`StartError`] if the session's log ended before that.
+    pub(crate) async fn run_for(
+        self,
+        clients: mpsc::Receiver<FromClients>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), StartError> {
+        self.door.run(Feed::Clients(clients), stop).await.map_err(StartError::new)
     }
 
     /// The session that is open, and whichever is open after it.
@@ -196,6 +212,11 @@ impl OpenDoor {
     /// The number of the last event that was told.
     pub(crate) fn last_seq(&self) -> u64 {
         self.door.dialect.last_seq()
+    }
+
+    /// What processes before this one told of the session.
+    pub(crate) fn past(&mut self) -> Option<Past> {
+        self.past.take()
     }
 
     /// Where its session is listed, and as what: on standard input and output.
@@ -216,7 +237,8 @@ impl OpenDoor {
     /// Leaves without having been heard.
     pub(crate) async fn leave(mut self) {
         if let Some(seat) = self.door.seat.take() {
-            seat.close().await;
+            // Nothing was said in it.
+            let _ = seat.close().await;
         }
     }
 }
@@ -287,7 +309,7 @@ pub(super) async fn open_in(
     let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
 
     let of_gateway = abroad.iter().flat_map(|abroad| &abroad.hall.around.protected).map(PathBuf::from);
-    let denied = rules::protected(&folder, &cwd, named, kept).into_iter().chain(of_gateway).collect();
+    let denied = rules::protected(flags.product, &folder, &cwd, named, kept).into_iter().chain(of_gateway).collect();
     let kit = Kit { launcher, clock, models, variables, denied, manner };
     let common = Arc::new(common(&flags, &settings, folder, roster, kit));
     let sessions = flags.session_dir.as_ref().map_or_else(
@@ -332,10 +354,13 @@ pub(super) async fn open_in(
         (false, false) => Surface::Host,
     };
     door.dialect.show_on(surface);
+    let mut past = None;
     if surface == Surface::Socket {
-        door.dialect.count_behind(counted(opened, begun, door.shelf.common.clock.now()));
+        let counted = counted(opened, begun, door.shelf.common.clock.now());
+        door.dialect.count_behind(counted);
+        past = told_before(&mut door, counted).await.map_err(StartError::new)?;
     }
-    Ok(OpenDoor { door, model })
+    Ok(OpenDoor { door, model, past })
 }
 
 /// How many events may have been counted of a session that was opened at `opened`, by processes that ended before this one
@@ -343,7 +368,15 @@ pub(super) async fn open_in(
 fn counted(opened: Millis, begun: Millis, now: Millis) -> u64 {
     /// Of each millisecond.
     const MOST: u64 = 1000;
-    if opened >= begun { 0 } else { now.0.saturating_sub(opened.0).saturating_mul(MOST) }
+    if opened >= begun { 0 } else { now.0.saturating_sub(opened.0).saturating_mul(MOST).saturating_add(Past::MOST) }
+}
+
+/// Notes in the log that all before was told by processes before this one, which counts behind `counted`. None if there was none.
+async fn told_before(door: &mut Door, counted: u64) -> Result<Option<Past>, SeatError> {
+    let Some(seat) = door.seat().filter(|_| counted > 0) else { return Ok(None) };
+    let told = SessionCommand::Told { number: counted, upto: None };
+    seat.requests.ask(Command::Session(seat.id.clone(), told)).await?;
+    Ok(Some(Past::new(seat.handle.clone(), seat.id.clone(), counted)))
 }
 
 /// Whether `folder` is `inner` or above it.

@@ -8,18 +8,19 @@ use countersign_core::{
     policy, session,
 };
 use countersign_protocol::omp::{
-    Event, Response,
+    Event, Response, UiMethod, UiRequest,
     event::{Todo, TodoStatus},
     state::CompactionResult,
 };
 use countersign_runtime::{Released, tools::todo};
 use tracing::warn;
 
-use crate::gjc::{todos, unattended};
+use crate::gjc::{host, todos, unattended};
 
 use super::{
     commands,
     dialect::Frame,
+    dialogs,
     door::{Door, Lane},
     grants,
     teller::{Ended, Teller},
@@ -54,8 +55,10 @@ impl Door {
                 self.beside(&recorded.fact.event, content.as_deref());
                 unattended::heard(self, recorded);
                 let ended = self.teller.fact(recorded, content.as_deref(), &mut events);
-                if let Happened::Gate(gate::Event::Opened { gate, .. }) = &recorded.fact.event {
-                    self.show(*gate).await;
+                match &recorded.fact.event {
+                    Happened::Gate(gate::Event::Opened { gate, .. }) => self.show(*gate).await,
+                    Happened::Gate(gate::Event::Reminded { gate }) => self.remind(*gate).await,
+                    _ => {}
                 }
                 ended
             }
@@ -65,6 +68,9 @@ impl Door {
             Some(Ended::Run) => {
                 if let Some(seat) = &self.seat {
                     seat.workshop.release();
+                }
+                if let Released::Fact(recorded) = &released {
+                    host::told_up_to(self, recorded.meta.lsn).await;
                 }
             }
             None => {}
@@ -77,15 +83,7 @@ impl Door {
     /// Tells of what happens at once.
     pub(super) fn tell(&mut self, mut events: Vec<Event>) {
         self.dialect.arrange(&mut events);
-        let mut events = events.iter().peekable();
-        while let Some(event) = events.next() {
-            match (event, events.peek()) {
-                (Event::AgentEnd { messages }, Some(Event::AutoRetryStart { .. })) => {
-                    self.write(Frame::Pause { messages });
-                }
-                _ => self.write(event),
-            }
-        }
+        frames(&events, |frame| self.write(frame));
     }
 
     /// Tells of nothing that was released before `position`, but does what follows of it.
@@ -124,6 +122,7 @@ impl Door {
             Happened::Session(session::Event::Set(session::Setting::Thinking(level))) => {
                 self.write(Frame::Level(level.as_deref()));
             }
+            Happened::Session(session::Event::Named { name }) => self.title(name),
             Happened::Session(session::Event::Reminded { attempt }) => {
                 let todos = self.seat.as_ref().map(|seat| seat.told_tasks.open().iter().map(wire_todo).collect());
                 let reminder = Teller::reminder(todos.unwrap_or_default(), *attempt, self.shelf.reminders);
@@ -146,6 +145,14 @@ impl Door {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Tells what the session is called, where the host wants to know.
+    fn title(&mut self, name: &str) {
+        let wants = self.dialect.is_gjc() && self.shelf.common.manner.titles;
+        if let Some(id) = dialogs::fresh_id().filter(|_| wants) {
+            self.write(&UiRequest { id, method: UiMethod::SetTitle { title: name.to_owned() } });
         }
     }
 
@@ -189,6 +196,17 @@ impl Door {
                 None => self.write(&Response::failure(id, "bash", "the command's result cannot be read")),
             }
         }
+    }
+}
+
+/// What hosts are told of events that happened at once, in their order.
+pub(crate) fn frames<'a>(events: &'a [Event], mut tell: impl FnMut(Frame<'a>)) {
+    let mut events = events.iter().peekable();
+    while let Some(event) = events.next() {
+        tell(match (event, events.peek()) {
+            (Event::AgentEnd { messages }, Some(Event::AutoRetryStart { .. })) => Frame::Pause { messages },
+            _ => Frame::Event(event),
+        });
     }
 }
 

@@ -4,13 +4,13 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::DialogPayload;
 use crate::gjc::event::FrameType;
 use crate::gjc::ui::UiMethod;
-use crate::json::Json;
+use crate::json::{Json, Wire};
 use crate::omp::Id;
 
 /// A frame that a door wrote for a host.
@@ -56,7 +56,19 @@ pub enum About {
     UriRequest(String),
     /// One that the host need not answer any more.
     UriRequestEnds(String),
+    /// What is behind it: that is for the client with this number.
+    Client(u64),
 }
+
+/// The frame of [`About::Client`], which ends where frames are handed out: no client is told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename = "client")]
+pub struct ForClient {
+    /// The number of the client.
+    pub number: u64,
+}
+
+impl Wire for ForClient {}
 
 #[derive(Deserialize)]
 struct Head<'a> {
@@ -72,6 +84,8 @@ struct Head<'a> {
     session_id: Option<Cow<'a, str>>,
     #[serde(default)]
     seq: Option<u64>,
+    #[serde(default)]
+    number: Option<u64>,
     #[serde(default, borrow)]
     payload: Option<&'a RawValue>,
 }
@@ -98,6 +112,10 @@ impl Told {
         let whole = || Json::parse(line.to_owned()).ok();
         let flat = |kind, about| Some(Self { kind, payload: whole(), session: None, seq: None, about });
         match &*head.kind {
+            "client" => {
+                let about = About::Client(head.number?);
+                Some(Self { kind: FrameType::Ready, payload: None, session: None, seq: None, about })
+            }
             "ready" => flat(FrameType::Ready, About::Nothing),
             "event" => Some(Self {
                 kind: FrameType::Event,
@@ -217,6 +235,13 @@ mod tests {
             assert_eq!(Told::read(&format!("{line}\n")), Some(want), "{line}");
         }
         assert_eq!(Told::read("{}"), None);
+    }
+
+    #[test]
+    fn for_whom_frames_are_is_no_frame_of_its_own() {
+        let line = crate::encode(&ForClient { number: 3 });
+        let told = Told::read(std::str::from_utf8(&line).unwrap()).unwrap();
+        assert_eq!((told.payload, told.about), (None, About::Client(3)));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq as _;
 
+use super::line::Present;
+
 /// How long nobody must have shown the token, with no stream open, before another client may take control.
 const ABSENCE: Duration = Duration::from_secs(60);
 
@@ -15,6 +17,17 @@ pub(super) struct Control {
     holder: Option<Holder>,
     /// How many streams of events are open.
     streams: usize,
+    /// Who does the work of the host.
+    present: Present,
+}
+
+/// A stream of events that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stream {
+    /// Whose it is, of those who were present.
+    number: u64,
+    /// Whether it showed the token of who holds control.
+    is_controllers: bool,
 }
 
 #[derive(Debug)]
@@ -61,18 +74,38 @@ impl Control {
         let holds = self.holds(shown, now);
         if holds {
             self.holder = None;
+            if self.present.is_here {
+                // Its stream may be open still; whoever does work from here on says so.
+                self.present = Present { number: self.present.number + 1, is_here: true, is_back: false };
+            }
         }
         holds
     }
 
-    /// A stream of events was opened.
-    pub(super) fn stream_begins(&mut self) {
+    /// Who does the work of the host.
+    pub(super) const fn present(&self) -> Present {
+        self.present
+    }
+
+    /// A stream of events was opened by somebody who showed this. It is the one of who does the host's work if nobody does
+    /// that, and if it is the controller's: the newest takes the place of the one before. `is_back` if it goes on where
+    /// another one ended.
+    pub(super) fn stream_begins(&mut self, shown: Option<&str>, is_back: bool, now: Instant) -> Stream {
+        let is_controllers = shown.is_some_and(|shown| self.holds(shown, now));
         self.streams += 1;
+        if is_controllers || !self.present.is_here {
+            self.present = Present { number: self.present.number + 1, is_here: true, is_back };
+        }
+        Stream { number: self.present.number, is_controllers }
     }
 
     /// One was closed.
-    pub(super) fn stream_ends(&mut self, now: Instant) {
+    pub(super) fn stream_ends(&mut self, stream: Stream, now: Instant) {
         self.streams = self.streams.saturating_sub(1);
+        let is_its_last = stream.is_controllers && stream.number == self.present.number;
+        if self.streams == 0 || is_its_last {
+            self.present.is_here = false;
+        }
         // Its end is a sign of life too.
         if let Some(holder) = &mut self.holder {
             holder.shown = now;
@@ -103,12 +136,38 @@ mod tests {
     fn a_client_that_is_gone_gives_way_after_a_while_and_one_that_listens_does_not() {
         let (mut control, now) = (Control::default(), Instant::now());
         control.claim(None, "a".into(), now).unwrap();
-        control.stream_begins();
+        let stream = control.stream_begins(None, false, now);
         assert_eq!(control.claim(None, "b".into(), now + 2 * ABSENCE), Err(Busy));
         let gone = now + 2 * ABSENCE;
-        control.stream_ends(gone);
+        control.stream_ends(stream, gone);
         assert_eq!(control.claim(None, "b".into(), gone + ABSENCE / 2), Err(Busy));
         assert_eq!(control.claim(None, "b".into(), gone + ABSENCE), Ok("b".to_owned()));
         assert!(!control.holds("a", gone + ABSENCE));
+    }
+
+    #[test]
+    fn the_work_of_the_host_is_with_one_client_until_its_stream_ends_or_another_takes_its_place() {
+        let (mut control, now) = (Control::default(), Instant::now());
+        let who = |control: &Control| (control.present().number, control.present().is_here);
+        assert_eq!(who(&control), (0, false), "nobody follows");
+        let first = control.stream_begins(None, false, now);
+        let beside = control.stream_begins(None, true, now);
+        assert_eq!(who(&control), (1, true));
+        control.claim(None, "a".into(), now).unwrap();
+        assert_eq!(who(&control), (1, true), "who takes control is who was there");
+        control.stream_ends(first, now);
+        assert_eq!(who(&control), (1, true), "whose stream it was is not known");
+        let own = control.stream_begins(Some("a"), true, now);
+        assert_eq!((who(&control), control.present().is_back), ((2, true), true));
+        let newer = control.stream_begins(Some("a"), false, now);
+        control.stream_ends(own, now);
+        assert_eq!(who(&control), (3, true), "the newest has taken its place");
+        control.stream_ends(newer, now);
+        assert_eq!(who(&control), (3, false), "whoever only looks does no work");
+        control.stream_ends(beside, now);
+        control.stream_begins(None, false, now);
+        assert_eq!(who(&control), (4, true));
+        assert!(control.release("a", now));
+        assert_eq!(who(&control), (5, true), "what it had is not for who comes");
     }
 }

@@ -23,11 +23,15 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    control::{Busy, Control},
+    control::{Busy, Control, Stream},
     keys::Keys,
+    line::{self, Present},
     waiting::{NotWaiting, Prompt, Waiting, Work},
 };
-use crate::gjc::{voice::frame_id, window::Window};
+use crate::{
+    gjc::{voice::frame_id, window::Window},
+    omp::FromClients,
+};
 
 /// How many answered commands are remembered, for what a door says of one later.
 const REMEMBERED: usize = 256;
@@ -38,7 +42,7 @@ pub(super) struct Ended;
 
 /// A session behind the bridge.
 pub(super) struct Conversation {
-    lines: mpsc::Sender<Line>,
+    lines: mpsc::Sender<FromClients>,
     /// The session that is current.
     current: watch::Receiver<String>,
     /// Every session that was.
@@ -47,6 +51,9 @@ pub(super) struct Conversation {
     asked: Mutex<Asked>,
     pub(super) waiting: Mutex<Waiting>,
     control: Mutex<Control>,
+    /// Who does the work of the host.
+    present: watch::Sender<Present>,
+    frames_of_work: Mutex<line::Work>,
     pub(super) keys: Keys,
 }
 
@@ -61,7 +68,7 @@ struct Asked {
 
 impl Conversation {
     /// Of a door that takes `lines`, and has the session `current`.
-    pub(super) fn new(lines: mpsc::Sender<Line>, current: watch::Receiver<String>) -> Arc<Self> {
+    pub(super) fn new(lines: mpsc::Sender<FromClients>, current: watch::Receiver<String>) -> Arc<Self> {
         let known = vec![current.borrow().clone()];
         Arc::new(Self {
             lines,
@@ -71,6 +78,8 @@ impl Conversation {
             asked: Mutex::default(),
             waiting: Mutex::default(),
             control: Mutex::default(),
+            present: watch::Sender::default(),
+            frames_of_work: Mutex::default(),
             keys: Keys::default(),
         })
     }
@@ -87,9 +96,15 @@ impl Conversation {
 
     /// Hears what the door says until it has ended.
     pub(super) async fn hear(&self, mut frames: mpsc::Receiver<Bytes>) {
+        // Whom the door speaks to.
+        let mut client = 0;
         while let Some(frame) = frames.recv().await {
             match std::str::from_utf8(&frame).ok().and_then(Told::read) {
-                Some(told) => self.told(told),
+                Some(Told { about: About::Client(number), .. }) => {
+                    client = number;
+                    self.waiting.lock().nobody_works();
+                }
+                Some(told) => self.told(told, client),
                 None => tracing::error!("a frame of the door is none that the bridge knows"),
             }
         }
@@ -98,12 +113,12 @@ impl Conversation {
         self.asked.lock().open.clear();
     }
 
-    fn told(&self, told: Told) {
+    fn told(&self, told: Told, client: u64) {
         let Told { kind, payload, session, about, seq: _ } = told;
         let session = session.unwrap_or_else(|| self.session());
         self.is_of(&session);
         let (payload, correlation) = match about {
-            About::Nothing => (payload, None),
+            About::Nothing | About::Client(_) => (payload, None),
             About::Command(id) => {
                 let Some(response) = payload else { return };
                 return self.responded(&session, &id, &response);
@@ -121,18 +136,12 @@ impl Conversation {
                 (payload, None)
             }
             About::Gate(id) => (payload, Some(id)),
-            About::ToolCall(id) => {
-                self.waiting.lock().begun(Work::Tool, id);
-                (payload, None)
-            }
+            About::ToolCall(id) => return self.works(Work::Tool, id, client, session, payload),
             About::ToolCallEnds(id) => {
                 self.waiting.lock().done(Work::Tool, &id);
                 (payload, None)
             }
-            About::UriRequest(id) => {
-                self.waiting.lock().begun(Work::Uri, id);
-                (payload, None)
-            }
+            About::UriRequest(id) => return self.works(Work::Uri, id, client, session, payload),
             About::UriRequestEnds(id) => {
                 self.waiting.lock().done(Work::Uri, &id);
                 (payload, None)
@@ -141,6 +150,24 @@ impl Conversation {
         if let Some(payload) = payload {
             self.publish(kind, session, payload, correlation);
         }
+    }
+
+    /// The host is asked to do something: the client that the door speaks to, and nobody who comes after it.
+    fn works(&self, work: Work, id: String, client: u64, session: String, payload: Option<Json>) {
+        let present = *self.present.borrow();
+        // The door will hear that it has gone, and ends what it had.
+        if let Some(payload) = payload.filter(|_| present.is_here && present.number == client) {
+            self.waiting.lock().begun(work, id);
+            self.window.push(|seq| {
+                self.frames_of_work.lock().note(seq);
+                event(&Envelope::new(kind_of(work), session, seq, frame_id(), payload))
+            });
+        }
+    }
+
+    /// Whether a frame has somebody do something.
+    pub(super) fn is_work(&self, number: u64) -> bool {
+        self.frames_of_work.lock().has(number)
     }
 
     /// Another session may be open now; what the one before asked is asked no more.
@@ -224,7 +251,7 @@ impl Conversation {
         if self.window.is_over() {
             return Err(Ended);
         }
-        self.lines.send(Line::Text(line)).await.map_err(|_| Ended)
+        self.lines.send(FromClients::Line(Line::Text(line))).await.map_err(|_| Ended)
     }
 
     /// Takes what is asked under `id`.
@@ -250,23 +277,52 @@ impl Conversation {
 
     /// Takes control from who shows this, and gives what was asked to be cancelled; none if it is not held by them.
     pub(super) fn release(&self, shown: Option<&str>) -> Option<Vec<Prompt>> {
-        let is_released = shown.is_some_and(|shown| self.control.lock().release(shown, Instant::now()));
+        let is_released = shown.is_some_and(|shown| {
+            let mut control = self.control.lock();
+            let is_released = control.release(shown, Instant::now());
+            self.present.send_replace(control.present());
+            is_released
+        });
         is_released.then(|| self.waiting.lock().take_all())
     }
 
-    /// Counts a stream of events until what is returned is dropped.
-    pub(super) fn listen(self: &Arc<Self>) -> Listening {
-        self.control.lock().stream_begins();
-        Listening(Arc::clone(self))
+    /// Counts a stream of events of who shows this until what is returned is dropped. `is_back` if it goes on where another one
+    /// ended.
+    pub(super) fn listen(self: &Arc<Self>, shown: Option<&str>, is_back: bool) -> Listening {
+        let mut control = self.control.lock();
+        let stream = control.stream_begins(shown, is_back, Instant::now());
+        self.present.send_replace(control.present());
+        Listening { conversation: Arc::clone(self), stream }
+    }
+
+    /// Tells the door who does the work of the host, until it has ended.
+    pub(super) async fn tell_who_is_here(&self) {
+        tokio::select! {
+            () = line::tell(self.present.subscribe(), self.lines.clone()) => {}
+            () = self.window.ended() => {}
+        }
+    }
+}
+
+const fn kind_of(work: Work) -> FrameType {
+    match work {
+        Work::Tool => FrameType::HostToolCall,
+        Work::Uri => FrameType::HostUriRequest,
     }
 }
 
 /// A stream of events that is open.
-pub(super) struct Listening(Arc<Conversation>);
+pub(super) struct Listening {
+    conversation: Arc<Conversation>,
+    stream: Stream,
+}
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.0.control.lock().stream_ends(Instant::now());
+        let Self { conversation, stream } = self;
+        let mut control = conversation.control.lock();
+        control.stream_ends(*stream, Instant::now());
+        conversation.present.send_replace(control.present());
     }
 }
 

@@ -260,11 +260,11 @@ impl Visit {
                 Err(_) => return Err(BridgeError::InvalidJson),
             },
         };
-        if self.house.all().iter().filter(|one| !one.window.is_over()).count() >= SESSIONS {
+        let Ok(room) = Arc::clone(&self.house.rooms).try_acquire_owned() else {
             return Err(BridgeError::TooMany { limit: SESSIONS });
-        }
+        };
         let which = opening.resume.map_or(Which::New, Which::Resumed);
-        let conversation = self.house.begin(which).await.map_err(|error| invalid(error.to_string()))?;
+        let conversation = self.house.begin(which, Some(room)).await.map_err(|error| invalid(error.to_string()))?;
         Ok(ok(&json!({ "status": "opened", "session_id": conversation.session() })))
     }
 
@@ -286,13 +286,17 @@ impl Visit {
         let Ok(permit) = Arc::clone(&self.house.streams).try_acquire_owned() else {
             return Err(BridgeError::EventsUnavailable);
         };
-        let held = (permit, conversation.listen());
-        let resetting = Arc::clone(conversation);
+        // What has somebody do something was for who was there then.
+        let before = window.last();
+        let is_back = last.is_some_and(|last| last != "0");
+        let held = (permit, conversation.listen(self.owner(), is_back));
+        let (resetting, asked) = (Arc::clone(conversation), Arc::clone(conversation));
         let frames = Arc::clone(window).follow(after, move |first| resetting.reset(first));
-        let frames = frames.map(move |frame| {
+        let frames = frames.filter_map(move |(number, frame)| {
             // The room is given back with the stream.
             let _held = &held;
-            frame
+            let is_old = number <= before && asked.is_work(number);
+            std::future::ready((!is_old).then_some(frame))
         });
         Ok(sse::reply(frames, "keepalive"))
     }

@@ -93,6 +93,11 @@ impl Waiting {
             .collect()
     }
 
+    /// Whoever was asked to do something has gone.
+    pub(super) fn nobody_works(&mut self) {
+        self.work.clear();
+    }
+
     /// The host is asked to do something under `id`.
     pub(super) fn begun(&mut self, work: Work, id: String) {
         self.work.insert((work, id));

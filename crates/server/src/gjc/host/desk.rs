@@ -19,7 +19,7 @@ use countersign_protocol::{
     omp::message::{ContentBlock, ToolOutput},
 };
 use countersign_runtime::{
-    Errand, Exchange, Link, Order, Source, Words,
+    Errand, Exchange, Link, Order, Peers, Source, Words,
     tools::{Output, read},
 };
 use serde_json::{Value, json};
@@ -46,11 +46,22 @@ struct Open {
     asked: Asked,
 }
 
+/// What a client said of itself that it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lends {
+    tools: bool,
+    uris: bool,
+}
+
 /// What one host has in hand.
 #[derive(Default)]
 pub(crate) struct Desk {
     /// The session whose calls come over the lines.
     session: Option<SessionId>,
+    /// Whether nobody is there. Nothing is sent then: it would reach nobody, and might have.
+    is_away: bool,
+    /// What whoever is there lends: a client that lends nothing does not know what it would be asked.
+    lends: Lends,
     tools: Option<Link>,
     uris: Option<Link>,
     open: BTreeMap<String, Open>,
@@ -68,19 +79,36 @@ async fn next(link: &mut Option<Link>) -> Option<Order> {
 
 impl Desk {
     /// Has lines for whatever the host lends to `session`. Calls that wait for it begin.
-    pub(crate) async fn serve(&mut self, lent: &Lent, session: &SessionId, results: &Source) {
+    pub(crate) async fn serve(&mut self, peers: &Peers, session: &SessionId, results: &Source) {
         if self.session.as_ref() != Some(session) {
             self.tools = None;
             self.uris = None;
             self.session = Some(session.clone());
         }
-        let (has_tools, has_uris) = lent.has();
-        if has_tools && self.tools.is_none() {
-            self.tools = Some(lent.peers().open(tools_of(session), results.clone()).await);
+        if self.is_away {
+            return;
         }
-        if has_uris && self.uris.is_none() {
-            self.uris = Some(lent.peers().open(uris_of(session), results.clone()).await);
+        if self.lends.tools && self.tools.is_none() {
+            self.tools = Some(peers.open(tools_of(session), results.clone()).await);
         }
+        if self.lends.uris && self.uris.is_none() {
+            self.uris = Some(peers.open(uris_of(session), results.clone()).await);
+        }
+    }
+
+    /// Whoever is there lends tools, or takes them back: it knows of them.
+    pub(super) const fn lends_tools(&mut self) {
+        self.lends.tools = true;
+    }
+
+    /// The same of URIs.
+    pub(super) const fn lends_uris(&mut self) {
+        self.lends.uris = true;
+    }
+
+    /// Nobody is there yet: clients come and go.
+    pub(crate) const fn expect(&mut self) {
+        self.is_away = true;
     }
 
     /// Waits for the next order; for good while there is no line.
@@ -95,8 +123,21 @@ impl Desk {
     }
 
     /// Lets go of everything: the host has gone, and what it has in hand ends as that says.
-    pub(crate) fn leave(&mut self) {
-        *self = Self::default();
+    pub(crate) async fn left(&mut self) {
+        let gone = std::mem::take(self);
+        self.is_away = true;
+        // Its calls end as they are dropped, and nothing more is started for it.
+        for link in [gone.tools, gone.uris].into_iter().flatten() {
+            link.close().await;
+        }
+    }
+
+    /// Another client is there in the place of whoever was. What was lent while nobody was there is lent by it.
+    pub(super) async fn arrived(&mut self) {
+        if !self.is_away {
+            self.left().await;
+        }
+        self.is_away = false;
     }
 
     /// Takes an order. The frame that is to be written at once, if there is one.

@@ -14,8 +14,8 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::Said;
-use crate::gjc::window::Behind;
+use super::{Said, past};
+use crate::{gjc::window::Behind, omp::FromClients};
 
 /// How long a client has to ask for what it missed before it is told what happens now.
 const MOMENT: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ struct Place {
 pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite,
     said: &Said,
-    lines: &mpsc::Sender<Line>,
+    lines: &mpsc::Sender<FromClients>,
 ) -> io::Result<()> {
     let (mut reading, mut writing) = tokio::io::split(stream);
     let place = Place { line: said.lines.last(), event: said.events.last() };
@@ -46,7 +46,10 @@ pub(super) async fn serve(
     if let Ok(first) = first {
         let Some(first) = first? else { return Ok(()) };
         match asks(&first) {
-            Some(after) => missed_by(&mut writing, said, after, place.event).await?,
+            Some(after) => {
+                take_up(lines).await?;
+                missed_by(&mut writing, said, after, place.event).await?;
+            }
             None => hand_on(first, said, lines).await?,
         }
     }
@@ -98,27 +101,35 @@ fn asks(line: &Line) -> Option<u64> {
     }
 }
 
+/// Tells the door that whoever was there before is there again.
+async fn take_up(lines: &mpsc::Sender<FromClients>) -> io::Result<()> {
+    lines.send(FromClients::Resumed).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+}
+
 /// Hands a line to the door.
-async fn hand_on(line: Line, said: &Said, lines: &mpsc::Sender<Line>) -> io::Result<()> {
+async fn hand_on(line: Line, said: &Said, lines: &mpsc::Sender<FromClients>) -> io::Result<()> {
     if let Line::Text(text) = &line
         && text.contains("extension_ui_response")
         && let Ok(Incoming::UiResponse { id, .. }) = gjc::parse(text)
     {
         said.ends(&id);
     }
-    lines.send(line).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    lines.send(FromClients::Line(line)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
 async fn read(
     mut reading: impl AsyncRead + Unpin,
     mut input: Input,
     said: &Said,
-    lines: &mpsc::Sender<Line>,
+    lines: &mpsc::Sender<FromClients>,
     missed: mpsc::Sender<u64>,
 ) -> io::Result<()> {
     while let Some(line) = input.next(&mut reading).await? {
         match asks(&line) {
-            Some(after) => missed.send(after).await.map_err(|_| io::ErrorKind::BrokenPipe)?,
+            Some(after) => {
+                take_up(lines).await?;
+                missed.send(after).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
+            }
             None => hand_on(line, said, lines).await?,
         }
     }
@@ -156,9 +167,21 @@ async fn write(
     }
 }
 
-/// Tells the events behind `after` up to `last`, as far as they are kept.
+/// Tells the events behind `after` up to `last`: those of processes before this one from the log, as far as it has them.
 async fn missed_by(writing: &mut (impl AsyncWrite + Unpin), said: &Said, after: u64, last: u64) -> io::Result<()> {
-    let mut after = after.max(said.events.oldest());
+    let oldest = said.events.oldest();
+    if after < said.first
+        && let Some(past) = &said.past
+    {
+        for frame in past.behind(after).await {
+            writing.write_all(&frame).await?;
+        }
+    }
+    if after.max(said.first) < oldest {
+        // It hears that some are gone.
+        writing.write_all(&past::reset(&said.session, oldest + 1)).await?;
+    }
+    let mut after = after.max(oldest);
     loop {
         let Behind::Frames(frames) = said.events.behind(after) else { return Ok(()) };
         let before = after;
@@ -185,7 +208,7 @@ mod tests {
     };
 
     use super::{Said, serve};
-    use crate::gjc::window::Window;
+    use crate::{gjc::window::Window, omp::FromClients};
 
     struct Client {
         line: BufReader<DuplexStream>,
@@ -208,10 +231,14 @@ mod tests {
             lines: Window::new(100, 0),
             events: Window::new(4, last),
             dialogs: parking_lot::Mutex::default(),
+            client: tokio::sync::watch::Sender::new(0),
+            past: None,
+            first: last,
+            session: "s".to_owned(),
         })
     }
 
-    fn connect(said: &Arc<Said>) -> (Client, mpsc::Receiver<Line>) {
+    fn connect(said: &Arc<Said>) -> (Client, mpsc::Receiver<FromClients>) {
         let (client, server) = duplex(1 << 16);
         let (lines, input) = mpsc::channel(8);
         let said = Arc::clone(said);
@@ -259,9 +286,16 @@ mod tests {
         client.says(json!({"type": "resume", "last_seq": 42})).await;
         assert_eq!(seqs(&mut client).await, [43, 44, 45]);
         client.says(json!({"type": "abort", "id": "1"})).await;
-        assert!(matches!(input.recv().await, Some(Line::Text(line)) if line.contains("abort")), "it is no command");
+        assert!(matches!(input.recv().await, Some(FromClients::Resumed)));
+        let next = input.recv().await;
+        assert!(
+            matches!(next, Some(FromClients::Line(Line::Text(line))) if line.contains("abort")),
+            "it is no command"
+        );
         // Somebody may ask later, too, and as far back as is kept.
         client.says(json!({"type": "resume", "last_seq": 1})).await;
+        let reset = client.hears().await;
+        assert_eq!((&reset["type"], &reset["payload"]["first_seq"]), (&json!("reset"), &json!(42)), "41 is gone");
         assert_eq!(seqs(&mut client).await, [42, 43, 44]);
         event(&said, 46);
         assert_eq!(seqs(&mut client).await, [46]);

@@ -24,6 +24,8 @@ use countersign_protocol::{
 use crate::{agent_dir::replace::sync_folder, session_file::time};
 
 /// Where the files lie below the working folder.
+/// The folder of all audits below a working folder.
+pub(crate) const RECORDS: &str = ".gjc/audit";
 const FOLDER: [&str; 3] = [".gjc", "audit", "unattended"];
 
 /// The gate that a line is about.

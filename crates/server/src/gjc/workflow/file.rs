@@ -30,7 +30,7 @@ use crate::agent_dir::{
 };
 
 /// Where below a working folder the files are.
-const FOLDER: &str = ".gjc/state/workflow-gates";
+pub(crate) const FOLDER: &str = ".gjc/state/workflow-gates";
 
 /// Whoever writes the file of a session's gates, until it is dropped.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use countersign_protocol::{
     omp::{
         Id, Response,
         state::{Branched, Cancelled, ExportedHtml},
+        ui::NotifyType,
     },
 };
 use countersign_runtime::tools::Roots;
@@ -180,12 +181,15 @@ pub(crate) async fn switch(door: &mut Door) {
         None => Ok(()),
     };
     if let Err(problem) = carried {
-        seat.close().await;
+        // Nothing was said in it.
+        let _ = seat.close().await;
         door.teller.attach();
         return door.write(&Response::failure(id, command, problem));
     }
-    if let Some(old) = door.seat.replace(seat) {
-        old.close().await;
+    if let Some(old) = door.seat.replace(seat)
+        && let Err(unwritten) = old.close().await
+    {
+        door.notify(unwritten.to_string(), NotifyType::Warning);
     }
     door.teller = crate::omp::teller::Teller::default();
     door.write(&Response::success(id, command, &data));

@@ -1,0 +1,93 @@
+//! Which client does the work of a session's host: whoever follows its events, and that only while it does.
+//!
+//! It must not know what work there is. Source: DESIGN §2, 12: a frame that causes work belongs to one connection.
+
+use std::collections::BTreeSet;
+
+use countersign_protocol::gjc::bridge::REPLAY_WINDOW;
+use tokio::sync::{mpsc, watch};
+
+use crate::omp::FromClients;
+
+/// Who is there to be given work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Present {
+    /// Counts those who were.
+    pub(super) number: u64,
+    /// Whether this one still is.
+    pub(super) is_here: bool,
+    /// Whether it was here before, under another number.
+    pub(super) is_back: bool,
+}
+
+/// Tells the door who is there, until nobody can change that any more or the door has ended.
+pub(super) async fn tell(mut present: watch::Receiver<Present>, door: mpsc::Sender<FromClients>) {
+    let mut told = Present::default();
+    loop {
+        let now = *present.borrow_and_update();
+        let words = match (now.is_here, now.number == told.number) {
+            (true, false) => {
+                let back = now.is_back.then_some(FromClients::Resumed);
+                [Some(FromClients::Arrived(now.number)), back]
+            }
+            (false, _) if told.is_here => [Some(FromClients::Left), None],
+            (true, true) | (false, _) => [None, None],
+        };
+        for word in words.into_iter().flatten() {
+            if door.send(word).await.is_err() {
+                return;
+            }
+        }
+        told = now;
+        if present.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The frames that cause work, among those that are kept.
+#[derive(Debug, Default)]
+pub(super) struct Work(BTreeSet<u64>);
+
+impl Work {
+    /// Notes the frame with this number.
+    pub(super) fn note(&mut self, number: u64) {
+        self.0.insert(number);
+        while self.0.len() > REPLAY_WINDOW {
+            self.0.pop_first();
+        }
+    }
+
+    /// Whether a frame causes work.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.0.contains(&number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{mpsc, watch};
+
+    use super::{Present, tell};
+
+    #[tokio::test]
+    async fn the_door_is_told_who_is_there_and_of_those_that_only_passed_by_nothing() {
+        let (changes, present) = watch::channel(Present::default());
+        let (door, mut told) = mpsc::channel(8);
+        tokio::spawn(tell(present, door));
+        let mut next = async |now: Present, count: usize| {
+            changes.send_replace(now);
+            let mut words = Vec::new();
+            for _ in 0..count {
+                words.push(format!("{:?}", told.recv().await.unwrap()));
+            }
+            words
+        };
+        let here = |number, is_back| Present { number, is_here: true, is_back };
+        assert_eq!(next(here(1, false), 1).await, ["Arrived(1)"]);
+        assert_eq!(next(Present { is_here: false, ..here(1, false) }, 1).await, ["Left"]);
+        assert_eq!(next(here(3, true), 2).await, ["Arrived(3)", "Resumed"]);
+        drop(changes);
+        assert!(told.recv().await.is_none());
+    }
+}

@@ -1,0 +1,93 @@
+//! What a host is asked to do, who is asked, and what it says of that.
+
+use super::*;
+
+fn tool_call(id: &str) -> Value {
+    json!({"type": "host_tool_call", "id": id, "toolCallId": "t", "toolName": "n", "arguments": {}})
+}
+
+fn result() -> Value {
+    json!({"type": "host_tool_result", "id": "b2", "result": {"content": []}})
+}
+
+impl Stage {
+    /// The door has heard that this client is there.
+    async fn is_for(&self, number: u64) {
+        self.frames.send(Bytes::from(format!("{}\n", json!({"type": "client", "number": number})))).await.unwrap();
+        self.says(json!({"type": "extension_error"})).await;
+    }
+
+    /// The door asks for something that nobody is to hear.
+    async fn asks_nobody(&self, frame: Value) {
+        self.frames.send(Bytes::from(format!("{frame}\n"))).await.unwrap();
+        self.says(json!({"type": "extension_error"})).await;
+    }
+}
+
+fn work(frames: &[Value]) -> Vec<&str> {
+    let work = frames.iter().filter(|frame| frame["type"] == "host_tool_call" || frame["type"] == "host_uri_request");
+    work.map(|frame| frame["payload"]["id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_the_host_did_is_told_once() {
+    let mut stage = Stage::open();
+    let _host = stage.follow("", &[]).await;
+    stage.is_for(1).await;
+    stage.says(tool_call("a1")).await;
+    let update = json!({"type": "host_tool_update", "partialResult": {"content": []}});
+    assert_eq!(stage.post("host-tool-results/a1", &[], &update).await.0, 200);
+    assert_eq!(stage.told().await["id"], "a1");
+    // The id is that of the path.
+    assert_eq!(stage.post("host-tool-results/a1", &[], &result()).await, (200, json!({"status": "accepted"})));
+    let told = stage.told().await;
+    assert_eq!((&told["type"], &told["id"]), (&json!("host_tool_result"), &json!("a1")));
+    assert_eq!(stage.post("host-tool-results/a1", &[], &result()).await, (404, json!({"error": "unknown_request"})));
+    stage.says(tool_call("a2")).await;
+    stage.says(json!({"type": "host_tool_cancel", "id": "c", "targetId": "a2"})).await;
+    assert_eq!(stage.post("host-tool-results/a2", &[], &result()).await.0, 404);
+    stage.says(json!({"type": "host_uri_request", "id": "u1", "operation": "read", "url": "db://a"})).await;
+    assert_eq!(stage.post("host-uri-results/u1", &[], &json!({"content": "x"})).await.0, 200);
+    assert_eq!(stage.told().await, json!({"content": "x", "type": "host_uri_result", "id": "u1"}));
+}
+
+#[tokio::test]
+async fn a_call_is_told_to_who_is_there_and_never_to_who_comes_back() {
+    let stage = Stage::open();
+    let mut host = stage.follow("", &[]).await;
+    stage.is_for(1).await;
+    stage.says(tool_call("a1")).await;
+    assert_eq!(work(&host.hears()), ["a1"]);
+    // Who looks on beside it sees what happens, and not what happened.
+    let mut beside = stage.follow("?last_seq=0", &[]).await;
+    assert_eq!(work(&beside.hears()), [""; 0]);
+    drop(beside);
+    drop(host);
+    stage.asks_nobody(tool_call("a2")).await;
+    assert_eq!(stage.post("host-tool-results/a2", &[], &result()).await.0, 404, "nobody was asked");
+    let mut again = stage.follow("?last_seq=1", &[]).await;
+    stage.asks_nobody(tool_call("a3")).await;
+    assert_eq!(work(&again.hears()), [""; 0], "what the door asked of the one before");
+    assert_eq!(stage.post("host-tool-results/a1", &[], &result()).await.0, 200, "the door has not heard of it yet");
+    stage.is_for(2).await;
+    assert_eq!(stage.post("host-tool-results/a1", &[], &result()).await.0, 404, "it is nobody's any more");
+    stage.says(tool_call("a4")).await;
+    assert_eq!(work(&again.hears()), ["a4"]);
+}
+
+#[tokio::test]
+async fn whoever_holds_control_and_follows_anew_takes_the_place_of_its_own_stream() {
+    let stage = Stage::open();
+    let mut first = stage.follow("", &[]).await;
+    stage.is_for(1).await;
+    let owner = stage.claim().await;
+    let own = [("x-gjc-bridge-owner-token", owner.as_str())];
+    let mut second = stage.follow("?last_seq=1", &own).await;
+    stage.asks_nobody(tool_call("a1")).await;
+    assert_eq!((work(&first.hears()).len(), work(&second.hears()).len()), (0, 0));
+    stage.is_for(2).await;
+    stage.says(tool_call("a2")).await;
+    drop(second);
+    stage.asks_nobody(tool_call("a3")).await;
+    assert_eq!(work(&first.hears()), ["a2"], "whoever only looks is not asked");
+}

@@ -1,0 +1,248 @@
+//! What processes before this one told of a session, made again from its log for a client that missed it.
+//!
+//! What was told piece by piece, as it came, is not in a log: it comes whole. Facts say which number had come when nothing
+//! worked ([`Event::Told`]); whoever was told up to such a place gets what is behind it and nothing twice. It must not know who
+//! asks. Source: docs/protocol/gjc.md, Socket.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use countersign_core::{
+    engine::{Event as Happened, Fact, Meta, Recorded},
+    id::{Lsn, SessionId},
+    session::Event,
+};
+use countersign_protocol::{
+    Json, encode,
+    gjc::{Envelope, bridge::Reset, event::FrameType},
+    omp,
+};
+use countersign_runtime::{
+    Handle,
+    store::{Log as _, Partition, Scope, Stored},
+};
+use tokio::sync::OnceCell;
+
+use crate::{
+    gjc::{Voice, arrange},
+    omp::{Frame, Teller, frames},
+};
+
+/// How many records are read at once.
+const PAGE: usize = 512;
+/// How many bytes of events are kept at most.
+const MOST_BYTES: usize = 64 << 20;
+
+/// What processes before this one told of a session.
+pub(crate) struct Past {
+    handle: Handle,
+    session: SessionId,
+    /// The number behind which this process counts.
+    until: u64,
+    told: OnceCell<Told>,
+}
+
+/// Everything that can be told again.
+#[derive(Debug, Default)]
+struct Told {
+    /// Each with the record that it is about and a number of its own, behind all that were used; the oldest first.
+    frames: Vec<(Lsn, u64, Bytes)>,
+    /// How far had been told when nothing worked, the oldest first.
+    rests: Vec<(u64, Lsn)>,
+    /// Whether there was more than is kept.
+    is_cut: bool,
+}
+
+/// An event on its way into a frame.
+enum Kept {
+    Event(omp::Event),
+    Pause(Vec<Json>),
+}
+
+impl Past {
+    /// How many events are kept at most. So many numbers are left free before those that a process uses.
+    pub(crate) const MOST: u64 = 10_000;
+
+    /// Of `session`, up to the fact that this process counts behind `until`.
+    pub(crate) fn new(handle: Handle, session: SessionId, until: u64) -> Self {
+        Self { handle, session, until, told: OnceCell::new() }
+    }
+
+    /// Everything behind the event `after`. Where nobody can say what exactly that is, a frame that says so comes first, and all
+    /// that may be missing is behind it.
+    pub(super) async fn behind(&self, after: u64) -> Vec<Bytes> {
+        let told = self.told.get_or_init(|| async {
+            self.read().await.unwrap_or_else(|problem| {
+                tracing::warn!(%problem, "what was told before cannot be told again");
+                Told { is_cut: true, ..Told::default() }
+            })
+        });
+        told.await.behind(after, |first| self.reset(first, self.until))
+    }
+
+    fn reset(&self, first: Option<u64>, until: u64) -> Bytes {
+        reset(self.session.as_str(), first.unwrap_or(until + 1))
+    }
+
+    async fn read(&self) -> Result<Told, String> {
+        let problem = |error: &dyn std::fmt::Display| format!("the log cannot be read: {error}");
+        let (mut telling, mut after) = (Telling::default(), Lsn(0));
+        loop {
+            let page = self.handle.log().read_scope(Partition::ZERO, Scope::Session(&self.session), after, PAGE).await;
+            let page = page.map_err(|error| problem(&error))?;
+            for stored in &page {
+                let event = Happened::decode(&stored.kind, stored.version, &stored.facts);
+                let event = event.map_err(|error| problem(&error))?;
+                if let Happened::Session(Event::Told { number, upto }) = &event {
+                    if *number == self.until {
+                        return Ok(telling.told(&self.session, self.until));
+                    }
+                    telling.rests.push((*number, upto.unwrap_or(stored.lsn)));
+                    continue;
+                }
+                let content = self.content(&event, stored).await.map_err(|error| problem(&error))?;
+                telling.hear(event, content.as_deref(), stored);
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE => after = last.lsn,
+                _ => return Ok(telling.told(&self.session, self.until)),
+            }
+        }
+    }
+
+    async fn content(
+        &self,
+        event: &Happened,
+        stored: &Stored,
+    ) -> Result<Option<std::sync::Arc<str>>, impl std::fmt::Display + use<>> {
+        let at = match event {
+            Happened::Session(Event::Entry { content_at: Some(at), .. }) => Some(*at),
+            _ => stored.content_digest.map(|_| stored.lsn),
+        };
+        match at {
+            Some(at) => self.handle.contents().get(&[at]).await.map(|mut texts| texts.pop().flatten()),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The telling of a log, as far as it has been read.
+#[derive(Default)]
+struct Telling {
+    teller: Teller,
+    kept: VecDeque<(Lsn, Kept)>,
+    rests: Vec<(u64, Lsn)>,
+    is_cut: bool,
+}
+
+impl Telling {
+    fn hear(&mut self, event: Happened, content: Option<&str>, stored: &Stored) {
+        let fact = Fact { event, session: stored.session.clone(), content: None };
+        let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
+        let mut events = Vec::new();
+        self.teller.fact(&Recorded { fact, meta }, content, &mut events);
+        arrange(&mut events);
+        frames(&events, |frame| {
+            let kept = match frame {
+                Frame::Event(omp::Event::AgentSettled) => return,
+                Frame::Event(event) => Kept::Event(event.clone()),
+                Frame::Pause { messages } => Kept::Pause(messages.to_vec()),
+                _ => return,
+            };
+            self.kept.push_back((stored.lsn, kept));
+        });
+        while self.kept.len() as u64 > Past::MOST {
+            self.kept.pop_front();
+            self.is_cut = true;
+        }
+    }
+
+    /// Puts everything into frames, of which the last has the number `until`.
+    fn told(self, session: &SessionId, until: u64) -> Told {
+        let Self { kept, rests, mut is_cut, .. } = self;
+        let mut voice = Voice::default();
+        voice.is_of(session);
+        voice.count_behind(until.saturating_sub(kept.len() as u64));
+        let mut frames = VecDeque::with_capacity(kept.len());
+        let mut bytes = 0;
+        for (lsn, kept) in kept {
+            let line = match &kept {
+                Kept::Event(event) => voice.line(Frame::Event(event)),
+                Kept::Pause(messages) => voice.line(Frame::Pause { messages }),
+            };
+            let Some(line) = line else { continue };
+            bytes += line.len();
+            frames.push_back((lsn, voice.last(), line));
+            while bytes > MOST_BYTES
+                && let Some((_, _, line)) = frames.pop_front()
+            {
+                bytes -= line.len();
+                is_cut = true;
+            }
+        }
+        Told { frames: frames.into(), rests, is_cut }
+    }
+}
+
+impl Told {
+    fn behind(&self, after: u64, reset: impl FnOnce(Option<u64>) -> Bytes) -> Vec<Bytes> {
+        let again = self.frames.first().is_some_and(|(_, first, _)| *first <= after);
+        let (from, is_exact) = if again {
+            // Somebody was told it by this process.
+            (self.frames.partition_point(|(_, number, _)| *number <= after), true)
+        } else {
+            let at = self.rests.partition_point(|(number, _)| *number <= after);
+            let (number, lsn) = at.checked_sub(1).map_or((0, Lsn(0)), |at| self.rests[at]);
+            let from = self.frames.partition_point(|(about, ..)| *about <= lsn);
+            (from, number == after && !(self.is_cut && from == 0))
+        };
+        let frames = &self.frames[from..];
+        let first = frames.first().map(|(_, number, _)| *number);
+        let says = (!is_exact && (first.is_some() || self.is_cut)).then(|| reset(first));
+        says.into_iter().chain(frames.iter().map(|(.., line)| line.clone())).collect()
+    }
+}
+
+/// What a client is told before frames of which it may know some, or that begin behind what it knows.
+pub(super) fn reset(session: &str, first: u64) -> Bytes {
+    let reset = Reset::new(first);
+    let (id, seq) = reset.frame();
+    encode(&Envelope::new(FrameType::Reset, session.to_owned(), seq, id, reset))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use countersign_core::id::Lsn;
+
+    use super::Told;
+
+    fn told(is_cut: bool) -> Told {
+        let frame = |at: u64, number: u64| (Lsn(at), number, Bytes::from(number.to_string()));
+        // Two runs; the second was told from 8 on by the process that had it.
+        let frames = vec![frame(2, 96), frame(4, 97), frame(4, 98), frame(7, 99), frame(9, 100)];
+        Told { frames, rests: vec![(7, Lsn(5)), (50, Lsn(6))], is_cut }
+    }
+
+    fn heard(told: &Told, after: u64) -> Vec<String> {
+        let reset = |first: Option<u64>| Bytes::from(format!("reset {}", first.unwrap_or_default()));
+        told.behind(after, reset).iter().map(|line| String::from_utf8(line.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn who_was_told_up_to_a_rest_gets_the_rest_and_who_was_not_is_told_so_and_gets_all_that_may_be_missing() {
+        for (case, after, want) in [
+            ("nothing yet", 0, &["96", "97", "98", "99", "100"][..]),
+            ("within the first run", 3, &["reset 96", "96", "97", "98", "99", "100"]),
+            ("at its end", 7, &["99", "100"]),
+            ("within the second", 9, &["reset 99", "99", "100"]),
+            ("behind a process that told nothing else", 50, &["99", "100"]),
+            ("told again by this process", 98, &["99", "100"]),
+            ("all of it", 100, &[]),
+        ] {
+            assert_eq!(heard(&told(false), after), want, "{case}");
+        }
+        assert_eq!(heard(&told(true), 0)[0], "reset 96", "what is not kept");
+        assert_eq!(heard(&told(true), 7), ["99", "100"]);
+    }
+}
