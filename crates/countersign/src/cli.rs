@@ -263,6 +263,14 @@ enum Gates {
         #[arg(long)]
         reason: Option<String>,
     },
+    /// Answer a question, a plan or an execution
+    Answer {
+        /// Its id, or at least its last 8 characters
+        id: String,
+        /// One of its choices, as `gates show` prints them, or your own words; several where several may be chosen
+        #[arg(required = true, value_name = "ANSWER")]
+        said: Vec<String>,
+    },
     /// Show what waits as it comes and goes; on a terminal a key answers, elsewhere every change is printed
     Watch,
 }
@@ -444,6 +452,7 @@ impl From<Gates> for gates::Gates {
                 Self::Allow { id, scope, rule, lasts }
             }
             Gates::Deny { id, reason } => Self::Deny { id, reason },
+            Gates::Answer { id, said } => Self::Answer { id, said },
             Gates::Watch => Self::Watch,
         }
     }

@@ -34,6 +34,7 @@ pub(crate) enum Gates {
     Show { id: String },
     Allow { id: String, scope: Scope, rule: Option<String>, lasts: Option<Duration> },
     Deny { id: String, reason: Option<String> },
+    Answer { id: String, said: Vec<String> },
     Watch,
 }
 
@@ -66,9 +67,14 @@ pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<Ex
         (Gates::Deny { id, reason }, Some(mut local)) => {
             told(local.ask(&Request::Deny { id, reason })?, "denied", form)
         }
+        (Gates::Answer { id, said }, Some(mut local)) => {
+            told(local.ask(&Request::Answer { id, said })?, "answered", form)
+        }
         (Gates::Watch, Some(local)) if form == Form::Text && is_interactive() => watch::watch(&place.folder, local),
         (Gates::Watch, Some(mut local)) => watch(&mut local, form),
-        (Gates::Allow { .. } | Gates::Deny { .. } | Gates::Watch, None) => not_running(&place.folder),
+        (Gates::Allow { .. } | Gates::Deny { .. } | Gates::Answer { .. } | Gates::Watch, None) => {
+            not_running(&place.folder)
+        }
     }
 }
 
@@ -191,6 +197,15 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
         writeln!(out, "  {}: {}", one(name), one(&text_of(value)))?;
     }
     let id = &row.id[row.id.len().saturating_sub(8)..];
+    if ["question", "plan", "execution"].contains(&row.kind.as_str()) {
+        for (number, choice) in (1..).zip(&row.choices) {
+            writeln!(out, "  {number}. {}", one(choice))?;
+        }
+        let several = if row.several { "; several may be" } else { "" };
+        writeln!(out, "\nAnswer it with `countersign gates answer {id} ANSWER --data {}`.", place.folder.display())?;
+        writeln!(out, "ANSWER is one of the choices, or your own words{several}.")?;
+        return Ok(ExitCode::SUCCESS);
+    }
     writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", place.folder.display())?;
     for rule in &row.proposals {
         writeln!(out, "Whatever matches \"{}\", from now on: add `--scope always --rule '{}'`.", one(rule), one(rule))?;

@@ -61,6 +61,13 @@ pub enum Request {
         /// What the agent is told.
         reason: Option<String>,
     },
+    /// Says what a gate asks for: labels of its choices, or words.
+    Answer {
+        /// Which gate.
+        id: String,
+        /// What is said.
+        said: Vec<String>,
+    },
     /// Every grant in force.
     Grants,
     /// Every denial that binds.
@@ -107,6 +114,7 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
             resolve(&source, &id, Answer::Grant(grant), by).await
         }
         Request::Deny { id, reason } => resolve(&source, &id, Answer::Deny { reason }, by).await,
+        Request::Answer { id, said } => resolve(&source, &id, Answer::Say(said), by).await,
         Request::Grants => read(&source, |engine| listed(engine.state().policy().grants())).await,
         Request::Denials => read(&source, |engine| denials(engine.state().policy().constraints())).await,
         Request::WaitingForHosts => {

@@ -32,6 +32,12 @@ pub struct Row {
     pub arguments: Map<String, Value>,
     /// Why a person is asked.
     pub reason: String,
+    /// What is offered as an answer, where a choice or words are one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+    /// Whether several of them count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub several: bool,
     /// Rules that may be allowed for longer in its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proposals: Vec<String>,
@@ -130,6 +136,12 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
             (title.clone(), title, arguments, String::new())
         }
     };
+    let (choices, several) = match content {
+        Content::Question { choices, multi, .. } => {
+            (choices.iter().map(|choice| choice.label.clone()).collect(), *multi)
+        }
+        Content::Approval { .. } | Content::GoOn { .. } => (Vec::new(), false),
+    };
     let session = gate.session().map(ToString::to_string);
     let of_session = gate.session().and_then(|id| engine.state().session(id));
     let is_agents = session.as_deref().is_some_and(|session| session.starts_with("agent:"));
@@ -147,6 +159,8 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
         subject,
         arguments,
         reason,
+        choices,
+        several,
         proposals: engine
             .proposals(gate)
             .into_iter()

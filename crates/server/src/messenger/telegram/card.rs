@@ -6,7 +6,7 @@
 use countersign_core::{
     call,
     digest::{Digest, canonical},
-    gate::{Content, Gate, Resolution, Scope},
+    gate::{Content, Gate, Kind, Resolution, Scope},
     id::GateId,
     time::Millis,
 };
@@ -48,9 +48,19 @@ pub(super) struct Asked {
     scopes: Vec<Scope>,
     /// Rules that may be allowed for good in its place.
     rules: Vec<String>,
+    /// What it offers, where a choice or words are the answer.
+    offer: Option<Offer>,
     /// Who has to allow, in a line, where that is more than any one person.
     approvals: Option<String>,
     deadline: Option<Millis>,
+}
+
+/// What a question, a plan or an execution offers.
+#[derive(Clone, Debug, PartialEq)]
+struct Offer {
+    kind: Kind,
+    choices: Vec<String>,
+    several: bool,
 }
 
 /// How far a card that waits has come.
@@ -103,7 +113,7 @@ impl Asked {
             Content::GoOn { asker, question, why } => {
                 return Some(Self::go_on(gate, asker, question, why.as_deref()));
             }
-            Content::Question { .. } => return None,
+            Content::Question { .. } => return Self::question(gate, content),
         };
         let request = call.and_then(|call| call.request.as_ref());
         let mut what = escape(signature, Lines::One).into_owned();
@@ -129,6 +139,7 @@ impl Asked {
             intent: intent.as_deref().map(|intent| brief(intent, 300)),
             scopes: gate.scopes().to_vec(),
             rules,
+            offer: None,
             approvals: None,
             deadline: None,
         }
@@ -148,10 +159,47 @@ impl Asked {
             intent: None,
             scopes: gate.scopes().to_vec(),
             rules: Vec::new(),
+            offer: None,
             approvals: None,
             deadline: None,
         }
         .at(gate)
+    }
+
+    fn question(gate: &Gate, content: &Content) -> Option<Self> {
+        let Content::Question { question, choices, multi, recommended, .. } = content else { return None };
+        let mut what = escape(question, Lines::Many).into_owned();
+        for (at, choice) in choices.iter().enumerate() {
+            let note = if *recommended == Some(at) { " (recommended)" } else { "" };
+            what.push_str(&format!("\n{}. {}{note}", at + 1, escape(&choice.label, Lines::One)));
+        }
+        let headline = content.headline();
+        let kind = match gate.kind() {
+            Kind::Plan => "Plan",
+            Kind::Execution => "Execution",
+            Kind::Question | Kind::Approval | Kind::Budget | Kind::Pairing => "Question",
+        };
+        let tool = if headline == question { kind.to_owned() } else { format!("{kind}: {}", brief(headline, 200)) };
+        let agent = gate.session().map_or_else(|| "an agent".to_owned(), ToString::to_string);
+        let asked = Self {
+            gate: gate.id(),
+            tool,
+            digest: Digest::of(what.as_bytes()),
+            what,
+            agent: brief(&agent, 200),
+            why: "by a run that waits for the answer".to_owned(),
+            intent: None,
+            scopes: Vec::new(),
+            rules: Vec::new(),
+            offer: Some(Offer {
+                kind: gate.kind(),
+                choices: choices.iter().map(|choice| choice.label.clone()).collect(),
+                several: *multi,
+            }),
+            approvals: None,
+            deadline: None,
+        };
+        Some(asked.at(gate))
     }
 
     /// The same as the gate stands now.
@@ -174,6 +222,9 @@ impl Asked {
         let mut foot = format!("\n\nAgent: {}\nAsked {}", self.agent, self.why);
         if let Some(intent) = &self.intent {
             foot.push_str(&format!("\nThe agent says: {intent}"));
+        }
+        if let Some(offer) = &self.offer {
+            foot.push_str(offer.how());
         }
         if let Some(approvals) = &self.approvals {
             foot.push_str(&format!("\nAllowed by {approvals}"));
@@ -213,6 +264,18 @@ impl Asked {
         let button =
             |text: &str, action| Button { text: text.to_owned(), callback_data: refs.write(self.gate, action) };
         let mut rows = Vec::new();
+        if let Some(offer) = &self.offer {
+            if whole {
+                let choices = (0..Action::CHOICES).zip(&offer.choices);
+                rows.extend(choices.map(|(at, label)| vec![button(&on_button(at, label), Action::Choice(at))]));
+            } else if self.parts().is_some() {
+                rows.push(vec![button("Show all", Action::Whole)]);
+            }
+            if offer.kind == Kind::Question {
+                rows.push(vec![button("Do not answer", Action::Deny)]);
+            }
+            return Keyboard { inline_keyboard: rows };
+        }
         if whole {
             let mut first = Vec::new();
             if self.scopes.contains(&Scope::Once) {
@@ -283,7 +346,8 @@ impl Asked {
     }
 
     fn whole(&self) -> String {
-        format!("\u{1f6a8} {}\n{}", self.tool, self.what)
+        let sign = if self.offer.is_some() { '\u{2753}' } else { '\u{1f6a8}' };
+        format!("{sign} {}\n{}", self.tool, self.what)
     }
 
     /// The beginning and the end of `text`, its length and its digest, in `room` units.
@@ -298,6 +362,25 @@ impl Asked {
     }
 }
 
+impl Offer {
+    /// How it is answered.
+    const fn how(&self) -> &'static str {
+        match (self.kind, self.several) {
+            (Kind::Plan, _) => "\nReply to this card to say what is to change.",
+            (Kind::Execution, _) => "\nReply to this card to decline with a reason.",
+            (_, true) => "\nFor several, reply with their numbers, such as 1, 3; or reply in your own words.",
+            (_, false) => "\nReply to this card to answer in your own words.",
+        }
+    }
+}
+
+/// What stands on the button of a choice: all of it where that can be read there, else its number.
+fn on_button(at: u8, label: &str) -> String {
+    let shown = escape(label, Lines::One);
+    let is_readable = shown == label && label.chars().count() <= LONGEST_RULE;
+    if is_readable { label.to_owned() } else { format!("{}.", u32::from(at) + 1) }
+}
+
 impl Ending {
     fn head(&self) -> &'static str {
         match &self.resolution {
@@ -305,7 +388,8 @@ impl Ending {
             Resolution::Allowed { .. } | Resolution::Granted => "\u{2705} Approved",
             Resolution::Denied | Resolution::Declined => "\u{274c} Denied",
             Resolution::Expired => "\u{23f0} Expired",
-            Resolution::Withdrawn | Resolution::Answered => "\u{21a9} Withdrawn",
+            Resolution::Answered => "\u{2705} Answered",
+            Resolution::Withdrawn => "\u{21a9} Withdrawn",
         }
     }
 
@@ -320,7 +404,8 @@ impl Ending {
             Resolution::Granted => format!("\n\nCovered by an earlier approval at {at}"),
             Resolution::Denied | Resolution::Declined => format!("\n\nDenied{by} at {at}"),
             Resolution::Expired => format!("\n\nNobody answered until {at}; nothing was run."),
-            Resolution::Withdrawn | Resolution::Answered => format!("\n\nNobody needs an answer any more ({at})."),
+            Resolution::Answered => format!("\n\nAnswered{by} at {at}"),
+            Resolution::Withdrawn => format!("\n\nNobody needs an answer any more ({at})."),
         };
         if let Some(reason) = self.reason.as_ref().filter(|_| !self.shutdown) {
             foot.push_str(&format!(": {}", brief(reason, 500)));

@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Command, Refusal, Reply, Scope as At},
-    gate::{self, Answer, AnswerRefusal, Resolution, Scope},
+    engine::{Command, Engine, Refusal, Reply, Scope as At},
+    gate::{self, Answer, AnswerRefusal, Content, Resolution, Scope},
     id::{GateId, PrincipalId},
 };
 use countersign_runtime::{Refused, Source};
@@ -38,6 +38,7 @@ const HOW: Said = Said {
     text: "Reply to the card and write why. Your reply refuses it, and the agent reads the reason.",
     alert: true,
 };
+const WORDS: Said = Said { text: "Reply to the card and write what is to change.", alert: true };
 const COMES: Said = Said { text: "The whole text follows", alert: false };
 const TOO_MUCH: Said = Said { text: "Other texts are being sent. Try again in a while.", alert: false };
 
@@ -171,6 +172,13 @@ impl Poll {
                 Answer::Grant(gate::Grant { scope: Scope::Always, pattern: Some(pattern), lasts: None })
             }
             Action::Deny => Answer::Deny { reason: None },
+            Action::Choice(at) => {
+                let Some((said, _)) = self.source.read(move |engine| choice(engine, gate, at)).await else {
+                    return Flow::Again;
+                };
+                // Where it does not wait any more there is none, and the answer is told so.
+                Answer::Say(said)
+            }
             Action::Reason | Action::Whole => {
                 self.explained(query.id, gate, action).await;
                 return Flow::Next;
@@ -178,12 +186,23 @@ impl Poll {
         };
         let key = format!("telegram:{}", query.id);
         match self.decide(gate, answer, principal(query.from.id), key).await {
+            // A choice of a plan may want words.
+            Some(EXPIRED) if matches!(action, Action::Choice(_)) && self.waits(gate).await => {
+                self.say(query.id, WORDS);
+                Flow::Next
+            }
             Some(said) => {
                 self.say(query.id, said);
                 Flow::Next
             }
             None => Flow::Over,
         }
+    }
+
+    /// Whether a gate still waits.
+    async fn waits(&self, gate: GateId) -> bool {
+        let read = self.source.read(move |engine| engine.state().gate(gate).is_some_and(gate::Gate::is_pending));
+        read.await.is_some_and(|(waits, _)| waits)
     }
 
     /// A tap that decides nothing.
@@ -202,10 +221,10 @@ impl Poll {
         self.say(query, said);
     }
 
-    /// What a person wrote: a reply to a card that waits denies it, with the reply as its reason.
+    /// What a person wrote: a reply to a card that waits answers its question, or denies it, with the reply as its reason.
     async fn written(&self, message: Message) -> Flow {
         let Some((from, to)) = message.from.zip(message.reply_to_message) else { return Flow::Next };
-        let Some(reason) = message.text.filter(|text| !text.trim().is_empty()) else { return Flow::Next };
+        let Some(text) = message.text.filter(|text| !text.trim().is_empty()) else { return Flow::Next };
         if !self.shared.is_ours(message.chat.id) || !self.may_answer(&from) {
             return Flow::Next;
         }
@@ -214,13 +233,14 @@ impl Poll {
             let shows = |gate: &&gate::Gate| {
                 gate.shown().iter().any(|showing| showing.surface == SURFACE && showing.reference == place)
             };
-            engine.state().pending_gates().find(shows).map(gate::Gate::id)
+            let gate = engine.state().pending_gates().find(shows)?;
+            Some((gate.id(), answer_in_words(engine, gate, &text)))
         });
         // Nothing can be read while nothing can be recorded. It comes again, until the owner has ended.
         let Some((found, _)) = read.await else { return Flow::Again };
-        let Some(gate) = found else { return Flow::Next };
+        let Some((gate, answer)) = found else { return Flow::Next };
         let key = format!("telegram:{}:{}", message.chat.id, message.message_id);
-        match self.decide(gate, Answer::Deny { reason: Some(reason) }, principal(from.id), key).await {
+        match self.decide(gate, answer, principal(from.id), key).await {
             Some(NOT_RECORDED) => Flow::Again,
             Some(_) => Flow::Next,
             None => Flow::Over,
@@ -272,6 +292,31 @@ impl Poll {
             }
         });
     }
+}
+
+/// The label of a choice, as an answer; nothing where the gate does not wait or has not so many.
+fn choice(engine: &Engine, gate: GateId, at: u8) -> Vec<String> {
+    let Some(Content::Question { choices, .. }) = engine.admitted().gate(gate).map(|content| &**content) else {
+        return Vec::new();
+    };
+    choices.get(usize::from(at)).map(|choice| choice.label.clone()).into_iter().collect()
+}
+
+/// What a reply to a card says: the answer to a question, in words or by the numbers of its choices, or why something is denied.
+fn answer_in_words(engine: &Engine, gate: &gate::Gate, text: &str) -> Answer {
+    if !gate.kind().takes_words() {
+        return Answer::Deny { reason: Some(text.to_owned()) };
+    }
+    let numbered = match engine.admitted().gate(gate.id()).map(|content| &**content) {
+        Some(Content::Question { choices, multi: true, .. }) => {
+            let numbers = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
+            let label =
+                |part: &str| choices.get(part.parse::<usize>().ok()?.checked_sub(1)?).map(|one| one.label.clone());
+            numbers.map(label).collect::<Option<Vec<_>>>()
+        }
+        _ => None,
+    };
+    Answer::Say(numbered.unwrap_or_else(|| vec![text.to_owned()]))
 }
 
 /// Waits before the next attempt. False if there is no use in one.

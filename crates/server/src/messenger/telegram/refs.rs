@@ -32,6 +32,8 @@ pub(super) enum Action {
     Reason,
     /// Sends the whole text.
     Whole,
+    /// Answers with a choice: which of them, from 0.
+    Choice(u8),
 }
 
 impl Action {
@@ -47,11 +49,22 @@ impl Action {
         (Self::Whole, b'w'),
     ];
 
+    /// How many choices have a button.
+    pub(super) const CHOICES: u8 = 32;
+    /// The letter of the first of them.
+    const FIRST: u8 = 128;
+
     fn letter(self) -> u8 {
+        if let Self::Choice(at) = self {
+            return Self::FIRST + at.min(Self::CHOICES - 1);
+        }
         Self::ALL.iter().find(|(action, _)| *action == self).map_or(b'd', |(_, letter)| *letter)
     }
 
     fn of(letter: u8) -> Option<Self> {
+        if let Some(at) = letter.checked_sub(Self::FIRST) {
+            return (at < Self::CHOICES).then_some(Self::Choice(at));
+        }
         Self::ALL.iter().find(|(_, known)| *known == letter).map(|(action, _)| *action)
     }
 }

@@ -5,5 +5,6 @@ mod api;
 mod approvals;
 mod crashes;
 mod outages;
+mod questions;
 mod stage;
 mod taps;

@@ -210,14 +210,25 @@ fn an_ended_card_says_how_by_whom_and_when() {
 }
 
 #[test]
-fn a_question_is_no_card() {
+fn a_question_offers_its_choices_and_nothing_that_allows() {
+    let choice = |label: &str| countersign_core::gate::Choice { label: label.to_owned() };
     let content = Content::Question {
         id: "1".to_owned(),
-        question: "Which?".to_owned(),
-        choices: Vec::new(),
-        multi: false,
-        recommended: None,
+        question: "Which?\nSay so.".to_owned(),
+        choices: vec![choice("Left"), choice("Right\u{200b}")],
+        multi: true,
+        recommended: Some(1),
         about: serde_json::Map::new(),
     };
-    assert_eq!(Asked::new(&gate(&ALL), &content, None, Vec::new()), None);
+    let asked = Asked::new(&gate(&ALL), &content, None, Vec::new()).unwrap();
+    let text = asked.waiting(Stage::First, Millis(0), time);
+    assert!(
+        text.starts_with("\u{2753} Question\nWhich?\nSay so.\n1. Left\n2. Right\\u{200b} (recommended)\n\nAgent: "),
+        "{text}"
+    );
+    assert!(text.contains("reply with their numbers"), "{text}");
+    let keys = asked.keys(&Refs::new(&"1:secret".to_owned().into()), true);
+    let labels: Vec<_> = keys.inline_keyboard.iter().flatten().map(|button| button.text.as_str()).collect();
+    // Only a question can be left unanswered; this gate is of another kind.
+    assert_eq!(labels, ["Left", "2."]);
 }

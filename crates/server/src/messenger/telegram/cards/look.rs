@@ -66,7 +66,7 @@ impl Cards {
         let read = self.source.read_of(At::Gate(id), move |engine| stand(engine, id, &*presence));
         let Some((found, _)) = read.await else { return Err(Step::Later) };
         let Some(Stand { gate, call, is_open, end, rules }) = found else { return Ok(None) };
-        if !matches!(gate.kind(), gate::Kind::Approval | gate::Kind::Budget) {
+        if gate.kind() == gate::Kind::Pairing {
             return Ok(None);
         }
         let known = self.known.get(&id);
@@ -122,14 +122,15 @@ impl Cards {
         Ok(content.and_then(|content| Asked::new(gate, &content, call, rules)))
     }
 
-    /// What a person said with a denial.
+    /// What a person said with a denial, or as an answer.
     async fn reason(&self, gate: &Gate) -> Result<Option<String>, Step> {
-        let Some(at) = gate.answer_content().filter(|_| gate.resolution() == Some(&Resolution::Denied)) else {
-            return Ok(None);
-        };
+        let says = matches!(gate.resolution(), Some(Resolution::Denied | Resolution::Answered));
+        let Some(at) = gate.answer_content().filter(|_| says) else { return Ok(None) };
         let texts = self.shared.handle.contents().get(&[at]).await;
         let mut texts = texts.map_err(|_| Step::At(Instant::now() + std::time::Duration::from_secs(1)))?;
-        Ok(texts.pop().flatten().map(|reason| reason.to_string()).filter(|reason| !reason.trim().is_empty()))
+        let text = texts.pop().flatten();
+        let text = text.map(|text| gate::said(&text).map_or_else(|| text.to_string(), |said| said.join(" + ")));
+        Ok(text.filter(|reason| !reason.trim().is_empty()))
     }
 }
 

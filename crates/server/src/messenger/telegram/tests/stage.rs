@@ -1,6 +1,7 @@
 //! A gateway with one agent, one service that counts what it did, and a chat.
 
 use std::{
+    collections::VecDeque,
     path::Path,
     sync::{
         Arc,
@@ -22,11 +23,16 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Chosen, Clock, Handle, Host, Lane, Options, Served, Source, Summaries,
+    models::{self, Model},
     store::MemoryLog,
     system_dice,
     tools::{self, Registry},
 };
-use futures_util::future::BoxFuture;
+use futures_util::{
+    StreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -51,11 +57,23 @@ pub(super) struct House {
     pub(super) takes: Arc<Mutex<Duration>>,
     /// The rules of the next process.
     pub(super) rules: Arc<Mutex<Rules>>,
+    /// What the model says next; without it there is none.
+    pub(super) plays: Arc<Mutex<VecDeque<Vec<models::Event>>>>,
+}
+
+impl Model for House {
+    fn stream(&self, _: models::Request) -> BoxStream<'static, Result<models::Event, models::Failure>> {
+        let said = self.plays.lock().pop_front().unwrap_or_default();
+        stream::iter(said.into_iter().chain([models::Event::Stop(models::Stop::Stop)]).map(Ok)).boxed()
+    }
 }
 
 impl Host for House {
     fn model(&self, _: &ModelRef) -> Result<Chosen, String> {
-        Err("there is no model".to_owned())
+        if self.plays.lock().is_empty() {
+            return Err("there is no model".to_owned());
+        }
+        Ok(Chosen { entry: Arc::new(models::demo::entry()), key: None, model: Arc::new(self.clone()) })
     }
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
@@ -153,7 +171,8 @@ impl Stage {
     async fn quiet_with(rules: Rules) -> Self {
         let done = Served::Done("[]".to_owned());
         let rules = Arc::new(Mutex::new(rules));
-        let house = House { served: Arc::default(), says: Arc::new(Mutex::new(done)), takes: Arc::default(), rules };
+        let (served, takes, plays) = (Arc::default(), Arc::default(), Arc::default());
+        let house = House { served, says: Arc::new(Mutex::new(done)), takes, rules, plays };
         let log = MemoryLog::new();
         let owner = open(&log, &house).await;
         let source = owner.source(Lane::Request);
@@ -220,6 +239,33 @@ impl Stage {
         let reply = self.source.ask(Command::Call(call::Command::Request(Box::new(request)))).await.unwrap();
         let Reply::Requested { call, .. } = reply.outcome else { panic!("it is asked for") };
         call
+    }
+
+    /// A run calls a tool, and when that has ended it says nothing.
+    pub(super) async fn run(&self, tool: &str, arguments: Value) {
+        let call = models::Part::ToolCall {
+            id: "k1".to_owned(),
+            name: tool.to_owned(),
+            arguments: arguments.to_string(),
+            signature: None,
+        };
+        let kind = models::PartKind::ToolCall { id: "k1".to_owned(), name: tool.to_owned() };
+        let said = vec![
+            models::Event::Start { response_id: None },
+            models::Event::PartStart { index: 0, kind },
+            models::Event::PartEnd { index: 0, part: call },
+        ];
+        self.house.plays.lock().extend([said, Vec::new()]);
+        let message = Message::User(Default::default());
+        let content = serde_json::to_string(&message).unwrap().into();
+        let said = session::Said { content, tokens: 1 };
+        let (provider, id) = ("demo".to_owned(), "scripted".to_owned());
+        let reference = ModelRef { provider, id, context_window: 128_000, max_tokens: 8_192, price: None };
+        let model = session::Command::Set { setting: session::Setting::Model(reference), entry: None };
+        let when_busy = session::WhenBusy::Refuse;
+        for command in [model, session::Command::Prompt { said, with: Vec::new(), when_busy }] {
+            self.source.ask(Command::Session(session(), command)).await.unwrap();
+        }
     }
 
     /// Somebody answers the oldest gate elsewhere.
