@@ -2,9 +2,11 @@
 //!
 //! A figure that cannot be taken is printed as not available with its reason, and the others go on.
 
+mod bridge;
 mod burst;
 mod door;
 mod figure;
+mod gates;
 mod gateway;
 mod host;
 mod lent;
@@ -117,6 +119,24 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
     let round_trip = "gjc: a call of a host tool, less the raw pipe";
     measure(Figure::new(round_trip, Unit::Millis).target(0.3), &mut || {
         lent::measure(&binary).map(|lent| (lent.millis, Some(lent.raw_millis)))
+    });
+    let mut gates = gates::measure(&binary).map_err(|error| format!("{error:#}"));
+    let mut of_gates = |pick: fn(&gates::Gates) -> f64| {
+        let gates = gates.as_mut().map_err(|why| anyhow::anyhow!("{why}"))?;
+        Ok((pick(gates), Some(gates.raw)))
+    };
+    measure(Figure::new("gjc: gate raised to its frame, record included", Unit::Millis).target(0.5), &mut || {
+        of_gates(|gates| gates.raised)
+    });
+    measure(
+        Figure::new("gjc: answer to the waiter's next event, record included", Unit::Millis).target(1.0),
+        &mut || of_gates(|gates| gates.answered),
+    );
+    measure(Figure::new("gjc: 1,000 pending gates restored", Unit::Millis).target(50.0), &mut || {
+        gates::restored(&binary)
+    });
+    measure(Figure::new("gjc bridge: command to frame at the last of 100", Unit::Millis).target(2.0), &mut || {
+        bridge::fan_out(&binary)
     });
     measure(Figure::new("events through the owner, durable", Unit::PerSecond), &mut || {
         let report = report_of(&binary, "owner")?;

@@ -3,8 +3,9 @@
 use std::{
     io::{BufReader, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread,
+    time::Instant,
 };
 
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use crate::bench::web;
 /// A running provider. It ends with the process.
 pub(crate) struct Provider {
     address: SocketAddr,
+    written: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Provider {
@@ -29,19 +31,36 @@ impl Provider {
         Self::taking_turns(vec![answer(&[call], "tool_calls"), answer(&said(&["done".to_owned()]), "stop")])
     }
 
+    /// Wants so many calls of `tool` in its first answer, and says "done" in the others.
+    pub(crate) fn calling_often(tool: &str, arguments: &str, count: usize) -> anyhow::Result<Self> {
+        let call = |index: usize| {
+            let function = json!({ "name": tool, "arguments": arguments });
+            json!({ "index": index, "id": format!("c{index}"), "type": "function", "function": function })
+        };
+        let calls: Vec<Value> = (0..count).map(|index| json!({ "tool_calls": [call(index)] })).collect();
+        Self::taking_turns(vec![answer(&calls, "tool_calls"), answer(&said(&["done".to_owned()]), "stop")])
+    }
+
+    /// When the last answer was written.
+    pub(crate) fn written(&self) -> Option<Instant> {
+        self.written.lock().ok().and_then(|written| *written)
+    }
+
     /// Gives these answers in turn, again and again.
     fn taking_turns(answers: Vec<String>) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let answers: Vec<Arc<[u8]>> = answers.into_iter().map(|answer| answer.into_bytes().into()).collect();
+        let written: Arc<Mutex<Option<Instant>>> = Arc::default();
+        let at = Arc::clone(&written);
         thread::spawn(move || {
             for (stream, answer) in listener.incoming().flatten().zip(answers.iter().cycle()) {
-                let answer = Arc::clone(answer);
+                let (answer, at) = (Arc::clone(answer), Arc::clone(&at));
                 // A client that hangs up is its own business.
-                thread::spawn(move || serve(stream, &answer).ok());
+                thread::spawn(move || serve(stream, &answer, &at).ok());
             }
         });
-        Ok(Self { address })
+        Ok(Self { address, written })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -53,9 +72,12 @@ impl Provider {
     }
 }
 
-fn serve(mut stream: TcpStream, answer: &[u8]) -> std::io::Result<()> {
+fn serve(mut stream: TcpStream, answer: &[u8], written: &Mutex<Option<Instant>>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     web::read(&mut BufReader::new(stream.try_clone()?))?;
+    if let Ok(mut written) = written.lock() {
+        *written = Some(Instant::now());
+    }
     stream.write_all(answer)
 }
 

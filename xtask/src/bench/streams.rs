@@ -183,7 +183,7 @@ async fn answer(address: SocketAddr) -> anyhow::Result<Value> {
 }
 
 /// Milliseconds until the last of `count` connections has a frame of `size` bytes from a process that does nothing else.
-fn raw(runtime: &Runtime, count: usize, size: usize) -> anyhow::Result<Vec<f64>> {
+pub(crate) fn raw(runtime: &Runtime, count: usize, size: usize) -> anyhow::Result<Vec<f64>> {
     let mut child = Command::new(std::env::current_exe()?)
         .args([FAN_OUT, &size.to_string()])
         .stdin(Stdio::piped())
