@@ -102,7 +102,7 @@ fn a_run_that_asks_again_behind_a_summary_is_what_the_one_before_was() {
     // Also where another process makes the summary.
     stage.restart(open(), Resume::Go);
     let epoch = stage.here().compaction().unwrap().epoch;
-    stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Done(text(1)) });
+    stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Done { said: text(1), spent: None } });
     assert_eq!(stage.engine.state().run(stage.run()).unwrap().marks(), &marks);
 }
 
