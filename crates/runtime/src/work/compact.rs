@@ -105,9 +105,7 @@ impl CompactWork {
             Some(request) if parts.len() == 1 => {
                 self.ask(&chosen, &summaries.system, request, host, &mut spent).await?
             }
-            Some(_) => {
-                self.in_parts(&chosen, host, &parts, previous, instructions.as_deref(), &mut spent).await?
-            }
+            Some(_) => self.in_parts(&chosen, host, &parts, previous, instructions.as_deref(), &mut spent).await?,
             None => previous.map(|previous| previous.summary).unwrap_or_default(),
         };
         let turn = match &summaries.turn {
