@@ -25,6 +25,11 @@ pub(crate) fn expanded(given: &str, home: &Path) -> PathBuf {
     below.map_or_else(|| PathBuf::from(given), |rest| home.join(rest))
 }
 
+/// Whether `folder` is `inner` or above it.
+pub(crate) fn holds(folder: &Path, inner: &Path) -> bool {
+    resolved(folder).zip(resolved(inner)).is_some_and(|(folder, inner)| inner.starts_with(folder))
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink, path::Path};

@@ -8,11 +8,7 @@ use std::{
     time::Duration,
 };
 
-use countersign_core::{
-    engine::Command,
-    session::{Command as SessionCommand, Retry, Settings, Thresholds},
-    time::Millis,
-};
+use countersign_core::session::{Retry, Settings, Thresholds};
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use countersign_runtime::{
     Clock,
@@ -25,6 +21,7 @@ use tracing::info;
 
 use super::{
     asking, commands,
+    counting::{counted, told_before},
     door::{Door, Output},
     feed::{Feed, FromClients, Input},
     flags::Flags,
@@ -274,7 +271,7 @@ pub(super) async fn open_in(
         settings.reset_for_hosts();
     }
     let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
-    if let Some(dir) = kept.filter(|dir| holds(&cwd.join(dir), &cwd)) {
+    if let Some(dir) = kept.filter(|dir| paths::holds(&cwd.join(dir), &cwd)) {
         let problem = "the working folder lies in it, and tools may not write where session files are";
         return Err(StartError::new(format!("--session-dir {}: {problem}", dir.display())));
     }
@@ -361,27 +358,6 @@ pub(super) async fn open_in(
         past = told_before(&mut door, counted).await.map_err(StartError::new)?;
     }
     Ok(OpenDoor { door, model, past })
-}
-
-/// How many events may have been counted of a session that was opened at `opened`, by processes that ended before this one
-/// `begun`: more than any could tell in the time since. One that was opened since begins with none.
-fn counted(opened: Millis, begun: Millis, now: Millis) -> u64 {
-    /// Of each millisecond.
-    const MOST: u64 = 1000;
-    if opened >= begun { 0 } else { now.0.saturating_sub(opened.0).saturating_mul(MOST).saturating_add(Past::MOST) }
-}
-
-/// Notes in the log that all before was told by processes before this one, which counts behind `counted`. None if there was none.
-async fn told_before(door: &mut Door, counted: u64) -> Result<Option<Past>, SeatError> {
-    let Some(seat) = door.seat().filter(|_| counted > 0) else { return Ok(None) };
-    let told = SessionCommand::Told { number: counted, upto: None };
-    seat.requests.ask(Command::Session(seat.id.clone(), told)).await?;
-    Ok(Some(Past::new(seat.handle.clone(), seat.id.clone(), counted)))
-}
-
-/// Whether `folder` is `inner` or above it.
-fn holds(folder: &Path, inner: &Path) -> bool {
-    paths::resolved(folder).zip(paths::resolved(inner)).is_some_and(|(folder, inner)| inner.starts_with(folder))
 }
 
 pub(super) fn working_folder(

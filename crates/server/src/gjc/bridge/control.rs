@@ -113,6 +113,13 @@ impl Control {
     }
 }
 
+/// A token that nobody can guess.
+pub(super) fn fresh_token() -> Option<String> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).ok()?;
+    Some(hex::encode(seed))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Instant;

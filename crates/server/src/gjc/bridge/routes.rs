@@ -29,7 +29,7 @@ use serde_json::json;
 
 use super::{
     Answer, House, SESSIONS, Which, answers,
-    control::Busy,
+    control::{Busy, fresh_token},
     conversation::{Conversation, Ended},
     keys::NotDone,
     waiting::{NotWaiting, Prompt, Work},
@@ -492,11 +492,4 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = text(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-/// A token that nobody can guess.
-fn fresh_token() -> Option<String> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).ok()?;
-    Some(hex::encode(seed))
 }
