@@ -124,7 +124,7 @@ mod tests {
             (&log).write_all(format!("line {number}\n").as_bytes()).unwrap();
         }
         assert_eq!(last(&path, 2).unwrap(), (vec!["line 3".to_owned(), "line 4".to_owned()], true));
-        assert_eq!(last(&path, 5).unwrap().1, false);
+        assert!(!last(&path, 5).unwrap().1);
         let wide = format!("{}\n", "x".repeat(1 << 20));
         for _ in 0..9 {
             (&log).write_all(wide.as_bytes()).unwrap();
