@@ -74,6 +74,10 @@ uuid_id! {
     /// Names one call of a tool. Not the id that a model gave it, which need not be unique.
     CallId, "call_"
 }
+uuid_id! {
+    /// Names one message to a chat network, however often it is tried to be delivered.
+    LetterId, "letter_"
+}
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {

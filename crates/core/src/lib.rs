@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod call;
+pub mod channel;
 pub mod digest;
 pub mod engine;
 pub mod gate;

@@ -240,8 +240,8 @@ fn frames() -> Vec<String> {
             count: 1,
         })),
         ok(&res(Taken::Started { session_key: text("k"), run_id: text("r"), directives: Directives::default() })),
-        ok(&res(Taken::Command { command: "help", response: text("…") })),
-        ok(&res(Taken::DirectiveOnly { response: Some(text("_Thinking: high_")) })),
+        ok(&res(Taken::Command { session_key: text("k"), command: "help", response: text("…") })),
+        ok(&res(Taken::DirectiveOnly { session_key: text("k"), response: Some(text("_Thinking: high_")) })),
         ok(&res(Taken::PendingPairing { sender_id: text("u") })),
         ok(&res(Taken::Blocked { reason: text("not on the list") })),
         ok(&res(channel::Done {

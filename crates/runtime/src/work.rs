@@ -14,6 +14,7 @@ pub use host::{Chosen, Host, Memories, Served, Summaries, Wing, reference};
 
 use countersign_core::{
     call::{Command as CallCommand, Progress},
+    channel::Command as ChannelCommand,
     engine::Command,
     gate::{Answer, Command as GateCommand},
     message::StopReason,
@@ -69,6 +70,10 @@ pub(crate) fn size_of(command: &Command) -> usize {
         Command::Gate(GateCommand::Answer { answer, .. } | GateCommand::AnswerAs { answer, .. }) => {
             size_of_answer(answer)
         }
+        Command::Channel(ChannelCommand::Hear(heard)) => {
+            heard.then.as_ref().map_or(0, |(_, said, _)| said.content.len())
+        }
+        Command::Channel(ChannelCommand::Send(message)) => message.text.len(),
         _ => 0,
     };
     256 + content
@@ -76,9 +81,10 @@ pub(crate) fn size_of(command: &Command) -> usize {
 
 fn size_of_said(command: &SessionCommand) -> usize {
     match command {
-        SessionCommand::Prompt { said, .. } | SessionCommand::Queue { said, .. } | SessionCommand::Steer { said } => {
-            said.content.len()
-        }
+        SessionCommand::Prompt { said, .. }
+        | SessionCommand::Say { said, .. }
+        | SessionCommand::Queue { said, .. }
+        | SessionCommand::Steer { said } => said.content.len(),
         SessionCommand::Once { key, command } => key.name.len() + size_of_said(command),
         _ => 0,
     }

@@ -39,7 +39,7 @@ use crate::{
     control::Control,
     gsv, hermes,
     listen::{self, Doors, Hosts, Port, TlsError},
-    messenger::telegram::{self, BadAddress, Telegram},
+    messenger::telegram::{self, BadAddress, Ear, Telegram},
     sessions::SessionIndex,
     site::{Reporter, Site},
     tokens::Watched,
@@ -184,9 +184,11 @@ pub async fn serve(
     let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
     let control = Control::open(&config.storage.folder, Arc::clone(&hall), users)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
+    let ear = Arc::new(Ear::default());
     let telegram = match &config.telegram {
         Some(telegram) => {
-            Some(Telegram::spawn(house::telegram(telegram, &config.people, &door), handle.clone(), clock.clone())?)
+            let settings = house::telegram(telegram, &config.people, &door, &ear);
+            Some(Telegram::spawn(settings, handle.clone(), clock.clone())?)
         }
         None => None,
     };
@@ -224,12 +226,16 @@ pub async fn serve(
         gsv::OpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
         gsv::OpenError::Closing => ServeError::Lost,
     })?;
+    if let Some(telegram) = &telegram {
+        peers.join(telegram, &ear).await;
+    }
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
         gsv: Arc::clone(&peers),
         pages: web::login_routes(&site.auth)
             .merge(api::routes(&site, household.clone()))
             .merge(console::routes(&site))
+            .merge(gsv::routes(&peers))
             .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         health: health(

@@ -8,6 +8,7 @@ mod channels;
 mod chat;
 mod config;
 mod connection;
+mod delivery;
 mod dispatch;
 mod host;
 mod native;
@@ -31,12 +32,20 @@ use countersign_runtime::Lane;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
-use crate::{chats::Workrooms, limits::FailedAuth, listen::Guest, site::Site};
+use crate::{
+    chats::Workrooms,
+    limits::FailedAuth,
+    listen::Guest,
+    messenger::telegram::{Ear, Telegram},
+    site::Site,
+};
 
 use roster::Roster;
 use settings::{SecretsError, Settings};
 use told::Told;
 
+pub(crate) use channels::{Carried, Carrier, Letter, webhook::routes};
+pub(crate) use chat::DOOR;
 pub(crate) use host::Wings;
 pub(crate) use native::names as native_tools;
 pub(crate) use registry::Registry;
@@ -67,6 +76,7 @@ pub struct Door {
     wrong: Mutex<FailedAuth>,
     /// The files of agents as runs began with them.
     reading: prompt::Reading,
+    networks: channels::Networks,
     /// Events for every client. Each connection takes them at its own pace.
     told: broadcast::Sender<Arc<Told>>,
     closing: watch::Sender<bool>,
@@ -87,15 +97,22 @@ impl Door {
             cards: chat::Cards::default(),
             wrong: Mutex::new(FailedAuth::new(site.config.limits.max_failed_auth_per_minute)),
             reading: prompt::Reading::default(),
+            networks: channels::Networks::default(),
             told: broadcast::Sender::new(BEHIND),
             closing: watch::Sender::new(false),
             site: Arc::clone(site),
         });
         chat::follow(&door).await.ok_or(OpenError::Closing)?;
+        channels::follow(&door).await.ok_or(OpenError::Closing)?;
         wings.open(&door, rooms);
         // What was owed to sessions of this door is begun now.
         site.handle.source(Lane::Request).tell(Command::Tick).await;
         Ok(door)
+    }
+
+    /// Takes a messenger as a chat network.
+    pub(crate) async fn join(self: &Arc<Self>, telegram: &Telegram, ear: &Ear) {
+        channels::join_telegram(self, telegram.talk(), ear).await;
     }
 
     /// Whether anybody may connect: with a token from everywhere, without one from this machine only.

@@ -18,6 +18,7 @@ mod hermes;
 mod limits;
 pub mod listen;
 pub mod messenger;
+mod objects;
 pub mod omp;
 mod paths;
 pub mod prompt;

@@ -4,6 +4,7 @@
 
 mod contract;
 mod filter;
+mod networks;
 mod trail;
 mod words;
 

@@ -77,6 +77,7 @@ impl Admitted {
             | Event::Run(_)
             | Event::Call(_)
             | Event::Peer(_)
+            | Event::Channel(_)
             | Event::Policy(_)
             | Event::Settings(_)
             | Event::Unattended(_) => {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Rules;
 use crate::{
-    call,
+    call, channel,
     digest::Digest,
     gate,
     id::{CallId, Lsn, PrincipalId, RunId, SessionId},
@@ -61,6 +61,8 @@ pub enum Command {
     Peer(peer::Command),
     /// About what people set while the gateway runs.
     Settings(settings::Command),
+    /// About chat networks.
+    Channel(channel::Command),
     /// To the contract of a session that works without people.
     Unattended(unattended::Command),
     /// Takes over grants that another log gave for good. Those that are known are passed over.
@@ -127,6 +129,8 @@ pub enum Reply {
     Unattended(unattended::Outcome),
     /// The result came too late and was only recorded.
     Dropped,
+    /// It has happened already, under the same key.
+    Repeated,
 }
 
 /// Why a command was refused.
@@ -178,6 +182,9 @@ pub enum Refusal {
     /// The contract of a session stands in the way.
     #[error(transparent)]
     Unattended(#[from] unattended::Refusal),
+    /// Something about a chat network was not done.
+    #[error(transparent)]
+    Channel(#[from] channel::Refusal),
     /// Policy refuses a person's own command.
     #[error("{0}")]
     Denied(String),

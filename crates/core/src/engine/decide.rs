@@ -3,6 +3,7 @@
 mod answer;
 mod answered;
 mod calls;
+mod channels;
 mod compaction;
 mod contract;
 mod forgive;
@@ -61,11 +62,12 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Call(call::Command::Ended { call, progress }) => Ok(calls::ended(view, call, progress, context)),
         Command::Call(call::Command::Abort { session }) => stop::abort_commands(view, &session),
         Command::Peer(command) => Ok(peers::decide(view, command)),
+        Command::Channel(command) => channels::decide(view, command, context),
         Command::Gate(gate::Command::Answer { gate, answer, by, key }) => {
             answer::answer(view, gate, &answer, &by, key.as_deref(), context)
         }
-        Command::Gate(gate::Command::AnswerAs { gate, answer, by, reference }) => {
-            refer::answer(view, gate, &answer, &by, reference, context)
+        Command::Gate(gate::Command::AnswerAs { gate, answer, by, reference, key }) => {
+            refer::answer(view, gate, &answer, (&by, key.as_deref()), reference, context)
         }
         Command::Run(run::Command::Forgive { run, by }) => forgive::denials(view, run, by),
         Command::Lift { principal, key, by } => forgive::denial(view, principal, key, by),

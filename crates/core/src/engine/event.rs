@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    call, gate,
+    call, channel, gate,
     id::{Lsn, SessionId},
     peer, policy, run, session, settings,
     time::Millis,
@@ -27,6 +27,8 @@ pub enum Event {
     Gate(gate::Event),
     /// To a peer.
     Peer(peer::Event),
+    /// In a chat network.
+    Channel(channel::Event),
     /// To rules, grants and constraints.
     Policy(policy::Event),
     /// To what people set while the gateway runs.
@@ -68,7 +70,12 @@ impl Fact {
                 }
                 _ => true,
             },
-            Event::Run(_) | Event::Call(_) | Event::Gate(_) | Event::Settings(_) | Event::Unattended(_) => true,
+            Event::Run(_)
+            | Event::Call(_)
+            | Event::Gate(_)
+            | Event::Channel(_)
+            | Event::Settings(_)
+            | Event::Unattended(_) => true,
         }
     }
 }
@@ -119,6 +126,7 @@ impl Event {
             Self::Call(_) => "call",
             Self::Gate(_) => "gate",
             Self::Peer(_) => "peer",
+            Self::Channel(_) => "channel",
             Self::Policy(_) => "policy",
             Self::Settings(_) => "settings",
             Self::Unattended(_) => "unattended",
@@ -137,6 +145,7 @@ impl Event {
             Self::Call(event) => json(event),
             Self::Gate(event) => json(event),
             Self::Peer(event) => json(event),
+            Self::Channel(event) => json(event),
             Self::Policy(event) => json(event),
             Self::Settings(event) => json(event),
             Self::Unattended(event) => json(event),
@@ -162,6 +171,7 @@ impl Event {
             "call" => read(kind, facts).map(Self::Call),
             "gate" => read(kind, facts).map(Self::Gate),
             "peer" => read(kind, facts).map(Self::Peer),
+            "channel" => read(kind, facts).map(Self::Channel),
             "policy" => read(kind, facts).map(Self::Policy),
             "settings" => read(kind, facts).map(Self::Settings),
             "unattended" => read(kind, facts).map(Self::Unattended),

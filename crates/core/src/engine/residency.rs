@@ -12,7 +12,7 @@ use super::{
     state::State,
 };
 use crate::{
-    call,
+    call, channel,
     gate::{self, Gate},
     id::{GateId, SessionId},
     run,
@@ -53,12 +53,14 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
             | call::Command::Received { session, .. },
         ) => session,
         Command::Unattended(command) => command.session(),
+        Command::Channel(channel::Command::Hear(heard)) => &heard.then.as_ref()?.0,
         Command::Call(call::Command::Request(request)) => &request.session,
         Command::Gate(command) => return Some(Scope::Gate(command.gate())),
         // What works is at hand, and so is all of policy.
         Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
         | Command::Call(call::Command::Ended { .. })
         | Command::Peer(_)
+        | Command::Channel(_)
         | Command::Recover(_)
         | Command::UseRules(_)
         | Command::EditRules { .. }

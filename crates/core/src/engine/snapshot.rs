@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::state::State;
 use crate::{
     call::Call,
+    channel,
     digest::Digest,
     gate::{self, Gate},
     id::{Lsn, PeerId},
@@ -19,11 +20,11 @@ use crate::{
 };
 
 /// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
-pub const SNAPSHOT_VERSION: u32 = 15;
+pub const SNAPSHOT_VERSION: u32 = 16;
 
 /// What is written: the machines alone. Indexes are made again.
 #[derive(Serialize, Deserialize)]
-struct Form<S, R, C, G, P, D, T> {
+struct Form<S, R, C, G, P, D, T, N> {
     head: Lsn,
     at: Millis,
     boot: u32,
@@ -36,6 +37,7 @@ struct Form<S, R, C, G, P, D, T> {
     constraints: Vec<D>,
     settings: T,
     peers: BTreeMap<PeerId, Line>,
+    channels: N,
     is_partial: bool,
 }
 
@@ -55,6 +57,7 @@ impl State {
             constraints: self.policy.constraints().iter().collect(),
             settings: &self.settings,
             peers: self.peers.clone(),
+            channels: &self.channels,
             is_partial: self.is_partial,
         };
         serde_json::to_string(&form).expect("state is plain data with text keys")
@@ -62,13 +65,15 @@ impl State {
 
     /// Reads what [`State::to_snapshot`] wrote.
     pub(super) fn from_snapshot(text: &str) -> Result<Self, serde_json::Error> {
-        let form: Form<Session, Run, Call, Gate, Grant, Constraint, settings::State> = serde_json::from_str(text)?;
+        let form: Form<Session, Run, Call, Gate, Grant, Constraint, settings::State, channel::State> =
+            serde_json::from_str(text)?;
         let mut state = Self {
             head: form.head,
             at: form.at,
             boot: form.boot,
             settings: form.settings,
             peers: form.peers,
+            channels: form.channels,
             is_partial: form.is_partial,
             ..Self::default()
         };

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     call::{self, Call},
+    channel,
     gate::{self, Gate},
     id::{CallId, GateId, Lsn, PeerId, RunId, SessionId},
     peer::{self, Line},
@@ -39,6 +40,7 @@ pub struct State {
     pub(super) settings: settings::State,
     /// The lines of peers that have one.
     pub(super) peers: BTreeMap<PeerId, Line>,
+    pub(super) channels: channel::State,
     /// Sessions whose context is being compacted.
     pub(super) compacting: BTreeSet<SessionId>,
     /// Sessions at hand that have a contract.
@@ -69,6 +71,7 @@ impl PartialEq for State {
             && self.policy == other.policy
             && self.settings == other.settings
             && self.peers == other.peers
+            && self.channels == other.channels
             && self.compacting == other.compacting
             && self.pending == other.pending
             && self.gate_deadlines == other.gate_deadlines
@@ -160,6 +163,11 @@ impl State {
         self.calls.values().filter(waits).map(Call::session)
     }
 
+    /// Chat networks.
+    pub fn channels(&self) -> &channel::State {
+        &self.channels
+    }
+
     /// Rules, grants and constraints.
     pub fn policy(&self) -> &policy::State {
         &self.policy
@@ -247,6 +255,7 @@ impl State {
             Event::Call(event) => self.apply_call(event, meta),
             Event::Gate(event) => self.apply_gate(event, meta),
             Event::Peer(event) => self.apply_peer(event),
+            Event::Channel(event) => self.channels.apply(event, meta.lsn, meta.at),
             Event::Policy(event) => self.apply_policy(event),
             Event::Settings(event) => self.settings.apply(event),
             Event::Unattended(event) => self.apply_unattended(event, meta),

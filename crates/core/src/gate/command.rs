@@ -111,6 +111,8 @@ pub enum Command {
         by: PrincipalId,
         /// What the run is called.
         reference: String,
+        /// The same key again gets the first result.
+        key: Option<String>,
     },
     /// A surface shows it to people. Told twice, it is recorded once.
     Shown {

@@ -132,7 +132,7 @@ pub enum Content {
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         about: Map<String, Value>,
     },
-    /// Whether somebody may go on who was held: denied again and again, or at the end of a budget.
+    /// Whether somebody may go on who was held: denied again and again, at the end of a budget, or at the door.
     GoOn {
         /// Who was held.
         asker: String,
@@ -141,6 +141,9 @@ pub enum Content {
         /// Why, in words; absent after denials.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
+        /// What is known of them by name, for doors that have a place for it.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        about: Map<String, Value>,
     },
 }
 

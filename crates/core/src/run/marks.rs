@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::ModelRef;
+use crate::{channel::Origin, session::ModelRef};
 
 /// What a door notes of a run, and what counts for it alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,9 +10,9 @@ pub struct Marks {
     /// What whoever said the message calls the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// Where the message came from, in the words of its door. Nobody else reads them.
+    /// The chat network's chat that the message came from: what the run says goes there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<String>,
+    pub origin: Option<Box<Origin>>,
     /// The model that is asked, in place of the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,

@@ -31,7 +31,7 @@ pub(super) fn ask(docket: Docket<'_>, branch: &mut Branch<'_>, wants_more: bool,
     }
     let asker = docket.session.id().to_string();
     let question = format!("{asker} was denied several times in a row. May it go on asking?");
-    let content = serde_json::to_string(&Content::GoOn { asker, question, why: None })
+    let content = serde_json::to_string(&Content::GoOn { asker, question, why: None, about: serde_json::Map::new() })
         .expect("content is plain data with text keys");
     let opened = Happened::Opened {
         gate: GateId::new(context.fresh.uuid(context.now)),

@@ -98,7 +98,7 @@ fn open(view: View<'_>, branch: &mut Branch<'_>, gate: GateId, question: String,
     let session = branch.session();
     let actor = session.unattended().map(|contract| contract.terms().actor.as_str());
     let asker = actor.map_or_else(|| session.id().to_string(), str::to_owned);
-    let content = Content::GoOn { asker, question, why: Some(why) };
+    let content = Content::GoOn { asker, question, why: Some(why), about: serde_json::Map::new() };
     let content = serde_json::to_string(&content).expect("content is plain data with text keys");
     let opened = gate::Event::Opened {
         gate,

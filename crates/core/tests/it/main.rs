@@ -3,6 +3,7 @@
 mod approvals;
 mod breaker;
 mod call_table;
+mod channels;
 mod context;
 mod edited_files;
 mod engine_table;

@@ -10,6 +10,7 @@ use countersign_core::{
 };
 
 use crate::{
+    channels,
     stage::{Stage, asking, open, text, wanted},
     states::{idle, thinking},
 };
@@ -95,7 +96,7 @@ fn what_a_message_says_of_its_run_counts_for_that_run_alone() {
 fn a_run_that_asks_again_behind_a_summary_is_what_the_one_before_was() {
     let mut stage = thinking(open());
     stage.answer(StopReason::Stop, Vec::new(), None);
-    let marks = Marks { origin: Some("there".to_owned()), thinking: Some("high".to_owned()), ..*marks("r1") };
+    let marks = Marks { origin: Some(Box::new(channels::origin("m1"))), thinking: Some("high".to_owned()), ..*marks("r1") };
     stage.session(InSession::Say { said: text(60), marks: Box::new(marks.clone()) });
     let told = stage.fail(Failure { retryable: false, overflow: true, after: None }).0;
     assert_eq!(told.last().unwrap(), "session compaction_started again");
@@ -114,7 +115,7 @@ fn a_run_is_called_otherwise_by_whoever_answers_while_its_gate_waits() {
     let gate = stage.gate();
     let answer = |answer: Answer, reference: &str| {
         let by = PrincipalId::new("ana");
-        Command::Gate(gate::Command::AnswerAs { gate, answer, by, reference: reference.to_owned() })
+        Command::Gate(gate::Command::AnswerAs { gate, answer, by, reference: reference.to_owned(), key: None })
     };
     let refused = stage.tell(answer(Answer::Say(vec!["maybe".to_owned()]), "r2"));
     assert!(matches!(refused.1, Err(Refusal::Answer(_))), "{refused:?}");

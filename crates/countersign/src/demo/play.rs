@@ -174,6 +174,7 @@ impl Play<'_> {
                 | gate::Event::Updated { .. },
             )
             | Event::Peer(_)
+            | Event::Channel(_)
             | Event::Policy(_)
             | Event::Settings(_)
             | Event::Unattended(_) => {}

@@ -4,6 +4,7 @@
 
 mod agents;
 mod approvals;
+mod channels;
 mod chat;
 mod connect;
 mod crash;
@@ -12,7 +13,11 @@ mod crash;
 mod gateway;
 #[path = "../serve/host.rs"]
 mod host;
+#[path = "../serve/http.rs"]
+#[allow(dead_code, reason = "as the gateway")]
+mod http;
 mod methods;
+mod outside;
 #[allow(dead_code, reason = "what one part of the door needs, another does not")]
 mod peer;
 #[path = "../serve/place.rs"]
@@ -28,6 +33,9 @@ mod scene;
 mod service;
 mod sessions;
 mod settings;
+mod speaking;
+mod telegram;
+mod webhook;
 #[path = "../it/wire.rs"]
 #[allow(dead_code, reason = "as the gateway")]
 mod wire;

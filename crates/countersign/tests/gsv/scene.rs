@@ -26,7 +26,7 @@ impl Scene {
     pub(crate) fn with(more: &str) -> Self {
         let provider = Provider::start();
         let models = format!(
-            "agents_dir: agents\nmodel: {{ provider: local, id: small-1 }}\nproviders:\n  local:\n    api: openai-completions\n    base_url: {}/v1\n    api_key: key\n    models: [ {{ id: small-1, context_window: 100000, max_tokens: 4096 }}, {{ id: small-2, context_window: 100000, max_tokens: 4096 }} ]\n",
+            "agents_dir: agents\nmodel: {{ provider: local, id: small-1 }}\nproviders:\n  local:\n    api: openai-completions\n    base_url: {}/v1\n    api_key: key\n    models: [ {{ id: small-1, context_window: 100000, max_tokens: 4096 }}, {{ id: small-2, input: [text, image], context_window: 100000, max_tokens: 4096 }} ]\n",
             provider.url
         );
         Self { place: Place::with(&format!("{models}{more}"), RULES), provider }

@@ -101,6 +101,9 @@ pub struct Media {
     pub transcription: Option<String>,
 }
 
+/// How long an id of a network may be, in bytes.
+pub const LONGEST_ID: usize = 256;
+
 /// How many attachments a message may have.
 pub const MOST_MEDIA: usize = 64;
 
@@ -149,12 +152,24 @@ impl Inbound {
             name: peer.text("name")?,
             handle: peer.text("handle")?,
         };
+        let message_id = message.text("id")?.filter(|id| !id.is_empty());
+        for (what, id) in [
+            ("channel", Some(&channel)),
+            ("accountId", Some(&account)),
+            ("peer.id", Some(&peer.id)),
+            ("sender.id", sender.as_ref().map(|sender| &sender.id)),
+            ("message.id", message_id.as_ref()),
+        ] {
+            if id.is_some_and(|id| id.len() > LONGEST_ID) {
+                return Err(Fault::invalid(format!("{what} has more than {LONGEST_ID} bytes")));
+            }
+        }
         Ok(Self {
             channel,
             account,
             peer,
             sender,
-            message_id: message.text("id")?,
+            message_id,
             text: message.text("text")?.unwrap_or_default(),
             reply_to: message.text("replyToId")?,
             media: media(message.list("media")?.unwrap_or_default())?,
@@ -221,6 +236,8 @@ pub enum Taken {
     /// It was a slash command, which is answered in the chat too.
     #[serde(rename = "command")]
     Command {
+        /// The session's canonical key.
+        session_key: String,
         /// Its proper name.
         command: &'static str,
         /// What came of it.
@@ -229,6 +246,8 @@ pub enum Taken {
     /// There was nothing but directives in it.
     #[serde(rename = "directive-only")]
     DirectiveOnly {
+        /// The session's canonical key.
+        session_key: String,
         /// What was understood.
         #[serde(skip_serializing_if = "Option::is_none")]
         response: Option<String>,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::channel::LONGEST_ID;
 use super::fields::Fields;
 use super::method::TABLE;
 use super::runtime::RuntimeInfo;
@@ -139,10 +140,21 @@ fn invalid_runtime(reason: String) -> Fault {
     Fault::new(code::HANDSHAKE, format!("Invalid nodeRuntime: {reason}"))
 }
 
+/// Channels that a gateway carries itself: nobody connects as one of them.
+pub const BUILT_IN: [&str; 2] = ["telegram", "webhook"];
+
 fn channel(id: &str, client: &mut Fields) -> Result<Peer, Fault> {
     let channel = client.required("channel", "Channel mode requires channel field").map_err(handshake)?;
     let account = client.text("accountId").map_err(handshake)?.filter(|account| !account.is_empty());
-    Ok(Peer::Channel { channel, account: account.unwrap_or_else(|| id.to_owned()) })
+    let account = account.unwrap_or_else(|| id.to_owned());
+    let refused = |why: String| Fault::new(code::HANDSHAKE, format!("Invalid client: {why}"));
+    if BUILT_IN.contains(&channel.as_str()) {
+        return Err(refused(format!("{channel} is a channel of the gateway's own")));
+    }
+    if channel.len() > LONGEST_ID || account.len() > LONGEST_ID {
+        return Err(refused(format!("channel and accountId have at most {LONGEST_ID} bytes")));
+    }
+    Ok(Peer::Channel { channel, account })
 }
 
 /// What a peer sends to connect, as our own node does.

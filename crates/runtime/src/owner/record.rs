@@ -25,6 +25,7 @@ pub fn record(recorded: &Recorded) -> Record {
         | Event::Run(_)
         | Event::Call(_)
         | Event::Peer(_)
+        | Event::Channel(_)
         | Event::Policy(_)
         | Event::Settings(_)
         | Event::Unattended(_) => None,

@@ -11,6 +11,7 @@ use countersign_core::{
 use countersign_models::{self as models, Api, AssistantMessage, Part};
 use countersign_store::ReadError;
 
+use super::Host;
 use crate::deliver::Contents;
 
 /// What the model is shown of an old result that was cut out.
@@ -46,6 +47,28 @@ pub(crate) async fn read(outline: &[Outline], contents: &Contents) -> Result<Vec
         Some(message)
     });
     Ok(messages.collect())
+}
+
+/// How the data of a picture begins that lies beside the log. Base64 has no such sign.
+const BESIDE: &str = "r2:";
+/// What the model is shown of a picture that is not there any more.
+const GONE: &str = "[A picture that is no longer kept.]";
+
+/// Puts pictures into messages that lie beside the log.
+pub(crate) async fn with_pictures(messages: &mut [Message], host: &dyn Host) {
+    for message in messages {
+        let (Message::User(said) | Message::Developer(said)) = message else { continue };
+        for block in &mut said.content {
+            let Block::Image(image) = block else { continue };
+            if !image.data.starts_with(BESIDE) {
+                continue;
+            }
+            match host.picture(&image.data).await {
+                Some(data) => image.data = data,
+                None => *block = Block::text(GONE),
+            }
+        }
+    }
 }
 
 /// Writes messages as a model is shown them.

@@ -124,6 +124,11 @@ pub trait Host: Send + Sync + 'static {
     /// Where tools of a session work.
     fn context(&self, session: &SessionId, cwd: &str) -> Context;
 
+    /// A picture that lies beside the log, as base64: `reference` stands for it in a message. None if it is not there any more.
+    fn picture<'a>(&'a self, _reference: &'a str) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async { None })
+    }
+
     /// How long a provider may say nothing before it counts as gone.
     fn silence(&self) -> Duration {
         Duration::from_secs(120)

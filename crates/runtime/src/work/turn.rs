@@ -87,10 +87,11 @@ impl TurnWork {
             Ok(chosen) => chosen,
             Err(problem) => return fail(&problem),
         };
-        let messages = match conversation::read(&self.pieces, contents).await {
+        let mut messages = match conversation::read(&self.pieces, contents).await {
             Ok(messages) => messages,
             Err(error) => return fail(&format!("The conversation cannot be read: {error}")),
         };
+        conversation::with_pictures(&mut messages, host).await;
         let registry = host.tools(&self.session);
         let specs: Vec<&Spec> = registry.specs().collect();
         let request = Request {

@@ -94,7 +94,11 @@ impl Asked {
         let id = gate.session().map(|id| id.as_str().to_owned()).unwrap_or_default();
         let agent = id.strip_prefix("agent:").map(str::to_owned);
         let door = session.and_then(|session| session.door());
-        let fallback = if agent.is_some() { crate::agent_gate::DOOR } else { crate::omp::DOOR };
+        let fallback = match gate.kind() {
+            Kind::Pairing => crate::gsv::DOOR,
+            _ if agent.is_some() => crate::agent_gate::DOOR,
+            _ => crate::omp::DOOR,
+        };
         let call = gate.call().and_then(|call| engine.admitted().call(call));
         let cwd = match (session, call) {
             (Some(session), Some(call)) if call.request.is_none() => Some(folder_of(session, call)),

@@ -148,7 +148,11 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
     // Records of earlier versions do not name the door.
     let door = of_session
         .and_then(Session::door)
-        .unwrap_or(if is_agents { crate::agent_gate::DOOR } else { crate::omp::DOOR })
+        .unwrap_or_else(|| match gate.kind() {
+            Kind::Pairing => crate::gsv::DOOR,
+            _ if is_agents => crate::agent_gate::DOOR,
+            _ => crate::omp::DOOR,
+        })
         .to_owned();
     Row {
         id: gate.id().to_string(),

@@ -170,11 +170,13 @@ pub(super) fn telegram(
     config: &config::Telegram,
     people: &[config::Person],
     door: &Arc<agent_gate::Door>,
+    ear: &Arc<telegram::Ear>,
 ) -> telegram::Settings {
     let door = Arc::clone(door);
     telegram::Settings {
         api_url: config.api_url.clone(),
         people: self::people(people),
+        ear: Some(Arc::clone(ear)),
         presence: Arc::new(move |session: &SessionId| !door.is_agents(session) || door.is_connected(session)),
         ..telegram::Settings::new(config.token.clone(), config.chat_id, config.allowed_users.iter().copied())
     }

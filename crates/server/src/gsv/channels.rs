@@ -1,12 +1,149 @@
-//! Chat networks, and who of their people may speak with an agent. Source: docs/protocol/gsv.md, Methods.
+//! Chat networks, and who of their people may speak with an agent. Source: docs/protocol/gsv.md, Channels.
 
-use std::sync::Arc;
+mod access;
+mod accounts;
+mod asks;
+mod carrier;
+mod inbound;
+mod media;
+mod pairing;
+mod places;
+mod post;
+mod telegram;
+pub(crate) mod webhook;
 
-use countersign_protocol::gsv::{Method, Request};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
-use super::{Door, dispatch::Answer, missing, peer::Peer};
+use countersign_core::{
+    channel::{Account, Command as Network},
+    engine::Command,
+    id::LetterId,
+    time::Millis,
+};
+use countersign_protocol::{
+    Json,
+    gsv::{Fault, Method, Request, code, connect},
+};
+use countersign_runtime::Lane;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
 
-/// Answers a request of this group.
-pub(super) async fn answer(_: &Arc<Door>, _: &Arc<Peer>, method: Method, _: Request) -> Answer {
-    Err(missing(method))
+use super::{Door, chat::Moment, dispatch::Answer, missing, peer::Peer};
+
+pub(crate) use carrier::{Carried, Carrier, Letter};
+pub(super) use places::{kind, peer};
+pub(super) use telegram::join as join_telegram;
+
+/// How many accounts may be waiting to be looked at again.
+const KICKS: usize = 4096;
+
+/// What the door holds of chat networks beside the record.
+pub(super) struct Networks {
+    /// Since when accounts are connected that connect by themselves.
+    connected: Mutex<BTreeMap<Account, Millis>>,
+    /// The letter of an account that was sent and never answered for, and how often.
+    silent: Mutex<BTreeMap<Account, (LetterId, u32)>>,
+    /// The messenger, if there is one.
+    telegram: OnceLock<Arc<dyn Carrier>>,
+    /// Requests to others over HTTP.
+    webhook: webhook::Sender,
+    /// One after the other is let in: lists are read before they are written.
+    finishing: tokio::sync::Mutex<()>,
+    kick: mpsc::Sender<Account>,
+    kicked: Mutex<Option<mpsc::Receiver<Account>>>,
+}
+
+impl Default for Networks {
+    fn default() -> Self {
+        let (kick, kicked) = mpsc::channel(KICKS);
+        Self {
+            connected: Mutex::default(),
+            silent: Mutex::default(),
+            telegram: OnceLock::new(),
+            webhook: webhook::Sender::default(),
+            finishing: tokio::sync::Mutex::default(),
+            kick,
+            kicked: Mutex::new(Some(kicked)),
+        }
+    }
+}
+
+impl Networks {
+    /// Something can be carried to an account now that could not a moment ago.
+    fn kick(&self, account: Account) {
+        // One that is full holds more than there are accounts: this one is among them.
+        let _ = self.kick.try_send(account);
+    }
+}
+
+/// Follows the record for chat networks. `None` if the gateway closes.
+pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
+    asks::follow(door).await?;
+    post::follow(door).await
+}
+
+/// The account that a peer is, if it is one.
+fn account_of(peer: &Peer) -> Option<Account> {
+    match &peer.connect.peer {
+        connect::Peer::Channel { channel, account } => Some(places::account(channel, account)),
+        connect::Peer::Client | connect::Peer::Node { .. } => None,
+    }
+}
+
+/// An account came by itself: it is known from now on.
+///
+/// # Errors
+/// 503 if it cannot be.
+pub(super) async fn came(door: &Arc<Door>, peer: &Peer) -> Result<(), Fault> {
+    let Some(account) = account_of(peer) else { return Ok(()) };
+    let met = Command::Channel(Network::Meet(account.clone()));
+    let asked = door.site.handle.source(Lane::Request).ask(met).await;
+    asked.map_err(|refused| Fault::new(code::UNAVAILABLE, refused.to_string()))?;
+    door.networks.connected.lock().insert(account.clone(), door.site.clock.now());
+    door.networks.kick(account);
+    Ok(())
+}
+
+/// An account went, and no newer connection of it is there.
+pub(super) fn went(door: &Arc<Door>, peer: &Peer) {
+    if let Some(account) = account_of(peer) {
+        door.networks.connected.lock().remove(&account);
+    }
+}
+
+/// What an answer says that failed.
+fn failed(why: impl std::fmt::Display) -> Fault {
+    Fault::new(code::FAILED, why.to_string())
+}
+
+/// Answers a request of this group that came at this moment.
+pub(super) async fn answer(
+    door: &Arc<Door>,
+    peer: &Arc<Peer>,
+    method: Method,
+    request: Request,
+    came: Moment,
+) -> Answer {
+    match request {
+        Request::ChannelInbound(inbound) => {
+            if account_of(peer) != Some(places::account(&inbound.channel, &inbound.account)) {
+                let message = "Channel not authorized for this account";
+                return Err(Fault::new(code::FORBIDDEN, message));
+            }
+            Ok(Json::of(&inbound::take(door, *inbound, came).await?))
+        }
+        Request::ChannelsList => accounts::list(door).await,
+        Request::ChannelStart(asked) => accounts::start(door, asked).await,
+        Request::ChannelStop(asked) => accounts::stop(door, asked).await,
+        Request::ChannelStatus(asked) => accounts::status(door, asked).await,
+        Request::ChannelLogin(asked) => accounts::login(door, asked).await,
+        Request::ChannelLogout(asked) => accounts::logout(door, asked).await,
+        Request::PairList => pairing::list(door).await,
+        Request::PairApprove(wanted) => pairing::approve(door, &wanted, peer.principal()).await,
+        Request::PairReject(wanted) => pairing::reject(door, &wanted, peer.principal()).await,
+        _ => Err(missing(method)),
+    }
 }

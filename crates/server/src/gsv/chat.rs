@@ -20,8 +20,15 @@ use countersign_protocol::gsv::{Method, Request};
 
 use super::{Door, dispatch::Answer, missing, peer::Peer};
 
-pub(super) use cards::{Cards, Moment};
+pub(crate) use lives::DOOR;
+
+pub(super) use card::{asking, resolved};
+pub(super) use cards::{Cards, Moment, in_chat};
 pub(super) use desk::Desks;
+pub(super) use lives::{canonical, media_folder};
+pub(super) use methods::last_messages;
+pub(super) use seen::CHAT;
+pub(super) use send::{Speaker, Spoken, say_more, say_only};
 pub(super) use teller::follow;
 
 /// Answers a request of this group that came at this moment.

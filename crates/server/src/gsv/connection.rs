@@ -1,6 +1,7 @@
 //! One connection: who it is, what it asks for, and every answer and event that it is owed.
 
 use std::{
+    collections::VecDeque,
     net::IpAddr,
     sync::{
         Arc,
@@ -17,12 +18,12 @@ use countersign_protocol::gsv::{
 };
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
-    sync::{broadcast, mpsc, watch},
+    sync::{broadcast, mpsc, oneshot, watch},
     time::{Instant, timeout, timeout_at},
 };
 
 use super::{
-    Door, dispatch,
+    Door, channels, dispatch,
     outbox::{Outbox, Post, Posts, outbox},
     peer::Peer,
     told::Told,
@@ -172,6 +173,9 @@ struct Connection<'a> {
     deferred: FuturesUnordered<Work>,
     /// Before that the peer is sent no event.
     listens_at: Instant,
+    /// Who waits for the answer to which ping, in the order in which they were sent.
+    proofs: VecDeque<(u64, oneshot::Sender<()>)>,
+    pings: u64,
 }
 
 impl<'a> Connection<'a> {
@@ -193,6 +197,8 @@ impl<'a> Connection<'a> {
             in_lane: Arc::default(),
             deferred: FuturesUnordered::new(),
             listens_at,
+            proofs: VecDeque::new(),
+            pings: 0,
         }
     }
 
@@ -200,11 +206,19 @@ impl<'a> Connection<'a> {
         let connection = connection_id();
         let hello = frame::answer(id, &HelloOk::new(env!("CARGO_PKG_VERSION"), &connection));
         self.door.roster.enter(&self.peer);
-        let end = match self.send(hello.into()).await {
-            Err(end) => end,
-            Ok(()) => self.work().await,
+        let end = match channels::came(self.door, &self.peer).await {
+            Err(fault) => {
+                let _ = self.refuse(id, &fault).await;
+                End::close(close::TRY_AGAIN, "the channel cannot be kept")
+            }
+            Ok(()) => match self.send(hello.into()).await {
+                Err(end) => end,
+                Ok(()) => self.work().await,
+            },
         };
-        self.door.roster.leave(&self.peer);
+        if self.door.roster.leave(&self.peer) {
+            channels::went(self.door, &self.peer);
+        }
         say_goodbye(&mut self.socket, &end).await;
     }
 
@@ -217,6 +231,12 @@ impl<'a> Connection<'a> {
                 () = closed(&mut closing) => return End::close(close::RESTART, "restarting"),
                 post = next_post(&mut self.posts, self.listens_at) => match post {
                     Some(Post::Frame(frame)) => self.send(frame).await,
+                    Some(Post::Proof(proof)) => {
+                        self.pings += 1;
+                        self.proofs.push_back((self.pings, proof));
+                        let number = self.pings.to_be_bytes();
+                        self.write(Message::Ping(axum::body::Bytes::copy_from_slice(&number))).await
+                    }
                     Some(Post::Close(code, reason)) => return End::Close(code, reason),
                     None => return End::Gone,
                 },
@@ -239,7 +259,11 @@ impl<'a> Connection<'a> {
                     heard = true;
                     match message {
                         Some(Ok(Message::Text(text))) => self.frame(&text).await,
-                        Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => Ok(()),
+                        Some(Ok(Message::Pong(payload))) => {
+                            self.proved(&payload);
+                            Ok(())
+                        }
+                        Some(Ok(Message::Binary(_) | Message::Ping(_))) => Ok(()),
                         Some(Ok(Message::Close(_))) | None => return End::Gone,
                         Some(Err(error)) => return broken(&error),
                     }
@@ -247,6 +271,17 @@ impl<'a> Connection<'a> {
             };
             if let Err(end) = done {
                 return end;
+            }
+        }
+    }
+
+    /// A ping was answered, and with it every one before.
+    fn proved(&mut self, payload: &[u8]) {
+        let Ok(number) = payload.try_into().map(u64::from_be_bytes) else { return };
+        while self.proofs.front().is_some_and(|(sent, _)| *sent <= number) {
+            if let Some((_, proof)) = self.proofs.pop_front() {
+                // Whoever waited may have gone.
+                let _ = proof.send(());
             }
         }
     }

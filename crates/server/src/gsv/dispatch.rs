@@ -71,7 +71,7 @@ async fn route(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Requ
         | Request::ChannelLogout(_)
         | Request::PairList
         | Request::PairApprove(_)
-        | Request::PairReject(_) => channels::answer(door, peer, method, request).await,
+        | Request::PairReject(_) => channels::answer(door, peer, method, request, came).await,
         Request::HeartbeatStatus
         | Request::HeartbeatStart
         | Request::HeartbeatTrigger(_)

@@ -17,7 +17,7 @@ use countersign_runtime::{
     tools::{Context, Registry},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
     Door,
@@ -27,7 +27,11 @@ use super::{
     registry::key_of,
     skills, workspace,
 };
-use crate::{chats::Workrooms, prompt::compaction};
+use crate::{
+    chats::Workrooms,
+    objects::{self, Store},
+    prompt::compaction,
+};
 
 /// Where the door will be once it is open. Until then nothing of its sessions is begun.
 #[derive(Default)]
@@ -89,6 +93,11 @@ impl Host for OfSession {
 
     fn context(&self, session: &SessionId, cwd: &str) -> Context {
         self.rooms.context(session, cwd)
+    }
+
+    fn picture<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Option<String>> {
+        let store = Store::of(&self.door.site.config);
+        async move { store.base64(objects::referred(reference)?).await }.boxed()
     }
 
     fn silence(&self) -> Duration {

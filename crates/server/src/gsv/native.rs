@@ -8,7 +8,10 @@ mod delete_file;
 mod edit_file;
 mod files;
 mod list_files;
+mod message;
 mod read_file;
+mod session_send;
+mod sessions_list;
 mod write_file;
 
 use std::sync::{Arc, LazyLock};
@@ -48,8 +51,17 @@ pub(super) struct Native {
 }
 
 /// Every native tool, in the order in which they are listed.
-const TABLE: &[Native] =
-    &[list_files::TOOL, read_file::TOOL, write_file::TOOL, edit_file::TOOL, delete_file::TOOL, config_get::TOOL];
+const TABLE: &[Native] = &[
+    list_files::TOOL,
+    read_file::TOOL,
+    write_file::TOOL,
+    edit_file::TOOL,
+    delete_file::TOOL,
+    config_get::TOOL,
+    message::TOOL,
+    sessions_list::TOOL,
+    session_send::TOOL,
+];
 
 /// For tools whose arguments are judged as they come.
 pub(super) const fn as_it_is(_: &mut Map<String, Value>) -> Result<(), Failure> {
@@ -61,7 +73,6 @@ pub(super) struct Call {
     /// The door.
     pub(super) door: Arc<Door>,
     /// The canonical key of the session in which the run works.
-    #[expect(dead_code, reason = "for tools that speak in chats")]
     pub(super) key: String,
     /// The agent whose run it is.
     pub(super) agent: String,
@@ -71,7 +82,6 @@ pub(super) struct Call {
     /// What the tool was given.
     pub(super) arguments: Map<String, Value>,
     /// Stops it.
-    #[expect(dead_code, reason = "for tools that wait for somebody")]
     pub(super) cancel: CancellationToken,
 }
 

@@ -7,16 +7,18 @@ use std::sync::{
 
 use axum::extract::ws::Utf8Bytes;
 use countersign_protocol::gsv::close;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// How much may wait for a connection that does not read, in bytes.
 const MOST: usize = 128 << 20;
 
 /// What is sent.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Post {
     /// A frame.
     Frame(Utf8Bytes),
+    /// A question that the other end answers behind everything that was sent before: whoever waits is told when it has.
+    Proof(oneshot::Sender<()>),
     /// The end, with its code and reason.
     Close(u16, String),
 }
@@ -53,6 +55,12 @@ impl Outbox {
         self.posts.send(Post::Frame(frame)).is_ok()
     }
 
+    /// Waits until the other end has everything that was put here before. False if the connection goes first.
+    pub(super) async fn proof(&self) -> bool {
+        let (proof, proved) = oneshot::channel();
+        self.posts.send(Post::Proof(proof)).is_ok() && proved.await.is_ok()
+    }
+
     /// Closes the connection behind what waits.
     pub(super) fn close(&self, code: u16, reason: &str) {
         // One that is gone needs no end.
@@ -84,6 +92,7 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(posts.next().await, Some(Post::Frame(_))));
         }
-        assert_eq!(posts.next().await, Some(Post::Close(1013, "too much waits to be read".to_owned())));
+        let end = posts.next().await;
+        assert!(matches!(&end, Some(Post::Close(1013, why)) if why == "too much waits to be read"), "{end:?}");
     }
 }

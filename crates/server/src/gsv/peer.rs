@@ -1,11 +1,13 @@
 //! A peer that is connected.
 
+use std::time::Duration;
+
 use axum::extract::ws::Utf8Bytes;
 use countersign_core::id::PrincipalId;
 use countersign_protocol::{
     Wire,
     gsv::{
-        RawKeys,
+        RawKeys, close,
         connect::{Connect, Mode},
         frame,
     },
@@ -15,6 +17,20 @@ use parking_lot::Mutex;
 
 use super::outbox::Outbox;
 use crate::listen;
+
+/// How long a peer may take to say that it has something.
+const PROOF: Duration = Duration::from_secs(40);
+
+/// What is known of something that was sent to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// The peer has it.
+    Has,
+    /// Its connection went before it said so.
+    Gone,
+    /// Its connection is there and says nothing.
+    Silent,
+}
 
 /// One connection of a peer. Another connection of the same peer is another one.
 pub(super) struct Peer {
@@ -54,9 +70,24 @@ impl Peer {
     }
 
     /// Puts an event for this connection alone behind what waits for it. False if it is gone.
-    #[expect(dead_code, reason = "for the events of nodes and channels")]
     pub(super) fn tell(&self, event: &str, payload: &(impl Wire + ?Sized)) -> bool {
         self.outbox.send(Utf8Bytes::from(frame::event(event, payload, None)))
+    }
+
+    /// Puts an event for this connection behind what waits for it, and waits until the other end has it. A connection
+    /// that says nothing for long is closed.
+    pub(super) async fn prove(&self, event: &str, payload: &(impl Wire + ?Sized)) -> Proof {
+        if !self.tell(event, payload) {
+            return Proof::Gone;
+        }
+        match tokio::time::timeout(PROOF, self.outbox.proof()).await {
+            Ok(true) => Proof::Has,
+            Ok(false) => Proof::Gone,
+            Err(_) => {
+                self.close(close::TRY_AGAIN, "pings are not answered");
+                Proof::Silent
+            }
+        }
     }
 
     /// Closes it.

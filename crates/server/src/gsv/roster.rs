@@ -71,6 +71,12 @@ impl Roster {
         seats.iter().filter(|(seat, _)| matches!(seat, Seat::Node(_))).map(|(_, peer)| Arc::clone(peer)).collect()
     }
 
+    /// The connection of an account, if there is one.
+    pub(super) fn channel(&self, channel: &str, account: &str) -> Option<Arc<Peer>> {
+        let seat = Seat::Channel { channel: channel.to_owned(), account: account.to_owned() };
+        self.seats.lock().get(&seat).map(Arc::clone)
+    }
+
     /// Takes a peer's place back. False if a newer connection has it.
     pub(super) fn leave(&self, peer: &Peer) -> bool {
         let (mut seats, seat) = (self.seats.lock(), Seat::of(&peer.connect));

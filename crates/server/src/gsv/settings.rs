@@ -137,6 +137,20 @@ impl Settings {
         }
     }
 
+    /// Puts a text at the end of a list of texts, if it is not in it. It counts once this is done.
+    ///
+    /// # Errors
+    /// 500 if it was not recorded.
+    pub(super) async fn add(&self, site: &Site, by: PrincipalId, names: &[&str], item: &str) -> Result<(), Fault> {
+        let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
+        let path = Path::of(names.iter().map(|name| (*name).to_owned()));
+        let path = path.ok_or_else(|| Fault::invalid("path required"))?;
+        let _turn = self.changing.lock().await;
+        let command = settings::Command::Add { by, path, item: item.to_owned() };
+        site.handle.source(Lane::Request).ask(Command::Settings(command)).await.map_err(|refused| failed(&refused))?;
+        self.refresh(&site.handle).await.ok_or_else(|| failed(&"the gateway is closing"))
+    }
+
     /// Decides whether a change leaves settings that a gateway can work with.
     fn check(&self, path: &Path, value: Option<&Value>, secrets: &[(Path, String)]) -> Result<(), Fault> {
         let secrets = secrets.iter().map(|(path, _)| (path.clone(), Known::of(&[]))).collect();

@@ -4,11 +4,38 @@ use std::collections::HashMap;
 
 use axum::extract::ws::Utf8Bytes;
 use countersign_core::id::Lsn;
-use countersign_protocol::gsv::{
-    chat::{Event, State},
-    frame,
+use countersign_protocol::{
+    Json,
+    gsv::{
+        chat::{Event, State},
+        frame,
+    },
 };
 use parking_lot::Mutex;
+use serde::Deserialize;
+
+/// What a run ends with.
+pub(super) enum End {
+    /// Its last words.
+    Said(String),
+    /// Why there are none.
+    Failed(String),
+}
+
+/// The text of a message as it is told.
+fn text_of(message: &Json) -> String {
+    #[derive(Deserialize)]
+    struct Message {
+        content: Vec<Part>,
+    }
+    #[derive(Deserialize)]
+    struct Part {
+        #[serde(default)]
+        text: String,
+    }
+    let parts = message.read::<Message>().map(|message| message.content).unwrap_or_default();
+    parts.into_iter().map(|part| part.text).collect()
+}
 
 /// One event.
 pub(super) struct Told {
@@ -29,6 +56,18 @@ impl Told {
     /// The canonical key of the session that it is about.
     pub(super) fn session_key(&self) -> &str {
         &self.session_key
+    }
+
+    /// What this run of this session ends with, if this tells that.
+    pub(super) fn end_of(&self, session_key: &str, run: &str) -> Option<End> {
+        if self.session_key != session_key || self.run.as_deref() != Some(run) {
+            return None;
+        }
+        match &self.state {
+            State::Final { message } => Some(End::Said(text_of(message))),
+            State::Error { error } => Some(End::Failed(error.clone())),
+            State::Partial { .. } | State::Delta { .. } => None,
+        }
     }
 
     /// The frame for a client that writes the key so. All that write it alike share its bytes.

@@ -140,6 +140,7 @@ impl Teller {
             | Happened::Peer(_)
             | Happened::Policy(_)
             | Happened::Settings(_)
+            | Happened::Channel(_)
             | Happened::Unattended(_) => None,
         }
     }

@@ -12,6 +12,7 @@ mod health;
 mod poll;
 mod rates;
 mod refs;
+mod talk;
 mod wire;
 
 use std::{
@@ -35,6 +36,7 @@ use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::{bot::Bot, cards::Cards, client::Transport, health::Health, poll::Poll, refs::Refs};
+pub(crate) use self::talk::{ChatType, Ear, Flow, Hear, Talk, Written};
 pub use self::{
     checkup::{Found, Unfit, checkup},
     client::BadAddress,
@@ -72,6 +74,8 @@ pub struct Settings {
     pub rates: Rates,
     /// Whose identities are whose, for people to read.
     pub people: People,
+    /// Where somebody listens to what people write beside. None if nobody ever does.
+    pub(crate) ear: Option<Arc<Ear>>,
     /// Where it is asked whether an agent is there; by itself the messenger takes all of them for present.
     pub presence: Presence,
 }
@@ -87,6 +91,7 @@ impl Settings {
             poll: Duration::from_secs(25),
             rates: Rates::default(),
             people: People::default(),
+            ear: None,
             presence: Arc::new(|_| true),
         }
     }
@@ -101,6 +106,7 @@ struct Shared {
     allowed_users: BTreeSet<i64>,
     presence: Presence,
     people: People,
+    ear: Option<Arc<Ear>>,
     configured: i64,
     /// The chat's id now: a group that becomes a supergroup gets another.
     chat: AtomicI64,
@@ -168,6 +174,7 @@ pub struct Telegram {
     stop: CancellationToken,
     tasks: Vec<AbortOnDropHandle<()>>,
     health: Health,
+    bot: Bot,
 }
 
 impl Telegram {
@@ -190,18 +197,25 @@ impl Telegram {
             allowed_users: settings.allowed_users,
             presence: settings.presence,
             people: settings.people,
+            ear: settings.ear,
             configured: settings.chat,
             chat: AtomicI64::new(settings.chat),
             names: Mutex::default(),
             stop: stop.clone(),
             handle,
         });
+        let bot = shared.bot.clone();
         let (orders, ordered) = mpsc::channel(ORDERS);
         let poll = Poll::new(Arc::clone(&shared), shared.handle.source(Lane::Result), orders, settings.poll);
         let cards = Cards::new(Arc::clone(&shared), shared.handle.source(Lane::Result), ordered, settings.rates);
         let tasks =
             vec![AbortOnDropHandle::new(tokio::spawn(poll.run())), AbortOnDropHandle::new(tokio::spawn(cards.run()))];
-        Self { stop, tasks, health }
+        Self { stop, tasks, health, bot }
+    }
+
+    /// Writes what agents say to people.
+    pub(crate) fn talk(&self) -> Arc<Talk> {
+        Arc::new(Talk::new(self.bot.clone()))
     }
 
     /// How it is doing.

@@ -153,6 +153,7 @@ impl Teller {
             | Happened::Peer(_)
             | Happened::Policy(_)
             | Happened::Settings(_)
+            | Happened::Channel(_)
             | Happened::Unattended(_) => None,
         };
         self.owed_turn(mark, frames);

@@ -175,6 +175,7 @@ impl Trail {
             | Event::Session(_)
             | Event::Run(_)
             | Event::Peer(_)
+            | Event::Channel(_)
             | Event::Policy(_)
             | Event::Unattended(_) => About::default(),
         }

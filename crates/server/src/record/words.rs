@@ -15,7 +15,7 @@ use countersign_runtime::store::Stored;
 use serde::Serialize;
 
 use super::{
-    contract,
+    contract, networks,
     trail::{About, Trail, reason},
 };
 use crate::view::{Lines, escape};
@@ -57,6 +57,7 @@ fn tell(event: &Event, content: Option<&str>, about: &About) -> String {
         Event::Gate(event) => gate(event, content, about),
         Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} is connected"),
         Event::Peer(peer::Event::Gone { peer }) => format!("{peer} is not connected any more"),
+        Event::Channel(event) => networks::tell(event),
         Event::Policy(event) => policy(event, content),
         Event::Settings(event) => settings(event),
         Event::Unattended(event) => contract::tell(event),

@@ -133,7 +133,7 @@ impl Audit {
             Event::Call(event) => self.call(meta, event),
             Event::Gate(event) => self.gate(meta, event),
             Event::Peer(event) => self.peer(event),
-            Event::Policy(_) | Event::Settings(_) | Event::Unattended(_) => Ok(()),
+            Event::Channel(_) | Event::Policy(_) | Event::Settings(_) | Event::Unattended(_) => Ok(()),
         };
         let told = told.and_then(|()| self.contracts.read(meta, event));
         let text = format!("{event:?}");

@@ -73,6 +73,7 @@ impl Hosts {
             Event::Booted
             | Event::Gate(_)
             | Event::Peer(_)
+            | Event::Channel(_)
             | Event::Policy(_)
             | Event::Settings(_)
             | Event::Unattended(_) => false,

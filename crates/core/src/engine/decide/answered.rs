@@ -1,5 +1,6 @@
 //! Decides what a model's answer comes to.
 
+use super::channels;
 use crate::{
     call,
     digest::{Digest, canonical},
@@ -23,6 +24,7 @@ pub(super) fn answered(view: View<'_>, id: RunId, epoch: u32, answer: Answer, co
             reply: Reply::Dropped,
         };
     };
+    let told = run.map(|run| channels::answered(view, run, answer.stop, &answer.said.content, context));
     let mut branch = Branch::new(session);
     let kind = Kind::Assistant { stop: answer.stop, total_tokens: answer.total_tokens };
     // Of one message there is one time: that at which it was begun.
@@ -46,7 +48,9 @@ pub(super) fn answered(view: View<'_>, id: RunId, epoch: u32, answer: Answer, co
         let (event, content) = want(call, Some(id), wanted);
         branch.push_with(Event::Call(event), Some(content.into()));
     }
-    Decision { facts: branch.finish(), reply: Reply::Done }
+    let mut facts = branch.finish();
+    facts.extend(told.unwrap_or_default());
+    Decision { facts, reply: Reply::Done }
 }
 
 /// The fact that a call is wanted, and its content.

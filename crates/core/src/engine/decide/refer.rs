@@ -14,11 +14,11 @@ pub(super) fn answer(
     view: View<'_>,
     id: GateId,
     answer: &Answer,
-    by: &PrincipalId,
+    (by, key): (&PrincipalId, Option<&str>),
     reference: String,
     context: &mut Context,
 ) -> Result<Decision, Refusal> {
-    let mut decision = answer::answer(view, id, answer, by, None, context)?;
+    let mut decision = answer::answer(view, id, answer, by, key, context)?;
     let is_decided = decision.facts.iter().any(|fact| matches!(fact.event, Event::Gate(OfGate::Resolved { .. })));
     let run = view.state.gate(id).and_then(|gate| view.state.run(gate.run()?));
     if let Some(run) = run.filter(|_| is_decided) {

@@ -35,6 +35,7 @@ fn a_person_is_told_what_is_used_up_and_how_much_more_is_asked_for() {
             asker: "ci".to_owned(),
             question: "May it go on, with 1 tool calls more?".to_owned(),
             why: Some("because its tool call budget of 1 tool calls is used up".to_owned()),
+            about: serde_json::Map::new(),
         }
     );
 }

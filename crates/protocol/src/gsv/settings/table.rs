@@ -13,6 +13,8 @@ pub(super) enum Kind {
     /// A whole number within bounds.
     Count(u64, u64),
     OneOf(&'static [&'static str]),
+    /// Of a server that is spoken to over HTTP.
+    Address,
     /// `HH:MM`.
     Clock,
     /// `30m`, `1h30m`, or 0.
@@ -34,6 +36,7 @@ impl Kind {
             Self::Flag => value.is_boolean(),
             Self::Count(least, most) => value.as_u64().is_some_and(|count| (least..=most).contains(&count)),
             Self::OneOf(words) => value.as_str().is_some_and(|text| words.contains(&text)),
+            Self::Address => value.as_str().is_some_and(is_address),
             Self::Clock => value.as_str().is_some_and(is_clock),
             Self::Span => value.as_u64() == Some(0) || value.as_str().is_some_and(is_span),
             Self::TextsByName => value.as_object().is_some_and(|members| members.values().all(texts)),
@@ -50,6 +53,7 @@ impl Kind {
             Self::Flag => "true or false".to_owned(),
             Self::Count(least, most) => format!("a whole number from {least} to {most}"),
             Self::OneOf(words) => format!("one of {}", words.join(", ")),
+            Self::Address => "an address such as https://example.org/path".to_owned(),
             Self::Clock => "a time such as 08:00".to_owned(),
             Self::Span => "a span such as 30m or 1h30m, or 0 for never".to_owned(),
             Self::TextsByName => "an object of arrays of strings".to_owned(),
@@ -62,6 +66,11 @@ impl Kind {
 /// Whether everybody who shows it can write it as it is.
 fn is_secret(text: &str) -> bool {
     !text.is_empty() && text.len() <= 4096 && text.trim() == text && !text.chars().any(char::is_control)
+}
+
+fn is_address(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !text.contains(char::is_whitespace))
 }
 
 fn is_clock(text: &str) -> bool {
@@ -109,6 +118,10 @@ pub(super) const TABLE: &[(&str, Kind)] = &[
     ("transcription.provider", Kind::OneOf(&["workers-ai", "openai"])),
     ("channels.*.dmPolicy", POLICIES),
     ("channels.*.allowFrom", Kind::Texts),
+    ("channels.webhook.url", Kind::Address),
+    ("channels.webhook.secret", Kind::Secret),
+    ("channels.webhook.accounts.*.url", Kind::Address),
+    ("channels.webhook.accounts.*.secret", Kind::Secret),
     ("systemPrompt", Kind::Text),
     ("session.defaultResetPolicy.mode", RESETS),
     ("session.defaultResetPolicy.atHour", Kind::Count(0, 23)),

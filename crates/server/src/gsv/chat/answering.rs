@@ -17,6 +17,7 @@ use countersign_runtime::{Lane, Refused};
 use super::{
     super::{Door, registry::session_of},
     card::{resolved, token},
+    cards::in_chat,
     seen::{Asked, Seen},
     send::Speaker,
 };
@@ -31,7 +32,10 @@ fn wrong(command: &'static str, error: impl Into<String>) -> Option<Sent> {
 }
 
 /// What is said to a message that comes while something else is awaited.
-pub(super) fn awaited(asked: &Asked) -> String {
+pub(super) fn awaited(asked: &Asked, speaker: &Speaker) -> String {
+    if !speaker.may_answer(asked) {
+        return "Somebody else's answer is awaited first. This message waits behind it.".to_owned();
+    }
     let token = token(asked.gate);
     format!("An answer to {token} is awaited first: `yes`, `no`, or `/stop`. This message waits behind it.")
 }
@@ -39,14 +43,17 @@ pub(super) fn awaited(asked: &Asked) -> String {
 /// Takes a message for an answer. `None` if it is a message.
 pub(super) async fn answer(door: &Arc<Door>, seen: &Seen, text: &str, run: &str, speaker: &Speaker) -> Option<Sent> {
     let session = session_of(&seen.key);
-    let is_shown = |asked: &Asked| door.cards.was_shown(&session, asked.gate, speaker.came);
+    let place = if speaker.origin.is_some() { in_chat(&session) } else { session };
+    let is_shown = |asked: &Asked| door.cards.was_shown(&place, asked.gate, speaker.came);
+    let for_speaker = seen.waiting.as_ref().filter(|asked| speaker.may_answer(asked));
     // What was said before a question was asked does not answer it.
-    if let Some(asked) = seen.waiting.as_ref().filter(|asked| asked.is_question && is_shown(asked)) {
+    if let Some(asked) = for_speaker.filter(|asked| asked.is_question && is_shown(asked)) {
         return decide(door, asked, Answer::Say(vec![text.to_owned()]), "answer", run, speaker).await;
     }
-    let waiting = seen.waiting.as_ref().filter(|asked| !asked.is_question);
+    let waiting = for_speaker.filter(|asked| !asked.is_question);
     let waiting = waiting.map(|asked| (token(asked.gate), is_shown(asked)));
-    let decided = seen.decided.as_ref().and_then(|asked| Some((token(asked.gate), asked.decided.as_ref()?, asked.run)));
+    let decided = seen.decided.as_ref().filter(|asked| speaker.may_answer(asked));
+    let decided = decided.and_then(|asked| Some((token(asked.gate), asked.decided.as_ref()?, asked.run)));
     let now = door.site.clock.now();
     let situation = Situation {
         waiting: waiting.as_ref().map(|(token, is_shown)| Waiting { token, is_shown: *is_shown }),
@@ -84,13 +91,14 @@ pub(super) async fn answer(door: &Arc<Door>, seen: &Seen, text: &str, run: &str,
                 Words::Allow(Reach::Always) => Answer::Allow(Scope::Always),
                 Words::Deny { reason } => Answer::Deny { reason },
             };
-            decide(door, seen.waiting.as_ref()?, answer, command, run, speaker).await
+            decide(door, for_speaker?, answer, command, run, speaker).await
         }
         Meaning::Late => {
             let (_, outcome, _) = decided?;
             told(command, format!("Too late: {}{hint}", outcome.text))
         }
         Meaning::NotShown => wrong(command, format!("What waits was not asked about yet when this was said.{hint}")),
+        Meaning::NothingWaits if seen.waiting.is_some() => wrong(command, "That is for somebody else to answer."),
         Meaning::NothingWaits => wrong(command, "Nothing waits for an answer."),
         Meaning::OtherToken(token) => {
             let waits = waiting.map_or_else(String::new, |(waiting, _)| format!(" {waiting} does."));
@@ -116,8 +124,9 @@ async fn decide(
     speaker: &Speaker,
 ) -> Option<Sent> {
     let source = door.site.handle.source(Lane::Result);
-    let (by, reference) = (speaker.by.clone(), run.to_owned());
-    let answered = source.ask(Command::Gate(gate::Command::AnswerAs { gate: asked.gate, answer, by, reference })).await;
+    let (by, reference, key) = (speaker.by.clone(), run.to_owned(), speaker.key());
+    let answer = gate::Command::AnswerAs { gate: asked.gate, answer, by, reference, key };
+    let answered = source.ask(Command::Gate(answer)).await;
     match answered.map(|reply| reply.outcome) {
         Ok(Reply::Voted { have, need }) => {
             told(command, format!("Your approval of {} counts: {have} of {need}.", token(asked.gate)))

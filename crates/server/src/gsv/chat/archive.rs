@@ -1,11 +1,6 @@
 //! Where messages go that leave a conversation: compressed JSON lines in the store of the data directory, one message a line.
 
-use std::{
-    io::Write as _,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io::Write as _, path::Path, sync::Arc};
 
 use countersign_protocol::{
     Json,
@@ -18,9 +13,7 @@ use super::{
     messages,
     seen::{Line, unreadable},
 };
-
-/// Where the store lies in the data directory.
-const STORE: &str = "objects";
+use crate::objects::Store;
 
 /// The messages of these lines, in order. What was redacted is left out.
 ///
@@ -43,28 +36,17 @@ pub(super) async fn put(
     messages: Vec<Message>,
     note: ArchiveNote,
 ) -> Result<(), Fault> {
-    let path = door.site.config.storage.folder.join(STORE).join(&name);
-    let write = move || {
+    let pack = move || {
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
         for message in &messages {
             writeln!(packed, "{}", Json::of(message).text())?;
         }
-        let note_path = path.with_extension("json");
-        replace(&path, &packed.finish()?)?;
-        replace(&note_path, Json::of(&note).text().as_bytes())
+        packed.finish()
     };
-    let written = tokio::task::spawn_blocking(write).await.map_err(unreadable)?;
-    written.map_err(|error| unreadable(format!("{name}: {error}")))
-}
-
-/// Writes a file that is there as a whole or not at all, for nobody but the gateway.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let temporary: PathBuf = path.with_extension("part");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    std::fs::File::open(folder)?.sync_all()
+    let failed = |error: std::io::Error| unreadable(format!("{name}: {error}"));
+    let packed = tokio::task::spawn_blocking(pack).await.map_err(unreadable)?.map_err(failed)?;
+    let store = Store::of(&door.site.config);
+    store.put(name.clone(), packed).await.map_err(failed)?;
+    let note_name = Path::new(&name).with_extension("json").display().to_string();
+    store.put(note_name, Json::of(&note).text().as_bytes().to_vec()).await.map_err(failed)
 }

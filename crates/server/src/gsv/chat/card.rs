@@ -16,7 +16,7 @@ pub(super) fn token(gate: GateId) -> String {
 }
 
 /// What is said when a gate waits. `more` is how many wait behind it.
-pub(super) fn asking(gate: GateId, content: &Content, scopes: &[Scope], cwd: &str, more: usize) -> String {
+pub(in crate::gsv) fn asking(gate: GateId, content: &Content, scopes: &[Scope], cwd: &str, more: usize) -> String {
     let token = token(gate);
     let mut text = match content {
         Content::Approval { .. } => {
@@ -64,7 +64,7 @@ pub(super) fn decided(gate: &Gate) -> String {
 }
 
 /// The same of a gate that was just decided.
-pub(super) fn resolved(gate: GateId, resolution: &Resolution, by: Option<&PrincipalId>) -> String {
+pub(in crate::gsv) fn resolved(gate: GateId, resolution: &Resolution, by: Option<&PrincipalId>) -> String {
     let token = token(gate);
     let by = by.map_or_else(String::new, |by| format!(" by {}", escape(by.as_str(), Lines::One)));
     match resolution {

@@ -12,6 +12,11 @@ use parking_lot::Mutex;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::gsv) struct Moment(u64);
 
+/// The place of a session's cards in the chat network that its run began in: what clients are told is not yet told there.
+pub(in crate::gsv) fn in_chat(session: &SessionId) -> SessionId {
+    SessionId::new(format!("chat:{session}"))
+}
+
 /// The cards that are shown: of each session the one that is asked about.
 #[derive(Default)]
 pub(in crate::gsv) struct Cards {
@@ -26,14 +31,14 @@ impl Cards {
     }
 
     /// Notes that the card of a gate is told. What came in before is no answer to it.
-    pub(super) fn tell(&self, session: &SessionId, gate: GateId) {
+    pub(in crate::gsv) fn tell(&self, session: &SessionId, gate: GateId) {
         let mut shown = self.shown.lock();
         let at = Moment(self.told.fetch_add(1, Ordering::SeqCst) + 1);
         shown.insert(session.clone(), (gate, at));
     }
 
     /// Notes that nothing is asked about in a session any more.
-    pub(super) fn clear(&self, session: &SessionId) {
+    pub(in crate::gsv) fn clear(&self, session: &SessionId) {
         self.shown.lock().remove(session);
     }
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
+    channel,
     engine::{Command, Event, Refusal},
     id::{PrincipalId, SessionId},
     run,
@@ -20,9 +21,10 @@ use super::{
     archive,
     seen::{Seen, see, unreadable},
 };
+use crate::objects::Store;
 
 /// What the record and rules call this door.
-pub(in crate::gsv) const DOOR: &str = "gsv";
+pub(crate) const DOOR: &str = "gsv";
 /// How long what works may take to end once it was told to.
 const ENDING: Duration = Duration::from_secs(30);
 /// How long a key may be, in bytes.
@@ -32,7 +34,7 @@ const LONGEST_KEY: usize = 512;
 ///
 /// # Errors
 /// 400 for one that is none.
-pub(super) fn canonical(door: &Door, raw: &str) -> Result<String, Fault> {
+pub(in crate::gsv) fn canonical(door: &Door, raw: &str) -> Result<String, Fault> {
     if raw.len() > LONGEST_KEY {
         return Err(Fault::invalid(format!("sessionKey has {} bytes, at most {LONGEST_KEY} are taken", raw.len())));
     }
@@ -54,7 +56,10 @@ pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_cor
 
 /// What an answer says of a refusal.
 pub(super) fn refusal(refused: &Refused) -> Fault {
-    Fault::new(code::FAILED, refused.to_string())
+    let is_flood = matches!(refused, Refused::Refusal(Refusal::Channel(channel::Refusal::Flooded)));
+    let may_pass = matches!(refused, Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Closed) || is_flood;
+    let code = if is_flood { code::UNAVAILABLE } else { code::FAILED };
+    Fault { retryable: may_pass.then_some(true), ..Fault::new(code, refused.to_string()) }
 }
 
 /// Opens the session with this key if it is not there.
@@ -122,6 +127,17 @@ pub(super) struct Renewed {
     pub(super) archived: usize,
     /// Where, if there were any.
     pub(super) archived_to: Option<String>,
+    /// How many pictures and files went with them.
+    pub(super) media_deleted: usize,
+}
+
+/// Where what came with messages of a session lies in the store.
+pub(in crate::gsv) fn media_folder(key: &str) -> String {
+    let plain = |c: char| {
+        let is_plain = c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-' | '@' | '+');
+        if is_plain { c } else { '_' }
+    };
+    format!("media/{}", key.chars().map(plain).collect::<String>())
 }
 
 /// Has a session begin anew: what works in it is stopped, what waits is dropped, and what was said is put away first.
@@ -138,8 +154,16 @@ pub(super) async fn renew(door: &Arc<Door>, seen: Seen, by: &PrincipalId) -> Res
         archive::put(door, name.clone(), messages, note(door, &seen, archived)).await?;
     }
     ask(door, Command::Session(id, session::Command::Renew { by: by.clone() })).await?;
+    // Nothing that is said from now on refers to it. What a crash leaves goes the next time.
+    let media_deleted = match Store::of(&door.site.config).clear(&media_folder(&seen.key)).await {
+        Ok(count) => count,
+        Err(problem) => {
+            tracing::warn!(%problem, "what came with the messages of a session could not be deleted");
+            0
+        }
+    };
     let now = see(door, &seen.key).await?;
-    Ok(Renewed { before: seen.id, id: now.id, archived, archived_to })
+    Ok(Renewed { before: seen.id, id: now.id, archived, archived_to, media_deleted })
 }
 
 /// Puts all but the last `keep` messages away. How many stay, how many went, and where.

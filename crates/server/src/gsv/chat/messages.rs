@@ -8,6 +8,8 @@ use countersign_protocol::gsv::message::{
     AssistantPart, Message, TextPart, Usage, UserContent, UserPart, safe_to_show,
 };
 
+use crate::objects;
+
 /// A message as it is shown, made at `at`. `None` for what is no message of a conversation.
 pub(super) fn wire(content: &str, at: Millis) -> Option<Message> {
     let timestamp = at.0;
@@ -64,7 +66,9 @@ fn user(content: &[Block]) -> UserContent {
     let parts = content.iter().filter_map(|block| match block {
         Block::Text(text) => Some(UserPart::Text { text: text.text.clone() }),
         Block::Image(image) => {
-            Some(UserPart::Image { data: Some(image.data.clone()), r2_key: None, mime_type: image.mime_type.clone() })
+            let r2_key = objects::referred(&image.data).map(str::to_owned);
+            let data = r2_key.is_none().then(|| image.data.clone());
+            Some(UserPart::Image { data, r2_key, mime_type: image.mime_type.clone() })
         }
         Block::Thinking(_) | Block::RedactedThinking { .. } | Block::ToolCall(_) => None,
     });

@@ -6,7 +6,9 @@ use countersign_core::session::{Renewal, RenewalMode, Setting};
 use countersign_protocol::{
     Json,
     gsv::{
+        Fault,
         directive::{Level, Model},
+        message::Message,
         session::{
             Change, Compact, Compacted, Done, Entry, History, List, Listed, Of, Patch, Preview, Previewed, Reset,
             ResetMode, ResetPolicy, Session, Settings, Stats,
@@ -21,7 +23,7 @@ use super::{
 };
 
 /// Looks at the session that a peer means, and notes how it writes its key.
-async fn seen(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Seen, countersign_protocol::gsv::Fault> {
+async fn seen(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Seen, Fault> {
     let key = lives::canonical(door, raw)?;
     peer.wrote(&key, raw);
     see(door, &key).await
@@ -116,6 +118,15 @@ pub(super) async fn history(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
     }))
 }
 
+/// The last messages of the session with this key.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(in crate::gsv) async fn last_messages(door: &Arc<Door>, key: &str, most: usize) -> Result<Vec<Message>, Fault> {
+    let seen = see(door, key).await?;
+    archive::messages(door, &seen.lines[seen.lines.len().saturating_sub(most)..]).await
+}
+
 pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: Preview) -> Answer {
     let seen = seen(door, peer, &preview.session_key).await?;
     let from = preview.limit.map_or(0, |limit| seen.lines.len().saturating_sub(limit));
@@ -189,7 +200,7 @@ pub(super) async fn reset(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
         archived_messages: renewed.archived,
         archived_to: renewed.archived_to,
         tokens_cleared,
-        media_deleted: 0,
+        media_deleted: renewed.media_deleted,
     }))
 }
 

@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use countersign_core::{
+    channel::Origin,
     digest::Digest,
-    engine::{Engine, Scope},
-    gate::Gate,
+    engine::{Engine, Scope, State},
+    gate::{self, Gate, Phase},
     id::{EntryId, GateId, Lsn, PrincipalId, RunId},
     session::{Entry, Kind, Profile, Session, Settings},
     time::Millis,
@@ -34,6 +35,8 @@ pub(super) struct Asked {
     pub(super) gate: GateId,
     pub(super) run: Option<RunId>,
     pub(super) is_question: bool,
+    /// The chat whose message began its run, and who said it: nobody else there may answer.
+    pub(super) origin: Option<Origin>,
     /// How it was decided.
     pub(super) decided: Option<Outcome>,
 }
@@ -84,6 +87,8 @@ pub(super) struct Seen {
     /// The gate that is asked about, and how many wait in all.
     pub(super) waiting: Option<Asked>,
     pub(super) decided: Option<Asked>,
+    /// The keys of answers that counted lately.
+    pub(super) answers: Vec<String>,
     pub(super) row: Row,
 }
 
@@ -95,15 +100,24 @@ fn id_of(key: &str, opened_at: Millis, renewals: u32) -> String {
     format!("{}-{}-8{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
 }
 
-fn asked(gate: &Gate) -> Asked {
+/// The surface under which a gate is kept with the chat that was asked about it.
+pub(in crate::gsv) const CHAT: &str = "chat";
+
+fn asked(state: &State, gate: &Gate) -> Asked {
     let decided = match gate.phase() {
-        countersign_core::gate::Phase::Pending => None,
-        countersign_core::gate::Phase::Resolved { at, .. } => {
+        Phase::Pending => None,
+        Phase::Resolved { at, .. } => {
             Some(Outcome { at: *at, by: gate.resolved_by().cloned(), text: super::card::decided(gate) })
         }
     };
-    let is_question = gate.kind() == countersign_core::gate::Kind::Question;
-    Asked { gate: gate.id(), run: gate.run(), is_question, decided }
+    let is_question = gate.kind() == gate::Kind::Question;
+    let of_run = || state.run(gate.run()?)?.marks().origin.as_deref().cloned();
+    let shown = || {
+        let showing = gate.shown().iter().find(|showing| showing.surface == CHAT)?;
+        serde_json::from_str(&showing.reference).ok()
+    };
+    let origin = of_run().or_else(shown);
+    Asked { gate: gate.id(), run: gate.run(), is_question, origin, decided }
 }
 
 fn is_shown(entry: &Entry) -> bool {
@@ -150,7 +164,15 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
     let mut gates: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session.id())).collect();
     gates.sort_by_key(|gate| gate.ordinal());
     let decided = state.all_gates().filter(|gate| gate.session() == Some(session.id()) && !gate.is_pending());
-    let decided = decided.map(asked).max_by_key(|asked| asked.decided.as_ref().map(|decided| decided.at));
+    let decided = decided.map(|gate| asked(state, gate)).max_by_key(|asked| asked.decided.as_ref().map(|decided| decided.at));
+    let of_session = state.all_gates().filter(|gate| gate.session() == Some(session.id()));
+    let answers = of_session.flat_map(|gate| {
+        let resolved = match gate.phase() {
+            Phase::Resolved { key, .. } => key.clone(),
+            Phase::Pending => None,
+        };
+        resolved.into_iter().chain(gate.votes().iter().filter_map(|vote| vote.key.clone()))
+    });
     let renewals = session.renewals();
     let settings = session.settings();
     Seen {
@@ -178,7 +200,8 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
         is_at_rest: session.is_at_rest(),
         queued: session.queued(),
         behind: session.next().filter_map(|marks| marks.reference.clone()).collect(),
-        waiting: gates.first().map(|gate| asked(gate)),
+        waiting: gates.first().map(|gate| asked(state, gate)),
+        answers: answers.collect(),
         decided,
         row: Row::default(),
     }
@@ -223,6 +246,7 @@ pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, Fault> {
         behind: Vec::new(),
         waiting: None,
         decided: None,
+        answers: Vec::new(),
         row: Row::default(),
     });
     seen.model.get_or_insert(model);

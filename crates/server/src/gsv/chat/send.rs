@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
+    channel::{self, Heard, Origin},
     engine::{Command, Reply},
     id::PrincipalId,
     message::{self, Block, Message, estimate_tokens},
@@ -13,20 +14,22 @@ use countersign_protocol::{
     Json,
     gsv::{
         Fault,
-        chat::{Send, Sent, State},
+        chat::{Directives, Send, Sent, State},
         code,
         command::{self, Style},
-        directive,
+        directive, key,
         message::Message as Shown,
     },
 };
 
 use super::{
-    super::{Door, dispatch::Answer, peer::Peer},
+    super::{Door, delivery, dispatch::Answer, peer::Peer, registry::session_of},
     Moment, answering, commands, lives,
-    seen::{Seen, see},
+    seen::{Asked, Seen, see},
 };
 
+/// What a picture counts as.
+const PICTURE_TOKENS: u64 = 1500;
 /// How long a client's name of a run may be, in bytes.
 const LONGEST_RUN: usize = 256;
 
@@ -34,8 +37,8 @@ const LONGEST_RUN: usize = 256;
 pub(in crate::gsv) struct Speaker {
     /// In the record.
     pub(in crate::gsv) by: PrincipalId,
-    /// Where the answer goes, in the words of whoever brings it there.
-    pub(in crate::gsv) origin: Option<String>,
+    /// The chat that it came from, where the answers go.
+    pub(in crate::gsv) origin: Option<Box<Origin>>,
     /// How texts for it are written.
     pub(in crate::gsv) style: Style,
     /// When it was said, as cards go: nobody answers one that was told later.
@@ -51,6 +54,31 @@ pub(super) async fn from_client(door: &Arc<Door>, peer: &Peer, send: Send, came:
     let speaker = Speaker { by: peer.principal(), origin: None, style: Style::Plain, came };
     let sent = say(door, &key, &send.message, send.run_id, &speaker).await?;
     Ok(Json::of(&sent))
+}
+
+impl Speaker {
+    /// Whether this is somebody who may answer a gate. In a chat network that is whoever began the run, where it was begun.
+    pub(super) fn may_answer(&self, asked: &Asked) -> bool {
+        let Some(here) = &self.origin else { return true };
+        asked.origin.as_ref().is_some_and(|there| there.by == here.by && there.from == here.from)
+    }
+
+    /// By which an answer is known that comes again.
+    pub(super) fn key(&self) -> Option<String> {
+        let origin = self.origin.as_ref()?;
+        let account = &origin.from.account;
+        Some(format!("{}:{}:{}", account.network, account.name, origin.message.as_ref()?))
+    }
+}
+
+/// What is said.
+pub(in crate::gsv) struct Spoken<'a> {
+    /// In words: commands, answers and directives are looked for in them.
+    pub(in crate::gsv) text: &'a str,
+    /// What the model reads before them.
+    pub(in crate::gsv) before: String,
+    /// What comes with them.
+    pub(in crate::gsv) more: Vec<Block>,
 }
 
 /// Says something in the session with this canonical key. `run` is what whoever says it calls the run.
@@ -70,32 +98,117 @@ pub(in crate::gsv) async fn say(
     if run.as_ref().is_some_and(|run| run.len() > LONGEST_RUN) {
         return Err(Fault::invalid(format!("runId has at most {LONGEST_RUN} bytes")));
     }
+    let spoken = Spoken { text, before: String::new(), more: Vec::new() };
+    say_more(door, key, spoken, run, speaker).await
+}
+
+/// The same with what comes beside the words.
+///
+/// # Errors
+/// 500 if nothing was recorded.
+pub(in crate::gsv) async fn say_more(
+    door: &Arc<Door>,
+    key: &str,
+    spoken: Spoken<'_>,
+    run: Option<String>,
+    speaker: &Speaker,
+) -> Result<Sent, Fault> {
     let _turn = door.desks.turn(key).await;
     let seen = see(door, key).await?;
-    if let Some(command) = command::Command::read(text) {
-        return Ok(commands::answer(door, seen, command, speaker).await);
-    }
     let run = run.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-    if let Some(sent) = answering::answer(door, &seen, text, &run, speaker).await {
-        return Ok(sent);
+    if speaker.key().is_some_and(|key| seen.answers.contains(&key)) {
+        // It answered, and whoever brought it did not hear of that.
+        return Ok(Sent::Started { run_id: run, queued: false, directives: Directives::default() });
+    }
+    let parsed = match beside(door, &seen, spoken.text, &run, speaker).await {
+        Beside::Done(sent) => {
+            heard(door, key, speaker).await?;
+            return Ok(sent);
+        }
+        Beside::Message(parsed) => parsed,
+    };
+    begin(door, seen, parsed, spoken, run, speaker).await
+}
+
+/// Says something in a session that is a message whatever it looks like: no command, and no answer to what waits. What agents
+/// say to each other is said so.
+///
+/// # Errors
+/// 400 for what cannot be said, 500 if nothing was recorded.
+pub(in crate::gsv) async fn say_only(
+    door: &Arc<Door>,
+    key: &str,
+    text: &str,
+    before: String,
+    speaker: &Speaker,
+) -> Result<Sent, Fault> {
+    if text.trim().is_empty() {
+        return Err(Fault::invalid("sessionKey and message required"));
+    }
+    let _turn = door.desks.turn(key).await;
+    let seen = see(door, key).await?;
+    let parsed = directive::Parsed {
+        directives: Directives::default(),
+        invalid_model: None,
+        status: false,
+        any: false,
+        text: text.to_owned(),
+    };
+    let run = uuid::Uuid::new_v4().to_string();
+    let spoken = Spoken { text, before, more: Vec::new() };
+    begin(door, seen, parsed, spoken, run, speaker).await
+}
+
+/// What words come to before they are a message.
+enum Beside {
+    /// They were no message.
+    Done(Sent),
+    /// They are one.
+    Message(directive::Parsed),
+}
+
+async fn beside(door: &Arc<Door>, seen: &Seen, text: &str, run: &str, speaker: &Speaker) -> Beside {
+    if let Some(command) = command::Command::read(text) {
+        return Beside::Done(commands::answer(door, seen.clone(), command, speaker).await);
+    }
+    if let Some(sent) = answering::answer(door, seen, text, run, speaker).await {
+        return Beside::Done(sent);
     }
     let provider = seen.model.as_ref().map_or_else(|| door.settings.model().provider, |model| model.provider.clone());
     let parsed = directive::parse(text, &provider);
-    if parsed.is_all() {
-        let mut response = parsed.acknowledgement();
-        if parsed.status {
-            let status = commands::status(&seen).text(speaker.style);
-            response = Some(response.map_or_else(|| status.clone(), |told| format!("{told}\n{status}")));
-        }
-        return Ok(Sent::DirectiveOnly { response, directives: parsed.directives });
+    if !parsed.is_all() {
+        return Beside::Message(parsed);
     }
-    begin(door, seen, parsed, run, speaker).await
+    let mut response = parsed.acknowledgement();
+    if parsed.status {
+        let status = commands::status(seen).text(speaker.style);
+        response = Some(response.map_or_else(|| status.clone(), |told| format!("{told}\n{status}")));
+    }
+    Beside::Done(Sent::DirectiveOnly { response, directives: parsed.directives })
+}
+
+/// The agent of the session with this key.
+fn agent(door: &Door, key: &str) -> String {
+    key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id)
+}
+
+/// Records that something came from a chat network that begins no run.
+async fn heard(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<(), Fault> {
+    let Some(origin) = &speaker.origin else { return Ok(()) };
+    let heard = Heard {
+        from: origin.from.clone(),
+        agent: agent(door, key),
+        id: origin.message.clone(),
+        then: None,
+    };
+    lives::ask(door, Command::Channel(channel::Command::Hear(Box::new(heard)))).await.map(drop)
 }
 
 async fn begin(
     door: &Arc<Door>,
     mut seen: Seen,
     parsed: directive::Parsed,
+    spoken: Spoken<'_>,
     run: String,
     speaker: &Speaker,
 ) -> Result<Sent, Fault> {
@@ -110,28 +223,57 @@ async fn begin(
     }
     lives::catch_up(door, &id, &seen).await?;
     let directives = parsed.directives;
-    let marks = Marks {
+    let marks = Box::new(Marks {
         reference: Some(run.clone()),
         origin: speaker.origin.clone(),
         model: directives.model.as_ref().map(|model| door.settings.reference(&door.site, model)),
         thinking: directives.think_level.map(|level| level.shown().to_owned()),
+    });
+    let said = said(&format!("{}{}", spoken.before, parsed.text), spoken.more);
+    let command = match &speaker.origin {
+        Some(origin) => Command::Channel(channel::Command::Hear(Box::new(Heard {
+            from: origin.from.clone(),
+            agent: agent(door, &seen.key),
+            id: origin.message.clone(),
+            then: Some((id, said, marks)),
+        }))),
+        None => Command::Session(id, session::Command::Say { said, marks }),
     };
-    let said = session::Command::Say { said: said(&parsed.text), marks: Box::new(marks) };
-    let queued = match lives::ask(door, Command::Session(id, said)).await? {
+    let queued = match lives::ask(door, command).await? {
         Reply::Queued => !seen.is_at_rest,
         _ => false,
     };
     if let Some(asked) = seen.waiting.as_ref().filter(|_| queued) {
-        let text = answering::awaited(asked);
+        let text = answering::awaited(asked, speaker);
         let partial = State::partial(&Shown::said(&text, door.site.clock.now().0));
         door.tell(&seen.key, Some(&run), partial, None);
+        if let Some(origin) = &speaker.origin {
+            tell_chat(door, session_of(&seen.key).as_str(), origin, text).await;
+        }
     }
     Ok(Sent::Started { run_id: run, queued, directives })
 }
 
+/// Says something beside a run in the chat that a message came from. The message is taken whether or not it is said.
+async fn tell_chat(door: &Arc<Door>, session: &str, origin: &Origin, text: String) {
+    let message = channel::Message {
+        to: origin.from.clone(),
+        text: text.into(),
+        session: Some(session.to_owned()),
+        reply_to: origin.message.clone(),
+        key: None,
+    };
+    if let Err(problem) = delivery::send(door, message).await {
+        tracing::warn!(%problem, "a chat is not told what is awaited");
+    }
+}
+
 /// A message of a person, as content.
-fn said(text: &str) -> Said {
-    let message = Message::User(message::Said { content: vec![Block::text(text)], ..message::Said::default() });
+fn said(text: &str, more: Vec<Block>) -> Said {
+    let pictures = more.iter().filter(|block| matches!(block, Block::Image(_))).count() as u64;
+    let content: Vec<Block> = std::iter::once(Block::text(text)).chain(more).collect();
+    let tokens = estimate_tokens(message::text_of(&content).len()) + pictures * PICTURE_TOKENS;
+    let message = Message::User(message::Said { content, ..message::Said::default() });
     let content = serde_json::to_string(&message).unwrap_or_default();
-    Said { content: content.into(), tokens: estimate_tokens(text.len()) }
+    Said { content: content.into(), tokens }
 }

@@ -177,6 +177,7 @@ impl Teller {
             | Event::Call(_)
             | Event::Booted
             | Event::Peer(_)
+            | Event::Channel(_)
             | Event::Policy(_)
             | Event::Settings(_)
             | Event::Unattended(_) => {}

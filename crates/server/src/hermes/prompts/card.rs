@@ -99,7 +99,7 @@ impl Asked {
                 }
                 told
             }
-            Content::GoOn { asker, question, why } => {
+            Content::GoOn { asker, question, why, .. } => {
                 let denied = || format!("{asker} was denied several times in a row");
                 let why = why.clone().unwrap_or_else(denied);
                 let mut told = self.approval(&escape(question, Lines::Many), &why);

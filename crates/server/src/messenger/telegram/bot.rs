@@ -69,6 +69,12 @@ pub(super) struct Bot {
     health: Health,
 }
 
+impl std::fmt::Debug for Bot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bot")
+    }
+}
+
 impl Bot {
     pub(super) fn new(transport: Arc<dyn Transport>, health: Health) -> Self {
         Self { transport, health }
@@ -89,6 +95,12 @@ impl Bot {
     pub(super) async fn title_of(&self, chat: i64) -> Result<String, Failure> {
         let chat = self.call("getChat", &json!({ "chat_id": chat }), PATIENCE).await?;
         Ok(shown(&chat, &["title", "username", "first_name"]))
+    }
+
+    /// Shows in a chat that something is being written.
+    pub(super) async fn works(&self, chat: i64) -> Result<(), Failure> {
+        let action = json!({ "chat_id": chat, "action": "typing" });
+        self.call("sendChatAction", &action, PATIENCE).await.map(drop)
     }
 
     /// Without a webhook updates can be polled for.

@@ -110,7 +110,7 @@ impl Asked {
     ) -> Option<Self> {
         let (tool, arguments, signature, intent, why) = match content {
             Content::Approval { tool, arguments, signature, intent, why } => (tool, arguments, signature, intent, why),
-            Content::GoOn { asker, question, why } => {
+            Content::GoOn { asker, question, why, .. } => {
                 return Some(Self::go_on(gate, asker, question, why.as_deref()));
             }
             Content::Question { .. } => return Self::question(gate, content),
@@ -151,7 +151,7 @@ impl Asked {
         let what = escape(question, Lines::One).into_owned();
         Self {
             gate: gate.id(),
-            tool: "May it go on?".to_owned(),
+            tool: (if gate.kind() == Kind::Pairing { "May they speak?" } else { "May it go on?" }).to_owned(),
             digest: Digest::of(what.as_bytes()),
             what,
             agent: brief(asker, 200),

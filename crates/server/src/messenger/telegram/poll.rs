@@ -19,6 +19,7 @@ use super::{
     cards::rules,
     principal,
     refs::{Action, Place},
+    talk::{ChatType, Flow, Written},
     wire::{CallbackQuery, Message, Update, User},
 };
 
@@ -46,17 +47,6 @@ const TOO_MUCH: Said = Said { text: "Other texts are being sent. Try again in a 
 const TRIES: u32 = 3;
 /// A poll that ends sooner with nothing is not repeated at once.
 const TOO_SOON: Duration = Duration::from_millis(200);
-
-/// How it goes on behind an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
-    /// It is done with.
-    Next,
-    /// It could not be taken and has to come again.
-    Again,
-    /// Nothing can be decided any more.
-    Over,
-}
 
 /// The task that polls.
 pub(super) struct Poll {
@@ -87,11 +77,16 @@ impl Poll {
     async fn poll(&self) {
         let bot = &self.shared.bot;
         let mut backoff = Backoff::default();
-        while let Err(failure) = bot.get_me().await {
-            if !pause(&failure, &mut backoff).await {
-                return;
+        let own = loop {
+            match bot.username().await {
+                Ok(own) => break own,
+                Err(failure) => {
+                    if !pause(&failure, &mut backoff).await {
+                        return;
+                    }
+                }
             }
-        }
+        };
         while let Err(failure) = bot.delete_webhook().await {
             if !pause(&failure, &mut backoff).await {
                 return;
@@ -108,7 +103,7 @@ impl Poll {
                     }
                     for update in updates {
                         let id = update.update_id;
-                        match self.take(update).await {
+                        match self.take(update, &own).await {
                             Flow::Next => offset = offset.max(id + 1),
                             Flow::Again => {
                                 tokio::time::sleep(backoff.next()).await;
@@ -127,10 +122,13 @@ impl Poll {
         }
     }
 
-    async fn take(&self, update: Update) -> Flow {
+    async fn take(&self, update: Update, own: &str) -> Flow {
         match (update.callback_query, update.message) {
             (Some(query), _) => self.tapped(query).await,
-            (None, Some(message)) => self.written(message).await,
+            (None, Some(message)) => match self.reply(&message).await {
+                Some(flow) => flow,
+                None => self.spoken(message, own).await,
+            },
             (None, None) => Flow::Next,
         }
     }
@@ -222,29 +220,64 @@ impl Poll {
     }
 
     /// What a person wrote: a reply to a card that waits answers its question, or denies it, with the reply as its reason.
-    async fn written(&self, message: Message) -> Flow {
-        let Some((from, to)) = message.from.zip(message.reply_to_message) else { return Flow::Next };
-        let Some(text) = message.text.filter(|text| !text.trim().is_empty()) else { return Flow::Next };
-        if !self.shared.is_ours(message.chat.id) || !self.may_answer(&from) {
-            return Flow::Next;
+    /// `None` if it is no such reply.
+    async fn reply(&self, message: &Message) -> Option<Flow> {
+        let (from, to) = message.from.as_ref().zip(message.reply_to_message.as_ref())?;
+        let text = message.text.clone().filter(|text| !text.trim().is_empty())?;
+        if !self.shared.is_ours(message.chat.id) || !self.may_answer(from) {
+            return None;
         }
         let place = Place { chat: message.chat.id, message: to.message_id }.to_string();
         let read = self.source.read(move |engine| {
             let shows = |gate: &&gate::Gate| {
                 gate.shown().iter().any(|showing| showing.surface == SURFACE && showing.reference == place)
             };
-            let gate = engine.state().pending_gates().find(shows)?;
-            Some((gate.id(), answer_in_words(engine, gate, &text)))
+            let gate = engine.state().all_gates().find(shows)?;
+            Some(gate.is_pending().then(|| (gate.id(), answer_in_words(engine, gate, &text))))
         });
         // Nothing can be read while nothing can be recorded. It comes again, until the owner has ended.
-        let Some((found, _)) = read.await else { return Flow::Again };
-        let Some((gate, answer)) = found else { return Flow::Next };
+        let Some((found, _)) = read.await else { return Some(Flow::Again) };
+        // What is said to a card that is over is for nobody.
+        let Some((gate, answer)) = found? else { return Some(Flow::Next) };
         let key = format!("telegram:{}:{}", message.chat.id, message.message_id);
-        match self.decide(gate, answer, principal(from.id), key).await {
+        Some(match self.decide(gate, answer, principal(from.id), key).await {
             Some(NOT_RECORDED) => Flow::Again,
             Some(_) => Flow::Next,
             None => Flow::Over,
+        })
+    }
+
+    /// What a person has to say to an agent. In a group that is what names the bot, is a command, or replies to it.
+    async fn spoken(&self, message: Message, own: &str) -> Flow {
+        let Some(ear) = &self.shared.ear else { return Flow::Next };
+        let Some(from) = message.from else { return Flow::Next };
+        let Some(text) = message.text.or(message.caption) else { return Flow::Next };
+        let chat_type = match message.chat.kind.as_deref() {
+            Some("private") | None => ChatType::Private,
+            Some("channel") => ChatType::Channel,
+            Some(_) => ChatType::Group,
+        };
+        let named = format!("@{own}");
+        let replied = message.reply_to_message.and_then(|to| to.from?.username);
+        let is_meant = chat_type == ChatType::Private
+            || text.starts_with('/')
+            || text.to_lowercase().contains(&named.to_lowercase())
+            || replied.is_some_and(|name| name.eq_ignore_ascii_case(own));
+        if !is_meant || text.trim().is_empty() {
+            return Flow::Next;
         }
+        let Some(hear) = ear.listener().await else { return Flow::Over };
+        let written = Written {
+            chat: message.chat.id,
+            chat_type,
+            title: message.chat.title,
+            message: message.message_id,
+            from: from.id,
+            name: from.first_name,
+            username: from.username,
+            text: command(&text, &named),
+        };
+        hear.hear(written).await
     }
 
     /// Gives an answer, and what whoever gave it is told; `None` if nothing is decided here any more.
@@ -317,6 +350,16 @@ fn answer_in_words(engine: &Engine, gate: &gate::Gate, text: &str) -> Answer {
         _ => None,
     };
     Answer::Say(numbered.unwrap_or_else(|| vec![text.to_owned()]))
+}
+
+/// A text in which a command is called as it is everywhere: in groups Telegram puts the bot's name behind it.
+fn command(text: &str, named: &str) -> String {
+    let (word, rest) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
+    let is_named = word.starts_with('/') && word.to_lowercase().ends_with(&named.to_lowercase());
+    match word.len().checked_sub(named.len()).filter(|at| is_named && word.is_char_boundary(*at)) {
+        Some(at) => format!("{}{rest}", &word[..at]),
+        None => text.to_owned(),
+    }
 }
 
 /// Waits before the next attempt. False if there is no use in one.

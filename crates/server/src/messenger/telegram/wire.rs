@@ -10,12 +10,19 @@ pub(super) struct User {
     pub(super) id: i64,
     #[serde(default)]
     pub(super) username: Option<String>,
+    #[serde(default)]
+    pub(super) first_name: Option<String>,
 }
 
 /// A chat. Groups have negative ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Chat {
     pub(super) id: i64,
+    /// `private`, `group`, `supergroup` or `channel`.
+    #[serde(default, rename = "type")]
+    pub(super) kind: Option<String>,
+    #[serde(default)]
+    pub(super) title: Option<String>,
 }
 
 /// A message, also one that is no longer accessible.
@@ -27,6 +34,9 @@ pub(super) struct Message {
     pub(super) from: Option<User>,
     #[serde(default)]
     pub(super) text: Option<String>,
+    /// What stands below a picture or a file.
+    #[serde(default)]
+    pub(super) caption: Option<String>,
     #[serde(default)]
     pub(super) reply_to_message: Option<Box<Message>>,
 }

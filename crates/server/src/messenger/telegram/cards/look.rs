@@ -66,9 +66,6 @@ impl Cards {
         let read = self.source.read_of(At::Gate(id), move |engine| stand(engine, id, &*presence));
         let Some((found, _)) = read.await else { return Err(Step::Later) };
         let Some(Stand { gate, call, is_open, end, rules }) = found else { return Ok(None) };
-        if gate.kind() == gate::Kind::Pairing {
-            return Ok(None);
-        }
         let known = self.known.get(&id);
         let of = |showing: &gate::Showing| (showing.surface == SURFACE).then(|| showing.reference.parse().ok())?;
         let recorded: Vec<Place> = gate.shown().iter().filter_map(of).collect();

@@ -1,0 +1,51 @@
+//! Places in chat networks.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::PrincipalId;
+
+/// An account through which a gateway is in a chat network.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Account {
+    /// The network.
+    pub network: String,
+    /// The account's name there.
+    pub name: String,
+}
+
+/// What kind of chat it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChatKind {
+    /// With one person.
+    Dm,
+    /// With a few.
+    Group,
+    /// With whoever follows it.
+    Channel,
+    /// Within another.
+    Thread,
+}
+
+/// A chat of an account.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Address {
+    /// The account.
+    pub account: Account,
+    /// What kind of chat it is.
+    pub kind: ChatKind,
+    /// The network's id of it.
+    pub chat: String,
+}
+
+/// Where a message came from, and so where what its run says goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The chat.
+    pub from: Address,
+    /// Who said it. What the run asks is for nobody else in the chat to answer.
+    pub by: PrincipalId,
+    /// The network's id of the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}

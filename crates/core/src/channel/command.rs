@@ -1,0 +1,111 @@
+//! What is told of chat networks, and what is to be told to them.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::{Account, Address, End};
+use crate::{
+    id::{LetterId, SessionId},
+    run::Marks,
+    session::Said,
+};
+
+/// A command about chat networks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// There is such an account. Told twice, it is recorded once.
+    Meet(Account),
+    /// The account is known no more, and what is owed to its chats is not sent.
+    Forget(Account),
+    /// A message came. Where it begins a run, both are recorded together.
+    Hear(Box<Heard>),
+    /// Something is to be said to a chat.
+    Send(Box<Message>),
+    /// A letter ended. One that has ended already stays as it is.
+    Ended {
+        /// Which.
+        letter: LetterId,
+        /// How.
+        end: End,
+        /// Why it was not delivered, for people.
+        why: Option<Arc<str>>,
+    },
+    /// Somebody unknown wants to speak. People are asked, once for each that knocks.
+    Knock(Box<Knock>),
+}
+
+/// A message that came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard {
+    /// From where.
+    pub from: Address,
+    /// The agent that it is for.
+    pub agent: String,
+    /// The network's id of it: under the same one it is heard once. None if it has none.
+    pub id: Option<String>,
+    /// What is said in which session, if it is something to say.
+    pub then: Option<(SessionId, Said, Box<Marks>)>,
+}
+
+/// What is to be said to a chat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// To which.
+    pub to: Address,
+    /// What.
+    pub text: Arc<str>,
+    /// The session that it belongs to, in the words of its door.
+    pub session: Option<String>,
+    /// The network's id of the message that it answers.
+    pub reply_to: Option<String>,
+    /// The same key again is the same letter.
+    pub key: Option<String>,
+}
+
+/// Somebody unknown who wants to speak.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knock {
+    /// From where.
+    pub from: Address,
+    /// Who, as the network's list of those who may speak has it.
+    pub sender: String,
+    /// What people are asked.
+    pub question: String,
+    /// What there is to know about it.
+    pub why: Option<String>,
+    /// The same by name, for doors that have a place for it.
+    pub about: Map<String, Value>,
+    /// What they are told meanwhile.
+    pub told: Arc<str>,
+}
+
+/// Why something about a chat network was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such account.
+    #[error("no account {account} of {network} is known")]
+    Unknown {
+        /// The network.
+        network: String,
+        /// The account.
+        account: String,
+    },
+    /// There are as many accounts as there may be.
+    #[error("at most {0} accounts of chat networks are kept")]
+    Accounts(usize),
+    /// More came in a short time than can be told apart.
+    #[error("too many messages came through this account; it may try again later")]
+    Flooded,
+    /// As many people wait to be let in as may.
+    #[error("at most {0} people may wait to be let in")]
+    Crowded(usize),
+    /// A name, an id or a text of the network's is too long.
+    #[error("{what} is longer than {limit} bytes")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// How long it may be.
+        limit: usize,
+    },
+}

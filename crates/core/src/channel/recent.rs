@@ -1,0 +1,69 @@
+//! Names of what happened lately, by which it is known when it comes again.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Millis;
+
+/// Names with their times, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "VecDeque<(Millis, String)>", into = "VecDeque<(Millis, String)>")]
+pub(super) struct Recent {
+    order: VecDeque<(Millis, String)>,
+    names: BTreeSet<String>,
+}
+
+impl From<VecDeque<(Millis, String)>> for Recent {
+    fn from(order: VecDeque<(Millis, String)>) -> Self {
+        let names = order.iter().map(|(_, name)| name.clone()).collect();
+        Self { order, names }
+    }
+}
+
+impl From<Recent> for VecDeque<(Millis, String)> {
+    fn from(recent: Recent) -> Self {
+        recent.order
+    }
+}
+
+impl Recent {
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// The time of the oldest, if there are `most` of them, so that one more takes its place.
+    pub(super) fn oldest_of(&self, most: usize) -> Option<Millis> {
+        self.order.front().filter(|_| self.order.len() >= most).map(|(at, _)| *at)
+    }
+
+    /// Notes a name; of more than `most` the oldest is forgotten.
+    pub(super) fn note(&mut self, name: &str, at: Millis, most: usize) {
+        if !self.names.insert(name.to_owned()) {
+            return;
+        }
+        self.order.push_back((at, name.to_owned()));
+        if self.order.len() > most
+            && let Some((_, oldest)) = self.order.pop_front()
+        {
+            self.names.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Millis, Recent};
+
+    #[test]
+    fn the_oldest_name_makes_room_and_a_name_counts_once() {
+        let mut recent = Recent::default();
+        for name in ["a", "b", "b", "c"] {
+            recent.note(name, Millis(7), 2);
+        }
+        let known = ["a", "b", "c"].map(|name| recent.contains(name));
+        assert_eq!((known, recent.oldest_of(2), recent.oldest_of(3)), ([false, true, true], Some(Millis(7)), None));
+        let text = serde_json::to_string(&recent).expect("it is plain data");
+        assert_eq!(serde_json::from_str::<Recent>(&text).expect("it was written"), recent);
+    }
+}

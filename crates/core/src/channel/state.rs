@@ -1,0 +1,187 @@
+//! Where chat networks stand: accounts, letters on their way, and who last spoke with each agent.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Account, Address, Event, recent::Recent};
+use crate::{
+    id::{LetterId, Lsn},
+    time::Millis,
+};
+
+/// How many accounts are kept.
+pub(crate) const MOST_ACCOUNTS: usize = 1000;
+/// How many letters may wait for one account.
+pub(crate) const MOST_LETTERS: usize = 1000;
+/// How many messages of an account are known when they come again.
+const MOST_HEARD: usize = 4096;
+/// How long a message is known at least.
+const HEARD_FOR: Duration = Duration::from_secs(600);
+/// How many letters are known by their key.
+const MOST_KEYS: usize = 4096;
+/// How many agents have somebody who last spoke with them.
+const MOST_ACTIVE: usize = 1000;
+
+/// An account that is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Which.
+    pub account: Account,
+    /// Since when.
+    pub since: Millis,
+    /// When something last came through it.
+    pub last_heard: Option<Millis>,
+    heard: Recent,
+}
+
+/// A letter on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Letter {
+    /// Which.
+    pub id: LetterId,
+    /// To which chat.
+    pub to: Address,
+    /// Where its text lies.
+    pub content: Lsn,
+    /// Since when it waits.
+    pub at: Millis,
+    /// The session that it belongs to, in the words of its door.
+    pub session: Option<String>,
+    /// The network's id of the message that it answers.
+    pub reply_to: Option<String>,
+    /// What it was written under, so that it was written once.
+    pub key: Option<String>,
+}
+
+/// Who last spoke with an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Active {
+    /// Where.
+    pub at: Address,
+    /// When.
+    pub time: Millis,
+}
+
+/// The form in which it is kept.
+#[derive(Serialize, Deserialize)]
+struct Form {
+    accounts: Vec<Known>,
+    letters: Vec<Letter>,
+    keys: Recent,
+    active: BTreeMap<String, Active>,
+}
+
+/// Everything about chat networks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Form", into = "Form")]
+pub struct State {
+    accounts: BTreeMap<Account, Known>,
+    /// In the order in which they were owed.
+    letters: BTreeMap<Lsn, Letter>,
+    by_id: BTreeMap<LetterId, Lsn>,
+    keys: Recent,
+    active: BTreeMap<String, Active>,
+}
+
+impl From<Form> for State {
+    fn from(form: Form) -> Self {
+        Self {
+            accounts: form.accounts.into_iter().map(|known| (known.account.clone(), known)).collect(),
+            by_id: form.letters.iter().map(|letter| (letter.id, letter.content)).collect(),
+            letters: form.letters.into_iter().map(|letter| (letter.content, letter)).collect(),
+            keys: form.keys,
+            active: form.active,
+        }
+    }
+}
+
+impl From<State> for Form {
+    fn from(state: State) -> Self {
+        Self {
+            accounts: state.accounts.into_values().collect(),
+            letters: state.letters.into_values().collect(),
+            keys: state.keys,
+            active: state.active,
+        }
+    }
+}
+
+impl State {
+    /// All accounts, by network and name.
+    pub fn accounts(&self) -> impl Iterator<Item = &Known> {
+        self.accounts.values()
+    }
+
+    /// One account, if it is known.
+    pub fn account(&self, account: &Account) -> Option<&Known> {
+        self.accounts.get(account)
+    }
+
+    /// The letters that wait, the oldest first.
+    pub fn letters(&self) -> impl Iterator<Item = &Letter> {
+        self.letters.values()
+    }
+
+    /// One letter, until it ends.
+    pub fn letter(&self, id: LetterId) -> Option<&Letter> {
+        self.letters.get(self.by_id.get(&id)?)
+    }
+
+    /// Who last spoke with an agent.
+    pub fn active(&self, agent: &str) -> Option<&Active> {
+        self.active.get(agent)
+    }
+
+    /// Whether a letter was written under this key, as far back as that is known.
+    pub fn is_written(&self, key: &str) -> bool {
+        self.keys.contains(key)
+    }
+
+    /// Whether a message came through an account before.
+    pub fn is_heard(&self, account: &Account, id: &str) -> bool {
+        self.accounts.get(account).is_some_and(|known| known.heard.contains(id))
+    }
+
+    /// Whether one more message of an account would have one forgotten that may still come again.
+    pub(crate) fn is_flooded(&self, account: &Account, now: Millis) -> bool {
+        let known = self.accounts.get(account);
+        known.and_then(|known| known.heard.oldest_of(MOST_HEARD)).is_some_and(|oldest| oldest + HEARD_FOR > now)
+    }
+
+    /// Folds a recorded event in. Cannot fail, so replay cannot fail.
+    pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, now: Millis) {
+        match event {
+            Event::Met { account } => {
+                let known =
+                    Known { account: account.clone(), since: now, last_heard: None, heard: Recent::default() };
+                self.accounts.entry(account.clone()).or_insert(known);
+            }
+            Event::Forgotten { account } => drop(self.accounts.remove(account)),
+            Event::Heard { from, agent, id } => {
+                if let Some(known) = self.accounts.get_mut(&from.account) {
+                    known.last_heard = Some(now);
+                    if let Some(id) = id {
+                        known.heard.note(id, now, MOST_HEARD);
+                    }
+                }
+                if self.active.len() < MOST_ACTIVE || self.active.contains_key(agent) {
+                    self.active.insert(agent.clone(), Active { at: from.clone(), time: now });
+                }
+            }
+            Event::Owed { letter, to, session, reply_to, key } => {
+                let (to, session, reply_to) = (to.clone(), session.clone(), reply_to.clone());
+                self.by_id.insert(*letter, lsn);
+                self.letters.insert(lsn, Letter { id: *letter, to, content: lsn, at: now, session, reply_to, key: key.clone() });
+                if let Some(key) = key {
+                    self.keys.note(key, now, MOST_KEYS);
+                }
+            }
+            Event::Ended { letter, .. } => {
+                if let Some(lsn) = self.by_id.remove(letter) {
+                    self.letters.remove(&lsn);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Chat networks: what comes is heard once, what runs say is owed until it ends, and who knocks is asked about once.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    channel::{Account, Address, ChatKind, Command, End, Heard, Knock, Message, Origin},
+    engine::{Command as Any, Resume},
+    gate::{Answer, Kind, Scope},
+    id::{LetterId, PrincipalId},
+    message::StopReason,
+    run::{Answer as Said, Marks},
+    session,
+};
+use serde_json::Map;
+
+use crate::{
+    stage::{Stage, open, session as here, text},
+    states::idle,
+};
+
+fn chat() -> Address {
+    let account = Account { network: "wx".to_owned(), name: "a".to_owned() };
+    Address { account, kind: ChatKind::Dm, chat: "p".to_owned() }
+}
+
+/// Where a message of this id came from.
+pub(crate) fn origin(id: &str) -> Origin {
+    Origin { from: chat(), by: PrincipalId::new("channel:wx:p"), message: Some(id.to_owned()) }
+}
+
+fn hear(stage: &mut Stage, id: &str, then: bool) -> String {
+    let marks = Box::new(Marks { origin: Some(Box::new(origin(id))), ..Marks::default() });
+    let heard = Heard {
+        from: chat(),
+        agent: "main".to_owned(),
+        id: Some(id.to_owned()),
+        then: then.then(|| (here(), text(1), marks)),
+    };
+    stage.tell(Any::Channel(Command::Hear(Box::new(heard)))).cell()
+}
+
+fn write(stage: &mut Stage, words: &str, key: Option<&str>) -> String {
+    let message = Message {
+        to: chat(),
+        text: words.into(),
+        session: None,
+        reply_to: None,
+        key: key.map(str::to_owned),
+    };
+    stage.tell(Any::Channel(Command::Send(Box::new(message)))).cell()
+}
+
+fn says(stage: &mut Stage, words: &str, stop: StopReason) -> String {
+    let (run, epoch) = (stage.run(), stage.engine.state().run(stage.run()).expect("the stage has it").epoch());
+    let stop_word = serde_json::to_string(&stop).expect("a word");
+    let content = format!(
+        r#"{{"role":"assistant","content":[{{"type":"text","text":"{words}"}}],"api":"","provider":"","model":"","usage":{{}},"stopReason":{stop_word}}}"#
+    );
+    let said = session::Said { content: content.into(), tokens: 1 };
+    let answer = Said { said, stop, total_tokens: 1, wanted: Vec::new(), failure: None, spent: None };
+    stage.answered(run, epoch, answer).cell()
+}
+
+fn letters(stage: &Stage) -> Vec<LetterId> {
+    stage.engine.state().channels().letters().map(|letter| letter.id).collect()
+}
+
+fn ended(stage: &mut Stage, letter: LetterId, end: End) -> String {
+    stage.tell(Any::Channel(Command::Ended { letter, end, why: None })).cell()
+}
+
+/// A little of everything that there may be of chat networks.
+pub(crate) fn some(stage: &mut Stage) {
+    hear(stage, "m1", false);
+    write(stage, "hi", Some("k"));
+}
+
+#[test]
+fn a_message_with_an_id_is_heard_once_with_the_run_that_it_begins() {
+    let mut stage = idle();
+    let began = hear(&mut stage, "m1", true);
+    assert!(began.starts_with("Started: channel met, channel heard, run started prompt, run marked"), "{began}");
+    assert_eq!(hear(&mut stage, "m1", true), "Repeated");
+    stage.restart(open(), Resume::Go);
+    assert_eq!(hear(&mut stage, "m1", true), "Repeated");
+    assert_eq!(hear(&mut stage, "m2", true), "Queued: channel heard, session queued user next");
+    assert_eq!(hear(&mut stage, "m3", false), "Done: channel heard");
+    assert_eq!(stage.engine.state().channels().active("main").map(|active| active.at.clone()), Some(chat()));
+}
+
+#[test]
+fn what_a_run_says_is_owed_to_the_chat_that_it_came_from_until_that_ends() {
+    let mut stage = idle();
+    hear(&mut stage, "m1", true);
+    let told = says(&mut stage, "hello", StopReason::Stop);
+    assert!(told.contains("channel owed"), "{told}");
+    stage.restart(open(), Resume::Go);
+    let [letter] = letters(&stage)[..] else { panic!("one letter: {:?}", letters(&stage)) };
+    let reply_to = stage.engine.state().channels().letter(letter).unwrap().reply_to.clone();
+    assert_eq!(reply_to.as_deref(), Some("m1"));
+    assert_eq!(ended(&mut stage, letter, End::Delivered), "Done: channel ended delivered");
+    assert_eq!(ended(&mut stage, letter, End::Delivered), "Done");
+    assert_eq!(letters(&stage), []);
+}
+
+#[test]
+fn blank_texts_and_what_broke_off_are_owed_to_nobody() {
+    for (words, stop) in [("  ", StopReason::Stop), ("half a", StopReason::Aborted), ("no", StopReason::Error)] {
+        let mut stage = idle();
+        hear(&mut stage, "m1", true);
+        let told = says(&mut stage, words, stop);
+        assert!(!told.contains("channel"), "{words}: {told}");
+    }
+}
+
+#[test]
+fn a_letter_is_written_once_under_its_key_and_only_to_accounts_that_are_known() {
+    let mut stage = idle();
+    assert_eq!(write(&mut stage, "hi", None), "refused: no account a of wx is known");
+    stage.tell(Any::Channel(Command::Meet(chat().account)));
+    assert_eq!(write(&mut stage, "hi", Some("k")), "Done: channel owed");
+    assert_eq!(write(&mut stage, "hi", Some("k")), "Repeated");
+    let letter = letters(&stage)[0];
+    ended(&mut stage, letter, End::Refused);
+    stage.restart(open(), Resume::Go);
+    assert_eq!(write(&mut stage, "hi", Some("k")), "Repeated");
+}
+
+#[test]
+fn of_too_many_letters_the_oldest_goes_and_an_account_takes_its_letters_along() {
+    let mut stage = idle();
+    stage.tell(Any::Channel(Command::Meet(chat().account)));
+    for _ in 0..1000 {
+        write(&mut stage, "hi", None);
+    }
+    let oldest = letters(&stage)[0];
+    assert_eq!(write(&mut stage, "hi", None), "Done: channel ended dropped, channel owed");
+    assert_eq!((letters(&stage).len(), letters(&stage).contains(&oldest)), (1000, false));
+    stage.tell(Any::Channel(Command::Forget(chat().account)));
+    assert_eq!((letters(&stage).len(), stage.engine.state().channels().accounts().count()), (0, 0));
+}
+
+#[test]
+fn more_than_can_be_told_apart_is_refused_until_time_has_passed() {
+    let mut stage = idle();
+    for number in 0..4096 {
+        hear(&mut stage, &format!("m{number}"), false);
+    }
+    let refused = "refused: too many messages came through this account; it may try again later";
+    assert_eq!(hear(&mut stage, "one more", false), refused);
+    stage.now = stage.now + Duration::from_secs(601);
+    assert_eq!(hear(&mut stage, "one more", false), "Done: channel heard");
+}
+
+#[test]
+fn people_are_asked_once_about_whoever_knocks_until_they_answer() {
+    let mut stage = idle();
+    let knock = |stage: &mut Stage, who: &str| {
+        let knock = Knock {
+            from: chat(),
+            sender: who.to_owned(),
+            question: "May they speak?".to_owned(),
+            why: None,
+            about: Map::new(),
+            told: Arc::from("Somebody has to let you in first."),
+        };
+        stage.tell(Any::Channel(Command::Knock(Box::new(knock)))).cell()
+    };
+    let asked = knock(&mut stage, "+49");
+    assert!(asked.contains("gate opened") && asked.contains("channel owed"), "{asked}");
+    assert_eq!(knock(&mut stage, "+49"), "Repeated");
+    stage.restart(open(), Resume::Go);
+    assert_eq!(knock(&mut stage, "+49"), "Repeated");
+    assert_ne!(knock(&mut stage, "+50"), "Repeated");
+    let gate = stage.engine.state().pending_gates().next().unwrap().clone();
+    assert_eq!((gate.kind(), gate.deadline(), gate.session()), (Kind::Pairing, None, None));
+    stage.decide(gate.id(), Answer::Allow(Scope::Once), "ana", None).1.unwrap();
+    assert!(stage.engine.state().gate(gate.id()).unwrap().owes_update());
+}

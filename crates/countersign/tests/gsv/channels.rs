@@ -1,0 +1,385 @@
+//! Chat networks that connect by themselves: what people say there, who of them may, and what they hear back.
+
+use serde_json::{Value, json};
+
+use crate::{
+    gateway::Gateway,
+    peer::{Heard, Peer, error},
+    provider::{Latch, Part, Reply, call, say, text},
+    scene::Scene,
+};
+
+/// A message of somebody, with its id.
+pub(crate) fn message(from: &str, id: &str, words: &str) -> Value {
+    json!({
+        "channel": "wx", "accountId": "a1",
+        "peer": { "kind": "dm", "id": from }, "sender": { "id": from, "name": "Ana" },
+        "message": { "id": id, "text": words },
+    })
+}
+
+/// The same in a group.
+fn in_group(from: &str, id: &str, words: &str) -> Value {
+    let mut message = message(from, id, words);
+    message["peer"] = json!({ "kind": "group", "id": "g1" });
+    message
+}
+
+pub(crate) fn hear(wx: &mut Peer, message: Value) -> Value {
+    wx.ok("channel.inbound", message)
+}
+
+/// The text of the next message to a chat.
+pub(crate) fn told(wx: &mut Peer) -> String {
+    let outbound = wx.event("channel.outbound", &json!({}));
+    outbound["message"]["text"].as_str().unwrap().to_owned()
+}
+
+fn set(client: &mut Peer, path: &str, value: Value) {
+    client.ok("config.set", json!({ "path": path, "value": value }));
+}
+
+/// A gateway, a client, and an account of a network.
+fn network(scene: &Scene) -> (Gateway, Peer, Peer) {
+    let (gateway, client) = scene.client();
+    let wx = Peer::channel(&gateway, "wx", "a1");
+    (gateway, client, wx)
+}
+
+fn write(id: &str, path: &str) -> Part {
+    call(id, "write", &json!({ "path": path, "content": "by the agent\n" }))
+}
+
+#[test]
+fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
+    let scene = Scene::new();
+    let (_gateway, mut client, mut wx) = network(&scene);
+    let looks = Reply::new(vec![text("\n\nlet me look"), call("c0", "ls", &json!({ "path": "." }))]);
+    scene.provider.script([looks, say("here you are")]);
+    let taken = hear(&mut wx, message("p1", "m1", "what is there?"));
+    let run = taken["runId"].as_str().unwrap().to_owned();
+    assert_eq!(taken, json!({ "status": "started", "sessionKey": "agent:main:main", "runId": run }));
+    let typing = |wx: &mut Peer| wx.event("channel.typing", &json!({ "sessionKey": "agent:main:main" }))["typing"].clone();
+    assert_eq!(typing(&mut wx), true);
+    for words in ["let me look", "here you are"] {
+        let want = json!({
+            "channel": "wx", "accountId": "a1", "peer": { "kind": "dm", "id": "p1" },
+            "sessionKey": "agent:main:main", "message": { "text": words, "replyToId": "m1" },
+        });
+        assert_eq!(wx.event("channel.outbound", &json!({})), want);
+    }
+    assert_eq!(typing(&mut wx), false);
+    assert_eq!(client.event("chat", &json!({ "runId": run, "state": "final" }))["sessionKey"], "agent:main:main");
+    let asked = scene.provider.asked(0).text();
+    assert!(asked.contains("[wx · ") && asked.contains(" UTC] what is there?"), "{asked}");
+    let listed = client.ok("channels.list", json!({}));
+    assert_eq!((&listed["count"], &listed["channels"][0]["channel"]), (&json!(1), &json!("wx")));
+    assert!(listed["channels"][0]["lastMessageAt"].as_u64() >= listed["channels"][0]["connectedAt"].as_u64());
+    scene.place.verify();
+}
+
+#[test]
+fn commands_and_directives_are_answered_in_the_chat_with_marks() {
+    let scene = Scene::new();
+    let (_gateway, _client, mut wx) = network(&scene);
+    let taken = hear(&mut wx, message("p1", "m1", "/status"));
+    assert_eq!((&taken["status"], &taken["command"]), (&json!("command"), &json!("status")));
+    let shown = told(&mut wx);
+    assert!(shown.starts_with("**Session Status**"), "{shown}");
+    assert_eq!(taken["response"], shown);
+    let taken = hear(&mut wx, message("p1", "m2", "/think:high"));
+    assert_eq!(taken["status"], "directive-only");
+    assert_eq!(told(&mut wx), "_Thinking: high_");
+    let again = hear(&mut wx, message("p1", "m1", "/status"));
+    assert_eq!((&again["status"], &again["command"]), (&json!("command"), &json!("status")));
+    scene.provider.script([say("hi")]);
+    hear(&mut wx, message("p1", "m3", "hello"));
+    assert_eq!(told(&mut wx), "hi", "what came twice is answered once");
+}
+
+#[test]
+fn groups_have_sessions_of_their_own_and_bindings_name_agents() {
+    let scene = Scene::new();
+    let (_gateway, mut client, mut wx) = network(&scene);
+    let binding = json!([{ "agentId": "club", "match": { "channel": "wx", "peer": { "kind": "group", "id": "g1" } } }]);
+    set(&mut client, "agents.bindings", binding);
+    set(&mut client, "userTimezone", json!("Europe/Berlin"));
+    let taken = hear(&mut wx, in_group("p1", "m1", "hello"));
+    assert_eq!(taken["sessionKey"], "agent:club:wx:group:g1");
+    wx.event("channel.outbound", &json!({ "peer": { "kind": "group", "id": "g1" } }));
+    let asked = scene.provider.asked(0).text();
+    assert!(asked.contains("· Ana] hello") && asked.contains(" CE"), "{asked}");
+}
+
+#[test]
+fn whoever_is_not_on_the_list_is_blocked() {
+    let scene = Scene::new();
+    let (_gateway, mut client, mut wx) = network(&scene);
+    set(&mut client, "channels.wx.dmPolicy", json!("allowlist"));
+    set(&mut client, "channels.wx.allowFrom", json!(["+49 170 1234567"]));
+    let blocked = hear(&mut wx, message("491709999999@s.whatsapp.net", "m1", "hello"));
+    assert_eq!(blocked, json!({ "status": "blocked", "reason": "Sender is not on the allowlist" }));
+    assert_eq!(hear(&mut wx, message("491701234567:12@s.whatsapp.net", "m2", "hello"))["status"], "started");
+    assert_eq!(client.ok("pair.list", json!({})), json!({ "pairs": {} }));
+}
+
+#[test]
+fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
+    let scene = Scene::new();
+    let (gateway, mut client, mut wx) = network(&scene);
+    set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
+    for id in ["m1", "m2"] {
+        let taken = hear(&mut wx, message("bob", id, &"hi ".repeat(100)));
+        assert_eq!(taken, json!({ "status": "pending_pairing", "senderId": "bob" }));
+    }
+    assert!(told(&mut wx).contains("let you in"));
+    let row = client.ok("pair.list", json!({}))["pairs"]["wx:bob"].take();
+    assert_eq!((&row["senderId"], &row["senderName"], &row["channel"]), (&json!("bob"), &json!("Ana"), &json!("wx")));
+    assert_eq!(row["firstMessage"].as_str().unwrap().len(), 200);
+    let gates = scene.place.gates();
+    assert_eq!((gates.len(), &gates[0]["kind"], &gates[0]["door"]), (1, &json!("pairing"), &json!("gsv")), "{gates:?}");
+    drop((wx, client));
+    gateway.kill();
+    let gateway = scene.start();
+    let mut client = Peer::client(&gateway, "again");
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    scene.place.allow(gates[0]["id"].as_str().unwrap());
+    let mut welcome = told(&mut wx);
+    if welcome.contains("let you in") {
+        // The first one was not proved to be there before the kill: it may come again.
+        welcome = told(&mut wx);
+    }
+    assert!(welcome.contains("You were let in"), "{welcome}");
+    let allowed = client.ok("config.get", json!({ "path": "channels.wx.allowFrom" }));
+    assert_eq!(allowed["value"], json!(["bob"]));
+    assert_eq!(client.ok("pair.list", json!({})), json!({ "pairs": {} }));
+    assert_eq!(hear(&mut wx, message("bob", "m3", "hello"))["status"], "started");
+    scene.place.verify();
+}
+
+#[test]
+fn pairing_is_answered_over_the_wire_and_whoever_is_rejected_may_ask_again() {
+    let scene = Scene::new();
+    let (_gateway, mut client, mut wx) = network(&scene);
+    set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
+    let bob = json!({ "channel": "wx", "senderId": "+49 170 1234567" });
+    hear(&mut wx, message("491701234567", "m1", "hello"));
+    assert_eq!(client.ok("pair.reject", bob.clone()), json!({ "rejected": true, "senderId": "+491701234567" }));
+    let nobody = error(404, "No pending pairing for wx:+491701234567");
+    assert_eq!(client.fails("pair.approve", bob.clone()), nobody);
+    hear(&mut wx, message("491701234567", "m2", "hello?"));
+    let approved = client.ok("pair.approve", bob.clone());
+    assert_eq!(approved, json!({ "approved": true, "senderId": "+491701234567", "senderName": "Ana" }));
+    assert_eq!(hear(&mut wx, message("491701234567", "m3", "hello!"))["status"], "started");
+    assert_eq!(client.fails("pair.reject", bob), nobody);
+    for params in [json!({}), json!({ "channel": "wx" })] {
+        assert_eq!(client.fails("pair.approve", params), error(400, "channel and senderId required"));
+    }
+}
+
+#[test]
+fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
+    let scene = Scene::new();
+    let (_gateway, _client, mut wx) = network(&scene);
+    scene.provider.script([Reply::new(vec![write("c0", "a.txt"), write("c1", "b.txt")]), say("both done")]);
+    hear(&mut wx, in_group("ana", "m1", "write two files"));
+    let first = told(&mut wx);
+    assert!(first.contains("a.txt") && first.contains("by the agent") && first.contains("1 more"), "{first}");
+    let foreign = hear(&mut wx, in_group("bob", "m2", "/approve"));
+    assert_eq!(foreign["response"], "That is for somebody else to answer.");
+    assert_eq!(told(&mut wx), "That is for somebody else to answer.");
+    let queued = hear(&mut wx, in_group("bob", "m3", "yes"));
+    assert_eq!(queued["status"], "started");
+    assert!(told(&mut wx).contains("Somebody else's answer is awaited"));
+    let answered = hear(&mut wx, in_group("ana", "m4", "yes"));
+    assert_eq!(answered["status"], "started");
+    let second = told(&mut wx);
+    assert!(second.contains("b.txt"), "{second}");
+    // The same answer again is the first one's, and no answer to what is asked now.
+    assert_eq!(hear(&mut wx, in_group("ana", "m4", "yes")), answered);
+    assert_eq!(scene.place.gates().len(), 1);
+    hear(&mut wx, in_group("ana", "m5", "no"));
+    assert_eq!(told(&mut wx), "both done");
+    let is_there = |name: &str| scene.place.folder.join("agents/main").join(name).exists();
+    assert_eq!((is_there("a.txt"), is_there("b.txt")), (true, false));
+    scene.place.verify();
+}
+
+#[test]
+fn a_gate_that_was_decided_elsewhere_is_told_in_the_chat() {
+    let scene = Scene::new();
+    let (_gateway, _client, mut wx) = network(&scene);
+    scene.provider.script([Reply::new(vec![write("c0", "a.txt")]), say("done")]);
+    hear(&mut wx, message("ana", "m1", "write"));
+    told(&mut wx);
+    let gate = scene.place.gate();
+    scene.place.allow(&gate);
+    let both = [told(&mut wx), told(&mut wx)];
+    assert!(both.iter().any(|text| text.contains("was allowed by local:")), "{both:?}");
+    assert!(both.contains(&"done".to_owned()), "{both:?}");
+}
+
+#[test]
+fn what_is_owed_to_a_chat_comes_once_its_account_is_back_and_after_a_kill() {
+    let scene = Scene::new();
+    let (gateway, client, mut wx) = network(&scene);
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("late news")])]);
+    hear(&mut wx, message("ana", "m1", "news?"));
+    scene.provider.asked(0);
+    drop(wx);
+    let mut client = client;
+    latch.open();
+    client.event("chat", &json!({ "state": "final" }));
+    drop(client);
+    gateway.kill();
+    let gateway = scene.start();
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    assert_eq!(told(&mut wx), "late news");
+    // What it was proved to have does not come again.
+    scene.provider.script([say("more")]);
+    hear(&mut wx, message("ana", "m2", "more?"));
+    assert_eq!(told(&mut wx), "more");
+    scene.place.verify();
+}
+
+#[test]
+fn a_message_that_comes_again_after_a_kill_is_the_same_message() {
+    let scene = Scene::new();
+    let (gateway, client, mut wx) = network(&scene);
+    scene.provider.script([say("hi")]);
+    let taken = hear(&mut wx, message("ana", "m1", "hello"));
+    assert_eq!(told(&mut wx), "hi");
+    drop((client, wx));
+    gateway.kill();
+    let gateway = scene.start();
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    assert_eq!(hear(&mut wx, message("ana", "m1", "hello")), taken);
+    scene.provider.script([say("well")]);
+    hear(&mut wx, message("ana", "m2", "and you?"));
+    let mut words = told(&mut wx);
+    if words == "hi" {
+        words = told(&mut wx);
+    }
+    assert_eq!((words.as_str(), scene.provider.count()), ("well", 2));
+}
+
+#[test]
+fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
+    let scene = Scene::new();
+    let (gateway, client, mut wx) = network(&scene);
+    let append = call("c0", "bash", &json!({ "command": "echo once >> marks" }));
+    scene.provider.script([Reply::new(vec![append]), say("done")]);
+    hear(&mut wx, message("ana", "m1", "mark it"));
+    let asked = told(&mut wx);
+    drop((client, wx));
+    gateway.kill();
+    let gateway = scene.start();
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    hear(&mut wx, message("ana", "m2", "yes"));
+    let mut words = told(&mut wx);
+    if words == asked {
+        words = told(&mut wx);
+    }
+    assert_eq!(words, "done");
+    let marks = std::fs::read_to_string(scene.place.folder.join("agents/main/marks")).unwrap();
+    assert_eq!(marks, "once\n");
+    scene.place.verify();
+}
+
+#[test]
+fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
+    let scene = Scene::new();
+    let (_gateway, mut client, mut wx) = network(&scene);
+    // One that sees.
+    set(&mut client, "model.id", json!("small-2"));
+    let with = |id: &str, media: Value| {
+        let mut message = message("ana", id, "what is this?");
+        message["message"]["media"] = json!([media]);
+        message
+    };
+    let picture = json!({ "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo=" });
+    hear(&mut wx, with("m1", picture));
+    told(&mut wx);
+    let asked = scene.provider.asked(0).text();
+    assert!(asked.contains("data:image/png;base64,iVBORw0KGgo="), "{asked}");
+    let preview = client.ok("session.preview", json!({ "sessionKey": "main" }));
+    let part = &preview["messages"][0]["content"][1];
+    let name = part["r2Key"].as_str().unwrap();
+    assert!(name.starts_with("media/agent:main:main/") && part.get("data").is_none(), "{part}");
+    assert!(scene.place.data().join("objects").join(name).exists());
+    let document = json!({ "type": "document", "mimeType": "application/pdf", "filename": "a.pdf", "data": "JVBERg==" });
+    hear(&mut wx, with("m2", document));
+    told(&mut wx);
+    assert!(scene.provider.asked(1).text().contains("[Document a.pdf (application/pdf) at media/"));
+    for (data, want) in [("%%%", "message.media[0].data is no base64"), ("", "message.media[0].data is empty")] {
+        let picture = json!({ "type": "image", "mimeType": "image/png", "data": data });
+        assert_eq!(wx.fails("channel.inbound", with("m3", picture)), error(400, want));
+    }
+    let large = json!({ "type": "video", "mimeType": "video/mp4", "data": "A".repeat((26 << 20) / 3 * 4) });
+    let refused = wx.fails("channel.inbound", with("m4", large));
+    assert!(refused["message"].as_str().unwrap().contains("at most 26214400 are taken"), "{refused}");
+    let reset = client.ok("session.reset", json!({ "sessionKey": "main" }));
+    assert_eq!(reset["mediaDeleted"], 2, "{reset}");
+    assert!(!scene.place.data().join("objects").join(name).exists());
+}
+
+#[test]
+fn an_account_speaks_for_itself_only_and_what_is_missing_is_named() {
+    let scene = Scene::new();
+    let (_gateway, mut client, mut wx) = network(&scene);
+    let missing = error(400, "channel, accountId, peer, and message required");
+    for name in ["channel", "accountId", "peer", "message"] {
+        let mut message = message("ana", "m1", "hello");
+        message.as_object_mut().unwrap().remove(name);
+        assert_eq!(wx.fails("channel.inbound", message), missing, "{name}");
+    }
+    for (name, value) in [("channel", "tg"), ("accountId", "other")] {
+        let mut message = message("ana", "m1", "hello");
+        message[name] = value.into();
+        let want = error(403, "Channel not authorized for this account");
+        assert_eq!(wx.fails("channel.inbound", message), want, "{name}");
+    }
+    let empty = message("ana", "m1", " ");
+    assert_eq!(wx.fails("channel.inbound", empty), error(400, "message.text or message.media required"));
+    let refused = client.fails("channel.inbound", message("ana", "m1", "hello"));
+    assert_eq!(refused, error(403, "Method channel.inbound not allowed for mode"));
+}
+
+#[test]
+fn accounts_are_looked_after_and_what_is_left_out_says_so() {
+    let scene = Scene::new();
+    let (gateway, mut client, mut wx) = network(&scene);
+    let status = client.ok("channel.status", json!({ "channel": "wx" }));
+    let want = json!([{ "accountId": "a1", "connected": true, "authenticated": true }]);
+    assert_eq!(status, json!({ "channel": "wx", "accounts": want }));
+    let done = json!({ "ok": true, "channel": "wx", "accountId": "a1" });
+    assert_eq!(client.ok("channel.start", json!({ "channel": "wx" })), done);
+    assert_eq!(client.ok("channel.stop", json!({ "channel": "wx" })), done);
+    assert_eq!(wx.read(), Heard::Closed(1000, "Stopped".to_owned()));
+    assert_eq!(client.ok("channels.list", json!({}))["count"], 1);
+    let away = client.fails("channel.start", json!({ "channel": "wx" }));
+    assert_eq!(away, error(400, "wx connects by itself, and is not connected now"));
+    drop(wx);
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let named = json!({ "channel": "wx", "accountId": "a1" });
+    assert_eq!(client.ok("channel.logout", named), done);
+    assert_eq!(wx.read(), Heard::Closed(1000, "Logged out".to_owned()));
+    assert_eq!(client.ok("channels.list", json!({})), json!({ "channels": [], "count": 0 }));
+    for method in ["channel.start", "channel.stop", "channel.status", "channel.login", "channel.logout"] {
+        assert_eq!(client.fails(method, json!({})), error(400, "channel required"), "{method}");
+        assert_eq!(client.fails(method, json!({ "channel": "zz" })), error(404, "Unknown channel: zz"), "{method}");
+    }
+    for channel in ["whatsapp", "discord"] {
+        for method in ["channel.start", "channel.login"] {
+            let refused = client.fails(method, json!({ "channel": channel }));
+            let words = refused["message"].as_str().unwrap();
+            assert!(refused["code"] == 400 && words.contains("is left out of this gateway"), "{refused}");
+        }
+    }
+    let mut line = Peer::line(&gateway);
+    let mut params = crate::peer::params("channel", "a1");
+    params["client"]["channel"] = "telegram".into();
+    let refused = line.fails("connect", params);
+    assert_eq!(refused, error(103, "Invalid client: telegram is a channel of the gateway's own"));
+}

@@ -1,0 +1,98 @@
+//! A server on loopback that a test gives its answers, and that keeps what it was asked.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+};
+
+use serde_json::Value;
+
+use crate::gateway::PATIENCE;
+
+/// What was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    head: String,
+    pub(crate) text: String,
+    pub(crate) body: Value,
+}
+
+impl Asked {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let fields = self.head.lines().filter_map(|line| line.split_once(':'));
+        let mut found = fields.filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.next().map(|(_, value)| value.trim()).unwrap_or_default()
+    }
+}
+
+type Answer = dyn Fn(&Asked) -> (u16, String) + Send + Sync;
+
+#[derive(Clone)]
+pub(crate) struct Outside {
+    pub(crate) url: String,
+    answer: Arc<Answer>,
+    book: Arc<(Mutex<Vec<Asked>>, Condvar)>,
+}
+
+impl Outside {
+    pub(crate) fn start(answer: impl Fn(&Asked) -> (u16, String) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let outside = Self { url, answer: Arc::new(answer), book: Arc::default() };
+        let server = outside.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let server = server.clone();
+                // A client that goes is no failure here.
+                thread::spawn(move || drop(server.serve(stream)));
+            }
+        });
+        outside
+    }
+
+    fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let mut stream = stream;
+        loop {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                if reader.read_line(&mut head)? == 0 {
+                    return Ok(());
+                }
+            }
+            let length =
+                head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            reader.read_exact(&mut body)?;
+            let path = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
+            let text = String::from_utf8_lossy(&body).into_owned();
+            let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+            let asked = Asked { path, head, text, body };
+            self.book.0.lock().unwrap().push(asked.clone());
+            self.book.1.notify_all();
+            let (status, reply) = (self.answer)(&asked);
+            let length = reply.len();
+            write!(
+                stream,
+                "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{reply}"
+            )?;
+        }
+    }
+
+    /// The request with this number, from 0, among those that fit, once it is there.
+    pub(crate) fn asked(&self, number: usize, fits: impl Fn(&Asked) -> bool) -> Asked {
+        let book = self.book.0.lock().unwrap();
+        let missing = |book: &mut Vec<Asked>| book.iter().filter(|asked| fits(asked)).nth(number).is_none();
+        let (book, late) = self.book.1.wait_timeout_while(book, PATIENCE, missing).unwrap();
+        assert!(!late.timed_out(), "request {number} did not come: {book:#?}");
+        book.iter().filter(|asked| fits(asked)).nth(number).unwrap().clone()
+    }
+
+    /// How many requests came that fit.
+    pub(crate) fn count(&self, fits: impl Fn(&Asked) -> bool) -> usize {
+        self.book.0.lock().unwrap().iter().filter(|asked| fits(asked)).count()
+    }
+}

@@ -1,0 +1,85 @@
+//! Tools with which an agent speaks in chats and in other sessions.
+
+use serde_json::{Value, json};
+
+use crate::{
+    channels::{hear, message, told},
+    chat::talk,
+    peer::Peer,
+    provider::{Reply, call, say},
+    scene::Scene,
+};
+
+/// A gateway whose agents may do everything.
+fn open() -> Scene {
+    let scene = Scene::new();
+    scene.place.write("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
+    scene
+}
+
+fn result(scene: &Scene, request: usize, id: &str) -> Value {
+    let text = scene.provider.request(request, |asked| asked.result(id).is_some()).result(id).unwrap();
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+#[test]
+fn a_message_goes_to_whoever_last_spoke_or_to_a_chat_that_is_named() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    let message_to = |id: &str, arguments: Value| Reply::new(vec![call(id, "gsv__Message", &arguments)]);
+    scene.provider.script([message_to("c0", json!({ "text": "too early" })), say("nobody there")]);
+    talk(&mut client, "s", "say something", "r-1");
+    let early = result(&scene, 1, "c0");
+    assert!(early.as_str().unwrap().contains("nobody has spoken with main"), "{early}");
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    scene.provider.script([say("hi Ana")]);
+    hear(&mut wx, message("ana", "m1", "hello"));
+    assert_eq!(told(&mut wx), "hi Ana");
+    let elsewhere = json!({ "text": "to you all", "channel": "wx", "to": "g1", "peerKind": "group", "replyToId": "m9" });
+    scene.provider.script([
+        message_to("c1", json!({ "text": "by the way" })),
+        message_to("c2", elsewhere),
+        message_to("c3", json!({ "text": "x", "channel": "zz", "to": "y" })),
+        say("done"),
+    ]);
+    talk(&mut client, "s", "tell them", "r-2");
+    assert_eq!(told(&mut wx), "by the way");
+    let group = wx.event("channel.outbound", &json!({}));
+    assert_eq!(group["peer"], json!({ "kind": "group", "id": "g1" }));
+    assert_eq!(group["message"], json!({ "text": "to you all", "replyToId": "m9" }));
+    let sent = json!({ "ok": true, "channel": "wx", "accountId": "a1", "peer": { "kind": "dm", "id": "ana" } });
+    assert_eq!(result(&scene, 4, "c1"), sent);
+    assert!(result(&scene, 6, "c3").as_str().unwrap().contains("Unknown channel: zz"));
+}
+
+#[test]
+fn a_session_is_asked_and_its_reply_is_read_and_what_looks_like_an_answer_is_none() {
+    let scene = open();
+    scene.place.write(
+        "permissions.yaml",
+        "defaults:\n  - { pattern: 'write(*', action: ask }\n  - { pattern: '*', action: allow }\n",
+    );
+    let (_gateway, mut client) = scene.client();
+    let send = |id: &str, key: &str, words: &str, wait: u64| {
+        let arguments = json!({ "sessionKey": key, "message": words, "waitSeconds": wait });
+        Reply::new(vec![call(id, "gsv__SessionSend", &arguments)])
+    };
+    let list = Reply::new(vec![call("c1", "gsv__SessionsList", &json!({ "messageLimit": 1 }))]);
+    scene.provider.script([send("c0", "other", "what do you know?", 60), say("everything"), list, say("done")]);
+    talk(&mut client, "s", "ask the other one", "r-1");
+    let reply = result(&scene, 2, "c0");
+    assert_eq!((&reply["status"], &reply["reply"]), (&json!("ok"), &json!("everything")), "{reply}");
+    assert!(scene.provider.asked(1).text().contains("[s] what do you know?"));
+    let listed = result(&scene, 3, "c1");
+    assert_eq!(listed["count"], 2, "{listed}");
+    assert_eq!(listed["sessions"][0]["messages"].as_array().map(Vec::len), Some(1));
+    // A gate waits in the other session: its agent's friend cannot answer it.
+    let write = call("c2", "write", &json!({ "path": "a.txt", "content": "x" }));
+    scene.provider.script([Reply::new(vec![write]), send("c3", "other", "yes", 0), send("c4", "s", "me", 5), say("done")]);
+    talk(&mut client, "other", "write", "r-2");
+    talk(&mut client, "s", "say yes for me", "r-3");
+    assert_eq!(result(&scene, 6, "c3")["status"], "accepted");
+    assert!(result(&scene, 7, "c4").as_str().unwrap().contains("this is your own session"));
+    assert_eq!(scene.place.gates().len(), 1);
+    assert!(!scene.place.folder.join("agents/main/a.txt").exists());
+}

@@ -1,0 +1,135 @@
+//! The channel of signed requests over HTTP, in and out.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::{
+    http::{Http, Reply},
+    outside::Outside,
+    peer::Peer,
+    provider::say,
+    scene::Scene,
+};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+fn signature(id: &str, timestamp: &str, body: &str) -> String {
+    let key = STANDARD.decode(SECRET.strip_prefix("whsec_").unwrap()).unwrap();
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
+    mac.update(format!("{id}.{timestamp}.{body}").as_bytes());
+    format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Posts a message that was signed so many seconds ago.
+fn post(address: &str, path: &str, id: &str, age: u64, body: &Value, sign: impl Fn(String) -> String) -> Reply {
+    let timestamp = (now() - age).to_string();
+    let signed = sign(signature(id, &timestamp, &body.to_string()));
+    let http = Http::new(address).with("webhook-id", id).with("webhook-timestamp", &timestamp);
+    http.with("webhook-signature", &signed).post(path, body)
+}
+
+fn hello(words: &str) -> Value {
+    json!({ "peer": { "kind": "dm", "id": "ana" }, "message": { "text": words } })
+}
+
+fn set_up(client: &mut Peer, url: Option<&str>) {
+    let set = |client: &mut Peer, path: &str, value: &str| {
+        client.ok("config.set", json!({ "path": path, "value": value }));
+    };
+    set(client, "channels.webhook.secret", SECRET);
+    if let Some(url) = url {
+        set(client, "channels.webhook.url", url);
+    }
+}
+
+#[test]
+fn what_is_signed_is_taken_once_and_what_is_said_is_posted_signed_until_it_is_taken() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let count = AtomicUsize::new(0);
+    // The first time the other side is not well.
+    let other = Outside::start(move |_| {
+        let status = if count.fetch_add(1, Ordering::SeqCst) == 0 { 503 } else { 204 };
+        (status, String::new())
+    });
+    set_up(&mut client, Some(&format!("{}/hook", other.url)));
+    scene.provider.script([say("it is locked")]);
+    let taken = post(&gateway.address, "/channels/webhook", "m1", 0, &hello("is the door locked?"), |it| it);
+    assert_eq!((taken.status, &taken.json()["status"]), (200, &json!("started")), "{taken:?}");
+    let (first, second) = (other.asked(0, |_| true), other.asked(1, |_| true));
+    let want = json!({
+        "channel": "webhook", "accountId": "default", "peer": { "kind": "dm", "id": "ana" },
+        "sessionKey": "agent:main:main", "message": { "text": "it is locked", "replyToId": "m1" },
+    });
+    for asked in [&first, &second] {
+        assert_eq!((asked.path.as_str(), &asked.body), ("/hook", &want));
+        let (id, at) = (asked.header("webhook-id"), asked.header("webhook-timestamp"));
+        assert_eq!(asked.header("webhook-signature"), signature(id, at, &asked.text));
+        assert!(id.starts_with("letter_"), "{id}");
+    }
+    assert_eq!(first.header("webhook-id"), second.header("webhook-id"));
+    let again = post(&gateway.address, "/channels/webhook", "m1", 0, &hello("is the door locked?"), |it| it);
+    assert_eq!(again.json(), taken.json());
+    gateway.kill();
+    let gateway = scene.start();
+    let again = post(&gateway.address, "/channels/webhook", "m1", 0, &hello("is the door locked?"), |it| it);
+    assert_eq!((again.json(), scene.provider.count()), (taken.json(), 1));
+    let mut client = Peer::client(&gateway, "again");
+    let status = client.ok("channel.status", json!({ "channel": "webhook" }));
+    assert_eq!(status["accounts"][0]["connected"], true, "{status}");
+    scene.place.verify();
+}
+
+#[test]
+fn what_is_not_signed_lately_by_whoever_has_the_secret_is_refused() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let refused = |path: &str, age: u64, sign: &dyn Fn(String) -> String| {
+        let reply = post(&gateway.address, path, "m1", age, &hello("hi"), sign);
+        let want = json!({ "code": 401, "message": "Unauthorized: missing, wrong or old signature" });
+        assert_eq!((reply.status, reply.json()), (401, want), "{path} {age}");
+    };
+    refused("/channels/webhook", 0, &|it| it);
+    set_up(&mut client, None);
+    refused("/channels/webhook", 301, &|it| it);
+    refused("/channels/webhook", 0, &|_| "v1,AAAA".to_owned());
+    refused("/channels/webhook", 0, &|_| String::new());
+    refused("/channels/webhook/other", 0, &|it| it);
+    let malformed = post(&gateway.address, "/channels/webhook", "m2", 0, &json!({ "message": { "text": "hi" } }), |it| it);
+    let want = json!({ "code": 400, "message": "channel, accountId, peer, and message required" });
+    assert_eq!((malformed.status, malformed.json()), (400, want));
+    assert_eq!(scene.provider.count(), 0);
+    let shown = client.ok("config.get", json!({ "path": "channels.webhook" }));
+    assert_eq!(shown["value"]["secret"], "***");
+    assert_eq!(client.fails("channel.login", json!({ "channel": "webhook" }))["code"], 400);
+}
+
+#[test]
+fn a_redirect_is_not_followed_and_the_letter_is_not_tried_again() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let other = Outside::start(|asked| match asked.path.as_str() {
+        "/moved" => (302, String::new()),
+        _ => (204, String::new()),
+    });
+    set_up(&mut client, Some(&format!("{}/moved", other.url)));
+    scene.provider.script([say("one"), say("two")]);
+    post(&gateway.address, "/channels/webhook", "m1", 0, &hello("one?"), |it| it);
+    other.asked(0, |asked| asked.path == "/moved");
+    client.ok("config.set", json!({ "path": "channels.webhook.url", "value": format!("{}/here", other.url) }));
+    post(&gateway.address, "/channels/webhook", "m2", 0, &hello("two?"), |it| it);
+    let second = other.asked(0, |asked| asked.path == "/here");
+    assert_eq!(second.body["message"]["text"], "two");
+    assert_eq!(other.count(|asked| asked.path == "/moved"), 1);
+}

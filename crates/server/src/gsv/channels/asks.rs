@@ -1,0 +1,283 @@
+//! Tells chats what runs ask of them: the first gate of a run that a chat began is asked about in that chat, and whoever
+//! decided elsewhere is named there. Also follows who works, for networks that show it.
+//!
+//! What is owed follows from gates as they are recorded, so that a restart comes to the same.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::{
+    channel::{Letter, Message, Origin},
+    engine::{Command, Engine, Event, Recorded},
+    gate::{self, Content, Gate, Kind, Resolution, Scope},
+    id::{GateId, Lsn, PrincipalId, RunId, SessionId},
+    run,
+};
+use countersign_runtime::{Lane, Released, Subscriber};
+
+use super::{
+    super::{
+        Door,
+        chat::{CHAT, asking, in_chat, resolved},
+        delivery::{self, Undelivered},
+        registry::key_of,
+    },
+    carrier, pairing,
+};
+
+/// How the key of a letter begins that asks about a gate.
+const ASK: &str = "ask:";
+/// After how long it is tried again to record something.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Begins to follow. `None` if the gateway closes.
+pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
+    let subscriber = door.site.handle.subscribe().await?;
+    let found = |engine: &Engine| {
+        let state = engine.state();
+        let runs = state.runs().filter_map(|run| {
+            let origin = run.marks().origin.as_deref()?;
+            Some((run.id(), (run.session().clone(), origin.clone())))
+        });
+        let runs: BTreeMap<RunId, (SessionId, Origin)> = runs.collect();
+        let gates = state.all_gates().filter(|gate| gate.is_pending() || gate.owes_update());
+        let sessions: BTreeSet<SessionId> = gates.filter_map(|gate| gate.session().cloned()).collect();
+        let knocked = state.all_gates().filter(|gate| gate.kind() == Kind::Pairing && gate.owes_update());
+        (runs, sessions, knocked.map(Gate::id).collect::<BTreeSet<_>>(), asked_before(engine))
+    };
+    let ((runs, sessions, knocked, asked), _) = door.site.handle.source(Lane::Request).read(found).await?;
+    let sessions = sessions.into_iter().filter(|session| key_of(session).is_some()).collect();
+    for (session, gate) in asked {
+        door.cards.tell(&in_chat(&session), gate);
+    }
+    tokio::spawn(Asks { door: Arc::clone(door), runs, sessions, knocked }.run(subscriber));
+    Some(())
+}
+
+/// Notes that a letter goes out. If it asks about a gate, that can be answered in its chat from now on.
+pub(super) fn is_told(door: &Door, letter: &Letter) {
+    let gate = letter.key.as_deref().and_then(|key| GateId::parse(key.strip_prefix(ASK)?));
+    if let Some((gate, session)) = gate.zip(letter.session.as_deref()) {
+        door.cards.tell(&in_chat(&SessionId::new(session)), gate);
+    }
+}
+
+/// Gates that wait and that their chats were asked about before this process began.
+fn asked_before(engine: &Engine) -> Vec<(SessionId, GateId)> {
+    let state = engine.state();
+    let is_on_its_way = |gate: &Gate| {
+        let key = format!("{ASK}{}", gate.id());
+        state.channels().letters().any(|letter| letter.key.as_deref() == Some(&key))
+    };
+    let is_shown = |gate: &&Gate| gate.shown().iter().any(|showing| showing.surface == CHAT);
+    let asked = state.pending_gates().filter(is_shown).filter(|gate| !is_on_its_way(gate));
+    asked.filter_map(|gate| Some((gate.session()?.clone(), gate.id()))).collect()
+}
+
+struct Asks {
+    door: Arc<Door>,
+    /// Runs that chats began, with where.
+    runs: BTreeMap<RunId, (SessionId, Origin)>,
+    /// Sessions in which something may be owed to a chat.
+    sessions: BTreeSet<SessionId>,
+    /// Gates about people who knocked, which were decided.
+    knocked: BTreeSet<GateId>,
+}
+
+/// A gate to ask about.
+struct Asked {
+    gate: GateId,
+    content: Lsn,
+    scopes: Vec<Scope>,
+    origin: Origin,
+    cwd: String,
+    more: usize,
+}
+
+/// A gate that was asked about and has ended.
+struct Ended {
+    gate: GateId,
+    resolution: Resolution,
+    by: Option<PrincipalId>,
+    reference: String,
+}
+
+impl Asks {
+    async fn run(mut self, mut subscriber: Subscriber) {
+        loop {
+            while let Some(released) = subscriber.try_next() {
+                self.released(&released);
+            }
+            let is_done = self.work().await;
+            let wait = tokio::time::sleep(AGAIN);
+            tokio::select! {
+                released = subscriber.next() => match released {
+                    Some(released) => self.released(&released),
+                    None => return,
+                },
+                () = wait, if !is_done => {}
+            }
+        }
+    }
+
+    fn released(&mut self, released: &Released) {
+        let Released::Fact(recorded) = released else { return };
+        match &recorded.fact.event {
+            Event::Run(event) => self.of_run(event, recorded),
+            Event::Gate(gate::Event::Opened { .. }) => self.touch(recorded),
+            Event::Gate(gate::Event::Resolved { gate, .. }) => {
+                match &recorded.meta.session {
+                    Some(_) => self.touch(recorded),
+                    // Whether it is about somebody who knocked is looked at there.
+                    None => drop(self.knocked.insert(*gate)),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn touch(&mut self, recorded: &Recorded) {
+        let session = recorded.meta.session.as_ref();
+        self.sessions.extend(session.filter(|session| key_of(session).is_some()).cloned());
+    }
+
+    fn of_run(&mut self, event: &run::Event, recorded: &Recorded) {
+        let Some(session) = &recorded.meta.session else { return };
+        match event {
+            run::Event::Marked { run, marks } => {
+                if let Some(origin) = &marks.origin {
+                    // It begins, or goes on under another name after an answer.
+                    self.runs.insert(*run, (session.clone(), (**origin).clone()));
+                    carrier::typing(&self.door, &origin.from, session, true);
+                }
+            }
+            run::Event::Ended { run, .. } => {
+                if let Some((session, origin)) = self.runs.remove(run) {
+                    self.door.cards.clear(&in_chat(&session));
+                    carrier::typing(&self.door, &origin.from, &session, false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Does what is owed. False if something of it has to be tried again.
+    async fn work(&mut self) -> bool {
+        let mut is_done = true;
+        for session in std::mem::take(&mut self.sessions) {
+            if !self.look_at(&session).await.unwrap_or(false) {
+                self.sessions.insert(session);
+                is_done = false;
+            }
+        }
+        for gate in std::mem::take(&mut self.knocked) {
+            if let Err(problem) = pairing::finish(&self.door, gate).await {
+                tracing::warn!(%gate, problem = problem.message, "somebody was let in, and that is not done yet");
+                self.knocked.insert(gate);
+                is_done = false;
+            }
+        }
+        is_done
+    }
+
+    async fn look_at(&mut self, session: &SessionId) -> Option<bool> {
+        let of = session.clone();
+        let source = self.door.site.handle.source(Lane::Request);
+        let ((asked, ended), _) = source.read(move |engine| look(engine, &of)).await?;
+        let mut is_done = true;
+        for ended in ended {
+            is_done &= self.tell_end(ended).await;
+        }
+        if let Some(asked) = asked {
+            is_done &= self.ask(session, asked).await?;
+        }
+        Some(is_done)
+    }
+
+    async fn ask(&mut self, session: &SessionId, asked: Asked) -> Option<bool> {
+        let texts = self.door.site.handle.contents().get(&[asked.content]).await.ok()?;
+        let content = texts.into_iter().next().flatten();
+        let Some(content) = content.and_then(|text| serde_json::from_str::<Content>(&text).ok()) else {
+            return Some(true);
+        };
+        let message = Message {
+            to: asked.origin.from.clone(),
+            text: asking(asked.gate, &content, &asked.scopes, &asked.cwd, asked.more).into(),
+            session: Some(session.as_str().to_owned()),
+            reply_to: asked.origin.message.clone(),
+            key: Some(format!("{ASK}{}", asked.gate)),
+        };
+        match delivery::send(&self.door, message).await {
+            Ok(_) => {}
+            // Its account was logged out: nobody is there to be asked.
+            Err(Undelivered::Unknown(_)) => return Some(true),
+            Err(_) => return Some(false),
+        }
+        carrier::typing(&self.door, &asked.origin.from, session, false);
+        let reference = reference(&asked.origin);
+        let shown = gate::Command::Shown { gate: asked.gate, surface: CHAT.to_owned(), reference };
+        Some(self.door.site.handle.source(Lane::Result).ask(Command::Gate(shown)).await.is_ok())
+    }
+
+    async fn tell_end(&mut self, ended: Ended) -> bool {
+        let origin: Option<Origin> = serde_json::from_str(&ended.reference).ok();
+        if let Some(origin) = origin.filter(|origin| {
+            // Who answered there knows, and what was withdrawn was withdrawn by whoever asked for that.
+            ended.by.as_ref() != Some(&origin.by) && ended.resolution != Resolution::Withdrawn
+        }) {
+            let message = Message {
+                to: origin.from,
+                text: resolved(ended.gate, &ended.resolution, ended.by.as_ref()).into(),
+                session: None,
+                reply_to: None,
+                key: Some(format!("end:{}", ended.gate)),
+            };
+            if matches!(delivery::send(&self.door, message).await, Err(Undelivered::Failed(_))) {
+                return false;
+            }
+        }
+        let updated =
+            gate::Command::Updated { gate: ended.gate, surface: CHAT.to_owned(), reference: ended.reference };
+        self.door.site.handle.source(Lane::Result).ask(Command::Gate(updated)).await.is_ok()
+    }
+}
+
+/// Where a gate is shown, as it is kept with the gate.
+fn reference(origin: &Origin) -> String {
+    let origin = Origin { message: None, ..origin.clone() };
+    serde_json::to_string(&origin).unwrap_or_default()
+}
+
+fn look(engine: &Engine, session: &SessionId) -> (Option<Asked>, Vec<Ended>) {
+    let state = engine.state();
+    let mut waiting: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session)).collect();
+    waiting.sort_by_key(|gate| gate.ordinal());
+    let is_shown = |gate: &Gate| gate.shown().iter().any(|showing| showing.surface == CHAT);
+    let asked = waiting.first().filter(|gate| !is_shown(gate)).and_then(|gate| {
+        let origin = state.run(gate.run()?)?.marks().origin.as_deref()?.clone();
+        Some(Asked {
+            gate: gate.id(),
+            content: gate.content(),
+            scopes: gate.scopes().to_vec(),
+            origin,
+            cwd: state.session(session).map(|session| session.cwd().to_owned()).unwrap_or_default(),
+            more: waiting.len() - 1,
+        })
+    });
+    let over = state.all_gates().filter(|gate| gate.session() == Some(session) && gate.owes_update());
+    let ended = over.flat_map(|gate| {
+        let open = gate.shown().iter().filter(|showing| showing.surface == CHAT && !showing.is_final);
+        open.filter_map(|showing| {
+            Some(Ended {
+                gate: gate.id(),
+                resolution: gate.resolution()?.clone(),
+                by: gate.resolved_by().cloned(),
+                reference: showing.reference.clone(),
+            })
+        })
+    });
+    (asked, ended.collect())
+}

@@ -1,0 +1,130 @@
+//! Who brings a letter to its network, and what came of it.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    channel::{Address, Letter as Owed},
+    id::SessionId,
+    time::Millis,
+};
+use countersign_protocol::gsv::channel::{Outbound, OutboundMessage, Typing};
+use futures_util::future::BoxFuture;
+
+use super::{
+    super::{Door, peer::Proof, registry::key_of},
+    places::{self, TELEGRAM, WEBHOOK},
+};
+
+/// How often a letter is given to connections that never say that they have it: each time may have shown it.
+const TRIES: u32 = 3;
+/// How long a letter over HTTP is tried.
+const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// A letter with its text.
+#[derive(Clone, Debug)]
+pub(crate) struct Letter {
+    /// Its id and where it goes.
+    pub(crate) owed: Owed,
+    /// What it says.
+    pub(crate) text: String,
+}
+
+/// What came of carrying a letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// The network has it.
+    Delivered,
+    /// The network will never take it, and why.
+    Refused(String),
+    /// Not now: again after that long, or after one that grows.
+    Later(Option<Duration>),
+    /// Not before somebody says that it can be.
+    Away,
+}
+
+/// Brings letters to the chats of a network.
+pub(crate) trait Carrier: Send + Sync + 'static {
+    /// Brings one. It may come twice; a carrier that can tell does not show it twice.
+    fn carry<'a>(&'a self, letter: &'a Letter) -> BoxFuture<'a, Carried>;
+
+    /// Shows that the agent works, as far as the network can. Nobody hears of it if it cannot.
+    fn works<'a>(&'a self, at: &'a Address) -> BoxFuture<'a, ()>;
+}
+
+/// The canonical key of the session of a letter, empty for what belongs to none.
+pub(super) fn key(session: Option<&str>) -> String {
+    session.and_then(|session| key_of(&SessionId::new(session)).map(str::to_owned)).unwrap_or_default()
+}
+
+/// Brings a letter to whoever carries those of its network.
+pub(super) async fn carry(door: &Arc<Door>, letter: &Letter, now: Millis) -> Carried {
+    match letter.owed.to.account.network.as_str() {
+        TELEGRAM => match door.networks.telegram.get() {
+            Some(telegram) => telegram.carry(letter).await,
+            None => Carried::Away,
+        },
+        WEBHOOK => match door.networks.webhook.carry(door, letter).await {
+            Carried::Later(_) | Carried::Away if letter.owed.at + TRIED_FOR <= now => {
+                Carried::Refused("it was tried for a day".to_owned())
+            }
+            carried => carried,
+        },
+        _ => over_socket(door, letter).await,
+    }
+}
+
+async fn over_socket(door: &Arc<Door>, letter: &Letter) -> Carried {
+    let to = &letter.owed.to;
+    let Some(message) = OutboundMessage::new(&letter.text, letter.owed.reply_to.as_deref(), None) else {
+        return Carried::Delivered;
+    };
+    let Some(peer) = door.roster.channel(&to.account.network, &to.account.name) else { return Carried::Away };
+    let outbound = Outbound {
+        channel: &to.account.network,
+        account_id: &to.account.name,
+        peer: &places::peer(to),
+        session_key: &key(letter.owed.session.as_deref()),
+        message,
+    };
+    // Frames arrive in their order: whoever answers what was sent behind it has it.
+    match peer.prove("channel.outbound", &outbound).await {
+        Proof::Has => Carried::Delivered,
+        Proof::Gone => Carried::Away,
+        Proof::Silent => {
+            let mut silent = door.networks.silent.lock();
+            let (letter, tries) = (letter.owed.id, silent.entry(to.account.clone()).or_insert((letter.owed.id, 0)));
+            *tries = if tries.0 == letter { (letter, tries.1 + 1) } else { (letter, 1) };
+            if tries.1 < TRIES {
+                return Carried::Away;
+            }
+            silent.remove(&to.account);
+            Carried::Refused("whoever is connected never says that it came".to_owned())
+        }
+    }
+}
+
+/// Shows in a chat whether the agent works. Nothing of it is kept.
+pub(super) fn typing(door: &Arc<Door>, at: &Address, session: &SessionId, typing: bool) {
+    match at.account.network.as_str() {
+        TELEGRAM => {
+            if let Some(telegram) = door.networks.telegram.get().filter(|_| typing).map(Arc::clone) {
+                let at = at.clone();
+                tokio::spawn(async move { telegram.works(&at).await });
+            }
+        }
+        WEBHOOK => {}
+        _ => {
+            if let Some(peer) = door.roster.channel(&at.account.network, &at.account.name) {
+                let typing = Typing {
+                    channel: &at.account.network,
+                    account_id: &at.account.name,
+                    peer: &places::peer(at),
+                    session_key: key_of(session).unwrap_or_default(),
+                    typing,
+                };
+                // One that is gone needs not know.
+                let _ = peer.tell("channel.typing", &typing);
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! People who are not known yet: a gate for each that knocks, and what follows once somebody has decided about them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use countersign_core::{
+    channel::{Address, ChatKind, Command as Network, Knock, Message, Refusal},
+    engine::{Command, Engine, Refusal as Refused, Scope as At},
+    gate::{self, Answer, Content, Gate, Kind, Resolution, Scope},
+    id::{GateId, Lsn, PrincipalId},
+};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault,
+        channel::{Inbound, Taken},
+        code,
+        key::phone,
+        pairing::{Approved, Decide, LONGEST_FIRST, Listed, Pending, Rejected, key},
+    },
+};
+use countersign_runtime::{Lane, Refused as Unasked};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    super::{Door, delivery, dispatch::Answer as Answered},
+    failed, places,
+};
+use crate::view::{Lines, escape};
+
+/// Under which a gate is kept until all that follows from it is done.
+pub(super) const SURFACE: &str = "pairing";
+/// What somebody is told who is not known yet.
+const AWAITED: &str = "You are not known here yet. Somebody has to let you in first; you will hear of it.";
+/// What somebody is told who was let in.
+const WELCOME: &str = "You were let in. What do you have to say?";
+
+/// What is kept of somebody who knocks.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct About {
+    from: Address,
+    sender_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sender_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_message: Option<String>,
+}
+
+impl About {
+    fn read(content: &Content) -> Option<Self> {
+        let Content::GoOn { about, .. } = content else { return None };
+        serde_json::from_value(Value::Object(about.clone())).ok()
+    }
+}
+
+/// Has people asked about somebody, once.
+///
+/// # Errors
+/// 503 if too many wait already, 500 if it was not recorded.
+pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: Address) -> Result<Taken, Fault> {
+    let sender = phone(places::sender(inbound));
+    let line = |text: &str| escape(text, Lines::One).into_owned();
+    let name = inbound.sender.as_ref().and_then(|sender| sender.name.clone().or_else(|| sender.handle.clone()));
+    let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+    let name = name.map(|name| short(&name, 100));
+    let first = Some(short(inbound.text.trim(), LONGEST_FIRST)).filter(|first| !first.is_empty());
+    let who = match &name {
+        Some(name) => format!("{} ({})", line(name), line(&sender)),
+        None => line(&sender),
+    };
+    let channel = line(&inbound.channel);
+    let about = About {
+        from: from.clone(),
+        sender_id: sender.clone(),
+        sender_name: name,
+        first_message: first.clone(),
+    };
+    let about = match serde_json::to_value(about) {
+        Ok(Value::Object(about)) => about,
+        _ => Map::new(),
+    };
+    let knock = Knock {
+        from,
+        sender: sender.clone(),
+        question: format!("{who} wants to speak with an agent through {channel}. May they, from now on?"),
+        why: Some(first.map_or_else(
+            || "they are not known yet".to_owned(),
+            |first| format!("they are not known yet, and say: {}", line(&first)),
+        )),
+        about,
+        told: AWAITED.into(),
+    };
+    let command = Command::Channel(Network::Knock(Box::new(knock)));
+    match door.site.handle.source(Lane::Request).ask(command).await {
+        Ok(_) => Ok(Taken::PendingPairing { sender_id: sender }),
+        Err(Unasked::Refusal(Refused::Channel(refusal @ Refusal::Crowded(_)))) => {
+            Err(Fault::new(code::UNAVAILABLE, refusal.to_string()))
+        }
+        Err(refused) => Err(failed(refused)),
+    }
+}
+
+/// Somebody who waits.
+struct Waiting {
+    gate: GateId,
+    since: u64,
+    about: About,
+}
+
+fn waiting(engine: &Engine) -> Vec<Waiting> {
+    let gates = engine.state().pending_gates().filter(|gate| gate.kind() == Kind::Pairing);
+    let look = |gate: &Gate| {
+        let about = About::read(engine.admitted().gate(gate.id())?)?;
+        Some(Waiting { gate: gate.id(), since: gate.opened_at().0, about })
+    };
+    gates.filter_map(look).collect()
+}
+
+async fn everybody(door: &Arc<Door>) -> Result<Vec<Waiting>, Fault> {
+    let read = door.site.handle.source(Lane::Request).read(waiting).await;
+    read.map(|(waiting, _)| waiting).ok_or_else(|| failed("the gateway is closing"))
+}
+
+pub(super) async fn list(door: &Arc<Door>) -> Answered {
+    let listed = everybody(door).await?.into_iter().map(|Waiting { since, about, .. }| {
+        let channel = about.from.account.network;
+        let pending = Pending {
+            channel: channel.clone(),
+            sender_id: about.sender_id.clone(),
+            sender_name: about.sender_name,
+            requested_at: since,
+            first_message: about.first_message,
+        };
+        (key(&channel, &about.sender_id), pending)
+    });
+    Ok(Json::of(&Listed { pairs: listed.collect::<BTreeMap<_, _>>() }))
+}
+
+/// Whoever is decided about, once that is recorded.
+async fn decide(door: &Arc<Door>, decide: &Decide, answer: Answer, by: PrincipalId) -> Result<About, Fault> {
+    let wanted = key(&decide.channel, &decide.sender_id);
+    let is_meant = |waiting: &Waiting| key(&waiting.about.from.account.network, &waiting.about.sender_id) == wanted;
+    let found = everybody(door).await?.into_iter().find(is_meant);
+    let Some(Waiting { gate, about, .. }) = found else { return Err(Fault::no_pairing(&wanted)) };
+    let answer = gate::Command::Answer { gate, answer, by, key: None };
+    match door.site.handle.source(Lane::Result).ask(Command::Gate(answer)).await {
+        Ok(_) => {}
+        // Somebody else was first.
+        Err(Unasked::Refusal(Refused::Answer(gate::AnswerRefusal::AlreadyResolved { .. }))) => {
+            return Err(Fault::no_pairing(&wanted));
+        }
+        Err(refused) => return Err(failed(refused)),
+    }
+    finish(door, gate).await?;
+    Ok(about)
+}
+
+pub(super) async fn approve(door: &Arc<Door>, wanted: &Decide, by: PrincipalId) -> Answered {
+    let about = decide(door, wanted, Answer::Allow(Scope::Once), by).await?;
+    Ok(Json::of(&Approved { approved: true, sender_id: about.sender_id, sender_name: about.sender_name }))
+}
+
+pub(super) async fn reject(door: &Arc<Door>, wanted: &Decide, by: PrincipalId) -> Answered {
+    let about = decide(door, wanted, Answer::Deny { reason: None }, by).await?;
+    Ok(Json::of(&Rejected { rejected: true, sender_id: about.sender_id }))
+}
+
+/// A gate that was decided and of which not all is done.
+struct Decided {
+    content: Lsn,
+    is_in: bool,
+    by: Option<PrincipalId>,
+    reference: String,
+}
+
+fn decided(gate: &Gate) -> Option<Decided> {
+    let open = gate.shown().iter().find(|showing| showing.surface == SURFACE && !showing.is_final)?;
+    let is_in = matches!(gate.resolution()?, Resolution::Allowed { .. });
+    let reference = open.reference.clone();
+    Some(Decided { content: gate.content(), is_in, by: gate.resolved_by().cloned(), reference })
+}
+
+/// Does what follows from a decision: whoever was let in is put on the list of their network, and told.
+///
+/// # Errors
+/// 500 if something was not recorded. It is done again from where it stands, by whoever asks next.
+pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), Fault> {
+    let _turn = door.networks.finishing.lock().await;
+    let source = door.site.handle.source(Lane::Result);
+    let read = source.read_of(At::Gate(id), move |engine| engine.state().gate(id).and_then(decided)).await;
+    let (decided, _) = read.ok_or_else(|| failed("the gateway is closing"))?;
+    let Some(decided) = decided else { return Ok(()) };
+    if decided.is_in {
+        let texts = door.site.handle.contents().get(&[decided.content]).await.map_err(failed)?;
+        let content = texts.into_iter().next().flatten();
+        let content: Option<Content> = content.and_then(|text| serde_json::from_str(&text).ok());
+        if let Some(about) = content.as_ref().and_then(About::read) {
+            let by = decided.by.unwrap_or_else(|| PrincipalId::new("system"));
+            let network = &about.from.account.network;
+            door.settings.add(&door.site, by, &["channels", network, "allowFrom"], &about.sender_id).await?;
+            welcome(door, id, about.from).await;
+        }
+    }
+    let updated = gate::Command::Updated { gate: id, surface: SURFACE.to_owned(), reference: decided.reference };
+    source.ask(Command::Gate(updated)).await.map(drop).map_err(failed)
+}
+
+async fn welcome(door: &Arc<Door>, gate: GateId, to: Address) {
+    if to.kind != ChatKind::Dm {
+        // A group need not hear who may speak in it.
+        return;
+    }
+    let key = Some(format!("welcome:{gate}"));
+    let message = Message { to, text: WELCOME.into(), session: None, reply_to: None, key };
+    if let Err(problem) = delivery::send(door, message).await {
+        tracing::warn!(%gate, %problem, "nobody is told that they were let in");
+    }
+}

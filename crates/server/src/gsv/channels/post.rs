@@ -1,0 +1,195 @@
+//! Delivers letters: those of each account one after the other, of different accounts side by side, and again until the
+//! network has them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::{
+    channel::{Account, Command as Network, End, Event as Told, Letter as Owed},
+    engine::{Command, Event},
+};
+use countersign_runtime::{Lane, Refused, Released, Subscriber};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use tokio::sync::mpsc;
+
+use super::{
+    super::Door,
+    asks,
+    carrier::{self, Carried, Letter},
+};
+
+/// How long to wait after the first failure; twice as long after each further one.
+const FIRST: Duration = Duration::from_secs(1);
+/// How long to wait at most.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// How the work for one account ended.
+enum Step {
+    /// Nothing waits, or nothing can be carried until somebody says so.
+    Rests,
+    /// A letter could not be carried now.
+    Failed(Option<Duration>),
+    /// The record is closed.
+    Over,
+}
+
+type Work = BoxFuture<'static, (Account, Step)>;
+
+/// Begins to deliver. `None` if the gateway closes.
+pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
+    let kicked = door.networks.kicked.lock().take()?;
+    let subscriber = door.site.handle.subscribe().await?;
+    let source = door.site.handle.source(Lane::Request);
+    let read = source.read(|engine| {
+        engine.state().channels().letters().map(|letter| letter.to.account.clone()).collect::<BTreeSet<_>>()
+    });
+    let (waiting, _) = read.await?;
+    let mut post = Post {
+        door: Arc::clone(door),
+        working: FuturesUnordered::new(),
+        busy: BTreeSet::new(),
+        again: BTreeSet::new(),
+        failures: BTreeMap::new(),
+    };
+    for account in waiting {
+        post.look_at(account);
+    }
+    tokio::spawn(post.run(subscriber, kicked));
+    Some(())
+}
+
+struct Post {
+    door: Arc<Door>,
+    working: FuturesUnordered<Work>,
+    busy: BTreeSet<Account>,
+    /// Accounts of which something was heard while they were busy.
+    again: BTreeSet<Account>,
+    failures: BTreeMap<Account, u32>,
+}
+
+impl Post {
+    async fn run(mut self, mut subscriber: Subscriber, mut kicked: mpsc::Receiver<Account>) {
+        loop {
+            tokio::select! {
+                released = subscriber.next() => match released {
+                    Some(Released::Fact(recorded)) => {
+                        if let Event::Channel(Told::Owed { to, .. }) = &recorded.fact.event {
+                            self.look_at(to.account.clone());
+                        }
+                    }
+                    Some(_) => {}
+                    None => return,
+                },
+                Some(account) = kicked.recv() => {
+                    self.failures.remove(&account);
+                    self.look_at(account);
+                }
+                Some((account, step)) = self.working.next() => {
+                    if matches!(step, Step::Over) {
+                        return;
+                    }
+                    self.done(account, &step);
+                }
+            }
+        }
+    }
+
+    fn look_at(&mut self, account: Account) {
+        if !self.busy.insert(account.clone()) {
+            self.again.insert(account);
+            return;
+        }
+        self.working.push(work(Arc::clone(&self.door), account, Duration::ZERO).boxed());
+    }
+
+    fn done(&mut self, account: Account, step: &Step) {
+        let has_news = self.again.remove(&account);
+        let wait = match step {
+            Step::Failed(after) => {
+                let failures = self.failures.entry(account.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                let grown = FIRST.saturating_mul(1 << (*failures - 1).min(16)).min(LONGEST);
+                after.map_or(grown, |after| after.min(LONGEST))
+            }
+            Step::Rests | Step::Over => {
+                self.failures.remove(&account);
+                if !has_news {
+                    self.busy.remove(&account);
+                    return;
+                }
+                Duration::ZERO
+            }
+        };
+        self.working.push(work(Arc::clone(&self.door), account, wait).boxed());
+    }
+}
+
+/// Delivers what waits for one account, after `wait`.
+async fn work(door: Arc<Door>, account: Account, wait: Duration) -> (Account, Step) {
+    tokio::time::sleep(wait).await;
+    let step = deliver(&door, &account).await;
+    (account, step)
+}
+
+async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
+    loop {
+        let owed = match first(door, account).await {
+            Ok(Some(owed)) => owed,
+            Ok(None) => return Step::Rests,
+            Err(()) => return Step::Over,
+        };
+        let id = owed.id;
+        let texts = match door.site.handle.contents().get(&[owed.content]).await {
+            Ok(texts) => texts,
+            Err(_) => return Step::Failed(None),
+        };
+        let carried = match texts.into_iter().next().flatten() {
+            Some(text) => {
+                let letter = Letter { owed, text: text.to_string() };
+                asks::is_told(door, &letter.owed);
+                carrier::carry(door, &letter, door.site.clock.now()).await
+            }
+            None => Carried::Refused("its text was taken out of the record".to_owned()),
+        };
+        let (end, why) = match carried {
+            Carried::Delivered => (End::Delivered, None),
+            Carried::Refused(why) => {
+                tracing::warn!(letter = %id, network = %account.network, %why, "a message to a chat was not taken");
+                (End::Refused, Some(why.into()))
+            }
+            Carried::Later(after) => return Step::Failed(after),
+            Carried::Away => return Step::Rests,
+        };
+        if !record(door, Command::Channel(Network::Ended { letter: id, end, why })).await {
+            return Step::Over;
+        }
+    }
+}
+
+/// The letter that is next.
+async fn first(door: &Arc<Door>, account: &Account) -> Result<Option<Owed>, ()> {
+    let of = account.clone();
+    let source = door.site.handle.source(Lane::Request);
+    let read = source
+        .read(move |engine| engine.state().channels().letters().find(|letter| letter.to.account == of).cloned())
+        .await;
+    read.map(|(owed, _)| owed).ok_or(())
+}
+
+/// Records how a letter ended, however long that takes: it must not go out again for a full disk. False if nothing is
+/// recorded any more.
+async fn record(door: &Arc<Door>, command: Command) -> bool {
+    let source = door.site.handle.source(Lane::Result);
+    let mut wait = FIRST;
+    loop {
+        match source.ask(command.clone()).await {
+            Ok(_) | Err(Refused::Refusal(_)) => return true,
+            Err(Refused::Closed) => return false,
+            Err(_) => tokio::time::sleep(wait).await,
+        }
+        wait = (wait * 2).min(LONGEST);
+    }
+}

@@ -1,0 +1,142 @@
+//! Says something in a chat network that nobody there asked for just now: what a job, a heartbeat or an agent itself has to say.
+//!
+//! It is recorded as owed and delivered by whoever carries letters, at least once, through restarts.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    channel::{self, Account, Address, ChatKind, Message},
+    engine::{Command, Refusal, Reply},
+    time::Millis,
+};
+use countersign_runtime::{Lane, Refused};
+
+use super::Door;
+
+/// To whom something is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Whoever last spoke with the agent.
+    Last,
+    /// A chat of a network.
+    Chat {
+        /// The network.
+        channel: String,
+        /// The network's id of the chat.
+        to: String,
+        /// Of which kind it is.
+        kind: ChatKind,
+        /// Through which account. None is the one through which somebody last spoke with the agent there, else the only one
+        /// that is known, else `default`.
+        account: Option<String>,
+    },
+}
+
+/// Something to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Delivery<'a> {
+    /// The agent that says it.
+    pub(super) agent: &'a str,
+    /// To whom.
+    pub(super) to: Target,
+    /// What.
+    pub(super) text: &'a str,
+    /// The canonical key of the session that it comes from.
+    pub(super) session: Option<&'a str>,
+    /// The network's id of the message that it answers.
+    pub(super) reply_to: Option<String>,
+    /// The same key again says it no second time. Whoever may be interrupted before it notes that this was said names one.
+    pub(super) key: Option<String>,
+}
+
+/// Why something is not said.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Undelivered {
+    /// Nobody has spoken with the agent yet.
+    #[error("nobody has spoken with {0} in a chat network yet")]
+    Nobody(String),
+    /// There is no such account.
+    #[error("Unknown channel: {0}")]
+    Unknown(String),
+    /// There is nothing to say.
+    #[error("there is nothing to say")]
+    Blank,
+    /// It was not recorded.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Who last spoke with an agent, and when.
+pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(Address, Millis)> {
+    let agent = agent.to_owned();
+    let source = door.site.handle.source(Lane::Request);
+    let read = source.read(move |engine| {
+        engine.state().channels().active(&agent).map(|active| (active.at.clone(), active.time))
+    });
+    read.await?.0
+}
+
+/// Says something. When it is ready the words are recorded, and where they go is told.
+///
+/// # Errors
+/// [`Undelivered`], and then nothing is said.
+pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<Address, Undelivered> {
+    let text = delivery.text.trim_end();
+    if text.trim().is_empty() {
+        return Err(Undelivered::Blank);
+    }
+    let to = address(door, delivery.agent, delivery.to).await?;
+    let message = Message {
+        to: to.clone(),
+        text: text.into(),
+        session: delivery.session.map(str::to_owned),
+        reply_to: delivery.reply_to,
+        key: delivery.key,
+    };
+    send(door, message).await?;
+    Ok(to)
+}
+
+/// Owes a message to a chat. False if it was owed before under its key.
+///
+/// # Errors
+/// [`Undelivered`], and then nothing is.
+pub(super) async fn send(door: &Arc<Door>, message: Message) -> Result<bool, Undelivered> {
+    let command = Command::Channel(channel::Command::Send(Box::new(message)));
+    match door.site.handle.source(Lane::Result).ask(command).await {
+        Ok(reply) => Ok(reply.outcome != Reply::Repeated),
+        Err(Refused::Refusal(Refusal::Channel(channel::Refusal::Unknown { network, .. }))) => {
+            Err(Undelivered::Unknown(network))
+        }
+        Err(refused) => Err(Undelivered::Failed(refused.to_string())),
+    }
+}
+
+async fn address(door: &Arc<Door>, agent: &str, target: Target) -> Result<Address, Undelivered> {
+    let last = last_active(door, agent).await.map(|(address, _)| address);
+    let (channel, chat, kind, account) = match target {
+        Target::Last => return last.ok_or_else(|| Undelivered::Nobody(agent.to_owned())),
+        Target::Chat { channel, to, kind, account } => (channel, to, kind, account),
+    };
+    let name = match (account, last.filter(|last| last.account.network == channel)) {
+        (Some(account), _) => account,
+        (None, Some(last)) => last.account.name,
+        (None, None) => {
+            let of = channel.clone();
+            let source = door.site.handle.source(Lane::Request);
+            let read = source.read(move |engine| {
+                let known = engine.state().channels().accounts().map(|known| &known.account);
+                known.filter(|account| account.network == of).map(|account| account.name.clone()).collect::<Vec<_>>()
+            });
+            let known = read.await.map(|(known, _)| known).unwrap_or_default();
+            match &known[..] {
+                [only] => only.clone(),
+                [] | [..] => DEFAULT_ACCOUNT.to_owned(),
+            }
+        }
+    };
+    Ok(Address { account: Account { network: channel, name }, kind, chat })
+}
+
+/// What an account is called that has no name.
+const DEFAULT_ACCOUNT: &str = countersign_protocol::gsv::channel::Account::DEFAULT;

@@ -1,0 +1,94 @@
+//! `gsv__SessionSend`: the agent says something in another session, and waits for what is answered.
+
+use std::time::Duration;
+
+use countersign_core::{id::PrincipalId, tool::Effect};
+use countersign_protocol::gsv::{chat::Sent, command::Style};
+use countersign_runtime::tools::Failure;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+
+use super::{
+    super::{
+        chat::{self, Speaker},
+        told::{End, Told},
+    },
+    Call, Native, Outcome, as_it_is,
+};
+
+/// How long it waits where nothing is said, and at most, in seconds.
+const USUAL: u64 = 30;
+const LONGEST: u64 = 120;
+
+pub(super) const TOOL: Native = Native {
+    name: "SessionSend",
+    description: "Says something in another session and waits for the answer of the agent there. The answer is accepted (not waited for), ok with the reply, or timeout.",
+    schema: || {
+        json!({"type": "object", "required": ["sessionKey", "message"], "properties": {
+            "sessionKey": {"type": "string", "description": "The session, as gsv__SessionsList names it"},
+            "message": {"type": "string", "description": "What to say"},
+            "waitSeconds": {"type": "integer", "minimum": 0, "maximum": LONGEST, "description": "How long to wait for the reply (default: 30; 0: not at all)"},
+        }})
+    },
+    signature: &["sessionKey", "message"],
+    effect: Effect::Changes,
+    form: as_it_is,
+    run: |call| Box::pin(run(call)),
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Arguments {
+    session_key: String,
+    message: String,
+    wait_seconds: Option<u64>,
+}
+
+async fn run(mut call: Call) -> Outcome {
+    let Arguments { session_key, message, wait_seconds } = call.read()?;
+    let key = chat::canonical(&call.door, &session_key).map_err(|fault| Failure::Invalid(fault.message))?;
+    let wait = Duration::from_secs(wait_seconds.unwrap_or(USUAL).min(LONGEST));
+    if key == call.key && !wait.is_zero() {
+        // What is said there waits for this run, which would wait for it.
+        return Err(Failure::Invalid("this is your own session: it answers once you are done (waitSeconds: 0)".to_owned()));
+    }
+    let mut told = call.door.told.subscribe();
+    let by = PrincipalId::new(format!("gsv:agent:{}", call.agent));
+    let speaker = Speaker { by, origin: None, style: Style::Plain, came: call.door.cards.now() };
+    let before = format!("[{}] ", call.key);
+    let said = chat::say_only(&call.door, &key, &message, before, &speaker).await;
+    let said = said.map_err(|fault| Failure::NotBegun(fault.message))?;
+    let Sent::Started { run_id, .. } = said else { return Err(Failure::Failed("nothing began".to_owned())) };
+    if wait.is_zero() {
+        return Ok(json!({ "status": "accepted", "sessionKey": key, "runId": run_id }).to_string());
+    }
+    let end = tokio::select! {
+        end = tokio::time::timeout(wait, end_of(&mut told, &key, &run_id)) => end.ok().flatten(),
+        () = call.cancel.cancelled() => {
+            return Err(Failure::Cancelled("it was said, and its answer is not waited for".to_owned()));
+        }
+    };
+    Ok(match end {
+        Some(End::Said(reply)) => json!({ "status": "ok", "sessionKey": key, "runId": run_id, "reply": reply }),
+        Some(End::Failed(error)) => json!({ "status": "error", "sessionKey": key, "runId": run_id, "error": error }),
+        None => json!({ "status": "timeout", "sessionKey": key, "runId": run_id }),
+    }
+    .to_string())
+}
+
+/// What a run ends with. `None` if the door closes before.
+async fn end_of(told: &mut Receiver<std::sync::Arc<Told>>, key: &str, run: &str) -> Option<End> {
+    loop {
+        match told.recv().await {
+            Ok(told) => {
+                if let Some(end) = told.end_of(key, run) {
+                    return Some(end);
+                }
+            }
+            // What was missed may have been it: then it is not heard, and the wait ends by itself.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Telegram as a chat network: what people write to the bot beside taps and reasons, and what is written to them.
+//!
+//! It must not know who may speak with whom: that is for whoever listens.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::channel::Address;
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::sync::watch;
+
+use super::bot::{Bot, Failure};
+use crate::gsv::{Carried, Carrier, Letter};
+
+/// How long a message may be. Telegram counts units of UTF-16.
+const LIMIT: usize = 4096;
+/// How long to leave a server alone that does not take the token.
+const UNTIL_MENDED: Duration = Duration::from_secs(300);
+
+/// What kind of chat it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChatType {
+    /// With one person.
+    Private,
+    /// With several.
+    Group,
+    /// With whoever follows it.
+    Channel,
+}
+
+/// A message that somebody wrote to the bot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// In which chat.
+    pub(crate) chat: i64,
+    /// Of which kind it is.
+    pub(crate) chat_type: ChatType,
+    /// What a group is called.
+    pub(crate) title: Option<String>,
+    /// Its number in the chat.
+    pub(crate) message: i64,
+    /// Who wrote it.
+    pub(crate) from: i64,
+    /// What they are called.
+    pub(crate) name: Option<String>,
+    /// What they are found by.
+    pub(crate) username: Option<String>,
+    /// What it says.
+    pub(crate) text: String,
+}
+
+/// How it goes on behind an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It is done with.
+    Next,
+    /// It could not be taken and has to come again.
+    Again,
+    /// Nothing can be decided any more.
+    Over,
+}
+
+/// Takes what people write.
+pub(crate) trait Hear: Send + Sync + 'static {
+    /// Takes a message. Until it is recorded it is not done with.
+    fn hear(&self, written: Written) -> BoxFuture<'_, Flow>;
+}
+
+/// Where somebody will listen. What comes before they do waits.
+pub(crate) struct Ear(watch::Sender<Option<Arc<dyn Hear>>>);
+
+impl std::fmt::Debug for Ear {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ear")
+    }
+}
+
+impl Default for Ear {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
+}
+
+impl Ear {
+    /// Somebody listens from now on.
+    pub(crate) fn open(&self, hear: Arc<dyn Hear>) {
+        self.0.send_replace(Some(hear));
+    }
+
+    /// Whoever listens, once there is somebody.
+    pub(super) async fn listener(&self) -> Option<Arc<dyn Hear>> {
+        let mut waiting = self.0.subscribe();
+        waiting.wait_for(Option::is_some).await.ok().and_then(|hear| hear.clone())
+    }
+}
+
+/// Writes what agents say.
+pub(crate) struct Talk(Bot);
+
+impl Talk {
+    pub(super) const fn new(bot: Bot) -> Self {
+        Self(bot)
+    }
+
+    async fn send(&self, letter: &Letter) -> Carried {
+        let Ok(mut chat) = letter.owed.to.chat.parse::<i64>() else {
+            return Carried::Refused("this is no chat of Telegram".to_owned());
+        };
+        let mut to = letter.owed.reply_to.as_deref().and_then(|id| id.rsplit_once(':')?.1.parse().ok());
+        let mut parts = parts(letter.text.trim()).into_iter().peekable();
+        while let Some(part) = parts.peek() {
+            match self.0.send(chat, part, None, to).await {
+                Ok(_) => {
+                    to = None;
+                    parts.next();
+                }
+                // The message that it answers is of the chat that was.
+                Err(Failure::Moved(other)) if other != chat => (chat, to) = (other, None),
+                Err(failure) => return come_of(failure),
+            }
+        }
+        Carried::Delivered
+    }
+}
+
+fn come_of(failure: Failure) -> Carried {
+    match failure {
+        Failure::Token(_) => Carried::Later(Some(UNTIL_MENDED)),
+        Failure::Wait(wait) => Carried::Later(Some(wait)),
+        Failure::Conflict(_) | Failure::Unreachable(_) => Carried::Later(None),
+        Failure::Moved(_) | Failure::Harmless(_) | Failure::Refused(_) => Carried::Refused(failure.to_string()),
+    }
+}
+
+impl Carrier for Talk {
+    fn carry<'a>(&'a self, letter: &'a Letter) -> BoxFuture<'a, Carried> {
+        self.send(letter).boxed()
+    }
+
+    fn works<'a>(&'a self, at: &'a Address) -> BoxFuture<'a, ()> {
+        let works = async {
+            if let Ok(chat) = at.chat.parse() {
+                // It is only shown for a moment: nobody misses it.
+                let _ = self.0.works(chat).await;
+            }
+        };
+        works.boxed()
+    }
+}
+
+/// A text in pieces that each fit into a message, cut between lines or words where there are any.
+fn parts(text: &str) -> Vec<String> {
+    let (mut parts, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        let mut units = 0;
+        let end = rest.char_indices().find_map(|(at, c)| {
+            units += c.len_utf16();
+            (units > LIMIT).then_some(at)
+        });
+        let Some(end) = end else {
+            parts.push(rest.to_owned());
+            break;
+        };
+        let fits = &rest[..end];
+        let cut = fits.rfind('\n').or_else(|| fits.rfind(' ')).filter(|at| *at > end / 2);
+        let (part, behind) = rest.split_at(cut.unwrap_or(end));
+        parts.push(part.trim_end().to_owned());
+        rest = behind.trim_start_matches(['\n', ' ']);
+    }
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LIMIT, parts};
+
+    #[test]
+    fn long_texts_are_cut_between_lines_and_nothing_is_lost() {
+        let line = format!("{}\n", "word ".repeat(100).trim_end());
+        let text = line.repeat(20);
+        let cut = parts(text.trim_end());
+        assert!(cut.len() > 1 && cut.iter().all(|part| part.encode_utf16().count() <= LIMIT));
+        assert_eq!(cut.join("\n"), text.trim_end());
+        let faces = "\u{1f600}".repeat(LIMIT);
+        let cut = parts(&faces);
+        assert_eq!((cut.len(), cut.concat()), (2, faces));
+        assert_eq!(parts("short"), ["short"]);
+    }
+}

@@ -1,0 +1,112 @@
+//! The store of whole objects beside the log: archives of messages, and what came with messages of chat networks.
+//!
+//! An object is there as a whole or not at all, for nobody but the gateway. It must not know what objects mean.
+
+use std::{
+    io::Write as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Component, Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::config::Config;
+
+/// Where the store lies in the data directory.
+const STORE: &str = "objects";
+/// How a text begins that stands for an object in a message.
+const REFERENCE: &str = "r2:";
+
+/// The text that stands for an object in a message.
+pub(crate) fn reference(name: &str) -> String {
+    format!("{REFERENCE}{name}")
+}
+
+/// The object that such a text stands for.
+pub(crate) fn referred(text: &str) -> Option<&str> {
+    text.strip_prefix(REFERENCE)
+}
+
+/// The store of a gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Store(PathBuf);
+
+impl Store {
+    /// That of a gateway with this configuration.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self(config.storage.folder.join(STORE))
+    }
+
+    /// Puts an object there. It survives a power cut once this is done.
+    ///
+    /// # Errors
+    /// What the system says, or that the name leads elsewhere.
+    pub(crate) async fn put(&self, name: String, bytes: Vec<u8>) -> std::io::Result<()> {
+        let path = self.path(&name)?;
+        tokio::task::spawn_blocking(move || replace(&path, &bytes)).await.map_err(std::io::Error::other)?
+    }
+
+    /// An object as base64. `None` if it is not there any more.
+    pub(crate) async fn base64(&self, name: &str) -> Option<String> {
+        let path = self.path(name).ok()?;
+        let read = tokio::task::spawn_blocking(move || std::fs::read(path).map(|bytes| STANDARD.encode(bytes)));
+        read.await.ok()?.ok()
+    }
+
+    /// Takes a folder of objects away; how many there were.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) async fn clear(&self, folder: &str) -> std::io::Result<usize> {
+        let path = self.path(folder)?;
+        let clear = move || match std::fs::read_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+            Ok(entries) => {
+                let count = entries.filter(Result::is_ok).count();
+                std::fs::remove_dir_all(&path).map(|()| count)
+            }
+        };
+        tokio::task::spawn_blocking(clear).await.map_err(std::io::Error::other)?
+    }
+
+    fn path(&self, name: &str) -> std::io::Result<PathBuf> {
+        let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        if is_plain && !name.is_empty() {
+            Ok(self.0.join(name))
+        } else {
+            Err(std::io::Error::other("it is no name of an object"))
+        }
+    }
+}
+
+/// Writes a file that is there as a whole or not at all, for nobody but the gateway.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let temporary: PathBuf = path.with_extension("part");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    std::fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Store;
+
+    #[tokio::test]
+    async fn an_object_is_there_until_its_folder_goes_and_no_name_leads_out() {
+        let folder = std::env::temp_dir().join(format!("countersign-objects-{}", uuid::Uuid::new_v4()));
+        let store = Store(folder.clone());
+        store.put("media/a/1.bin".to_owned(), b"one".to_vec()).await.unwrap();
+        assert_eq!(store.base64("media/a/1.bin").await.as_deref(), Some("b25l"));
+        for name in ["../x", "/x", "", "media/../../x", "./x"] {
+            assert!(store.put(name.to_owned(), Vec::new()).await.is_err(), "{name}");
+        }
+        assert_eq!((store.clear("media/a").await.unwrap(), store.clear("media/a").await.unwrap()), (1, 0));
+        assert_eq!(store.base64("media/a/1.bin").await, None);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
