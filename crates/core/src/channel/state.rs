@@ -153,8 +153,7 @@ impl State {
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, now: Millis) {
         match event {
             Event::Met { account } => {
-                let known =
-                    Known { account: account.clone(), since: now, last_heard: None, heard: Recent::default() };
+                let known = Known { account: account.clone(), since: now, last_heard: None, heard: Recent::default() };
                 self.accounts.entry(account.clone()).or_insert(known);
             }
             Event::Forgotten { account } => drop(self.accounts.remove(account)),
@@ -172,7 +171,10 @@ impl State {
             Event::Owed { letter, to, session, reply_to, key } => {
                 let (to, session, reply_to) = (to.clone(), session.clone(), reply_to.clone());
                 self.by_id.insert(*letter, lsn);
-                self.letters.insert(lsn, Letter { id: *letter, to, content: lsn, at: now, session, reply_to, key: key.clone() });
+                self.letters.insert(
+                    lsn,
+                    Letter { id: *letter, to, content: lsn, at: now, session, reply_to, key: key.clone() },
+                );
                 if let Some(key) = key {
                     self.keys.note(key, now, MOST_KEYS);
                 }

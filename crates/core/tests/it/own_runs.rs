@@ -96,7 +96,8 @@ fn what_a_message_says_of_its_run_counts_for_that_run_alone() {
 fn a_run_that_asks_again_behind_a_summary_is_what_the_one_before_was() {
     let mut stage = thinking(open());
     stage.answer(StopReason::Stop, Vec::new(), None);
-    let marks = Marks { origin: Some(Box::new(channels::origin("m1"))), thinking: Some("high".to_owned()), ..*marks("r1") };
+    let marks =
+        Marks { origin: Some(Box::new(channels::origin("m1"))), thinking: Some("high".to_owned()), ..*marks("r1") };
     stage.session(InSession::Say { said: text(60), marks: Box::new(marks.clone()) });
     let told = stage.fail(Failure { retryable: false, overflow: true, after: None }).0;
     assert_eq!(told.last().unwrap(), "session compaction_started again");

@@ -59,7 +59,8 @@ fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
     let taken = hear(&mut wx, message("p1", "m1", "what is there?"));
     let run = taken["runId"].as_str().unwrap().to_owned();
     assert_eq!(taken, json!({ "status": "started", "sessionKey": "agent:main:main", "runId": run }));
-    let typing = |wx: &mut Peer| wx.event("channel.typing", &json!({ "sessionKey": "agent:main:main" }))["typing"].clone();
+    let typing =
+        |wx: &mut Peer| wx.event("channel.typing", &json!({ "sessionKey": "agent:main:main" }))["typing"].clone();
     assert_eq!(typing(&mut wx), true);
     for words in ["let me look", "here you are"] {
         let want = json!({
@@ -308,7 +309,8 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     let name = part["r2Key"].as_str().unwrap();
     assert!(name.starts_with("media/agent:main:main/") && part.get("data").is_none(), "{part}");
     assert!(scene.place.data().join("objects").join(name).exists());
-    let document = json!({ "type": "document", "mimeType": "application/pdf", "filename": "a.pdf", "data": "JVBERg==" });
+    let document =
+        json!({ "type": "document", "mimeType": "application/pdf", "filename": "a.pdf", "data": "JVBERg==" });
     hear(&mut wx, with("m2", document));
     told(&mut wx);
     assert!(scene.provider.asked(1).text().contains("[Document a.pdf (application/pdf) at media/"));

@@ -35,7 +35,8 @@ fn a_message_goes_to_whoever_last_spoke_or_to_a_chat_that_is_named() {
     scene.provider.script([say("hi Ana")]);
     hear(&mut wx, message("ana", "m1", "hello"));
     assert_eq!(told(&mut wx), "hi Ana");
-    let elsewhere = json!({ "text": "to you all", "channel": "wx", "to": "g1", "peerKind": "group", "replyToId": "m9" });
+    let elsewhere =
+        json!({ "text": "to you all", "channel": "wx", "to": "g1", "peerKind": "group", "replyToId": "m9" });
     scene.provider.script([
         message_to("c1", json!({ "text": "by the way" })),
         message_to("c2", elsewhere),
@@ -75,7 +76,12 @@ fn a_session_is_asked_and_its_reply_is_read_and_what_looks_like_an_answer_is_non
     assert_eq!(listed["sessions"][0]["messages"].as_array().map(Vec::len), Some(1));
     // A gate waits in the other session: its agent's friend cannot answer it.
     let write = call("c2", "write", &json!({ "path": "a.txt", "content": "x" }));
-    scene.provider.script([Reply::new(vec![write]), send("c3", "other", "yes", 0), send("c4", "s", "me", 5), say("done")]);
+    scene.provider.script([
+        Reply::new(vec![write]),
+        send("c3", "other", "yes", 0),
+        send("c4", "s", "me", 5),
+        say("done"),
+    ]);
     talk(&mut client, "other", "write", "r-2");
     talk(&mut client, "s", "say yes for me", "r-3");
     assert_eq!(result(&scene, 6, "c3")["status"], "accepted");

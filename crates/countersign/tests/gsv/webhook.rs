@@ -106,7 +106,8 @@ fn what_is_not_signed_lately_by_whoever_has_the_secret_is_refused() {
     refused("/channels/webhook", 0, &|_| "v1,AAAA".to_owned());
     refused("/channels/webhook", 0, &|_| String::new());
     refused("/channels/webhook/other", 0, &|it| it);
-    let malformed = post(&gateway.address, "/channels/webhook", "m2", 0, &json!({ "message": { "text": "hi" } }), |it| it);
+    let malformed =
+        post(&gateway.address, "/channels/webhook", "m2", 0, &json!({ "message": { "text": "hi" } }), |it| it);
     let want = json!({ "code": 400, "message": "channel, accountId, peer, and message required" });
     assert_eq!((malformed.status, malformed.json()), (400, want));
     assert_eq!(scene.provider.count(), 0);

@@ -70,9 +70,8 @@ pub(super) enum Undelivered {
 pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(Address, Millis)> {
     let agent = agent.to_owned();
     let source = door.site.handle.source(Lane::Request);
-    let read = source.read(move |engine| {
-        engine.state().channels().active(&agent).map(|active| (active.at.clone(), active.time))
-    });
+    let read = source
+        .read(move |engine| engine.state().channels().active(&agent).map(|active| (active.at.clone(), active.time)));
     read.await?.0
 }
 

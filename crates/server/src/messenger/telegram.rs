@@ -35,8 +35,8 @@ use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use self::{bot::Bot, cards::Cards, client::Transport, health::Health, poll::Poll, refs::Refs};
 pub(crate) use self::talk::{ChatType, Ear, Flow, Hear, Talk, Written};
+use self::{bot::Bot, cards::Cards, client::Transport, health::Health, poll::Poll, refs::Refs};
 pub use self::{
     checkup::{Found, Unfit, checkup},
     client::BadAddress,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     channel::{
-        Account, Address, Command, End, Event as Happened, Heard, Knock, Message, MOST_ACCOUNTS, MOST_LETTERS, Refusal,
+        Account, Address, Command, End, Event as Happened, Heard, Knock, MOST_ACCOUNTS, MOST_LETTERS, Message, Refusal,
     },
     digest::Digest,
     engine::{Context, Decision, Event, Fact, Refusal as Refused, Reply, View},
@@ -135,13 +135,7 @@ fn owe(view: View<'_>, message: Message, context: &mut Context) -> Vec<Fact> {
 }
 
 /// What the chat is told that a run's message came from, when its model has said something.
-pub(super) fn answered(
-    view: View<'_>,
-    run: &Run,
-    stop: StopReason,
-    content: &str,
-    context: &mut Context,
-) -> Vec<Fact> {
+pub(super) fn answered(view: View<'_>, run: &Run, stop: StopReason, content: &str, context: &mut Context) -> Vec<Fact> {
     let Some(origin) = &run.marks().origin else { return Vec::new() };
     let is_whole = match stop {
         StopReason::Stop | StopReason::Length | StopReason::ToolUse => true,

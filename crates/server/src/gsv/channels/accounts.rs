@@ -146,9 +146,9 @@ pub(super) async fn stop(door: &Arc<Door>, asked: Account) -> Answer {
         Driver::Telegram => Err(Fault::invalid(
             "telegram is part of the gateway: take messenger.telegram out of the configuration, or set channels.telegram.dmPolicy",
         )),
-        Driver::Webhook => Err(Fault::invalid(
-            "webhook is on as long as channels.webhook has a secret: take that out by config.set",
-        )),
+        Driver::Webhook => {
+            Err(Fault::invalid("webhook is on as long as channels.webhook has a secret: take that out by config.set"))
+        }
         Driver::Socket(of) => {
             let named = account.clone();
             let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;

@@ -239,8 +239,7 @@ impl Asks {
                 return false;
             }
         }
-        let updated =
-            gate::Command::Updated { gate: ended.gate, surface: CHAT.to_owned(), reference: ended.reference };
+        let updated = gate::Command::Updated { gate: ended.gate, surface: CHAT.to_owned(), reference: ended.reference };
         self.door.site.handle.source(Lane::Result).ask(Command::Gate(updated)).await.is_ok()
     }
 }

@@ -79,8 +79,7 @@ async fn reply(door: &Arc<Door>, inbound: &Inbound, to: Address, text: &str) -> 
         return Ok(());
     }
     let key = inbound.message_id.as_ref().map(|id| format!("reply:{}", run_of(&to, id)));
-    let message =
-        Message { to, text: text.into(), session: None, reply_to: inbound.message_id.clone(), key };
+    let message = Message { to, text: text.into(), session: None, reply_to: inbound.message_id.clone(), key };
     delivery::send(door, message).await.map(drop).map_err(super::failed)
 }
 

@@ -58,7 +58,8 @@ async fn one(door: &Arc<Door>, key: &str, place: usize, item: &Media) -> Result<
         return Err(Fault::invalid(format!("{within} has {length} bytes, at most {LARGEST_MEDIA} are taken")));
     }
     let picture = PICTURES.iter().find(|(known, _)| *known == mime).filter(|_| item.kind == MediaKind::Image);
-    let ending = picture.or_else(|| ENDINGS.iter().find(|(known, _)| *known == mime)).map_or("bin", |(_, ending)| ending);
+    let ending =
+        picture.or_else(|| ENDINGS.iter().find(|(known, _)| *known == mime)).map_or("bin", |(_, ending)| ending);
     let name = format!("{}/{}.{ending}", media_folder(key), uuid::Uuid::new_v4());
     let store = objects::Store::of(&door.site.config);
     let put = store.put(name.clone(), bytes).await;

@@ -70,12 +70,8 @@ pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: Address) ->
         None => line(&sender),
     };
     let channel = line(&inbound.channel);
-    let about = About {
-        from: from.clone(),
-        sender_id: sender.clone(),
-        sender_name: name,
-        first_message: first.clone(),
-    };
+    let about =
+        About { from: from.clone(), sender_id: sender.clone(), sender_name: name, first_message: first.clone() };
     let about = match serde_json::to_value(about) {
         Ok(Value::Object(about)) => about,
         _ => Map::new(),

@@ -126,7 +126,8 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<J
         return Err(unsigned());
     }
     let body = to_bytes(body, LARGEST_FRAME).await;
-    let body = body.map_err(|_| Fault::invalid(format!("the body has more than {LARGEST_FRAME} bytes, or broke off")))?;
+    let body =
+        body.map_err(|_| Fault::invalid(format!("the body has more than {LARGEST_FRAME} bytes, or broke off")))?;
     let signed = sign::Signed { id, timestamp, signature, body: &body };
     if !signed.is_by(&settings.secret, door.site.clock.now()) {
         return Err(unsigned());

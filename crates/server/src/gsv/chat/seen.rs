@@ -164,7 +164,8 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
     let mut gates: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session.id())).collect();
     gates.sort_by_key(|gate| gate.ordinal());
     let decided = state.all_gates().filter(|gate| gate.session() == Some(session.id()) && !gate.is_pending());
-    let decided = decided.map(|gate| asked(state, gate)).max_by_key(|asked| asked.decided.as_ref().map(|decided| decided.at));
+    let decided =
+        decided.map(|gate| asked(state, gate)).max_by_key(|asked| asked.decided.as_ref().map(|decided| decided.at));
     let of_session = state.all_gates().filter(|gate| gate.session() == Some(session.id()));
     let answers = of_session.flat_map(|gate| {
         let resolved = match gate.phase() {

@@ -195,12 +195,7 @@ fn agent(door: &Door, key: &str) -> String {
 /// Records that something came from a chat network that begins no run.
 async fn heard(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<(), Fault> {
     let Some(origin) = &speaker.origin else { return Ok(()) };
-    let heard = Heard {
-        from: origin.from.clone(),
-        agent: agent(door, key),
-        id: origin.message.clone(),
-        then: None,
-    };
+    let heard = Heard { from: origin.from.clone(), agent: agent(door, key), id: origin.message.clone(), then: None };
     lives::ask(door, Command::Channel(channel::Command::Hear(Box::new(heard)))).await.map(drop)
 }
 

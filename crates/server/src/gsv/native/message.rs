@@ -54,7 +54,9 @@ async fn run(mut call: Call) -> Outcome {
             Target::Chat { channel, to, kind, account: given(account_id) }
         }
         (Some(_), None) | (None, Some(_)) => {
-            return Err(Failure::Invalid("channel and to go together; without both it goes to who last spoke".to_owned()));
+            return Err(Failure::Invalid(
+                "channel and to go together; without both it goes to who last spoke".to_owned(),
+            ));
         }
     };
     let delivery = Delivery {

@@ -51,7 +51,9 @@ async fn run(mut call: Call) -> Outcome {
     let wait = Duration::from_secs(wait_seconds.unwrap_or(USUAL).min(LONGEST));
     if key == call.key && !wait.is_zero() {
         // What is said there waits for this run, which would wait for it.
-        return Err(Failure::Invalid("this is your own session: it answers once you are done (waitSeconds: 0)".to_owned()));
+        return Err(Failure::Invalid(
+            "this is your own session: it answers once you are done (waitSeconds: 0)".to_owned(),
+        ));
     }
     let mut told = call.door.told.subscribe();
     let by = PrincipalId::new(format!("gsv:agent:{}", call.agent));

@@ -91,7 +91,12 @@ impl Follower {
             Event::Session(event) => self.session(session, event, recorded),
             Event::Run(event) => self.run(session, event, recorded),
             Event::Call(event) => self.call(session, event, recorded),
-            Event::Booted | Event::Peer(_) | Event::Channel(_) | Event::Policy(_) | Event::Settings(_) | Event::Unattended(_) => {}
+            Event::Booted
+            | Event::Peer(_)
+            | Event::Channel(_)
+            | Event::Policy(_)
+            | Event::Settings(_)
+            | Event::Unattended(_) => {}
         }
     }
 

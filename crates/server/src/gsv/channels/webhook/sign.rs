@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn a_signature_is_what_the_document_says() {
         let secret = SecretString::from("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
-        let signature = sign(&secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", Millis(1_614_265_330_000), br#"{"test": 2432232314}"#);
+        let signature =
+            sign(&secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", Millis(1_614_265_330_000), br#"{"test": 2432232314}"#);
         assert_eq!(signature.as_deref(), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
     }
 
