@@ -5,6 +5,7 @@
 
 mod admitted;
 mod command;
+mod contracts;
 mod decide;
 mod event;
 mod meters;
@@ -158,7 +159,8 @@ impl Engine {
         let state = State::from_snapshot(snapshot)?;
         let requests = state.calls().map(|call| call.session().clone());
         let waits = state.sessions().filter(|session| session.queued() > 0).map(|session| session.id().clone());
-        let touched = state.runs().map(|run| run.session().clone()).chain(requests).chain(waits).collect();
+        let fired = state.schedule().sessions().cloned();
+        let touched = state.runs().map(|run| run.session().clone()).chain(requests).chain(waits).chain(fired).collect();
         Ok(Self { state, touched, ..Self::new(rules) })
     }
 
@@ -289,6 +291,9 @@ impl Engine {
             if self.state.policy().is_untidy(context.now) {
                 let tidied = policy::Event::Tidied { at: context.now };
                 self.record(Fact::plain(Event::Policy(tidied), None), context.now, &mut batch);
+            }
+            for fired in self.state.schedule().fires(context.now) {
+                self.record(Fact::plain(Event::Schedule(fired), None), context.now, &mut batch);
             }
             self.settle_into(&mut batch, context);
             return Ok((batch, Reply::Done));

@@ -124,6 +124,10 @@ text_id! {
     /// door's, the same on every connection of the same peer.
     PeerId
 }
+text_id! {
+    /// Names what is planned. Opaque text of its door's.
+    JobId
+}
 
 impl PrincipalId {
     /// Whether this is whoever comes through a door of a gateway that asks nobody who they are, such as `web:open`.

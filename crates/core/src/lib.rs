@@ -27,4 +27,4 @@ pub mod unattended;
 
 pub use settle::{Whereabouts, folder_of, subject_at};
 
-pub use owed::{Work, owed, stopping};
+pub use owed::{Step, Work, owed, stopping};

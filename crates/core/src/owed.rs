@@ -6,7 +6,17 @@ use crate::{
     engine::State,
     id::{CallId, RunId, SessionId},
     run::{Abort, Phase},
+    schedule::{FiringId, Stage},
 };
+
+/// What a firing of a job needs somebody for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// Its message has to be said.
+    Say,
+    /// Its run is over, and people have to be told.
+    Tell,
+}
 
 /// One piece of work, under a key that stays the same for as long as it is due.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +42,13 @@ pub enum Work {
         /// The compaction that the outcome must name.
         epoch: u32,
     },
+    /// See to a firing of a job.
+    Fire {
+        /// Which.
+        firing: FiringId,
+        /// What it needs.
+        step: Step,
+    },
 }
 
 /// All work that is due, in order. What another process started is not due: it is in doubt.
@@ -55,6 +72,14 @@ pub fn owed(state: &State) -> Vec<Work> {
         {
             work.push(Work::Compact { session: session.id().clone(), epoch: compaction.epoch });
         }
+    }
+    for (job, firing) in state.schedule().open() {
+        let step = match &firing.stage {
+            Stage::Due => Step::Say,
+            Stage::Over(_) => Step::Tell,
+            Stage::Said { .. } => continue,
+        };
+        work.push(Work::Fire { firing: FiringId { job: job.id().clone(), number: firing.number }, step });
     }
     work.sort_unstable();
     work

@@ -1,23 +1,34 @@
-//! Says when something that was planned is due: at an instant, every so often, or by the calendar of a time zone.
+//! Says when something that was planned is due: at an instant, every so often, or by the calendar of a time zone; and keeps
+//! what is planned, with each firing from its time to its end.
 //!
-//! It must not know what is done then, nor whether it was done: an instant goes in, the next one comes out. The rules of
-//! time zones are compiled in, so that one log gives the same instants on every machine.
+//! It must not know what is done then: an instant goes in, the next one comes out, and what a job does is the content of its
+//! record, in the words of its door. The rules of time zones are compiled in, so that one log gives the same instants on
+//! every machine.
 
 mod calendar;
+mod command;
 mod cron;
+mod event;
 mod heartbeat;
+mod job;
 mod reset;
 mod spoken;
+mod state;
 mod zone;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use command::{Beat, Command, Conversation, Ending, Message, Refusal, Replan, Which};
 pub use cron::{CronError, Expression};
+pub use event::Event;
 pub use heartbeat::{ActiveHours, HoursError, REPEATED_AFTER, Skip, Told, has_tasks, told};
+pub use job::{Afterwards, Cause, Firing, FiringId, Job, Kind, Last, Limits, Outcome, Over, Plan, Stage, Status};
 pub use reset::Reset;
 pub use spoken::{SpokenError, moment, span};
+pub use state::State;
+pub(crate) use state::{fired, first};
 pub use zone::{UnknownZone, Zone};
 
 use crate::time::Millis;

@@ -9,6 +9,7 @@ mod backoff_over;
 mod breaker_trips;
 mod call_starts;
 mod contract;
+mod firing_over;
 mod gate_expires;
 mod gate_settles;
 mod grant_covers;
@@ -114,6 +115,9 @@ const WITHOUT_RULES: [Rule; 6] = [
 pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Option<Vec<Fact>> {
     let session = view.state.session(id)?;
     if let Some(facts) = contract::rule(view, session, context) {
+        return Some(facts);
+    }
+    if let Some(facts) = firing_over::rule(view, session, context.now) {
         return Some(facts);
     }
     let run = session.run().and_then(|run| view.state.run(run));

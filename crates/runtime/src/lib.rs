@@ -18,4 +18,4 @@ pub use owner::{
     Dice, Handle, Lane, NotRecorded, OpenError, Options, Refused, Reply, Source, inspect, record, system_dice,
 };
 pub use peers::{Errand, Exchange, Heard, Link, Order, Peers, Words};
-pub use work::{Chosen, Host, Memories, Served, Summaries, Wing, reference};
+pub use work::{Chosen, Fired, Host, Memories, Served, Summaries, Wing, reference};

@@ -10,7 +10,7 @@ mod turn;
 
 pub(crate) use call::returned;
 pub(crate) use desk::{Close, Desk};
-pub use host::{Chosen, Host, Memories, Served, Summaries, Wing, reference};
+pub use host::{Chosen, Fired, Host, Memories, Served, Summaries, Wing, reference};
 
 use countersign_core::{
     call::{Command as CallCommand, Progress},
@@ -19,6 +19,7 @@ use countersign_core::{
     gate::{Answer, Command as GateCommand},
     message::StopReason,
     run::{Command as RunCommand, Failure},
+    schedule::{Command as JobCommand, Ending, Outcome, Status},
     session::{Command as SessionCommand, Compacted, Gathered, Settings},
 };
 use serde_json::{Map, Value};
@@ -38,6 +39,12 @@ pub(crate) fn broken(command: &Command) -> Option<Command> {
         Command::Session(session, SessionCommand::Compacted { epoch, .. }) => {
             let outcome = Compacted::Failed { message: "internal error: the summary could not be recorded".into() };
             Some(Command::Session(session.clone(), SessionCommand::Compacted { epoch: *epoch, outcome }))
+        }
+        Command::Schedule(JobCommand::Say { firing, .. } | JobCommand::End { firing, .. }) => {
+            let error = "internal error: what came of it could not be recorded".to_owned();
+            let outcome = Outcome { error: Some(error), summary: None };
+            let ending = Ending { status: Status::Failed, told: false, outcome };
+            Some(Command::Schedule(JobCommand::End { firing: firing.clone(), ending }))
         }
         _ => None,
     }
@@ -74,6 +81,12 @@ pub(crate) fn size_of(command: &Command) -> usize {
             heard.then.as_ref().map_or(0, |(_, said, _)| said.content.len())
         }
         Command::Channel(ChannelCommand::Send(message)) => message.text.len(),
+        Command::Schedule(JobCommand::Say { message, .. }) => message.said.content.len(),
+        Command::Schedule(JobCommand::Add { content, .. } | JobCommand::Change { content, .. }) => content.len(),
+        Command::Schedule(JobCommand::End { ending, .. }) => {
+            let Outcome { error, summary } = &ending.outcome;
+            [error, summary].into_iter().flatten().map(String::len).sum()
+        }
         _ => 0,
     };
     256 + content

@@ -17,6 +17,7 @@ mod live;
 mod machines;
 mod page;
 mod picture;
+mod planned;
 mod policy;
 mod record;
 mod saving;

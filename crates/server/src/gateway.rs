@@ -140,7 +140,7 @@ pub async fn serve(
         &config.storage.log,
         store::Options {
             ballast,
-            views: vec![Arc::new(SessionIndex), Arc::new(gsv::Registry)],
+            views: vec![Arc::new(SessionIndex), Arc::new(gsv::Registry), Arc::new(gsv::History)],
             ..store::Options::default()
         },
     )

@@ -44,6 +44,7 @@ use roster::Roster;
 use settings::{SecretsError, Settings};
 use told::Told;
 
+pub(crate) use automation::History;
 pub(crate) use channels::{Carried, Carrier, Letter, webhook::routes};
 pub(crate) use chat::DOOR;
 pub(crate) use host::Wings;
@@ -77,6 +78,8 @@ pub struct Door {
     /// The files of agents as runs began with them.
     reading: prompt::Reading,
     networks: channels::Networks,
+
+    automation: automation::Automation,
     /// Events for every client. Each connection takes them at its own pace.
     told: broadcast::Sender<Arc<Told>>,
     closing: watch::Sender<bool>,
@@ -98,12 +101,15 @@ impl Door {
             wrong: Mutex::new(FailedAuth::new(site.config.limits.max_failed_auth_per_minute)),
             reading: prompt::Reading::default(),
             networks: channels::Networks::default(),
+
+            automation: automation::Automation::default(),
             told: broadcast::Sender::new(BEHIND),
             closing: watch::Sender::new(false),
             site: Arc::clone(site),
         });
         chat::follow(&door).await.ok_or(OpenError::Closing)?;
         channels::follow(&door).await.ok_or(OpenError::Closing)?;
+        automation::follow(&door).await.ok_or(OpenError::Closing)?;
         wings.open(&door, rooms);
         // What was owed to sessions of this door is begun now.
         site.handle.source(Lane::Request).tell(Command::Tick).await;

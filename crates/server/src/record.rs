@@ -5,6 +5,7 @@
 mod contract;
 mod filter;
 mod networks;
+mod planned;
 mod trail;
 mod words;
 

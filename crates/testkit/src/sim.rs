@@ -8,6 +8,7 @@ mod book;
 mod contracts;
 mod dice;
 mod hosts;
+mod jobs;
 mod owner;
 mod people;
 mod rules;
@@ -51,11 +52,15 @@ pub enum Fault {
     RulesForHost,
     /// A session whose budget is used up gets more, and nobody gave it.
     MoreForNothing,
+    /// A job fires twice for one time.
+    FireTwice,
+    /// A firing that is owed is not seen to.
+    DropFiring,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::ReplyBeforeAppend,
         Self::StartTwice,
         Self::DropTurn,
@@ -71,6 +76,8 @@ impl Fault {
         Self::RulesForHost,
         Self::SendAgain,
         Self::MoreForNothing,
+        Self::FireTwice,
+        Self::DropFiring,
     ];
 }
 

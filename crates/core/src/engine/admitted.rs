@@ -80,7 +80,8 @@ impl Admitted {
             | Event::Channel(_)
             | Event::Policy(_)
             | Event::Settings(_)
-            | Event::Unattended(_) => {}
+            | Event::Unattended(_)
+            | Event::Schedule(_) => {}
         }
     }
 

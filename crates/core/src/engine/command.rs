@@ -10,7 +10,7 @@ use crate::{
     id::{CallId, Lsn, PrincipalId, RunId, SessionId},
     peer,
     policy::{Grant, GrantId},
-    run, session, settings, unattended,
+    run, schedule, session, settings, unattended,
 };
 
 /// Whether work that a restart interrupted goes on by itself.
@@ -65,6 +65,8 @@ pub enum Command {
     Channel(channel::Command),
     /// To the contract of a session that works without people.
     Unattended(unattended::Command),
+    /// About jobs.
+    Schedule(schedule::Command),
     /// Takes over grants that another log gave for good. Those that are known are passed over.
     Adopt(Vec<Grant>),
     /// Takes a person's denial back before its time.
@@ -127,6 +129,8 @@ pub enum Reply {
     },
     /// What a contract says.
     Unattended(unattended::Outcome),
+    /// These firings are to begin.
+    Fired(Vec<schedule::FiringId>),
     /// The result came too late and was only recorded.
     Dropped,
     /// It has happened already, under the same key.
@@ -185,6 +189,9 @@ pub enum Refusal {
     /// Something about a chat network was not done.
     #[error(transparent)]
     Channel(#[from] channel::Refusal),
+    /// Something about jobs.
+    #[error(transparent)]
+    Schedule(#[from] schedule::Refusal),
     /// Policy refuses a person's own command.
     #[error("{0}")]
     Denied(String),

@@ -13,6 +13,7 @@ mod recover;
 mod refer;
 mod renewal;
 mod requests;
+mod schedule;
 mod session;
 mod settings;
 mod shown;
@@ -86,6 +87,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Unattended(unattended::Command::Admit { session, need }) => {
             contract::admit(view, &session, need, context)
         }
+        Command::Schedule(command) => schedule::decide(view, command, context),
         Command::Adopt(grants) => Ok(adopt(view, grants)),
         Command::Revoke { grant, by } => Ok(revoke(view, grant, by)),
     }

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     call, channel, gate,
     id::{Lsn, SessionId},
-    peer, policy, run, session, settings,
+    peer, policy, run, schedule, session, settings,
     time::Millis,
     unattended,
 };
@@ -35,6 +35,8 @@ pub enum Event {
     Settings(settings::Event),
     /// To the contract of a session that works without people.
     Unattended(unattended::Event),
+    /// To jobs.
+    Schedule(schedule::Event),
 }
 
 /// What happened, to which session, with the content that goes with it.
@@ -75,7 +77,8 @@ impl Fact {
             | Event::Gate(_)
             | Event::Channel(_)
             | Event::Settings(_)
-            | Event::Unattended(_) => true,
+            | Event::Unattended(_)
+            | Event::Schedule(_) => true,
         }
     }
 }
@@ -130,6 +133,7 @@ impl Event {
             Self::Policy(_) => "policy",
             Self::Settings(_) => "settings",
             Self::Unattended(_) => "unattended",
+            Self::Schedule(_) => "schedule",
         }
     }
 
@@ -149,6 +153,7 @@ impl Event {
             Self::Policy(event) => json(event),
             Self::Settings(event) => json(event),
             Self::Unattended(event) => json(event),
+            Self::Schedule(event) => json(event),
         };
         (self.kind(), VERSION, facts)
     }
@@ -175,6 +180,7 @@ impl Event {
             "policy" => read(kind, facts).map(Self::Policy),
             "settings" => read(kind, facts).map(Self::Settings),
             "unattended" => read(kind, facts).map(Self::Unattended),
+            "schedule" => read(kind, facts).map(Self::Schedule),
             _ => Err(Decode::Unknown { kind: kind.to_owned(), version }),
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     call, channel,
     gate::{self, Gate},
     id::{GateId, SessionId},
-    run,
+    run, schedule,
     time::Millis,
 };
 
@@ -54,6 +54,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         ) => session,
         Command::Unattended(command) => command.session(),
         Command::Channel(channel::Command::Hear(heard)) => &heard.then.as_ref()?.0,
+        Command::Schedule(schedule::Command::Say { message, .. }) => &message.session,
         Command::Call(call::Command::Request(request)) => &request.session,
         Command::Gate(command) => return Some(Scope::Gate(command.gate())),
         // What works is at hand, and so is all of policy.
@@ -61,6 +62,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         | Command::Call(call::Command::Ended { .. })
         | Command::Peer(_)
         | Command::Channel(_)
+        | Command::Schedule(_)
         | Command::Recover(_)
         | Command::UseRules(_)
         | Command::EditRules { .. }

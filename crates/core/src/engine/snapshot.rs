@@ -14,17 +14,18 @@ use crate::{
     peer::Line,
     policy::{self, Constraint, Grant},
     run::{Phase, Run},
+    schedule::{self, Job},
     session::Session,
     settings,
     time::Millis,
 };
 
 /// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
-pub const SNAPSHOT_VERSION: u32 = 16;
+pub const SNAPSHOT_VERSION: u32 = 17;
 
 /// What is written: the machines alone. Indexes are made again.
 #[derive(Serialize, Deserialize)]
-struct Form<S, R, C, G, P, D, T, N> {
+struct Form<S, R, C, G, P, D, T, N, J> {
     head: Lsn,
     at: Millis,
     boot: u32,
@@ -38,12 +39,15 @@ struct Form<S, R, C, G, P, D, T, N> {
     settings: T,
     peers: BTreeMap<PeerId, Line>,
     channels: N,
+    limits: schedule::Limits,
+    jobs: Vec<J>,
     is_partial: bool,
 }
 
 impl State {
     /// The state as text.
     pub(super) fn to_snapshot(&self) -> String {
+        let (limits, jobs) = self.schedule.parts();
         let form = Form {
             head: self.head,
             at: self.at,
@@ -58,6 +62,8 @@ impl State {
             settings: &self.settings,
             peers: self.peers.clone(),
             channels: &self.channels,
+            limits,
+            jobs: jobs.collect(),
             is_partial: self.is_partial,
         };
         serde_json::to_string(&form).expect("state is plain data with text keys")
@@ -65,7 +71,7 @@ impl State {
 
     /// Reads what [`State::to_snapshot`] wrote.
     pub(super) fn from_snapshot(text: &str) -> Result<Self, serde_json::Error> {
-        let form: Form<Session, Run, Call, Gate, Grant, Constraint, settings::State, channel::State> =
+        let form: Form<Session, Run, Call, Gate, Grant, Constraint, settings::State, channel::State, Job> =
             serde_json::from_str(text)?;
         let mut state = Self {
             head: form.head,
@@ -74,6 +80,7 @@ impl State {
             settings: form.settings,
             peers: form.peers,
             channels: form.channels,
+            schedule: schedule::State::from_parts(form.limits, form.jobs),
             is_partial: form.is_partial,
             ..Self::default()
         };

@@ -17,10 +17,11 @@ use crate::{
     peer::{self, Line},
     policy,
     run::{self, Run},
+    schedule,
     session::{self, Answered, Asked, Session},
     settings,
     time::Millis,
-    unattended::{self, Unattended},
+    unattended::Unattended,
 };
 
 /// All machines. They meet in the settle rules and in the deciders, and nowhere else.
@@ -41,6 +42,7 @@ pub struct State {
     /// The lines of peers that have one.
     pub(super) peers: BTreeMap<PeerId, Line>,
     pub(super) channels: channel::State,
+    pub(super) schedule: schedule::State,
     /// Sessions whose context is being compacted.
     pub(super) compacting: BTreeSet<SessionId>,
     /// Sessions at hand that have a contract.
@@ -72,6 +74,7 @@ impl PartialEq for State {
             && self.settings == other.settings
             && self.peers == other.peers
             && self.channels == other.channels
+            && self.schedule == other.schedule
             && self.compacting == other.compacting
             && self.pending == other.pending
             && self.gate_deadlines == other.gate_deadlines
@@ -168,6 +171,11 @@ impl State {
         &self.channels
     }
 
+    /// Jobs.
+    pub fn schedule(&self) -> &schedule::State {
+        &self.schedule
+    }
+
     /// Rules, grants and constraints.
     pub fn policy(&self) -> &policy::State {
         &self.policy
@@ -189,7 +197,7 @@ impl State {
         let run = self.backoffs.first().map(|(at, _)| *at);
         let call = self.awaiting_peers.first().map(|(at, _)| *at);
         let wall = self.walls().map(|(at, _)| at).min();
-        [gate, run, call, wall].into_iter().flatten().min()
+        [gate, run, call, wall, self.schedule.next_due()].into_iter().flatten().min()
     }
 
     /// The sessions in which a deadline has passed at `now`.
@@ -259,6 +267,7 @@ impl State {
             Event::Policy(event) => self.apply_policy(event),
             Event::Settings(event) => self.settings.apply(event),
             Event::Unattended(event) => self.apply_unattended(event, meta),
+            Event::Schedule(event) => self.schedule.apply(event, meta.session.as_ref(), meta.lsn, meta.at),
         }
     }
 
@@ -289,17 +298,11 @@ impl State {
                 self.compacting.remove(id);
             }
             meters::of_session(session, event);
-        }
-    }
-
-    fn apply_unattended(&mut self, event: &unattended::Event, meta: &Meta) {
-        let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) else { return };
-        match &mut session.unattended {
-            Some(unattended) => unattended.apply(event, meta.at),
-            None => session.unattended = Unattended::declare(event, meta.at).map(Box::new),
-        }
-        if session.unattended.is_some() {
-            self.contracted.insert(session.id().clone());
+            if let session::Event::CompactionEnded { then, .. } = event
+                && *then != session::Then::Again
+            {
+                self.lift(id);
+            }
         }
     }
 
@@ -326,6 +329,9 @@ impl State {
             }
         }
         run.apply(event);
+        if let (Some(firing), run::Event::Marked { .. }) = (&run.marks.firing, event) {
+            self.schedule.works(firing, id);
+        }
         if let run::Event::Asked { .. } = event {
             run.asked_at = meta.at;
         }
@@ -335,9 +341,20 @@ impl State {
         if let run::Phase::Backoff { until } = run.phase() {
             self.backoffs.insert((*until, id));
         }
-        if let run::Phase::Ended(_) = run.phase() {
+        if let run::Phase::Ended(end) = run.phase() {
+            let end = *end;
             if let Some(session) = self.sessions.get_mut(run.session()) {
                 session.run = None;
+                let words = run.last.as_ref().and_then(|(entry, ..)| session.entry(entry)).map(|entry| entry.content);
+                if let Some(firing) = &run.marks.firing {
+                    let breach = session.unattended().and_then(Unattended::over);
+                    self.schedule.stopped(firing, id, (end, words, breach));
+                }
+            }
+            // What did not fit is asked again under the same contract.
+            if end != run::End::Overflowed {
+                let session = run.session().clone();
+                self.lift(&session);
             }
             self.runs.remove(&id);
         }

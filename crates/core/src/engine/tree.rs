@@ -26,6 +26,11 @@ impl<'a> Branch<'a> {
         Self { session, leaf: session.leaf().cloned(), made: 0, facts: Vec::new() }
     }
 
+    /// Begins before the first entry, where the conversation begins anew.
+    pub(crate) fn anew(session: &'a Session) -> Self {
+        Self { session, leaf: None, made: 0, facts: Vec::new() }
+    }
+
     /// The session that it belongs to.
     pub(crate) fn session(&self) -> &'a Session {
         self.session

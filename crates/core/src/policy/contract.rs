@@ -151,6 +151,37 @@ pub struct Contract {
 }
 
 impl Contract {
+    /// Everything may be done that rules and people allow.
+    pub fn of_everything() -> Self {
+        use Class as C;
+        let scopes: BTreeSet<Scope> = [
+            Scope::Prompt,
+            Scope::Control,
+            Scope::Bash,
+            Scope::Export,
+            Scope::Session,
+            Scope::Model,
+            Scope::Messages,
+            Scope::HostTools,
+            Scope::HostUri,
+            Scope::Admin,
+        ]
+        .into();
+        let classes = [
+            C::BashReadonly,
+            C::BashMutating,
+            C::FileWrite,
+            C::FileDelete,
+            C::GitForcePush,
+            C::BashDestructive,
+            C::HostToolInvoke,
+            C::HostUriRead,
+            C::HostUriWrite,
+            C::AuthLogin,
+        ];
+        Self { commands: scopes.clone(), scopes, classes: classes.into(), tools: None }
+    }
+
     /// What `subject` needs that was not declared: a tool, a scope, or the worst class; none if it stays within.
     pub(crate) fn lacks(&self, subject: &Subject, line: Option<&shell::Line>) -> Option<Lack> {
         if self.tools.as_ref().is_some_and(|tools| !tools.contains(&subject.tool)) {

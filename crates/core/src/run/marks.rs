@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{channel::Origin, session::ModelRef};
+use crate::{channel::Origin, schedule::FiringId, session::ModelRef, unattended::Terms};
 
 /// What a door notes of a run, and what counts for it alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +19,12 @@ pub struct Marks {
     /// How much it is asked to think, in place of what the session has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
+    /// The firing of a job that it works on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firing: Option<FiringId>,
+    /// The contract that binds it, where its session has none of its own. It ends with the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Box<Terms>>,
 }
 
 impl Marks {

@@ -3,14 +3,21 @@
 use crate::{
     engine::{Branch, Context, Event},
     id::RunId,
+    ledger::Amount,
     run::{Event as Happened, Marks, Trigger},
     session::{Kind, Queue, Said, Take},
+    unattended::Event as Declared,
 };
 
 /// The facts that begin a run for one message alone, behind others of its session: `said`, or the first that waits for a
 /// run of its own.
 pub(crate) fn begin_own(branch: &mut Branch<'_>, said: Option<Said>, marks: Marks, context: &mut Context) -> RunId {
     let run = RunId::new(context.fresh.uuid(context.now));
+    if let Some(terms) = marks.terms.clone().filter(|_| branch.session().unattended().is_none()) {
+        let (under, firing) = (branch.session().id().clone(), marks.firing.clone());
+        let declared = Declared::Declared { under, terms, began: context.now, spent: Amount::default(), firing };
+        branch.push(Event::Unattended(declared));
+    }
     branch.push(Event::Run(Happened::Started { run, trigger: Trigger::Prompt }));
     if !marks.is_empty() {
         branch.push(Event::Run(Happened::Marked { run, marks: Box::new(marks) }));

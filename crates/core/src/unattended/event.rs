@@ -7,6 +7,7 @@ use crate::{
     id::{CallId, GateId, PrincipalId, SessionId},
     ledger::{Amount, Breach, Metric},
     policy::Lack,
+    schedule::FiringId,
     time::Millis,
 };
 
@@ -40,6 +41,10 @@ pub enum Event {
         began: Millis,
         /// What was spent before.
         spent: Amount,
+        /// The firing of a job for whose run alone it is, and with which it ends; absent where it is for all that works in
+        /// the session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        firing: Option<FiringId>,
     },
     /// Its terms are narrower from now on.
     Narrowed {

@@ -6,6 +6,7 @@ use super::{event::Event, terms::Terms};
 use crate::{
     id::{GateId, RunId, SessionId},
     ledger::{self, Amount, Breach, ReservationId},
+    schedule::FiringId,
     session::{Compaction, ModelRef},
     time::Millis,
 };
@@ -47,12 +48,14 @@ pub struct Unattended {
     ledger: ledger::State,
     standing: Standing,
     proposed: Option<(GateId, Terms)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    firing: Option<FiringId>,
 }
 
 impl Unattended {
     /// The contract that a fact puts in force where there was none.
     pub(crate) fn declare(event: &Event, at: Millis) -> Option<Self> {
-        let Event::Declared { under, terms, began, spent } = event else { return None };
+        let Event::Declared { under, terms, began, spent, firing } = event else { return None };
         let mut ledger = ledger::State::default();
         ledger.apply(&ledger::Event::Limited { budget: terms.budget, at: *began });
         ledger.apply(&ledger::Event::Carried { spent: *spent, began: *began });
@@ -63,7 +66,13 @@ impl Unattended {
             ledger,
             standing: Standing::InForce,
             proposed: None,
+            firing: firing.clone(),
         })
+    }
+
+    /// The firing of a job for whose run alone it is.
+    pub fn firing(&self) -> Option<&FiringId> {
+        self.firing.as_ref()
     }
 
     /// The session that it was first declared in.

@@ -13,6 +13,7 @@ fn named(work: Vec<Work>) -> Told {
         Work::Turn { epoch, .. } => format!("turn {epoch}"),
         Work::Call { .. } => "call".to_owned(),
         Work::Compact { epoch, .. } => format!("compact {epoch}"),
+        Work::Fire { step, .. } => format!("fire {step:?}"),
     };
     Told(work.iter().map(name).collect(), Ok(countersign_core::engine::Reply::Done))
 }

@@ -5,9 +5,12 @@
 mod clocks;
 mod expressions;
 mod heartbeats;
+mod jobs;
 mod plans;
 mod resets;
 mod spoken;
+
+pub(crate) use jobs::planned;
 
 use chrono::{DateTime, SecondsFormat, TimeZone as _};
 use countersign_core::{schedule::Zone, time::Millis};

@@ -16,7 +16,7 @@ use countersign_core::{
 use serde_json::json;
 
 use crate::{
-    channels,
+    channels, schedule,
     stage::{Stage, asking, open, seconds, text, wanted},
     states::{RETRYABLE, behind, compact, deny, idle, run_command, thinking},
     unattended,
@@ -30,7 +30,7 @@ fn asking_settings() -> Settings {
 }
 
 /// A little of everything that a session may hold.
-fn histories() -> [Stage; 7] {
+fn histories() -> [Stage; 8] {
     let mut gated = thinking(asking());
     gated.fail(RETRYABLE);
     gated.now = gated.engine.state().next_deadline().expect("it waits");
@@ -88,7 +88,7 @@ fn histories() -> [Stage; 7] {
     };
     away.tell(Command::Settings(set));
     away.want([at("here"), at("away")]);
-    [gated, asked, waiting, compacting, behind, away, unattended::held()]
+    [gated, asked, waiting, compacting, behind, away, unattended::held(), schedule::planned()]
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_snapshot_reads_back_as_the_state_that_it_was_made_of() {
 fn another_form_of_a_snapshot_has_another_version() {
     let text: Vec<String> = histories().iter().map(|stage| stage.engine.snapshot()).collect();
     let digest = Digest::of(text.join("\n").as_bytes()).to_string();
-    let known = (16, "d7318eeca3c561a00186feeaacf50ed8875d9ae2af69195e69288e520fb2e0af");
+    let known = (17, "0e426a1ff4a59303b0c6ae62539b21750897ed13f38686f728fc6b6e3e012fc2");
     assert_eq!(
         (SNAPSHOT_VERSION, digest.as_str()),
         known,

@@ -177,7 +177,8 @@ impl Play<'_> {
             | Event::Channel(_)
             | Event::Policy(_)
             | Event::Settings(_)
-            | Event::Unattended(_) => {}
+            | Event::Unattended(_)
+            | Event::Schedule(_) => {}
         }
         Ok(None)
     }

@@ -11,11 +11,13 @@ mod crash;
 #[path = "../serve/gateway.rs"]
 #[allow(dead_code, reason = "its other half is used by the tests of other doors")]
 mod gateway;
+mod heartbeats;
 #[path = "../serve/host.rs"]
 mod host;
 #[path = "../serve/http.rs"]
 #[allow(dead_code, reason = "as the gateway")]
 mod http;
+mod jobs;
 mod methods;
 mod outside;
 #[allow(dead_code, reason = "what one part of the door needs, another does not")]

@@ -2,7 +2,7 @@
 
 mod job;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use job::{Job, Listed, Past, PastRuns, Ran, Removed, RunResult, Saved, Scheduler, State, Status};
 
@@ -13,7 +13,7 @@ use super::session::Page;
 use super::{Fault, code};
 
 /// When a job is due.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Schedule {
     /// Once.
@@ -40,7 +40,7 @@ pub enum Schedule {
 }
 
 /// What a job does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Spec {
     /// A message in the agent's main session.
@@ -53,7 +53,7 @@ pub enum Spec {
 }
 
 /// A run of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     /// What the agent is told.

@@ -28,7 +28,8 @@ pub fn record(recorded: &Recorded) -> Record {
         | Event::Channel(_)
         | Event::Policy(_)
         | Event::Settings(_)
-        | Event::Unattended(_) => None,
+        | Event::Unattended(_)
+        | Event::Schedule(_) => None,
     };
     Record {
         at: recorded.meta.at,

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{Host, Wing, call::CallWork, compact::CompactWork, conversation, turn::TurnWork};
+use super::{Fired, Host, Wing, call::CallWork, compact::CompactWork, conversation, turn::TurnWork};
 use crate::{deliver::Contents, owner::Source};
 
 struct InFlight {
@@ -133,6 +133,8 @@ impl Desk {
                 session.clone(),
                 session::Command::Compacted { epoch: *epoch, outcome: Compacted::Aborted },
             ),
+            // Nobody stops a firing: its run is stopped.
+            Work::Fire { .. } => return None,
         };
         let results = self.results.clone();
         let task = tokio::spawn(async move { results.tell(command).await });
@@ -211,6 +213,21 @@ impl Desk {
                 let broke =
                     Command::Session(session.id().clone(), session::Command::Compacted { epoch: *epoch, outcome });
                 tokio::spawn(ends(results.clone(), broke, async move { work.work(&*host, &contents, token).await }))
+            }
+            Work::Fire { firing, step } => {
+                let (job, open) = state.schedule().firing(firing)?;
+                let fired = Fired { job: job.clone(), firing: open.clone(), step: *step };
+                let broke = Command::Schedule(fired.failed("internal error: seeing to it broke off"));
+                let host = Arc::clone(&self.host);
+                tokio::spawn(async move {
+                    let work = async move { Command::Schedule(host.fire(&fired).await) };
+                    tokio::select! {
+                        biased;
+                        // The next process sees to it, or nobody has to any more.
+                        () = token.cancelled() => {}
+                        () = ends(results, broke, work) => {}
+                    }
+                })
             }
         };
         Some(InFlight { cancel, task, is_elsewhere })

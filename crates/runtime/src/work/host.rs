@@ -3,9 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
+    Step,
     call::Content,
     id::{EntryId, RunId, SessionId},
     message::{Message, Summary},
+    schedule::{self, Ending, Firing, FiringId, Job, Outcome, Status},
     session::{ModelRef, Price},
     tool::Spec,
 };
@@ -86,6 +88,31 @@ pub enum Wing {
     NotYet,
 }
 
+/// A firing of a job that somebody has to see to.
+#[derive(Clone, Debug)]
+pub struct Fired {
+    /// The job, as it is now.
+    pub job: Job,
+    /// The firing.
+    pub firing: Firing,
+    /// What it needs.
+    pub step: Step,
+}
+
+impl Fired {
+    /// Which firing it is.
+    pub fn id(&self) -> FiringId {
+        FiringId { job: self.job.id().clone(), number: self.firing.number }
+    }
+
+    /// The command that ends it badly, and says why.
+    pub fn failed(&self, why: impl Into<String>) -> schedule::Command {
+        let outcome = Outcome { error: Some(why.into()), summary: None };
+        let ending = Ending { status: Status::Failed, told: false, outcome };
+        schedule::Command::End { firing: self.id(), ending }
+    }
+}
+
 /// Models, tools and texts for the sessions of one owner. Nothing here may wait: it is asked on the owner's own path to work.
 pub trait Host: Send + Sync + 'static {
     /// What works for a session whose host brought its own: its models, its tools, its folders. None while it is away, and
@@ -114,6 +141,12 @@ pub trait Host: Send + Sync + 'static {
     /// Asks a service for what an agent requested, with credentials that only the gateway holds.
     fn serve<'a>(&'a self, content: &'a Content, _cancel: CancellationToken) -> BoxFuture<'a, Served> {
         Box::pin(async move { Served::NotBegun(format!("Unknown tool: {}", content.tool)) })
+    }
+
+    /// Sees to a firing of a job: what its message is, or that people are told of it. What it comes to is said to the owner
+    /// until it is recorded. Asked again by another process, if this one ends before.
+    fn fire<'a>(&'a self, fired: &'a Fired) -> BoxFuture<'a, schedule::Command> {
+        Box::pin(async move { fired.failed("nothing is planned here") })
     }
 
     /// The peers that do calls of its sessions.

@@ -8,3 +8,4 @@ mod services;
 mod stage;
 mod stand_in;
 mod taken_back;
+mod week;

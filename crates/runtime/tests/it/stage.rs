@@ -8,11 +8,12 @@ use countersign_core::{
     id::{GateId, PeerId, PrincipalId, SessionId},
     message::{Message, Summary},
     policy::{self, Posture, Surroundings},
+    schedule,
     session::{self, ModelRef, Said, Settings, WhenBusy},
     tool::{Effect, Lane, Repeat, Spec},
 };
 use countersign_runtime::{
-    self as runtime, Chosen, Clock, Handle, Host, Options, Peers, Source, Summaries,
+    self as runtime, Chosen, Clock, Fired, Handle, Host, Options, Peers, Source, Summaries,
     models::{demo, scripted::Scripted},
     store::AnyLog,
     system_dice,
@@ -56,7 +57,10 @@ fn far() -> Arc<dyn Tool> {
     }))
 }
 
-struct Room(Scripted, Peers);
+struct Room(Scripted, Peers, SeesTo);
+
+/// What becomes of firings.
+type SeesTo = fn(&Fired) -> schedule::Command;
 
 impl Host for Room {
     fn model(&self, _: &ModelRef) -> Result<Chosen, String> {
@@ -65,6 +69,10 @@ impl Host for Room {
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
         Arc::new(Registry::of(Registry::standard().tools().cloned().chain([far()]).collect()))
+    }
+
+    fn fire<'a>(&'a self, fired: &'a Fired) -> BoxFuture<'a, schedule::Command> {
+        Box::pin(async move { (self.2)(fired) })
     }
 
     fn peers(&self) -> Peers {
@@ -102,7 +110,7 @@ pub(crate) async fn open_with(
     posture: Posture,
     resume: Resume,
 ) -> Handle {
-    open_room(Clock::system(), log.into(), Room(model.clone(), peers), posture, resume, None).await
+    open_room(Clock::system(), log.into(), Room(model.clone(), peers, nothing), posture, resume, None).await
 }
 
 /// An owner that lets go of sessions after they were `idle` for so long.
@@ -125,7 +133,24 @@ pub(crate) async fn open_at(
     resume: Resume,
     idle: Option<Duration>,
 ) -> Handle {
-    open_room(clock, log.into(), Room(model.clone(), Peers::default()), posture, resume, idle).await
+    open_room(clock, log.into(), Room(model.clone(), Peers::default(), nothing), posture, resume, idle).await
+}
+
+/// Nothing is planned.
+fn nothing(fired: &Fired) -> schedule::Command {
+    fired.failed("nothing is planned")
+}
+
+/// An owner to whom time comes from `clock`, with somebody who sees to firings.
+pub(crate) async fn open_seeing_to(
+    sees_to: SeesTo,
+    clock: Clock,
+    log: impl Into<AnyLog>,
+    model: &Scripted,
+    posture: Posture,
+    resume: Resume,
+) -> Handle {
+    open_room(clock, log.into(), Room(model.clone(), Peers::default(), sees_to), posture, resume, None).await
 }
 
 async fn open_room(

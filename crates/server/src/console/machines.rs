@@ -14,6 +14,7 @@ use maud::{Markup, html};
 use super::{
     Console,
     page::{Tab, Trouble, page},
+    planned,
     policy::ago_or_never,
     words::{ago, counted, one, path, plain, span},
 };
@@ -44,6 +45,7 @@ pub(super) async fn show(
         (service, health.unwrap_or_else(|_| Err("it did not answer in time".to_owned())))
     });
     let services = join_all(services).await;
+    let (planned, count) = console.planned().await?;
     let head = site.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
     // What was recorded lately lies beside it.
     let beside = format!("{}-wal", site.config.storage.log.display());
@@ -61,6 +63,7 @@ pub(super) async fn show(
                 td.number { (agent.results) }
             }))) }
         }
+        (planned::section(&planned, count, look.now))
         section aria-labelledby="services" {
             h2 #services { "Services" }
             @if services.is_empty() { p.empty { "No service is configured." } }
@@ -152,7 +155,7 @@ fn state(is_well: bool, well: &str, ill: &str) -> Markup {
     html! { span.badge.(if is_well { "good" } else { "still" }) { (if is_well { well } else { ill }) } }
 }
 
-fn table(heads: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
+pub(super) fn table(heads: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(heads[0]) {
             table.plain { thead { tr { @for head in heads { th scope="col" { (head) } } } } tbody { @for row in rows { tr { (row) } } } }

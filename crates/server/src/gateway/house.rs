@@ -7,11 +7,12 @@ use countersign_core::{
     gate::People,
     id::{PrincipalId, RunId, SessionId},
     message::{Message, Summary},
+    schedule,
     session::ModelRef,
     tool::Spec,
 };
 use countersign_runtime::{
-    Chosen, Host, Served, Summaries, Wing,
+    Chosen, Fired, Host, Served, Summaries, Wing,
     services::{self, Outcome, Services, ToolCall},
     tools::{Context, Registry},
 };
@@ -79,6 +80,10 @@ impl Host for House {
 
     fn context(&self, session: &SessionId, cwd: &str) -> Context {
         self.rooms.context(session, cwd)
+    }
+
+    fn fire<'a>(&'a self, fired: &'a Fired) -> BoxFuture<'a, schedule::Command> {
+        self.wings.fire(fired).boxed()
     }
 
     fn serve<'a>(&'a self, content: &'a Content, cancel: CancellationToken) -> BoxFuture<'a, Served> {

@@ -26,8 +26,10 @@ pub(super) use card::{asking, resolved};
 pub(super) use cards::{Cards, Moment, in_chat};
 pub(super) use desk::Desks;
 pub(super) use lives::{canonical, media_folder};
+pub(super) use lives::{open, prepare};
 pub(super) use methods::last_messages;
 pub(super) use seen::CHAT;
+pub(super) use send::said;
 pub(super) use send::{Speaker, Spoken, say_more, say_only};
 pub(super) use teller::follow;
 

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    Door, channels, dispatch,
+    Door, automation, channels, dispatch,
     outbox::{Outbox, Post, Posts, outbox},
     peer::Peer,
     told::Told,
@@ -206,6 +206,7 @@ impl<'a> Connection<'a> {
         let connection = connection_id();
         let hello = frame::answer(id, &HelloOk::new(env!("CARGO_PKG_VERSION"), &connection));
         self.door.roster.enter(&self.peer);
+        automation::connected(self.door);
         let end = match channels::came(self.door, &self.peer).await {
             Err(fault) => {
                 let _ = self.refuse(id, &fault).await;

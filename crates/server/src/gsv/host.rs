@@ -8,12 +8,13 @@ use std::{
 use countersign_core::{
     id::{EntryId, RunId, SessionId},
     message::{Message, Summary},
+    schedule,
     session::ModelRef,
     tool::Spec,
 };
 use countersign_protocol::gsv::key::{self, Keys};
 use countersign_runtime::{
-    Chosen, Host, Memories, Summaries, Wing,
+    Chosen, Fired, Host, Memories, Summaries, Wing,
     tools::{Context, Registry},
 };
 
@@ -21,6 +22,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
     Door,
+    automation::Bell,
     chat::memory,
     native,
     prompt::{self, Facts, Files, Occasion},
@@ -35,19 +37,28 @@ use crate::{
 
 /// Where the door will be once it is open. Until then nothing of its sessions is begun.
 #[derive(Default)]
-pub(crate) struct Wings(OnceLock<(Arc<Door>, Arc<Workrooms>)>);
+pub(crate) struct Wings {
+    opened: OnceLock<(Arc<Door>, Arc<Workrooms>)>,
+    bell: Bell,
+}
 
 impl Wings {
     /// Has the door work for its sessions from now on.
     pub(super) fn open(&self, door: &Arc<Door>, rooms: &Arc<Workrooms>) {
         // A gateway opens its door once.
-        let _ = self.0.set((Arc::clone(door), Arc::clone(rooms)));
+        let _ = self.opened.set((Arc::clone(door), Arc::clone(rooms)));
+        self.bell.open(door);
+    }
+
+    /// Sees to a firing of a job. It waits until the door is open.
+    pub(crate) async fn fire(&self, fired: &Fired) -> schedule::Command {
+        self.bell.ring(fired).await
     }
 
     /// Who works for a session.
     pub(crate) fn of(&self, session: &SessionId, run: Option<RunId>) -> Wing {
         let Some(key) = key_of(session) else { return Wing::Here };
-        let Some((door, rooms)) = self.0.get() else { return Wing::NotYet };
+        let Some((door, rooms)) = self.opened.get() else { return Wing::NotYet };
         let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
         let place = native::Place { key: key.to_owned(), agent, run };
         Wing::Other(Arc::new(OfSession { door: Arc::clone(door), rooms: Arc::clone(rooms), place }))

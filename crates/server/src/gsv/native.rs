@@ -4,6 +4,7 @@
 //! not know them. Source: docs/protocol/gsv.md, Tools of the gateway.
 
 mod config_get;
+mod cron;
 mod delete_file;
 mod edit_file;
 mod files;
@@ -61,6 +62,7 @@ const TABLE: &[Native] = &[
     message::TOOL,
     sessions_list::TOOL,
     session_send::TOOL,
+    cron::TOOL,
 ];
 
 /// For tools whose arguments are judged as they come.

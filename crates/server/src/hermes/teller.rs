@@ -141,7 +141,8 @@ impl Teller {
             | Happened::Policy(_)
             | Happened::Settings(_)
             | Happened::Channel(_)
-            | Happened::Unattended(_) => None,
+            | Happened::Unattended(_)
+            | Happened::Schedule(_) => None,
         }
     }
 

@@ -154,7 +154,8 @@ impl Teller {
             | Happened::Policy(_)
             | Happened::Settings(_)
             | Happened::Channel(_)
-            | Happened::Unattended(_) => None,
+            | Happened::Unattended(_)
+            | Happened::Schedule(_) => None,
         };
         self.owed_turn(mark, frames);
         ended

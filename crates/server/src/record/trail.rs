@@ -177,7 +177,8 @@ impl Trail {
             | Event::Peer(_)
             | Event::Channel(_)
             | Event::Policy(_)
-            | Event::Unattended(_) => About::default(),
+            | Event::Unattended(_)
+            | Event::Schedule(_) => About::default(),
         }
     }
 

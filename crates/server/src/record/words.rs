@@ -15,7 +15,7 @@ use countersign_runtime::store::Stored;
 use serde::Serialize;
 
 use super::{
-    contract, networks,
+    contract, networks, planned,
     trail::{About, Trail, reason},
 };
 use crate::view::{Lines, escape};
@@ -61,6 +61,7 @@ fn tell(event: &Event, content: Option<&str>, about: &About) -> String {
         Event::Policy(event) => policy(event, content),
         Event::Settings(event) => settings(event),
         Event::Unattended(event) => contract::tell(event),
+        Event::Schedule(event) => planned::tell(event, content),
     }
 }
 

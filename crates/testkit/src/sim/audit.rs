@@ -19,7 +19,7 @@ use countersign_core::{
     tool::Repeat,
 };
 
-use super::{contracts::Contracts, people};
+use super::{contracts::Contracts, jobs::Jobs, people};
 
 /// Where a call stands in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,7 @@ pub(super) struct Audit {
     keys: BTreeSet<(SessionId, String)>,
     received: BTreeSet<CallId>,
     contracts: Contracts,
+    pub(super) jobs: Jobs,
     /// Every kind of fact that came, for whoever wants to know how much of the engine was seen.
     pub(super) kinds: BTreeSet<String>,
 }
@@ -133,9 +134,12 @@ impl Audit {
             Event::Call(event) => self.call(meta, event),
             Event::Gate(event) => self.gate(meta, event),
             Event::Peer(event) => self.peer(event),
-            Event::Channel(_) | Event::Policy(_) | Event::Settings(_) | Event::Unattended(_) => Ok(()),
+            Event::Channel(_) | Event::Policy(_) | Event::Settings(_) | Event::Unattended(_) | Event::Schedule(_) => {
+                Ok(())
+            }
         };
         let told = told.and_then(|()| self.contracts.read(meta, event));
+        let told = told.and_then(|()| self.jobs.read(meta, event));
         let text = format!("{event:?}");
         let names = text.split(['(', '{', ' ']).filter(|name| !name.is_empty()).take(2);
         self.kinds.insert(names.collect::<Vec<_>>().join(" "));

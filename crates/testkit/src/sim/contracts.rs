@@ -11,7 +11,7 @@ use countersign_core::{
     id::{CallId, GateId, RunId, SessionId},
     ledger::{Amount, Budget},
     policy::{Class, Contract, ContractScope},
-    run,
+    run, session,
     unattended::{self, Need, OnBreach, Terms},
 };
 
@@ -30,6 +30,8 @@ struct Seen {
     calls: BTreeSet<CallId>,
     proposed: Option<(GateId, Budget)>,
     stands: Stands,
+    /// Whether it ends with the run that works under it.
+    is_of_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,15 @@ impl Contracts {
             return self.contract(session, event);
         }
         let Some(seen) = self.of.get_mut(session) else { return Ok(()) };
+        let goes_on = match event {
+            Event::Run(run::Event::Ended { end, .. }) => *end == run::End::Overflowed,
+            Event::Session(session::Event::CompactionEnded { then, .. }) => *then == session::Then::Again,
+            _ => true,
+        };
+        if seen.is_of_run && !goes_on {
+            self.of.remove(session);
+            return Ok(());
+        }
         match event {
             Event::Run(event) => seen.run(event),
             Event::Call(event) => seen.call(event),
@@ -69,7 +80,7 @@ impl Contracts {
     }
 
     fn contract(&mut self, session: &SessionId, event: &unattended::Event) -> Result<(), String> {
-        if let unattended::Event::Declared { terms, spent, .. } = event {
+        if let unattended::Event::Declared { terms, spent, firing, .. } = event {
             let seen = Seen {
                 limits: terms.budget,
                 spent: *spent,
@@ -79,6 +90,7 @@ impl Contracts {
                 calls: BTreeSet::new(),
                 proposed: None,
                 stands: Stands::InForce,
+                is_of_run: firing.is_some(),
             };
             return ensure(self.of.insert(session.clone(), seen).is_none(), "a contract is declared twice");
         }

@@ -76,7 +76,8 @@ impl Hosts {
             | Event::Channel(_)
             | Event::Policy(_)
             | Event::Settings(_)
-            | Event::Unattended(_) => false,
+            | Event::Unattended(_)
+            | Event::Schedule(_) => false,
         };
         match self.recorded.get(session).filter(|_| needs_rules) {
             Some(rules) if !self.brought.contains(rules) => {

@@ -25,7 +25,7 @@ use super::{
     book::Book,
     dice::Dice,
     hosts::{self, Hosts},
-    people, rules,
+    jobs, people, rules,
     world::{Doing, Job, World},
 };
 
@@ -246,7 +246,11 @@ impl Owner {
 
     pub(super) fn step(&mut self) -> Result<(), String> {
         for _ in 0..self.dice.index(3) {
-            let command = people::command(&mut self.dice, &self.shadow, &self.audit);
+            let command = if self.dice.chance(8) {
+                jobs::command(&mut self.dice, self.now)
+            } else {
+                people::command(&mut self.dice, &self.shadow, &self.audit)
+            };
             self.request(command);
         }
         self.peer_moves();
@@ -372,6 +376,12 @@ impl Owner {
         if self.engine.is_unsettled() || self.engine.state().next_deadline().is_some_and(|at| at <= self.now) {
             let ticked = self.handle(Command::Tick).map_err(|refusal| refusal.to_string())?;
             batch.extend(ticked.0);
+        }
+        let head = self.engine.state().head();
+        let again = batch.iter().find_map(|fired| jobs::again(fired, head));
+        if let Some(again) = again.filter(|_| self.make(Fault::FireTwice)) {
+            self.engine.replay(&again.fact.event, &again.meta);
+            batch.push(again);
         }
         if releases.first().is_some_and(|first| first.upto > self.book.head()) && self.make(Fault::ReplyBeforeAppend) {
             let first = releases.remove(0);

@@ -22,7 +22,7 @@ use super::{
     audit::{Audit, Stage},
     book::Book,
     dice::Dice,
-    words,
+    jobs, words,
 };
 
 /// How far a piece of work got.
@@ -73,7 +73,7 @@ impl World {
                 let session = engine.state().session(run.session()).ok_or("a run in no session")?;
                 pairs(session, book)?;
             }
-            Work::Compact { .. } => {}
+            Work::Compact { .. } | Work::Fire { .. } => {}
             Work::Call { call: id, start } => {
                 let seen = audit.calls.get(id).ok_or("a call runs that is not in the log")?;
                 if engine.state().call(*id).map(call::Call::starts) != Some(*start) {
@@ -131,6 +131,12 @@ impl World {
                 };
                 Some(Command::Session(session.clone(), session::Command::Compacted { epoch: *epoch, outcome }))
             }
+            // Nobody is told of what is no longer owed.
+            Work::Fire { .. } if job.cancelled => {
+                job.doing = Doing::Told;
+                None
+            }
+            Work::Fire { firing, step } => Some(jobs::seen_to(dice, firing.clone(), *step)),
             Work::Call { call: id, .. } => self
                 .call(dice, engine, audit, book, *id, job)?
                 .map(|progress| Command::Call(call::Command::Ended { call: *id, progress })),

@@ -32,14 +32,18 @@ pub(super) fn declare(
     let Some(contract) = session.unattended() else {
         let Carried { under, spent, began } =
             carried.unwrap_or_else(|| Carried { under: id.clone(), spent: Amount::default(), began: context.now });
-        return in_force(Happened::Declared { under, terms, began, spent });
+        return in_force(Happened::Declared { under, terms, began, spent, firing: None });
     };
+    // That of a run goes with it, and so would whatever took its place.
+    if contract.firing().is_some() {
+        return Err(Refused::Another.into());
+    }
     if let Some(breach) = contract.over() {
         return Err(Refused::Over(breach).into());
     }
     if let Some(Carried { under, spent, began }) = carried {
         return if under == *contract.under() {
-            in_force(Happened::Declared { under, terms, began, spent })
+            in_force(Happened::Declared { under, terms, began, spent, firing: None })
         } else {
             Err(Refused::Another.into())
         };

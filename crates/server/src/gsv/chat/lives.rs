@@ -66,7 +66,7 @@ pub(super) fn refusal(refused: &Refused) -> Fault {
 ///
 /// # Errors
 /// 500 if it cannot be.
-pub(super) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+pub(in crate::gsv) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
     let id = session_of(key);
     let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
     let cwd = door.site.chats.folder(Some(&agent)).await.map_err(unreadable)?;
@@ -98,6 +98,22 @@ pub(super) async fn catch_up(door: &Door, id: &SessionId, seen: &Seen) -> Result
         now.model = usual.model;
     }
     if now == *settings { Ok(()) } else { set(door, id, Setting::All(now)).await }
+}
+
+/// Opens the session with this key, and has it begin anew if it is due, for what is said in it by itself.
+///
+/// # Errors
+/// 500 if that could not be done.
+pub(in crate::gsv) async fn prepare(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+    let _turn = door.desks.turn(key).await;
+    let id = open(door, key).await?;
+    let mut seen = see(door, key).await?;
+    if is_due(door, &seen) {
+        renew(door, seen, &PrincipalId::new("system")).await?;
+        seen = see(door, key).await?;
+    }
+    catch_up(door, &id, &seen).await?;
+    Ok(id)
 }
 
 /// Changes what people say a session is to be like.

@@ -223,6 +223,7 @@ async fn begin(
         origin: speaker.origin.clone(),
         model: directives.model.as_ref().map(|model| door.settings.reference(&door.site, model)),
         thinking: directives.think_level.map(|level| level.shown().to_owned()),
+        ..Marks::default()
     });
     let said = said(&format!("{}{}", spoken.before, parsed.text), spoken.more);
     let command = match &speaker.origin {
@@ -264,7 +265,7 @@ async fn tell_chat(door: &Arc<Door>, session: &str, origin: &Origin, text: Strin
 }
 
 /// A message of a person, as content.
-fn said(text: &str, more: Vec<Block>) -> Said {
+pub(in crate::gsv) fn said(text: &str, more: Vec<Block>) -> Said {
     let pictures = more.iter().filter(|block| matches!(block, Block::Image(_))).count() as u64;
     let content: Vec<Block> = std::iter::once(Block::text(text)).chain(more).collect();
     let tokens = estimate_tokens(message::text_of(&content).len()) + pictures * PICTURE_TOKENS;

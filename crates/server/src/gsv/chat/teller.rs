@@ -180,7 +180,8 @@ impl Teller {
             | Event::Channel(_)
             | Event::Policy(_)
             | Event::Settings(_)
-            | Event::Unattended(_) => {}
+            | Event::Unattended(_)
+            | Event::Schedule(_) => {}
         }
     }
 

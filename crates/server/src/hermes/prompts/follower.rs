@@ -96,7 +96,8 @@ impl Follower {
             | Event::Channel(_)
             | Event::Policy(_)
             | Event::Settings(_)
-            | Event::Unattended(_) => {}
+            | Event::Unattended(_)
+            | Event::Schedule(_) => {}
         }
     }
 

@@ -33,22 +33,25 @@ impl Owner {
             if matches!(work, Work::Turn { .. }) && self.make(Fault::DropTurn) {
                 job.doing = Doing::Told;
             }
+            if matches!(work, Work::Fire { .. }) && self.make(Fault::DropFiring) {
+                job.doing = Doing::Told;
+            }
             self.jobs.insert(work, job);
         }
         for work in stopping(self.engine.state()) {
-            if !self.jobs.contains_key(&work) {
-                let command = self.never_begun(work);
-                if !self.line.iter().any(|item| item.from == From::Work && item.command_is(&command)) {
-                    self.line.push_back(Item { command, from: From::Work });
-                }
+            if !self.jobs.contains_key(&work)
+                && let Some(command) = self.never_begun(work)
+                && !self.line.iter().any(|item| item.from == From::Work && item.command_is(&command))
+            {
+                self.line.push_back(Item { command, from: From::Work });
             }
         }
         Ok(())
     }
 
     /// What is to stop and was never begun says so, for nobody else can.
-    fn never_begun(&mut self, work: Work) -> Command {
-        match work {
+    fn never_begun(&mut self, work: Work) -> Option<Command> {
+        Some(match work {
             Work::Turn { run, epoch } => {
                 let answer = Box::new(words::stopped(&mut self.dice));
                 Command::Run(run::Command::Answered { run, epoch, answer })
@@ -60,7 +63,9 @@ impl Owner {
             Work::Compact { session, epoch } => {
                 Command::Session(session, session::Command::Compacted { epoch, outcome: Compacted::Aborted })
             }
-        }
+            // Nobody stops a firing: its run is stopped.
+            Work::Fire { .. } => return None,
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use countersign_core::{
 };
 
 use super::{Mishap, Owner};
-use crate::sim::{audit::Audit, hosts, world::Doing};
+use crate::sim::{audit::Audit, hosts, jobs, world::Doing};
 
 impl Owner {
     /// What an answer must come to, told from the log alone.
@@ -50,6 +50,9 @@ impl Owner {
         if !self.hosts.is_there {
             let comes = hosts::comes(&mut self.dice);
             self.request(comes);
+        }
+        for command in jobs::rest() {
+            self.request(command);
         }
         for _ in 0..3_000 {
             self.batch(64, Mishap::None)?;
@@ -111,6 +114,9 @@ impl Owner {
         }
         if let Some(run) = self.engine.state().runs().next() {
             return Err(format!("{} waits for nothing that has a deadline", run.id()));
+        }
+        if let Some(job) = self.audit.jobs.is_open() {
+            return Err(format!("a firing of {job} is forgotten"));
         }
         if !self.open.is_empty() {
             return Err(format!("{} requests have no reply", self.open.len()));

@@ -1,0 +1,190 @@
+//! Deciders for jobs: what is planned, what fires, and what is said for it.
+
+use super::renewal;
+use crate::{
+    engine::{Context, Decision, Event, Fact, Refusal, Reply, View, tree::Branch},
+    id::{JobId, PrincipalId},
+    schedule::{
+        self, Beat, Cause, Command, Conversation, Ending, Event as Happened, FiringId, Job, Kind, Message, Outcome,
+        Over, Plan, Refusal as Refused, Replan, Schedule, Stage, Status, Which,
+    },
+    session::Session,
+    settle,
+    time::Millis,
+};
+
+pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refusal> {
+    let state = view.state.schedule();
+    match command {
+        Command::Limit(limits) if limits == state.limits() => Ok(done(Vec::new())),
+        Command::Limit(limits) => Ok(done(vec![plain(Happened::Limited(limits))])),
+        Command::Add { job, plan, content } => {
+            if state.job(&job).is_some() || state.open().any(|(open, _)| *open.id() == job) {
+                return Err(Refused::Exists(job).into());
+            }
+            let most = state.limits().most;
+            if plan.kind == Kind::Job && state.planned() >= usize::try_from(most).unwrap_or(usize::MAX) {
+                return Err(Refused::TooMany(most).into());
+            }
+            let first = schedule::first(&plan, context.now).ok_or(Refused::Never)?;
+            let next = plan.enabled.then_some(first);
+            let event = Event::Schedule(Happened::Added { job, plan, next });
+            Ok(done(vec![Fact { event, session: None, content: Some(content) }]))
+        }
+        Command::Change { job, plan, content } => {
+            let next = changed(find(view, &job)?, &plan, context.now)?;
+            let event = Event::Schedule(Happened::Changed { job, plan, next });
+            Ok(done(vec![Fact { event, session: None, content: Some(content) }]))
+        }
+        Command::Remove { job } => match state.job(&job) {
+            Some(_) => Ok(done(vec![plain(Happened::Removed { job })])),
+            None => Ok(Decision { facts: Vec::new(), reply: Reply::Idle }),
+        },
+        Command::Beats { beats, replan } => Ok(done(planned_beats(view, beats, replan, context.now))),
+        Command::Fire(which) => fire(view, &which, context.now),
+        Command::Say { firing, message } => Ok(say(view, firing, *message, context)),
+        Command::End { firing, ending } => Ok(end(view, &firing, &ending, context.now)),
+    }
+}
+
+fn done(facts: Vec<Fact>) -> Decision {
+    Decision { facts, reply: Reply::Done }
+}
+
+fn plain(event: Happened) -> Fact {
+    Fact::plain(Event::Schedule(event), None)
+}
+
+fn find<'a>(view: View<'a>, job: &JobId) -> Result<&'a Job, Refusal> {
+    view.state.schedule().job(job).ok_or_else(|| Refused::NoJob(job.clone()).into())
+}
+
+/// When a job is due next under another plan. What is planned as before stays when it was.
+fn changed(job: &Job, plan: &Plan, now: Millis) -> Result<Option<Millis>, Refusal> {
+    let is_as_before = job.plan().schedule == plan.schedule && job.plan().enabled == plan.enabled;
+    if is_as_before {
+        return Ok(job.next());
+    }
+    let first = schedule::first(plan, now).ok_or(Refused::Never)?;
+    Ok(plan.enabled.then_some(first))
+}
+
+fn planned_beats(view: View<'_>, beats: Vec<Beat>, replan: Replan, now: Millis) -> Vec<Fact> {
+    let state = view.state.schedule();
+    let gone = state.jobs(Kind::Heartbeat).filter(|job| !beats.iter().any(|beat| beat.job == *job.id()));
+    let mut facts: Vec<Fact> = gone.map(|job| plain(Happened::Removed { job: job.id().clone() })).collect();
+    for Beat { job, agent, every } in beats {
+        let known = state.job(&job);
+        let step = |job: &Job| match job.plan().schedule {
+            Schedule::Every { every, .. } if job.plan().enabled => Some(every),
+            _ => None,
+        };
+        if known.is_some_and(|known| replan == Replan::Changes && step(known) == every) {
+            continue;
+        }
+        let schedule = every.and_then(|every| Schedule::every(every, now).ok());
+        let enabled = schedule.is_some();
+        let schedule = schedule.unwrap_or(Schedule::At { at: Millis(0) });
+        let next = schedule.next(now).filter(|_| enabled);
+        let (kind, afterwards) = (Kind::Heartbeat, schedule::Afterwards::Stays);
+        let plan = Box::new(Plan { agent, kind, schedule, follows_house: false, enabled, afterwards });
+        facts.push(plain(match known {
+            Some(_) => Happened::Changed { job, plan, next },
+            None => Happened::Added { job, plan, next },
+        }));
+    }
+    facts
+}
+
+fn fire(view: View<'_>, which: &Which, now: Millis) -> Result<Decision, Refusal> {
+    let state = view.state.schedule();
+    let is_due = |job: &&Job| job.plan().enabled && job.next().is_some_and(|next| next <= now);
+    let (jobs, cause) = match which {
+        Which::Due => (state.due_jobs(now), Cause::Due),
+        Which::IfDue(job) => {
+            let job = Some(find(view, job)?).filter(|job| is_due(job) && state.has_room());
+            (job.into_iter().collect(), Cause::Due)
+        }
+        Which::Now(job) => {
+            let job = find(view, job)?;
+            if job.firing().is_some() {
+                return Err(Refused::Busy(job.id().clone()).into());
+            }
+            if job.plan().kind == Kind::Job && !state.has_room() {
+                return Err(Refused::Full(state.limits().at_once).into());
+            }
+            (vec![job], Cause::Asked)
+        }
+    };
+    let fired: Vec<Happened> = jobs.into_iter().filter_map(|job| schedule::fired(job, cause, now)).collect();
+    let named = fired.iter().filter_map(|event| match event {
+        Happened::Fired { firing, .. } => Some(firing.clone()),
+        _ => None,
+    });
+    let reply = Reply::Fired(named.collect());
+    Ok(Decision { facts: fired.into_iter().map(plain).collect(), reply })
+}
+
+/// Nobody waits for what this comes to: what cannot be said is the end of the firing.
+fn say(view: View<'_>, firing: FiringId, message: Message, context: &mut Context) -> Decision {
+    let state = view.state.schedule();
+    let Some((_, open)) = state.firing(&firing).filter(|(_, open)| open.stage == Stage::Due) else {
+        return Decision { facts: Vec::new(), reply: Reply::Idle };
+    };
+    debug_assert_eq!(open.number, firing.number);
+    match said(view, &firing, message, context) {
+        Ok(facts) => done(facts),
+        Err(refusal) => {
+            let outcome = Outcome { error: Some(refusal.to_string()), summary: None };
+            end(view, &firing, &Ending { status: Status::Failed, told: false, outcome }, context.now)
+        }
+    }
+}
+
+fn said(view: View<'_>, firing: &FiringId, message: Message, context: &mut Context) -> Result<Vec<Fact>, Refusal> {
+    let Message { session, said, marks, conversation } = message;
+    let session = super::find(view, &session)?;
+    view.of(session).ok_or_else(|| Refusal::WaitsForHost(session.id().clone()))?;
+    let mut marks = marks;
+    marks.firing = Some(firing.clone());
+    let event = Event::Schedule(Happened::Said { firing: firing.clone() });
+    let mut facts = vec![Fact::plain(event, Some(session.id().clone()))];
+    if conversation == Conversation::BeginsAnew && is_over(session) && !view.closing {
+        facts.extend(renewal::renew(view, session, &PrincipalId::new("system"))?.facts);
+        let mut branch = Branch::anew(session);
+        settle::begin_own(&mut branch, Some(said), *marks, context);
+        facts.extend(branch.finish());
+    } else {
+        facts.extend(renewal::say(view, session, said, marks, context)?.facts);
+    }
+    Ok(facts)
+}
+
+/// Whether something was said in a session, and nothing goes on in it.
+fn is_over(session: &Session) -> bool {
+    session.is_at_rest() && session.queued() == 0 && !session.entries().is_empty()
+}
+
+fn end(view: View<'_>, id: &FiringId, ending: &Ending, now: Millis) -> Decision {
+    let Some((job, open)) = view.state.schedule().firing(id) else {
+        return Decision { facts: Vec::new(), reply: Reply::Dropped };
+    };
+    let until = match &open.stage {
+        Stage::Over(Over { at, .. }) => *at,
+        Stage::Due => now,
+        // Its run says itself when it is over.
+        Stage::Said { .. } => return Decision { facts: Vec::new(), reply: Reply::Dropped },
+    };
+    let ended = Happened::Ended {
+        firing: id.clone(),
+        kind: job.plan().kind,
+        status: ending.status,
+        fired_at: open.at,
+        took: until.since(open.at),
+        next: job.next(),
+        told: ending.told,
+        remembered: view.state.schedule().limits().remembered,
+    };
+    let content = serde_json::to_string(&ending.outcome).expect("an outcome is plain text");
+    done(vec![Fact { event: Event::Schedule(ended), session: None, content: Some(content.into()) }])
+}

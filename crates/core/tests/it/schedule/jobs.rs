@@ -1,0 +1,382 @@
+//! Jobs from their time to the end of their runs.
+
+use std::time::Duration;
+
+use countersign_core::{
+    Step, Work,
+    engine::{Command, Refusal, Reply, Resume},
+    id::JobId,
+    ledger::{Budget, Metric},
+    message::StopReason,
+    owed,
+    run::{Failure, Marks},
+    schedule::{
+        Afterwards, Beat, Command as OfJobs, Conversation, Ending, FiringId, Job, Kind, Limits, Message, Outcome, Over,
+        Plan, Refusal as Refused, Replan, Schedule, Stage as Step_, Status, Which, Zone,
+    },
+    session::{self, Compacted},
+    time::Millis,
+    unattended::{Terms, Unattended},
+};
+
+use super::at;
+use crate::stage::{Stage, open, session, text};
+
+const MINUTE: u64 = 60_000;
+
+fn id(name: &str) -> JobId {
+    JobId::new(name)
+}
+
+fn firing(name: &str, number: u64) -> FiringId {
+    FiringId { job: id(name), number }
+}
+
+fn plan(schedule: Schedule) -> Plan {
+    let (agent, afterwards) = ("main".to_owned(), Afterwards::Stays);
+    Plan { agent, kind: Kind::Job, schedule, follows_house: false, enabled: true, afterwards }
+}
+
+fn every(stage: &Stage, minutes: u64) -> Plan {
+    plan(Schedule::every(minutes * MINUTE, stage.now).unwrap())
+}
+
+fn tell(stage: &mut Stage, command: OfJobs) -> String {
+    stage.tell(Command::Schedule(command)).cell()
+}
+
+fn add(stage: &mut Stage, name: &str, plan: Plan) -> String {
+    tell(stage, OfJobs::Add { job: id(name), plan: Box::new(plan), content: "{}".into() })
+}
+
+fn say(stage: &mut Stage, name: &str, number: u64) -> String {
+    say_under(stage, name, number, None)
+}
+
+fn say_under(stage: &mut Stage, name: &str, number: u64, terms: Option<Terms>) -> String {
+    let marks = Box::new(Marks { terms: terms.map(Box::new), ..Marks::default() });
+    let message = Message { session: session(), said: text(1), marks, conversation: Conversation::GoesOn };
+    tell(stage, OfJobs::Say { firing: firing(name, number), message: Box::new(message) })
+}
+
+fn end(stage: &mut Stage, name: &str, number: u64, status: Status) -> String {
+    let ending = Ending { status, told: false, outcome: Outcome::default() };
+    tell(stage, OfJobs::End { firing: firing(name, number), ending })
+}
+
+fn job<'a>(stage: &'a Stage, name: &str) -> &'a Job {
+    stage.engine.state().schedule().job(&id(name)).unwrap()
+}
+
+/// Lets time come to the next deadline, and pass it.
+fn pass(stage: &mut Stage) -> String {
+    stage.now = stage.now.max(stage.engine.state().next_deadline().unwrap());
+    stage.tell(Command::Tick).cell()
+}
+
+/// What is owed of jobs.
+fn due(stage: &Stage) -> Vec<(String, u64, Step)> {
+    let fires = owed(stage.engine.state()).into_iter().filter_map(|work| match work {
+        Work::Fire { firing, step } => Some((firing.job.as_str().to_owned(), firing.number, step)),
+        _ => None,
+    });
+    fires.collect()
+}
+
+fn over(stage: &Stage, name: &str) -> Over {
+    match &job(stage, name).firing().unwrap().stage {
+        Step_::Over(over) => over.clone(),
+        stage => panic!("{stage:?}"),
+    }
+}
+
+/// A job that has not begun, one whose run works under a contract, one that is over, and a heartbeat.
+pub(crate) fn planned() -> Stage {
+    let mut stage = Stage::new(open());
+    tell(&mut stage, OfJobs::Limit(Limits { zone: super::zone("Europe/Berlin"), ..Limits::default() }));
+    let follows = Plan { follows_house: true, ..every(&stage, 10) };
+    for name in ["a", "b", "c"] {
+        add(&mut stage, name, follows.clone());
+    }
+    let beat = Beat { job: id("beat"), agent: "main".to_owned(), every: Some(MINUTE) };
+    tell(&mut stage, OfJobs::Beats { beats: vec![beat], replan: Replan::Changes });
+    stage.now = Millis(stage.now.0 + 10 * MINUTE);
+    stage.tell(Command::Tick);
+    say(&mut stage, "b", 1);
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    end(&mut stage, "b", 1, Status::Ok);
+    let budget = Budget { wall_time: Some(1_000), ..Budget::default() };
+    say_under(&mut stage, "c", 1, Some(Terms { actor: "cron".to_owned(), budget, ..Terms::default() }));
+    stage
+}
+
+#[test]
+fn a_firing_goes_from_its_time_to_the_end_of_its_run() {
+    let mut stage = Stage::new(open());
+    let created = stage.now;
+    let plan = every(&stage, 10);
+    assert_eq!(add(&mut stage, "j", plan), "Done: schedule added");
+    assert_eq!(stage.engine.state().next_deadline(), Some(Millis(created.0 + 10 * MINUTE)));
+    assert_eq!(pass(&mut stage), "Done: schedule fired");
+    assert_eq!(due(&stage), [("j".to_owned(), 1, Step::Say)]);
+    let fired = stage.now;
+    stage.now = Millis(stage.now.0 + 5);
+    assert_eq!(
+        say(&mut stage, "j", 1),
+        "Done: schedule said, run started prompt, run marked, run turn_opened, session entry user, run asked"
+    );
+    assert_eq!(due(&stage), []);
+    stage.now = Millis(stage.now.0 + 1000);
+    let told = stage.answer(StopReason::Stop, Vec::new(), None).0;
+    assert_eq!(told[2..], ["run turn_closed", "run ended completed", "schedule ran"]);
+    assert_eq!(due(&stage), [("j".to_owned(), 1, Step::Tell)]);
+    stage.now = Millis(stage.now.0 + 500);
+    assert_eq!(end(&mut stage, "j", 1, Status::Ok), "Done: schedule ended job");
+    let last = job(&stage, "j").last().copied().unwrap();
+    assert_eq!((last.at, last.status, last.took), (fired, Status::Ok, Duration::from_millis(1005)));
+    assert_eq!((job(&stage, "j").next(), due(&stage)), (Some(Millis(created.0 + 20 * MINUTE)), Vec::new()));
+}
+
+#[test]
+fn a_death_between_any_two_steps_changes_nothing_of_it() {
+    let mut stage = Stage::new(open());
+    let plan = every(&stage, 10);
+    add(&mut stage, "j", plan);
+    let steps: [fn(&mut Stage); 4] = [
+        |stage| drop(pass(stage)),
+        |stage| drop(say(stage, "j", 1)),
+        |stage| {
+            stage.answer(StopReason::Stop, Vec::new(), None);
+        },
+        |stage| drop(end(stage, "j", 1, Status::Ok)),
+    ];
+    for died_before in 0..=steps.len() {
+        let mut stage = stage.clone();
+        for (at, step) in steps.iter().enumerate() {
+            if at == died_before {
+                stage.restart(open(), Resume::Go);
+            }
+            step(&mut stage);
+        }
+        if died_before == steps.len() {
+            stage.restart(open(), Resume::Go);
+        }
+        let job = job(&stage, "j");
+        assert_eq!((job.last().unwrap().status, job.firing()), (Status::Ok, None), "{died_before}");
+        let said = stage.here().entries().iter().filter(|entry| entry.kind == session::Kind::User).count();
+        assert_eq!(said, 1, "{died_before}");
+    }
+}
+
+#[test]
+fn what_is_told_twice_happens_once() {
+    let mut stage = Stage::new(open());
+    let plan = every(&stage, 10);
+    add(&mut stage, "j", plan);
+    pass(&mut stage);
+    say(&mut stage, "j", 1);
+    assert_eq!(say(&mut stage, "j", 1), "Idle");
+    assert_eq!(end(&mut stage, "j", 1, Status::Ok), "Dropped", "it runs yet");
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    end(&mut stage, "j", 1, Status::Ok);
+    assert_eq!(end(&mut stage, "j", 1, Status::Failed), "Dropped");
+    assert_eq!(end(&mut stage, "j", 7, Status::Failed), "Dropped");
+}
+
+#[test]
+fn what_was_missed_fires_once_and_the_next_is_ahead() {
+    let mut stage = Stage::new(open());
+    let plan = every(&stage, 10);
+    let begun = stage.now.0;
+    add(&mut stage, "j", plan);
+    stage.now = Millis(begun + 55 * MINUTE);
+    stage.restart(open(), Resume::Go);
+    stage.tell(Command::Tick);
+    let fired = job(&stage, "j").firing().unwrap().clone();
+    assert_eq!((fired.number, fired.planned), (1, Millis(begun + 10 * MINUTE)));
+    assert_eq!(job(&stage, "j").next(), Some(Millis(begun + 60 * MINUTE)));
+}
+
+#[test]
+fn a_single_time_is_over_after_its_run_and_a_run_before_it_leaves_it() {
+    let once = |afterwards| Plan { afterwards, ..plan(Schedule::At { at: Millis(50_000) }) };
+    for (case, afterwards, status, want) in [
+        ("stays", Afterwards::Stays, Status::Ok, Some(false)),
+        ("goes", Afterwards::Goes, Status::Ok, None),
+        ("goes not, as it failed", Afterwards::Goes, Status::Failed, Some(false)),
+    ] {
+        let mut stage = Stage::new(open());
+        add(&mut stage, "j", once(afterwards));
+        tell(&mut stage, OfJobs::Fire(Which::Now(id("j"))));
+        end(&mut stage, "j", 1, Status::Skipped);
+        assert_eq!(job(&stage, "j").next(), Some(Millis(50_000)), "{case}");
+        pass(&mut stage);
+        say(&mut stage, "j", 2);
+        stage.answer(StopReason::Stop, Vec::new(), None);
+        end(&mut stage, "j", 2, status);
+        let left = stage.engine.state().schedule().job(&id("j")).map(|job| job.plan().enabled);
+        assert_eq!((left, stage.engine.state().next_deadline()), (want, None), "{case}");
+    }
+}
+
+#[test]
+fn as_many_run_at_once_as_may_and_the_others_wait_without_a_timer() {
+    let mut stage = Stage::new(open());
+    tell(&mut stage, OfJobs::Limit(Limits { at_once: 2, most: 3, ..Limits::default() }));
+    for name in ["a", "b", "c"] {
+        add(&mut stage, name, plan(Schedule::At { at: Millis(2_000) }));
+    }
+    assert_eq!(
+        add(&mut stage, "d", plan(Schedule::At { at: Millis(2_000) })),
+        "refused: there are 3 jobs, which is the most"
+    );
+    assert_eq!(pass(&mut stage), "Done: schedule fired, schedule fired");
+    assert_eq!(stage.engine.state().next_deadline(), None);
+    let forced = stage.tell(Command::Schedule(OfJobs::Fire(Which::Now(id("c"))))).1;
+    assert_eq!(forced, Err(Refusal::Schedule(Refused::Full(2))));
+    let busy = stage.tell(Command::Schedule(OfJobs::Fire(Which::Now(id("a"))))).1;
+    assert_eq!(busy, Err(Refusal::Schedule(Refused::Busy(id("a")))));
+    end(&mut stage, "a", 1, Status::Skipped);
+    assert_eq!(pass(&mut stage), "Done: schedule fired");
+    assert_eq!(due(&stage).len(), 2);
+}
+
+#[test]
+fn jobs_that_are_switched_off_wait_to_be_asked_for() {
+    let mut stage = Stage::new(open());
+    let off = Limits { enabled: false, ..Limits::default() };
+    tell(&mut stage, OfJobs::Limit(off));
+    assert_eq!(tell(&mut stage, OfJobs::Limit(off)), "Done");
+    add(&mut stage, "j", plan(Schedule::At { at: Millis(2_000) }));
+    stage.now = Millis(3_000);
+    assert_eq!((stage.engine.state().next_deadline(), stage.tell(Command::Tick).cell()), (None, "Done".to_owned()));
+    let fired = stage.tell(Command::Schedule(OfJobs::Fire(Which::Due))).1;
+    assert_eq!(fired, Ok(Reply::Fired(vec![firing("j", 1)])));
+    let disabled = Plan { enabled: false, ..every(&stage, 1) };
+    add(&mut stage, "k", disabled);
+    assert_eq!(job(&stage, "k").next(), None);
+    assert_eq!(stage.tell(Command::Schedule(OfJobs::Fire(Which::IfDue(id("k"))))).1, Ok(Reply::Fired(Vec::new())));
+}
+
+#[test]
+fn a_job_that_is_removed_lets_its_run_end_and_what_has_not_begun_does_not_begin() {
+    let mut stage = Stage::new(open());
+    for name in ["a", "b"] {
+        add(&mut stage, name, plan(Schedule::At { at: Millis(2_000) }));
+    }
+    pass(&mut stage);
+    say(&mut stage, "a", 1);
+    for name in ["a", "b"] {
+        assert_eq!(tell(&mut stage, OfJobs::Remove { job: id(name) }), "Done: schedule removed");
+        assert_eq!(tell(&mut stage, OfJobs::Remove { job: id(name) }), "Idle");
+    }
+    assert_eq!((due(&stage), stage.engine.state().schedule().planned()), (Vec::new(), 0));
+    assert_eq!(say(&mut stage, "b", 1), "Idle");
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    assert_eq!(due(&stage), [("a".to_owned(), 1, Step::Tell)]);
+    end(&mut stage, "a", 1, Status::Ok);
+    assert_eq!(stage.engine.state().schedule().open().count(), 0);
+}
+
+#[test]
+fn a_message_that_waits_is_over_when_it_is_taken_back() {
+    let mut stage = crate::states::thinking(open());
+    add(&mut stage, "j", plan(Schedule::At { at: Millis(0) }));
+    pass(&mut stage);
+    assert_eq!(say(&mut stage, "j", 1), "Done: schedule said, session queued user next");
+    assert_eq!(stage.session(session::Command::Clear).cell(), "Done: session cleared, schedule ran");
+    assert_eq!((over(&stage, "j").end, over(&stage, "j").words), (None, None));
+}
+
+#[test]
+fn a_run_has_a_contract_of_its_own_that_ends_with_it() {
+    let budget = Budget { wall_time: Some(1_000), ..Budget::default() };
+    let terms = || Some(Terms { actor: "cron".to_owned(), budget, ..Terms::default() });
+    let mut stage = Stage::new(open());
+    let plan = every(&stage, 10);
+    add(&mut stage, "j", plan);
+    for number in 1..=2 {
+        while due(&stage).is_empty() {
+            pass(&mut stage);
+        }
+        say_under(&mut stage, "j", number, terms());
+        assert_eq!(stage.here().unattended().and_then(Unattended::firing), Some(&firing("j", number)));
+        assert!(pass(&mut stage).starts_with("Done: unattended breached, run aborting"), "{number}");
+        stage.answer(StopReason::Aborted, Vec::new(), None);
+        assert_eq!(over(&stage, "j").breach.map(|breach| breach.metric), Some(Metric::WallTime));
+        assert_eq!(stage.here().unattended(), None);
+        end(&mut stage, "j", number, Status::Failed);
+    }
+    let refused = stage.prompt(session::WhenBusy::Refuse).1;
+    assert!(matches!(refused, Ok(Reply::Started(_))), "{refused:?}");
+}
+
+#[test]
+fn a_request_that_did_not_fit_is_asked_again_for_the_same_firing() {
+    let mut stage = Stage::new(open());
+    let assistant = session::Kind::Assistant { stop: StopReason::Stop, total_tokens: 9 };
+    stage.import([("a", session::Kind::User, 400), ("b", assistant, 400)]);
+    add(&mut stage, "j", plan(Schedule::At { at: Millis(2_000) }));
+    pass(&mut stage);
+    let budget = Budget { calls: Some(3), ..Budget::default() };
+    say_under(&mut stage, "j", 1, Some(Terms { actor: "cron".to_owned(), budget, ..Terms::default() }));
+    stage.fail(Failure { retryable: false, overflow: true, after: None });
+    let epoch = stage.here().compaction().unwrap().epoch;
+    stage.session(session::Command::Compacted { epoch, outcome: Compacted::Done { said: text(1), spent: None } });
+    let run = stage.engine.state().run(stage.run()).unwrap();
+    assert_eq!(run.marks().firing, Some(firing("j", 1)));
+    assert_eq!(
+        (due(&stage), stage.here().unattended().and_then(Unattended::firing)),
+        (Vec::new(), Some(&firing("j", 1)))
+    );
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    assert_eq!((due(&stage).len(), stage.here().unattended()), (1, None));
+}
+
+#[test]
+fn the_zone_of_the_house_moves_what_follows_it() {
+    let mut stage = Stage::new(open());
+    stage.now = at("2026-06-01T00:00:00Z");
+    let cron = |follows_house| {
+        let expression = "0 9 * * *".parse().unwrap();
+        Plan { follows_house, ..plan(Schedule::Cron { expression, zone: Zone::UTC }) }
+    };
+    add(&mut stage, "house", cron(true));
+    add(&mut stage, "own", cron(false));
+    let zone = super::zone("Europe/Berlin");
+    tell(&mut stage, OfJobs::Limit(Limits { zone, ..Limits::default() }));
+    assert_eq!(job(&stage, "house").next(), Some(at("2026-06-01T07:00:00Z")));
+    assert_eq!(job(&stage, "own").next(), Some(at("2026-06-01T09:00:00Z")));
+    stage.restart(open(), Resume::Go);
+    assert_eq!(job(&stage, "house").next(), Some(at("2026-06-01T07:00:00Z")));
+}
+
+#[test]
+fn heartbeats_are_planned_together_and_only_what_differs_moves() {
+    let mut stage = Stage::new(open());
+    let beat = |agent: &str, every| Beat { job: id(agent), agent: agent.to_owned(), every };
+    let beats = |beats: Vec<Beat>, replan| OfJobs::Beats { beats, replan };
+    let both = || vec![beat("a", Some(MINUTE)), beat("b", None)];
+    assert_eq!(tell(&mut stage, beats(both(), Replan::Changes)), "Done: schedule added, schedule added");
+    assert_eq!(tell(&mut stage, beats(both(), Replan::Changes)), "Done");
+    stage.now = Millis(stage.now.0 + 10_000);
+    assert_eq!(tell(&mut stage, beats(both(), Replan::All)), "Done: schedule changed, schedule changed");
+    assert_eq!((job(&stage, "a").next(), job(&stage, "b").next()), (Some(Millis(stage.now.0 + MINUTE)), None));
+    tell(&mut stage, OfJobs::Fire(Which::Now(id("b"))));
+    end(&mut stage, "b", 1, Status::Skipped);
+    assert_eq!((job(&stage, "b").last(), job(&stage, "b").firing()), (None, None), "there was none");
+    // One that comes back while the last of it is on its way goes on with it.
+    tell(&mut stage, OfJobs::Fire(Which::Now(id("a"))));
+    say(&mut stage, "a", 1);
+    tell(&mut stage, beats(vec![beat("b", None)], Replan::Changes));
+    tell(&mut stage, beats(both(), Replan::Changes));
+    let next = Some(Millis(stage.now.0 + MINUTE));
+    assert_eq!((job(&stage, "a").firing().is_some(), job(&stage, "a").next()), (true, next));
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    end(&mut stage, "a", 1, Status::Ok);
+    assert_eq!(stage.engine.state().next_deadline(), next);
+    assert_eq!(
+        tell(&mut stage, beats(vec![beat("b", Some(MINUTE))], Replan::Changes)),
+        "Done: schedule removed, schedule changed"
+    );
+}

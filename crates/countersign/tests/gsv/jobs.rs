@@ -1,0 +1,409 @@
+//! Jobs: when they run, in which session, and what is told of them.
+
+use serde_json::{Value, json};
+
+use crate::{
+    chat::{said, send, talk},
+    gateway::{Gateway, soon},
+    peer::{Peer, error},
+    provider::{Latch, Part, Reply, call, refuse, say, text},
+    scene::{Scene, TOKEN},
+};
+
+/// The distant future.
+const LATER: u64 = 4_000_000_000_000;
+
+/// Plans a job, and gives it.
+fn add(peer: &mut Peer, job: Value) -> Value {
+    peer.ok("cron.add", job)["job"].take()
+}
+
+fn id(job: &Value) -> &str {
+    job["id"].as_str().unwrap()
+}
+
+/// A job that runs when it is asked for.
+fn task(name: &str, message: &str) -> Value {
+    let schedule = json!({ "kind": "at", "atMs": LATER });
+    json!({ "name": name, "schedule": schedule, "spec": { "mode": "task", "message": message } })
+}
+
+fn force(peer: &mut Peer, job: &Value) -> Value {
+    peer.ok("cron.run", json!({ "id": job["id"], "mode": "force" }))
+}
+
+/// The job as it is once nothing of it is on its way.
+fn rested(peer: &mut Peer, job: &Value) -> Value {
+    soon("the end of the job", || {
+        let jobs = peer.ok("cron.list", json!({}));
+        let found = jobs["jobs"].as_array().unwrap().iter().find(|found| found["id"] == job["id"])?.clone();
+        let state = &found["state"];
+        (state["lastStatus"].is_string() && state["runningAtMs"].is_null()).then_some(found)
+    })
+}
+
+#[test]
+fn a_task_runs_in_a_session_of_its_own_with_its_model_and_is_waited_for() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let mut job = task("report", "Count the boxes.");
+    job["spec"]["model"] = json!("local/small-2");
+    let job = add(&mut peer, job);
+    scene.provider.script([say("There are 7.")]);
+    let mut ran = force(&mut peer, &job);
+    let took = ran["results"][0]["durationMs"].take();
+    assert!(took.is_u64());
+    let result = json!({
+        "jobId": job["id"], "status": "ok", "summary": "There are 7.", "durationMs": null, "nextRunAtMs": LATER,
+    });
+    assert_eq!(ran, json!({ "ok": true, "ran": 1, "results": [result] }));
+    let asked = scene.provider.last();
+    assert_eq!(asked.body["model"], "small-2");
+    let message = asked.messages().last().unwrap()["content"].to_string();
+    assert!(message.contains("[cron · ") && message.contains("Count the boxes."), "{message}");
+    let key = format!("agent:main:cron:{}", id(&job));
+    let last = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
+    assert_eq!(said(&last), "There are 7.");
+    let found = rested(&mut peer, &job);
+    let state = &found["state"];
+    assert_eq!((&state["lastStatus"], &state["lastDurationMs"]), (&json!("ok"), &took));
+    // Its next run begins with nothing that was said in this one.
+    scene.provider.script([say("There are 8.")]);
+    force(&mut peer, &job);
+    assert!(!scene.provider.last().text().contains("There are 7."));
+}
+
+#[test]
+fn a_job_whose_time_has_come_runs_by_itself_and_only_once() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    scene.provider.script([say("one"), say("two")]);
+    let at = |delete: bool| {
+        json!({
+            "name": "once", "schedule": { "kind": "at", "atMs": 1 }, "deleteAfterRun": delete,
+            "spec": { "mode": "task", "message": "go" },
+        })
+    };
+    let stays = add(&mut peer, at(false));
+    let found = rested(&mut peer, &stays);
+    assert_eq!((&found["enabled"], &found["state"]["nextRunAtMs"]), (&json!(false), &Value::Null));
+    let goes = add(&mut peer, at(true));
+    let runs = soon("the run of the other", || {
+        let runs = peer.ok("cron.runs", json!({ "jobId": goes["id"] }));
+        (runs["count"] == 1).then_some(runs)
+    });
+    assert_eq!((&runs["runs"][0]["summary"], &runs["runs"][0]["status"]), (&json!("two"), &json!("ok")));
+    let jobs = peer.ok("cron.list", json!({}));
+    assert_eq!((&jobs["count"], &jobs["jobs"][0]["id"]), (&json!(1), &stays["id"]));
+    gateway.kill();
+    let gateway = scene.start();
+    let mut peer = Peer::client(&gateway, "again");
+    let all = peer.ok("cron.runs", json!({}));
+    assert_eq!(
+        (&all["count"], &all["runs"][0]["jobId"], &all["runs"][1]["jobId"]),
+        (&json!(2), &goes["id"], &stays["id"])
+    );
+    assert_eq!(scene.provider.count(), 2);
+    scene.place.verify();
+}
+
+#[test]
+fn a_run_that_a_kill_cut_off_goes_on_and_is_the_same_firing() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("never")]), say("at last")]);
+    let schedule = json!({ "kind": "at", "atMs": 1 });
+    let job = add(&mut peer, json!({ "name": "n", "schedule": schedule, "spec": { "mode": "task", "message": "go" } }));
+    scene.provider.asked(0);
+    gateway.kill();
+    latch.open();
+    let gateway = scene.start();
+    let mut peer = Peer::client(&gateway, "again");
+    let found = rested(&mut peer, &job);
+    assert_eq!(found["state"]["lastStatus"], "ok");
+    let runs = peer.ok("cron.runs", json!({}));
+    assert_eq!((&runs["count"], &runs["runs"][0]["summary"]), (&json!(1), &json!("at last")));
+    scene.place.verify();
+}
+
+#[test]
+fn what_was_missed_while_nobody_was_there_runs_once() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let schedule = json!({ "kind": "every", "everyMs": 1000 });
+    let job =
+        json!({ "name": "n", "schedule": schedule, "enabled": false, "spec": { "mode": "task", "message": "go" } });
+    let job = add(&mut peer, job);
+    let latch = Latch::default();
+    let held = || Reply::new(vec![Part::Until(latch.clone()), text("late")]);
+    scene.provider.script([held(), held()]);
+    peer.ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": true } }));
+    scene.provider.asked(0);
+    // Steps pass while its run is under way, with the gateway and without it.
+    gateway.kill();
+    let gateway = scene.start();
+    let mut peer = Peer::client(&gateway, "again");
+    scene.provider.asked(1);
+    peer.ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": false } }));
+    latch.open();
+    rested(&mut peer, &job);
+    assert_eq!(peer.ok("cron.runs", json!({}))["count"], 1);
+}
+
+#[test]
+fn a_system_event_is_said_in_the_main_session() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    talk(&mut peer, "main", "hello", "r-1");
+    let schedule = json!({ "kind": "at", "atMs": LATER });
+    let spec = json!({ "mode": "systemEvent", "text": "The door bell rang." });
+    let job = add(&mut peer, json!({ "name": "bell", "schedule": schedule, "spec": spec }));
+    scene.provider.script([say("I look.")]);
+    let ran = force(&mut peer, &job);
+    assert_eq!((&ran["ran"], &ran["results"][0]["summary"]), (&json!(1), &json!("I look.")));
+    let last = scene.provider.last();
+    assert!(last.text().contains("hello") && last.text().contains("The door bell rang."));
+    let last =
+        peer.event("chat", &json!({ "sessionKey": "main", "state": "final", "runId": format!("{}-1", id(&job)) }));
+    assert_eq!(said(&last), "I look.");
+}
+
+#[test]
+fn a_run_that_takes_too_long_or_fails_says_so() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let latch = Latch::default();
+    let mut slow = task("slow", "go");
+    slow["spec"]["timeoutSeconds"] = json!(1);
+    let slow = add(&mut peer, slow);
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("never")])]);
+    let ran = force(&mut peer, &slow);
+    latch.open();
+    let result = &ran["results"][0];
+    assert_eq!((&result["status"], &result["error"]), (&json!("error"), &json!("timed out after 1 s")));
+    assert!(result["durationMs"].as_u64().unwrap() >= 1000, "{result}");
+    let found = rested(&mut peer, &slow);
+    assert_eq!(found["state"]["lastError"], "timed out after 1 s");
+    let bad = add(&mut peer, task("bad", "go"));
+    scene.provider.script([refuse(400, "no such thing")]);
+    let ran = force(&mut peer, &bad);
+    let result = &ran["results"][0];
+    assert_eq!(result["status"], "error");
+    assert!(result["error"].as_str().unwrap().starts_with("LLM error: "), "{result}");
+}
+
+#[test]
+fn what_a_job_asks_goes_to_a_person_and_without_one_is_refused() {
+    let mark = || call("c0", "bash", &json!({ "command": "echo once >> marks" }));
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let job = add(&mut peer, task("marks", "go"));
+    let key = format!("agent:main:cron:{}", id(&job));
+    scene.provider.script([Reply::new(vec![mark()]), say("done")]);
+    let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    let card = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
+    assert!(said(&card).contains("echo once >> marks"), "{card}");
+    send(&mut peer, &key, "yes", "r-yes");
+    let ran = peer.answer(&asked);
+    assert_eq!(ran["payload"]["results"][0]["summary"], "done");
+    let marks = std::fs::read_to_string(scene.place.folder.join("agents/main/marks")).unwrap();
+    assert_eq!(marks, "once\n");
+
+    let scene = Scene::with(&format!("clients: {{ token: {TOKEN} }}\napproval_timeout: 1\n"));
+    let (_gateway, mut peer) = scene.client();
+    let job = add(&mut peer, task("marks", "go"));
+    scene.provider.script([Reply::new(vec![mark()]), say("nobody was there")]);
+    let ran = force(&mut peer, &job);
+    let result = &ran["results"][0];
+    assert_eq!((&result["status"], &result["summary"]), (&json!("ok"), &json!("nobody was there")));
+    assert!(!scene.place.folder.join("agents/main/marks").exists());
+}
+
+#[test]
+fn jobs_are_listed_by_their_time_in_pages_and_counted() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let plan = |name: &str, at: u64, agent: &str, enabled: bool| {
+        let schedule = json!({ "kind": "at", "atMs": at });
+        let spec = json!({ "mode": "systemEvent", "text": "t" });
+        json!({ "name": name, "agentId": agent, "enabled": enabled, "schedule": schedule, "spec": spec })
+    };
+    for (name, at, agent, enabled) in [
+        ("c", LATER + 3, "main", true),
+        ("a", LATER + 1, "other", true),
+        ("off", LATER, "main", false),
+        ("b", LATER + 2, "main", true),
+    ] {
+        add(&mut peer, plan(name, at, agent, enabled));
+    }
+    for (params, names, count) in [
+        (json!({}), "a b c off", 4),
+        (json!({ "includeDisabled": false }), "a b c", 3),
+        (json!({ "agentId": "main" }), "b c off", 3),
+        (json!({ "limit": 2, "offset": 1 }), "b c", 4),
+        (json!({ "offset": 9 }), "", 4),
+    ] {
+        let listed = peer.ok("cron.list", params.clone());
+        let jobs = listed["jobs"].as_array().unwrap();
+        let found: Vec<&str> = jobs.iter().map(|job| job["name"].as_str().unwrap()).collect();
+        assert_eq!((found.join(" "), &listed["count"]), (names.to_owned(), &json!(count)), "{params}");
+    }
+    let status = peer.ok("cron.status", json!({}));
+    let want = json!({
+        "enabled": true, "count": 4, "dueCount": 0, "runningCount": 0, "nextRunAtMs": LATER + 1, "maxJobs": 200,
+        "maxConcurrentRuns": 4,
+    });
+    assert_eq!(status, want);
+}
+
+#[test]
+fn a_patch_changes_what_it_names() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let job = add(&mut peer, task("before", "one"));
+    let patch = json!({
+        "name": "after", "description": "what for", "enabled": false,
+        "schedule": { "kind": "cron", "expr": "0 4 * * *", "tz": "Europe/Berlin" },
+        "spec": { "mode": "task", "deliver": false },
+    });
+    let changed = peer.ok("cron.update", json!({ "id": job["id"], "patch": patch }));
+    let mut want = job.clone();
+    for (name, value) in [
+        ("name", json!("after")),
+        ("description", json!("what for")),
+        ("enabled", json!(false)),
+        ("schedule", patch["schedule"].clone()),
+        ("spec", json!({ "mode": "task", "message": "one", "deliver": false })),
+        ("state", json!({})),
+        ("updatedAtMs", changed["job"]["updatedAtMs"].clone()),
+    ] {
+        want[name] = value;
+    }
+    assert_eq!(changed, json!({ "ok": true, "job": want }));
+    let changed = peer.ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": true } }));
+    assert!(changed["job"]["state"]["nextRunAtMs"].is_u64());
+    gateway.kill();
+    let gateway = Gateway::start(&scene.place);
+    let mut peer = Peer::client(&gateway, "again");
+    assert_eq!(peer.ok("cron.list", json!({}))["jobs"][0], changed["job"]);
+    let removed = |peer: &mut Peer| peer.ok("cron.remove", json!({ "id": job["id"] }));
+    assert_eq!(removed(&mut peer), json!({ "ok": true, "removed": true }));
+    assert_eq!(removed(&mut peer), json!({ "ok": true, "removed": false }));
+}
+
+#[test]
+fn a_job_that_is_not_due_does_not_run() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let job = add(&mut peer, task("later", "go"));
+    let none = json!({ "ok": true, "ran": 0, "results": [] });
+    assert_eq!(peer.ok("cron.run", json!({ "id": job["id"] })), none);
+    assert_eq!(peer.ok("cron.run", json!({})), none);
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")])]);
+    let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    scene.provider.asked(0);
+    let mut other = Peer::client(&gateway, "other");
+    let again = other.ok("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    assert_eq!((&again["ran"], &again["results"][0]["status"]), (&json!(0), &json!("skipped")));
+    assert_eq!(other.ok("cron.status", json!({}))["runningCount"], 1);
+    latch.open();
+    assert_eq!(peer.answer(&asked)["payload"]["ran"], 1);
+}
+
+#[test]
+fn what_cannot_be_planned_is_refused_with_its_reason() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let with =
+        |schedule: Value| json!({ "name": "n", "schedule": schedule, "spec": { "mode": "systemEvent", "text": "t" } });
+    let cron = |expr: &str| with(json!({ "kind": "cron", "expr": expr }));
+    let mut odd = task("n", "m");
+    odd["spec"]["model"] = json!("two words");
+    for (method, params, code, message) in [
+        ("cron.add", json!({}), 400, "name, schedule, and spec are required"),
+        ("cron.add", with(json!({ "kind": "every", "everyMs": 0 })), 500, "schedule.everyMs must be a positive number"),
+        (
+            "cron.add",
+            with(json!({ "kind": "every", "everyMs": 10 })),
+            500,
+            "schedule.everyMs: every 10 ms is too often: a second is the least",
+        ),
+        (
+            "cron.add",
+            cron("* * *"),
+            500,
+            "schedule.expr: a cron expression has five fields (minute hour day month weekday), this one has 3",
+        ),
+        (
+            "cron.add",
+            cron("0 0 31 2 *"),
+            500,
+            "schedule.expr: \"0 0 31 2 *\" is never due: none of its months has such a day",
+        ),
+        (
+            "cron.add",
+            with(json!({ "kind": "cron", "expr": "* * * * *", "tz": "Mars/Base" })),
+            500,
+            "schedule.tz: \"Mars/Base\" is no time zone: an IANA name such as \"Europe/Berlin\" is wanted",
+        ),
+        ("cron.add", odd, 500, "Invalid model selector: two words\nUse provider/id, or an id of the current provider."),
+        ("cron.update", json!({ "id": "x" }), 400, "id and patch are required"),
+        ("cron.update", json!({ "id": "x", "patch": {} }), 500, "Unknown cron job id: x"),
+        ("cron.update", json!({ "id": "heartbeat:main", "patch": {} }), 500, "Unknown cron job id: heartbeat:main"),
+        ("cron.remove", json!({}), 400, "id is required"),
+        ("cron.run", json!({ "mode": "force" }), 500, "cron.run with mode=force requires id"),
+        ("cron.run", json!({ "id": "x" }), 500, "Unknown cron job id: x"),
+        ("cron.run", json!({ "id": "x", "mode": "force" }), 500, "Unknown cron job id: x"),
+    ] {
+        assert_eq!(peer.fails(method, params.clone()), error(code, message), "{method} {params}");
+    }
+    assert_eq!(peer.ok("cron.remove", json!({ "id": "x" })), json!({ "ok": true, "removed": false }));
+    for _ in 0..200 {
+        add(&mut peer, task("n", "m"));
+    }
+    assert_eq!(peer.fails("cron.add", task("n", "m")), error(500, "Cron job limit reached (200)"));
+}
+
+#[test]
+fn an_agent_plans_in_the_words_of_people() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let plan = json!({
+        "action": "add",
+        "job": { "name": "tea", "schedule": "in 2 hours", "spec": { "mode": "systemEvent", "text": "Tea!" } },
+    });
+    let wrong = json!({ "action": "add", "job": { "name": "n", "schedule": "tomorrow" } });
+    let calls = [call("c0", "gsv__Cron", &plan), call("c1", "gsv__Cron", &wrong)];
+    scene.provider.script([Reply::new(calls.into()), say("planned")]);
+    assert_eq!(said(&talk(&mut peer, "main", "tea in two hours, please", "r-1")), "planned");
+    let last = scene.provider.last();
+    assert!(last.result("c1").unwrap().contains("has no time of day"), "{:?}", last.result("c1"));
+    let jobs = peer.ok("cron.list", json!({}));
+    let job = &jobs["jobs"][0];
+    assert_eq!((&jobs["count"], &job["name"], &job["agentId"]), (&json!(1), &json!("tea"), &json!("main")));
+    let (at, made) = (job["schedule"]["atMs"].as_u64().unwrap(), job["createdAtMs"].as_u64().unwrap());
+    assert!((7_190_000..=7_200_000).contains(&(at - made)), "{job}");
+}
+
+#[test]
+fn limits_are_those_of_the_settings_as_they_are_now() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    for (path, value) in [("cron.enabled", json!(false)), ("cron.maxJobs", json!(1))] {
+        peer.ok("config.set", json!({ "path": path, "value": value }));
+    }
+    let status = soon("the settings", || {
+        let status = peer.ok("cron.status", json!({}));
+        (status["enabled"] == false && status["maxJobs"] == 1).then_some(status)
+    });
+    assert_eq!(status["count"], 0);
+    let schedule = json!({ "kind": "at", "atMs": 1 });
+    let job = add(&mut peer, json!({ "name": "n", "schedule": schedule, "spec": { "mode": "task", "message": "go" } }));
+    assert_eq!(peer.ok("cron.status", json!({}))["dueCount"], 1);
+    assert_eq!(peer.fails("cron.add", task("n", "m")), error(500, "Cron job limit reached (1)"));
+    scene.provider.script([say("done")]);
+    let ran = peer.ok("cron.run", json!({}));
+    assert_eq!((&ran["ran"], &ran["results"][0]["jobId"]), (&json!(1), &job["id"]));
+}

@@ -1,0 +1,129 @@
+//! A week of jobs and heartbeats around each change of the clocks, in virtual time: every firing stands in the log at its
+//! instant, and every run comes to its end.
+
+use std::collections::BTreeMap;
+
+use countersign_core::{
+    Step,
+    engine::{Command, Event, Resume},
+    id::JobId,
+    policy::Posture,
+    run::Marks,
+    schedule::{
+        self, ActiveHours, Afterwards, Beat, Conversation, Ending, Kind, Message, Outcome, Plan, Replan, Schedule,
+        Status, Zone,
+    },
+    session::Said,
+    time::Millis,
+};
+use countersign_runtime::{
+    Clock, Fired, Handle, Lane, Released,
+    models::scripted::{Reply, Scripted},
+    store::MemoryLog,
+};
+
+use crate::stage::{begin, name, open_seeing_to};
+
+const HOUR: u64 = 3_600_000;
+
+fn zone() -> Zone {
+    "Europe/Berlin".parse().unwrap()
+}
+
+/// Jobs are said; there are heartbeats by day only.
+fn see_to(fired: &Fired) -> schedule::Command {
+    let ends = |status| {
+        let ending = Ending { status, told: false, outcome: Outcome::default() };
+        schedule::Command::End { firing: fired.id(), ending }
+    };
+    let by_day = ActiveHours::new("08:00", "23:00", zone()).unwrap();
+    match fired.step {
+        Step::Tell => ends(Status::Ok),
+        Step::Say if fired.job.plan().kind == Kind::Heartbeat && !by_day.contain(fired.firing.at) => {
+            ends(Status::Skipped)
+        }
+        Step::Say => {
+            let said =
+                Said { content: r#"{"role":"user","content":[{"type":"text","text":"now"}]}"#.into(), tokens: 1 };
+            let (marks, conversation) = (Box::new(Marks::default()), Conversation::BeginsAnew);
+            let message = Message { session: name(), said, marks, conversation };
+            schedule::Command::Say { firing: fired.id(), message: Box::new(message) }
+        }
+    }
+}
+
+async fn ask(owner: &Handle, command: schedule::Command) {
+    owner.source(Lane::Request).ask(Command::Schedule(command)).await.unwrap();
+}
+
+async fn add(owner: &Handle, job: &str, schedule: Schedule) {
+    let (agent, kind, afterwards) = ("main".to_owned(), Kind::Job, Afterwards::Stays);
+    let plan = Plan { agent, kind, schedule, follows_house: false, enabled: true, afterwards };
+    ask(owner, schedule::Command::Add { job: JobId::new(job), plan: Box::new(plan), content: "{}".into() }).await;
+}
+
+/// What fires in the week from `from` on, each with its instant, and how often each job ended how.
+async fn week(from: Millis) -> (BTreeMap<String, Vec<u64>>, BTreeMap<(String, Status), usize>) {
+    let model = Scripted::new((0..2_000).map(|_| Reply::say("HEARTBEAT_OK")));
+    let owner =
+        open_seeing_to(see_to, Clock::starting_at(from), MemoryLog::new(), &model, Posture::Stdio, Resume::Go).await;
+    let mut released = owner.subscribe().await.unwrap();
+    begin(&owner, "/".as_ref()).await;
+    for (job, expression) in [("night", "30 2 * * *"), ("hourly", "15 * * * *"), ("monday", "0 9 * * mon")] {
+        let expression = expression.parse().unwrap();
+        add(&owner, job, Schedule::Cron { expression, zone: zone() }).await;
+    }
+    add(&owner, "steps", Schedule::every(6 * HOUR, from).unwrap()).await;
+    let beat = Beat { job: JobId::new("beat"), agent: "main".to_owned(), every: Some(HOUR / 2) };
+    ask(&owner, schedule::Command::Beats { beats: vec![beat], replan: Replan::Changes }).await;
+    let (mut fired, mut ended) = (BTreeMap::<String, Vec<u64>>::new(), BTreeMap::new());
+    let end = from.0 + 7 * 24 * HOUR;
+    loop {
+        let Released::Fact(recorded) = released.next().await.unwrap() else { continue };
+        match &recorded.fact.event {
+            Event::Schedule(schedule::Event::Fired { firing, planned, .. }) => {
+                if planned.0 >= end {
+                    return (fired, ended);
+                }
+                assert_eq!(recorded.meta.at, *planned, "{firing:?}");
+                fired.entry(firing.job.to_string()).or_default().push(planned.0);
+            }
+            Event::Schedule(schedule::Event::Ended { firing, status, .. }) => {
+                *ended.entry((firing.job.to_string(), *status)).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Half hours behind the beginning, as instants.
+fn behind(from: Millis, halves: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    halves.into_iter().map(|halves| from.0 + halves * HOUR / 2).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_week_around_each_change_of_the_clocks_fires_at_its_instants() {
+    // Wednesday 0:00 in Berlin; on Sunday the clock goes from 2:00 to 3:00, or from 3:00 to 2:00.
+    let spring = (1_774_393_200_000, [5, 53, 101, 149, 196, 243, 291], 256);
+    let autumn = (1_792_533_600_000, [5, 53, 101, 149, 197, 247, 295], 260);
+    for (from, nights, monday) in [spring, autumn] {
+        let from = Millis(from);
+        let (mut fired, ended) = week(from).await;
+        let beats = fired.remove("beat").unwrap();
+        assert!(beats.len() == 335 && beats.windows(2).all(|two| two[1] - two[0] == HOUR / 2), "{}", beats.len());
+        let quarter = HOUR / 4;
+        let want = [
+            ("hourly", (0..168).map(|hour| from.0 + hour * HOUR + quarter).collect()),
+            ("monday", behind(from, [monday])),
+            ("night", behind(from, nights)),
+            ("steps", behind(from, (1..28).map(|step| step * 12))),
+        ];
+        assert_eq!(fired, want.map(|(job, at)| (job.to_owned(), at)).into());
+        let by_day =
+            beats.iter().filter(|at| ActiveHours::new("08:00", "23:00", zone()).unwrap().contain(Millis(**at)));
+        let by_day = by_day.count();
+        let count = |job: &str, status| ended.get(&(job.to_owned(), status)).copied().unwrap_or_default();
+        assert_eq!((count("beat", Status::Ok), count("beat", Status::Skipped)), (by_day, 335 - by_day));
+        assert_eq!(["hourly", "monday", "night", "steps"].map(|job| count(job, Status::Ok)), [168, 1, 7, 27]);
+    }
+}

@@ -1,0 +1,71 @@
+//! What a job does, as it lies in the content of its record, and when it is due, as the engine plans it.
+
+use countersign_core::{
+    schedule::{Afterwards, Expression, Kind, Plan, Schedule, Zone},
+    time::Millis,
+};
+use countersign_protocol::gsv::{
+    Fault,
+    cron::{self, Spec},
+    directive::Model,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{super::Door, failed};
+
+/// How much may be said of a job, in bytes.
+const LONGEST: usize = 256 * 1024;
+
+/// What a job does and what it is called, in the words of the wire.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Definition {
+    pub(super) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) description: Option<String>,
+    pub(super) schedule: cron::Schedule,
+    pub(super) spec: Spec,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) delete_after_run: Option<bool>,
+}
+
+impl Definition {
+    /// The content of its record.
+    pub(super) fn content(&self) -> std::sync::Arc<str> {
+        serde_json::to_string(self).unwrap_or_default().into()
+    }
+
+    /// What a job with it is as the engine plans it, with its schedule read at `now`.
+    ///
+    /// # Errors
+    /// 500 for a schedule that cannot be, or a model that is none.
+    pub(super) fn plan(&self, door: &Door, agent: String, enabled: bool, now: Millis) -> Result<Plan, Fault> {
+        if self.content().len() > LONGEST {
+            return Err(failed(format!("a cron job has at most {LONGEST} bytes")));
+        }
+        if let Spec::Task(task) = &self.spec
+            && let Some(model) = task.model.as_ref().filter(|model| Model::read(model, "any").is_none())
+        {
+            return Err(failed(Model::invalid(model)));
+        }
+        let (schedule, follows_house) = schedule(&self.schedule, door.settings.zone(), now)?;
+        let afterwards = if self.delete_after_run == Some(true) { Afterwards::Goes } else { Afterwards::Stays };
+        Ok(Plan { agent, kind: Kind::Job, schedule, follows_house, enabled, afterwards })
+    }
+}
+
+/// A schedule of the wire as the engine reads it, and whether its zone is that of the house.
+fn schedule(schedule: &cron::Schedule, house: Zone, now: Millis) -> Result<(Schedule, bool), Fault> {
+    match schedule {
+        cron::Schedule::At { at_ms } => Ok((Schedule::At { at: Millis(*at_ms) }, false)),
+        cron::Schedule::Every { every_ms, anchor_ms } => {
+            let every = Schedule::every(*every_ms, anchor_ms.map_or(now, Millis));
+            every.map(|every| (every, false)).map_err(|error| failed(format!("schedule.everyMs: {error}")))
+        }
+        cron::Schedule::Cron { expr, tz } => {
+            let expression: Expression = expr.parse().map_err(|error| failed(format!("schedule.expr: {error}")))?;
+            let zone = tz.as_deref().map(str::parse::<Zone>).transpose();
+            let zone = zone.map_err(|error| failed(format!("schedule.tz: {error}")))?;
+            Ok((Schedule::Cron { expression, zone: zone.unwrap_or(house) }, zone.is_none()))
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Sees to a firing: says what it is about, and tells people what came of it.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    Step,
+    id::{Lsn, SessionId},
+    ledger::{Budget, Metric},
+    message::{Assistant, Message, text_of},
+    policy::Contract,
+    run::{End, Marks},
+    schedule::{self, Conversation, Ending, Kind, Outcome, Over, Stage, Status},
+    unattended::{OnBreach, Terms},
+};
+use countersign_protocol::gsv::{
+    chat::CANCELLED,
+    cron::{Spec, Task},
+    directive::Model,
+    key::Keys,
+};
+use countersign_runtime::Fired;
+
+use super::{
+    super::{Door, chat},
+    definition::Definition,
+    heartbeats,
+    telling::{self, Telling},
+};
+
+/// How long a run may take that says nothing of it, in milliseconds.
+const LONGEST: u64 = 60 * 60 * 1000;
+/// How much of what was said is kept for lists, in characters.
+const SUMMARY: usize = 2000;
+
+/// Sees to what a firing needs. What went wrong on the way is its end.
+pub(super) async fn see_to(door: &Arc<Door>, fired: &Fired) -> schedule::Command {
+    let seen = match (fired.job.plan().kind, fired.step) {
+        (Kind::Job, Step::Say) => say(door, fired).await,
+        (Kind::Heartbeat, Step::Say) => heartbeats::say(door, fired).await,
+        (Kind::Job, Step::Tell) => tell(door, fired).await,
+        (Kind::Heartbeat, Step::Tell) => heartbeats::tell(door, fired).await,
+    };
+    seen.unwrap_or_else(|error| fired.failed(error))
+}
+
+/// What a job is, by its record.
+async fn definition(door: &Door, fired: &Fired) -> Result<Definition, String> {
+    let text = read(door, fired.job.content()).await?.ok_or("what it does cannot be read any more")?;
+    serde_json::from_str(&text).map_err(|error| format!("what it does cannot be read: {error}"))
+}
+
+/// The content of a record, if it is still there.
+pub(super) async fn read(door: &Door, place: Lsn) -> Result<Option<Arc<str>>, String> {
+    let texts = door.site.handle.contents().get(&[place]).await.map_err(|error| error.to_string())?;
+    Ok(texts.into_iter().next().flatten())
+}
+
+async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, String> {
+    let Definition { spec, name, .. } = definition(door, fired).await?;
+    let agent = &fired.job.plan().agent;
+    Ok(match spec {
+        Spec::SystemEvent { text } => {
+            let key = door.settings.keys().main(agent);
+            let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
+            let marks = Marks { terms: terms(fired, None), ..Marks::default() };
+            message(fired, session, &text, marks, Conversation::GoesOn)
+        }
+        Spec::Task(task) => {
+            let key = Keys::of_job(agent, fired.job.id().as_str());
+            let session = chat::open(door, &key).await.map_err(|fault| fault.message)?;
+            let text = text_of_task(door, fired, &name, &task).await;
+            let usual = door.settings.model_of(agent);
+            let model = match &task.model {
+                Some(model) => Model::read(model, &usual.provider).ok_or_else(|| Model::invalid(model))?,
+                None => usual,
+            };
+            let marks = Marks {
+                model: Some(door.settings.reference(&door.site, &model)),
+                thinking: task.thinking.map(|level| level.shown().to_owned()),
+                terms: terms(fired, task.timeout_seconds.map(|seconds| seconds.saturating_mul(1000))),
+                ..Marks::default()
+            };
+            message(fired, session, &text, marks, Conversation::BeginsAnew)
+        }
+    })
+}
+
+async fn text_of_task(door: &Arc<Door>, fired: &Fired, name: &str, task: &Task) -> String {
+    let time = door.settings.zone().full_time(fired.firing.at);
+    let text = format!("[cron · {time}] {}", task.message);
+    let is_told = match telling::of_task(task) {
+        Some(telling) => telling.reaches(door, &fired.job.plan().agent).await,
+        None => false,
+    };
+    if is_told {
+        format!("{text}\n\n(What you answer is delivered by itself, as the outcome of the job \"{name}\".)")
+    } else {
+        text
+    }
+}
+
+/// The command that says a message, under a name that is the same after a restart.
+pub(super) fn message(
+    fired: &Fired,
+    session: SessionId,
+    text: &str,
+    marks: Marks,
+    conversation: Conversation,
+) -> schedule::Command {
+    let reference = Some(format!("{}-{}", fired.job.id(), fired.firing.number));
+    let marks = Box::new(Marks { reference, ..marks });
+    let message = schedule::Message { session, said: chat::said(text, Vec::new()), marks, conversation };
+    schedule::Command::Say { firing: fired.id(), message: Box::new(message) }
+}
+
+/// The contract of a scheduled run: it may do what rules let it, and has so much time. What rules ask about is asked, and is
+/// refused if nobody answers.
+pub(super) fn terms(fired: &Fired, within: Option<u64>) -> Option<Box<Terms>> {
+    let actor = match fired.job.plan().kind {
+        Kind::Job => format!("cron:{}", fired.job.id()),
+        Kind::Heartbeat => fired.job.id().to_string(),
+    };
+    let budget = Budget { wall_time: Some(within.unwrap_or(LONGEST)), ..Budget::default() };
+    let may = Contract::of_everything();
+    Some(Box::new(Terms { actor, may, budget, on_breach: OnBreach::End, renegotiable: false }))
+}
+
+async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, String> {
+    let (over, said) = outcome(door, fired).await?;
+    let (text, problem) = came_to(&over, said.as_ref());
+    let summary = text.as_deref().map(short);
+    if let Some(problem) = problem {
+        return Ok(ends(fired, Status::Failed, false, Some(problem), summary));
+    }
+    let Definition { spec, .. } = definition(door, fired).await?;
+    let task = match spec {
+        Spec::Task(task) => task,
+        Spec::SystemEvent { .. } => return Ok(ends(fired, Status::Ok, false, None, summary)),
+    };
+    let Some(telling) = telling::of_task(&task) else { return Ok(ends(fired, Status::Ok, false, None, summary)) };
+    let told = say_to(door, fired, &over, telling, text.as_deref().unwrap_or_default()).await;
+    Ok(match told {
+        Ok(told) => ends(fired, Status::Ok, told, None, summary),
+        Err(problem) => {
+            let status = if task.best_effort_deliver == Some(true) { Status::Ok } else { Status::Failed };
+            ends(fired, status, false, Some(format!("delivery failed: {problem}")), summary)
+        }
+    })
+}
+
+/// Tells people. True if there was somebody to tell; asked for again after a restart, it is told once.
+///
+/// # Errors
+/// Why those could not be told who were to be.
+pub(super) async fn say_to(
+    door: &Arc<Door>,
+    fired: &Fired,
+    over: &Over,
+    telling: Telling,
+    text: &str,
+) -> Result<bool, String> {
+    let key = format!("{}-{}", fired.job.id(), fired.firing.number);
+    telling.say(door, &fired.job.plan().agent, &over.session, text, key).await
+}
+
+/// What the run of a firing came to, and its last words.
+pub(super) async fn outcome(door: &Door, fired: &Fired) -> Result<(Over, Option<Assistant>), String> {
+    let Stage::Over(over) = &fired.firing.stage else { return Err("it is not over".to_owned()) };
+    let text = match over.words {
+        Some(words) => read(door, words).await?,
+        None => None,
+    };
+    let said = text.and_then(|text| match serde_json::from_str(&text) {
+        Ok(Message::Assistant(said)) => Some(said),
+        _ => None,
+    });
+    Ok((over.clone(), said))
+}
+
+/// What was said, and what went wrong.
+pub(super) fn came_to(over: &Over, said: Option<&Assistant>) -> (Option<String>, Option<String>) {
+    let text = said.map(|said| text_of(&said.content)).filter(|text| !text.trim().is_empty());
+    let problem = match (&over.breach, over.end) {
+        (Some(breach), _) if breach.metric == Metric::WallTime => {
+            Some(format!("timed out after {} s", breach.limit / 1000))
+        }
+        (Some(breach), _) => Some(breach.to_string()),
+        (None, Some(End::Completed)) if text.is_some() => None,
+        (None, Some(End::Completed)) => Some("LLM returned empty response".to_owned()),
+        (None, Some(End::Aborted | End::RetryCancelled)) => Some(CANCELLED.to_owned()),
+        (None, None) => Some("its message was taken back before it began".to_owned()),
+        (None, Some(End::Failed | End::Overflowed)) => {
+            let why = said.and_then(|said| said.error_message.clone());
+            Some(format!("LLM error: {}", why.unwrap_or_else(|| "the provider did not answer".to_owned())))
+        }
+        (None, Some(End::Interrupted)) => Some("the gateway was restarted".to_owned()),
+    };
+    (text, problem)
+}
+
+/// The command that ends a firing.
+pub(super) fn ends(
+    fired: &Fired,
+    status: Status,
+    told: bool,
+    error: Option<String>,
+    summary: Option<String>,
+) -> schedule::Command {
+    let ending = Ending { status, told, outcome: Outcome { error, summary } };
+    schedule::Command::End { firing: fired.id(), ending }
+}
+
+/// So much of a text as lists have of it.
+pub(super) fn short(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(SUMMARY) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}

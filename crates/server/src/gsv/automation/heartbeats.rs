@@ -1,0 +1,346 @@
+//! Heartbeats: now and then an agent looks after its list, `HEARTBEAT.md`, and tells people what needs them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use countersign_core::{
+    engine::{Event, Reply},
+    id::JobId,
+    run::Marks,
+    schedule::{
+        self, ActiveHours, Beat, Cause, Conversation, FiringId, Job, Kind, Outcome, Replan, Skip, Status, Told, Which,
+        Zone, has_tasks, span, told,
+    },
+};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault,
+        heartbeat::{self, STARTED, State, Triggered},
+        key::{Keys, agent_id, agent_of},
+        workspace::Path,
+    },
+};
+use countersign_runtime::{Fired, Lane, Released};
+use serde_json::Value;
+
+use super::{
+    super::{Door, chat, dispatch::Answer, registry, workspace, workspace::WorkspaceError},
+    ask, closing, firing,
+    telling::Telling,
+};
+
+/// How a job is called that is a heartbeat.
+const NAMED: &str = "heartbeat:";
+/// The list of an agent, in its folder.
+const LIST: &str = "HEARTBEAT.md";
+/// How long a heartbeat may take, in milliseconds.
+const LONGEST: u64 = 30 * 60 * 1000;
+/// What an agent is told if the settings say nothing.
+const PROMPT: &str = "Look at your list HEARTBEAT.md, which follows, and do what it asks for now. Take up nothing from earlier \
+                      conversations that it does not name. If nothing needs anybody's attention, answer with HEARTBEAT_OK \
+                      and nothing else.";
+
+/// The heartbeat of one agent, as the settings have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rules {
+    /// Milliseconds. Absent: never by itself.
+    every: Option<u64>,
+    prompt: String,
+    target: Target,
+    hours: Option<ActiveHours>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    Nobody,
+    Last,
+    Channel(String),
+}
+
+fn job_of(agent: &str) -> JobId {
+    JobId::new(format!("{NAMED}{agent}"))
+}
+
+impl Rules {
+    fn of(tree: &Value, agent: &str, house: Zone) -> Self {
+        let listed = tree["agents"]["list"].as_array().into_iter().flatten();
+        let mut own = listed.filter(|listed| listed["id"].as_str().map(agent_id).as_deref() == Some(agent));
+        let own = own.next().map_or(&Value::Null, |agent| &agent["heartbeat"]);
+        let usual = &tree["agents"]["defaultHeartbeat"];
+        let text = |name: &str| own[name].as_str().or_else(|| usual[name].as_str());
+        let hour = |name: &str| {
+            own["activeHours"][name].as_str().or_else(|| usual["activeHours"][name].as_str()).map(str::to_owned)
+        };
+        let zone = hour("timezone").and_then(|name| name.parse().ok()).unwrap_or(house);
+        let hours = hour("start").zip(hour("end")).and_then(|(start, end)| ActiveHours::new(&start, &end, zone).ok());
+        let every = text("every").filter(|every| every.trim() != "0").and_then(|every| span(every).ok());
+        Self {
+            every: every.and_then(|every| u64::try_from(every.as_millis()).ok()).filter(|every| *every > 0),
+            prompt: text("prompt").filter(|prompt| !prompt.trim().is_empty()).unwrap_or(PROMPT).to_owned(),
+            target: match text("target").unwrap_or("last") {
+                "none" => Target::Nobody,
+                "last" => Target::Last,
+                channel => Target::Channel(channel.to_owned()),
+            },
+            hours,
+        }
+    }
+
+    fn here(door: &Door, agent: &str) -> Self {
+        Self::of(&door.settings.tree(), agent, door.settings.zone())
+    }
+}
+
+/// Every agent that there is: the one that is meant where none is named, and those of the settings.
+fn agents(door: &Door) -> BTreeSet<String> {
+    let tree = door.settings.tree();
+    let listed = tree["agents"]["list"].as_array().into_iter().flatten();
+    listed.filter_map(|agent| agent["id"].as_str().map(agent_id)).chain([door.settings.agent()]).collect()
+}
+
+/// Plans the heartbeats of all agents.
+///
+/// # Errors
+/// 500 if that was not recorded.
+pub(super) async fn plan(door: &Arc<Door>, replan: Replan) -> Result<(), Fault> {
+    let beat = |agent: String| Beat { job: job_of(&agent), every: Rules::here(door, &agent).every, agent };
+    let beats = agents(door).into_iter().map(beat).collect();
+    ask(door, schedule::Command::Beats { beats, replan }).await.map(drop)
+}
+
+/// Whether heartbeats were ever planned.
+///
+/// # Errors
+/// 500 if the gateway closes.
+pub(super) async fn are_planned(door: &Arc<Door>) -> Result<bool, Fault> {
+    let source = door.site.handle.source(Lane::Request);
+    let read = source.read(|engine| engine.state().schedule().jobs(Kind::Heartbeat).next().is_some());
+    Ok(read.await.ok_or_else(closing)?.0)
+}
+
+pub(super) async fn status(door: &Arc<Door>) -> Answer {
+    Ok(Json::of(&heartbeat::Status { message: None, agents: states(door).await? }))
+}
+
+pub(super) async fn start(door: &Arc<Door>) -> Answer {
+    plan(door, Replan::All).await?;
+    Ok(Json::of(&heartbeat::Status { message: Some(STARTED.to_owned()), agents: states(door).await? }))
+}
+
+async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, State>, Fault> {
+    let source = door.site.handle.source(Lane::Request);
+    let read = source.read(|engine| engine.state().schedule().jobs(Kind::Heartbeat).cloned().collect::<Vec<Job>>());
+    let (jobs, _) = read.await.ok_or_else(closing)?;
+    let mut states = BTreeMap::new();
+    for agent in agents(door) {
+        let job = jobs.iter().find(|job| *job.id() == job_of(&agent));
+        let told = job.and_then(Job::told);
+        let text = match told {
+            Some((_, place)) => words(door, place).await,
+            None => None,
+        };
+        let state = State {
+            agent_id: agent.clone(),
+            next_heartbeat_at: job.and_then(Job::next).map(|next| next.0),
+            last_heartbeat_at: job.and_then(Job::last).map(|last| last.at.0),
+            last_heartbeat_text: text,
+            last_heartbeat_sent_at: told.map(|(at, _)| at.0),
+            last_active: super::telling::last_active(door, &agent).await,
+        };
+        states.insert(agent, state);
+    }
+    Ok(states)
+}
+
+/// What people were told, by the record that says that they were.
+async fn words(door: &Door, place: countersign_core::id::Lsn) -> Option<String> {
+    let text = firing::read(door, place).await.ok().flatten()?;
+    serde_json::from_str::<Outcome>(&text).ok()?.summary
+}
+
+pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
+    let agent = agent_id(agent);
+    if !agents(door).contains(&agent) {
+        return Ok(Json::of(&Triggered::failed(&agent, "there is no such agent")));
+    }
+    if !are_planned(door).await? {
+        plan(door, Replan::Changes).await?;
+    }
+    let triggered = match fire(door, &agent).await {
+        Ok(None) => Triggered::ran(&agent, &Keys::of_heartbeat(&agent)),
+        Ok(Some((Status::Skipped, reason))) => Triggered::skipped(&agent, &reason),
+        Ok(Some((Status::Ok | Status::Failed, error))) => Triggered::failed(&agent, &error),
+        Err(fault) => Triggered::failed(&agent, &fault.message),
+    };
+    Ok(Json::of(&triggered))
+}
+
+/// Has an agent look after its list now, and waits until it is asked. What it came to, if it was not.
+async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(Status, String)>, Fault> {
+    let mut subscriber = door.site.handle.subscribe().await.ok_or_else(closing)?;
+    let Reply::Fired(fired) = ask(door, schedule::Command::Fire(Which::Now(job_of(agent)))).await? else {
+        return Ok(None);
+    };
+    let is_it = |firing: &FiringId| fired.contains(firing);
+    loop {
+        let Released::Fact(recorded) = subscriber.next().await.ok_or_else(closing)? else { continue };
+        match &recorded.fact.event {
+            Event::Schedule(schedule::Event::Said { firing }) if is_it(firing) => return Ok(None),
+            Event::Schedule(schedule::Event::Ended { firing, status, .. }) if is_it(firing) => {
+                let content = recorded.fact.content.as_deref();
+                let outcome = content.and_then(|text| serde_json::from_str::<Outcome>(text).ok());
+                return Ok(Some((*status, outcome.and_then(|outcome| outcome.error).unwrap_or_default())));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Says what a heartbeat is about, unless there is none now.
+///
+/// # Errors
+/// What went wrong.
+pub(super) async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, String> {
+    let agent = &fired.job.plan().agent;
+    let rules = Rules::here(door, agent);
+    let list = list(door, agent).await?;
+    if fired.firing.cause == Cause::Due
+        && let Some(skip) = skip(door, fired, &rules, list.as_deref()).await?
+    {
+        return Ok(firing::ends(fired, Status::Skipped, false, Some(reason(skip).to_owned()), None));
+    }
+    let key = Keys::of_heartbeat(agent);
+    let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
+    let time = door.settings.zone().full_time(fired.firing.at);
+    let list = list.map_or_else(|| format!("({LIST} is not there.)"), |list| format!("{LIST}:\n\n{}", list.trim()));
+    let text = format!("[heartbeat · {time}] {}\n\n{list}", rules.prompt);
+    let model = door.settings.reference(&door.site, &door.settings.model_of(agent));
+    let marks = Marks { model: Some(model), terms: firing::terms(fired, Some(LONGEST)), ..Marks::default() };
+    Ok(firing::message(fired, session, &text, marks, Conversation::GoesOn))
+}
+
+/// A reason in the words of the wire.
+const fn reason(skip: Skip) -> &'static str {
+    match skip {
+        Skip::OutsideActiveHours => "outside_active_hours",
+        Skip::NoHeartbeatFile => "no_heartbeat_file",
+        Skip::EmptyHeartbeatFile => "empty_heartbeat_file",
+        Skip::SessionBusy => "session_busy",
+    }
+}
+
+/// Why there is no heartbeat now, if there is none.
+async fn skip(door: &Arc<Door>, fired: &Fired, rules: &Rules, list: Option<&str>) -> Result<Option<Skip>, String> {
+    if rules.hours.is_some_and(|hours| !hours.contain(fired.firing.at)) {
+        return Ok(Some(Skip::OutsideActiveHours));
+    }
+    let Some(list) = list else { return Ok(Some(Skip::NoHeartbeatFile)) };
+    if !has_tasks(list) {
+        return Ok(Some(Skip::EmptyHeartbeatFile));
+    }
+    let agent = &fired.job.plan().agent;
+    Ok(is_busy(door, agent).await?.then_some(Skip::SessionBusy))
+}
+
+/// Whether a run works in the session in which somebody last spoke with the agent.
+async fn is_busy(door: &Arc<Door>, agent: &str) -> Result<bool, String> {
+    let rows = registry::list(door.site.handle.log()).await.map_err(|error| error.to_string())?;
+    let is_its = |key: &str| agent_of(key).map(agent_id).as_deref() == Some(agent);
+    let is_ours = |key: &str| key.split(':').nth(2).is_some_and(|part| part == "cron" || part == "heartbeat");
+    let spoken = rows.iter().filter(|row| is_its(&row.key) && !is_ours(&row.key));
+    let Some(last) = spoken.max_by_key(|row| row.last_said_at) else { return Ok(false) };
+    let id = registry::session_of(&last.key);
+    let source = door.site.handle.source(Lane::Request);
+    // One that is not at hand rests.
+    let read = source.read(move |engine| engine.state().session(&id).is_some_and(|session| !session.is_at_rest()));
+    Ok(read.await.is_some_and(|(busy, _)| busy))
+}
+
+/// The list of an agent, if it has one.
+async fn list(door: &Arc<Door>, agent: &str) -> Result<Option<String>, String> {
+    let (folder, path) = (workspace::of(door, Some(agent)), Path::read(LIST).map_err(|fault| fault.message)?);
+    let read = tokio::task::spawn_blocking(move || folder.read(&path)).await;
+    match read.map_err(|error| error.to_string())? {
+        Ok(found) => Ok(Some(found.text)),
+        Err(WorkspaceError::Missing(_)) => Ok(None),
+        Err(error) => Err(format!("{LIST} cannot be read: {error}")),
+    }
+}
+
+/// Tells people what the agent said, unless it is nothing, or what they heard a short while ago.
+///
+/// # Errors
+/// What went wrong.
+pub(super) async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, String> {
+    let (over, said) = firing::outcome(door, fired).await?;
+    let (text, problem) = firing::came_to(&over, said.as_ref());
+    if let Some(problem) = problem {
+        return Ok(firing::ends(fired, Status::Failed, false, Some(problem), None));
+    }
+    let last = match fired.job.told() {
+        Some((at, place)) => words(door, place).await.map(|text| (text, at)),
+        None => None,
+    };
+    let last = last.as_ref().map(|(text, at)| (text.as_str(), *at));
+    let text = match told(&text.unwrap_or_default(), last, door.site.clock.now()) {
+        Told::Say(text) => text,
+        Told::Nothing | Told::Repeated => return Ok(firing::ends(fired, Status::Ok, false, None, None)),
+    };
+    let channel = match Rules::here(door, &fired.job.plan().agent).target {
+        Target::Nobody => return Ok(firing::ends(fired, Status::Ok, false, None, Some(text))),
+        Target::Last => None,
+        Target::Channel(channel) => Some(channel),
+    };
+    let is_wanted = channel.is_some();
+    let telling = Telling { channel, to: None, is_wanted };
+    Ok(match firing::say_to(door, fired, &over, telling, &text).await {
+        Ok(told) => firing::ends(fired, Status::Ok, told, None, Some(text)),
+        Err(problem) => {
+            let problem = format!("delivery failed: {problem}");
+            firing::ends(fired, Status::Failed, false, Some(problem), Some(text))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::schedule::{ActiveHours, Zone};
+    use serde_json::json;
+
+    use super::{PROMPT, Rules, Target};
+
+    #[test]
+    fn what_an_agent_has_of_its_own_goes_before_what_all_have() {
+        let tree = json!({ "agents": {
+            "defaultHeartbeat": { "every": "30m", "target": "last", "activeHours": { "start": "08:00", "end": "23:00" } },
+            "list": [
+                { "id": "main" },
+                { "id": "night", "heartbeat": { "every": "1h30m", "prompt": "look", "target": "wx",
+                    "activeHours": { "start": "22:00", "timezone": "Europe/Berlin" } } },
+                { "id": "off", "heartbeat": { "every": "0", "target": "none" } },
+            ],
+        } });
+        let hours = |start, end, zone: &str| ActiveHours::new(start, end, zone.parse().unwrap()).ok();
+        let day = hours("08:00", "23:00", "UTC");
+        let rules = |every, prompt: &str, target, hours| Rules { every, prompt: prompt.to_owned(), target, hours };
+        for (agent, want) in [
+            ("main", rules(Some(1_800_000), PROMPT, Target::Last, day)),
+            ("other", rules(Some(1_800_000), PROMPT, Target::Last, day)),
+            (
+                "night",
+                rules(
+                    Some(5_400_000),
+                    "look",
+                    Target::Channel("wx".to_owned()),
+                    hours("22:00", "23:00", "Europe/Berlin"),
+                ),
+            ),
+            ("off", rules(None, PROMPT, Target::Nobody, day)),
+        ] {
+            assert_eq!(Rules::of(&tree, agent, Zone::UTC), want, "{agent}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The methods about jobs.
+
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+
+use countersign_core::{
+    engine::{Command, Event, Refusal, Reply},
+    id::{JobId, Lsn},
+    schedule::{self, FiringId, Job, Kind, Outcome, Which},
+};
+use countersign_protocol::{
+    Json,
+    gsv::{Fault, cron, key},
+};
+use countersign_runtime::{Lane, Refused, Released, Subscriber};
+use uuid::Uuid;
+
+use super::{
+    super::{Door, dispatch::Answer},
+    ask, closing,
+    definition::Definition,
+    failed, fault, history,
+};
+
+pub(super) async fn status(door: &Arc<Door>) -> Answer {
+    let now = door.site.clock.now();
+    let source = door.site.handle.source(Lane::Request);
+    let read = source.read(move |engine| {
+        let state = engine.state().schedule();
+        let limits = state.limits();
+        let small = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        cron::Scheduler {
+            enabled: limits.enabled,
+            count: state.planned(),
+            due_count: state.waiting(now),
+            running_count: state.on_their_way(),
+            next_run_at_ms: state.next_job().map(|next| next.0),
+            max_jobs: small(limits.most),
+            max_concurrent_runs: small(limits.at_once),
+        }
+    });
+    Ok(Json::of(&read.await.ok_or_else(closing)?.0))
+}
+
+pub(super) async fn list(door: &Arc<Door>, list: cron::List) -> Answer {
+    Ok(Json::of(&listed(door, list).await?))
+}
+
+/// Jobs, those that are due first at first.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(super) async fn listed(door: &Arc<Door>, list: cron::List) -> Result<cron::Listed, Fault> {
+    let source = door.site.handle.source(Lane::Request);
+    let agent = list.agent.as_deref().map(key::agent_id);
+    let (page, is_all) = (list.page, list.include_disabled);
+    let read = source.read(move |engine| {
+        let jobs = engine.state().schedule().jobs(Kind::Job);
+        let is_wanted = |job: &&Job| {
+            let plan = job.plan();
+            agent.as_ref().is_none_or(|agent| plan.agent == *agent) && (is_all || plan.enabled)
+        };
+        let mut jobs: Vec<&Job> = jobs.filter(is_wanted).collect();
+        jobs.sort_by_key(|job| (Reverse(job.next().map(Reverse)), job.created_at(), job.id().clone()));
+        let count = jobs.len();
+        (page.of(jobs).into_iter().cloned().collect::<Vec<Job>>(), count)
+    });
+    let ((jobs, count), _) = read.await.ok_or_else(closing)?;
+    Ok(cron::Listed { jobs: shown(door, jobs).await?, count })
+}
+
+/// Jobs in the words of the wire.
+async fn shown(door: &Arc<Door>, jobs: Vec<Job>) -> Result<Vec<cron::Job>, Fault> {
+    let places = jobs.iter().flat_map(|job| [Some(job.content()), job.last().map(|last| last.record)]);
+    let places: Vec<Lsn> = places.flatten().collect();
+    let texts = door.site.handle.contents().get(&places).await.map_err(|error| failed(error.to_string()))?;
+    let texts: BTreeMap<Lsn, Arc<str>> =
+        places.into_iter().zip(texts).filter_map(|(place, text)| Some((place, text?))).collect();
+    Ok(jobs.iter().filter_map(|job| wire(job, &texts)).collect())
+}
+
+fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::Job> {
+    let definition: Definition = serde_json::from_str(texts.get(&job.content())?).ok()?;
+    let last = job.last();
+    let outcome = last.and_then(|last| serde_json::from_str::<Outcome>(texts.get(&last.record)?).ok());
+    Some(cron::Job {
+        id: job.id().as_str().to_owned(),
+        agent_id: job.plan().agent.clone(),
+        name: definition.name,
+        description: definition.description,
+        enabled: job.plan().enabled,
+        delete_after_run: definition.delete_after_run,
+        created_at_ms: job.created_at().0,
+        updated_at_ms: job.updated_at().0,
+        schedule: definition.schedule,
+        spec: definition.spec,
+        state: cron::State {
+            next_run_at_ms: job.next().map(|next| next.0),
+            running_at_ms: job.firing().map(|firing| firing.at.0),
+            last_run_at_ms: last.map(|last| last.at.0),
+            last_status: last.map(|last| history::status(last.status)),
+            last_error: outcome.and_then(|outcome| outcome.error),
+            last_duration_ms: last.map(|last| u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX)),
+        },
+    })
+}
+
+/// One job of [`Kind::Job`].
+async fn find(door: &Arc<Door>, id: &str) -> Result<Job, Fault> {
+    let job = JobId::new(id);
+    let source = door.site.handle.source(Lane::Request);
+    let read = source.read(move |engine| engine.state().schedule().job(&job).cloned());
+    let (found, _) = read.await.ok_or_else(closing)?;
+    found.filter(|job| job.plan().kind == Kind::Job).ok_or_else(|| cron::unknown_job(id))
+}
+
+async fn saved(door: &Arc<Door>, id: &str) -> Result<cron::Saved, Fault> {
+    let job = shown(door, vec![find(door, id).await?]).await?.pop();
+    Ok(cron::Saved { ok: true, job: job.ok_or_else(|| failed(format!("Cron job cannot be read: {id}")))? })
+}
+
+pub(super) async fn add(door: &Arc<Door>, create: cron::Create) -> Answer {
+    Ok(Json::of(&added(door, create).await?))
+}
+
+/// Plans a job.
+///
+/// # Errors
+/// 500 with why it cannot be.
+pub(super) async fn added(door: &Arc<Door>, create: cron::Create) -> Result<cron::Saved, Fault> {
+    let agent = create.agent.as_deref().map_or_else(|| door.settings.agent(), key::agent_id);
+    let definition = Definition {
+        name: create.name,
+        description: create.description,
+        schedule: create.schedule,
+        spec: create.spec,
+        delete_after_run: create.delete_after_run,
+    };
+    let plan = definition.plan(door, agent, create.enabled, door.site.clock.now())?;
+    let id = Uuid::new_v4().to_string();
+    let (job, plan, content) = (JobId::new(id.as_str()), Box::new(plan), definition.content());
+    ask(door, schedule::Command::Add { job, plan, content }).await?;
+    saved(door, &id).await
+}
+
+pub(super) async fn update(door: &Arc<Door>, update: cron::Update) -> Answer {
+    Ok(Json::of(&updated(door, update).await?))
+}
+
+/// Plans a job otherwise. What the patch leaves out stays.
+///
+/// # Errors
+/// 500 with why it cannot be.
+pub(super) async fn updated(door: &Arc<Door>, update: cron::Update) -> Result<cron::Saved, Fault> {
+    let _turn = door.automation.changing.lock().await;
+    let job = find(door, &update.id).await?;
+    let text = door.site.handle.contents().get(&[job.content()]).await.map_err(|error| failed(error.to_string()))?;
+    let text = text.into_iter().next().flatten();
+    let before = text.and_then(|text| serde_json::from_str::<Definition>(&text).ok());
+    let before = before.ok_or_else(|| failed(format!("Cron job cannot be read: {}", update.id)))?;
+    let is_planned_anew = update.schedule.is_some();
+    let definition = Definition {
+        name: update.name.unwrap_or(before.name),
+        description: update.description.or(before.description),
+        schedule: update.schedule.unwrap_or(before.schedule),
+        spec: match update.spec {
+            Some(patch) => patch.applied(Some(&before.spec))?,
+            None => before.spec,
+        },
+        delete_after_run: update.delete_after_run.or(before.delete_after_run),
+    };
+    let agent = update.agent.as_deref().map_or_else(|| job.plan().agent.clone(), key::agent_id);
+    let enabled = update.enabled.unwrap_or_else(|| job.plan().enabled);
+    let mut plan = definition.plan(door, agent, enabled, door.site.clock.now())?;
+    if !is_planned_anew {
+        // Steps go on from where they were counted.
+        plan.schedule = job.plan().schedule.clone();
+        plan.follows_house = job.plan().follows_house;
+    }
+    let (plan, content) = (Box::new(plan), definition.content());
+    ask(door, schedule::Command::Change { job: job.id().clone(), plan, content }).await?;
+    saved(door, &update.id).await
+}
+
+pub(super) async fn remove(door: &Arc<Door>, remove: cron::Remove) -> Answer {
+    Ok(Json::of(&removed(door, &remove.id).await?))
+}
+
+/// Plans a job no more.
+///
+/// # Errors
+/// 500 if that was not recorded.
+pub(super) async fn removed(door: &Arc<Door>, id: &str) -> Result<cron::Removed, Fault> {
+    let Ok(job) = find(door, id).await else { return Ok(cron::Removed { ok: true, removed: false }) };
+    let reply = ask(door, schedule::Command::Remove { job: job.id().clone() }).await?;
+    Ok(cron::Removed { ok: true, removed: reply == Reply::Done })
+}
+
+pub(super) async fn run(door: &Arc<Door>, run: cron::Run) -> Answer {
+    Ok(Json::of(&ran(door, run).await?))
+}
+
+/// Has jobs run, and waits for their ends. Whoever asked may go away: what was begun goes on.
+///
+/// # Errors
+/// 500 with why none did.
+pub(super) async fn ran(door: &Arc<Door>, run: cron::Run) -> Result<cron::Ran, Fault> {
+    let mut subscriber = door.site.handle.subscribe().await.ok_or_else(closing)?;
+    let fired = match fire(door, &run).await? {
+        Ok(fired) => fired,
+        Err(skipped) => return Ok(cron::Ran { ok: true, ran: 0, results: vec![skipped] }),
+    };
+    let mut results = BTreeMap::new();
+    while results.len() < fired.len() {
+        let (job, result) = next_end(&mut subscriber).await.ok_or_else(closing)?;
+        if fired.iter().any(|fired| fired.job == job) {
+            results.entry(job).or_insert(result);
+        }
+    }
+    let ran = results.values().filter(|result| result.status != cron::Status::Skipped).count();
+    let results = fired.iter().filter_map(|fired| results.remove(&fired.job)).collect();
+    Ok(cron::Ran { ok: true, ran, results })
+}
+
+/// Has jobs run, or says that the one that is meant runs already.
+async fn fire(door: &Arc<Door>, run: &cron::Run) -> Result<Result<Vec<FiringId>, cron::RunResult>, Fault> {
+    let which = match run {
+        cron::Run::Due => Which::Due,
+        cron::Run::IfDue(id) => Which::IfDue(find(door, id).await?.id().clone()),
+        cron::Run::Force(id) => Which::Now(find(door, id).await?.id().clone()),
+    };
+    let source = door.site.handle.source(Lane::Request);
+    match source.ask(Command::Schedule(schedule::Command::Fire(which))).await.map(|reply| reply.outcome) {
+        Ok(Reply::Fired(fired)) => Ok(Ok(fired)),
+        Ok(_) => Ok(Ok(Vec::new())),
+        Err(Refused::Refusal(Refusal::Schedule(schedule::Refusal::Busy(job)))) => {
+            let error = Some("it is running already".to_owned());
+            Ok(Err(result(&job, cron::Status::Skipped, error, None)))
+        }
+        Err(refused) => Err(fault(&refused)),
+    }
+}
+
+/// Has jobs run, and says which will.
+pub(super) async fn begin(door: &Arc<Door>, run: cron::Run) -> Answer {
+    let begun = match fire(door, &run).await? {
+        Ok(fired) => serde_json::json!({ "ok": true, "started": fired.iter().map(|it| &it.job).collect::<Vec<_>>() }),
+        Err(skipped) => serde_json::json!({ "ok": true, "started": [], "skipped": skipped }),
+    };
+    Ok(Json::from(begun))
+}
+
+/// The next end of a firing. One whose job goes before it began has ended, too.
+async fn next_end(subscriber: &mut Subscriber) -> Option<(JobId, cron::RunResult)> {
+    loop {
+        let Released::Fact(recorded) = subscriber.next().await? else { continue };
+        let Event::Schedule(event) = &recorded.fact.event else { continue };
+        match event {
+            schedule::Event::Ended { firing, status, took, next, .. } => {
+                let content = recorded.fact.content.as_deref();
+                let outcome = content.and_then(|text| serde_json::from_str::<Outcome>(text).ok()).unwrap_or_default();
+                let status = history::status(*status);
+                let result = cron::RunResult {
+                    duration_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+                    next_run_at_ms: next.map(|next| next.0),
+                    ..result(&firing.job, status, outcome.error, outcome.summary)
+                };
+                return Some((firing.job.clone(), result));
+            }
+            schedule::Event::Removed { job } => {
+                let error = Some("it was removed".to_owned());
+                return Some((job.clone(), result(job, cron::Status::Skipped, error, None)));
+            }
+            schedule::Event::Limited(_)
+            | schedule::Event::Added { .. }
+            | schedule::Event::Changed { .. }
+            | schedule::Event::Fired { .. }
+            | schedule::Event::Said { .. }
+            | schedule::Event::Ran { .. } => {}
+        }
+    }
+}
+
+fn result(job: &JobId, status: cron::Status, error: Option<String>, summary: Option<String>) -> cron::RunResult {
+    let job_id = job.as_str().to_owned();
+    cron::RunResult { job_id, status, error, summary, duration_ms: None, next_run_at_ms: None }
+}
+
+pub(super) async fn runs(door: &Arc<Door>, runs: cron::Runs) -> Answer {
+    Ok(Json::of(&past(door, &runs).await?))
+}
+
+/// The runs that were.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(super) async fn past(door: &Arc<Door>, runs: &cron::Runs) -> Result<cron::PastRuns, Fault> {
+    let found = history::runs(door.site.handle.log(), runs.job.as_deref(), runs.page).await;
+    found.map_err(|error| failed(error.to_string()))
+}

@@ -1,0 +1,147 @@
+//! Who is told what came of a firing.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    channel::{Address, ChatKind},
+    id::SessionId,
+};
+use countersign_protocol::gsv::{
+    channel::{Peer, PeerKind},
+    cron::Task,
+    heartbeat::LastActive,
+};
+
+use super::super::{
+    Door,
+    delivery::{self, Delivery, Target, Undelivered},
+    registry::key_of,
+};
+
+/// To whom something is told in a chat network. Clients are told of every run by the events of its session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Telling {
+    /// Through which network. Absent: the one through which somebody last spoke with the agent.
+    pub(super) channel: Option<String>,
+    /// To whom. Absent: whoever last spoke with the agent there.
+    pub(super) to: Option<String>,
+    /// Whether it is a fault if there is nobody.
+    pub(super) is_wanted: bool,
+}
+
+/// Who is told of a task. `None` if nobody is to be.
+pub(super) fn of_task(task: &Task) -> Option<Telling> {
+    let is_named = task.channel.is_some() || task.to.is_some();
+    let telling = Telling {
+        channel: task.channel.clone(),
+        to: task.to.clone(),
+        is_wanted: is_named || task.deliver == Some(true),
+    };
+    (task.deliver != Some(false)).then_some(telling)
+}
+
+impl Telling {
+    /// Where it goes, if somebody is named or has spoken with the agent; `last` is who did so last.
+    fn target(&self, agent: &str, last: Option<&Address>) -> Result<Target, String> {
+        let nobody = || match &self.channel {
+            Some(channel) => format!("nobody has spoken with {agent} in {channel} yet"),
+            None => Undelivered::Nobody(agent.to_owned()).to_string(),
+        };
+        let last = last.filter(|last| self.channel.as_ref().is_none_or(|channel| *channel == last.account.network));
+        let Some(to) = &self.to else { return last.map(|_| Target::Last).ok_or_else(nobody) };
+        let channel = self.channel.clone().or_else(|| last.map(|last| last.account.network.clone()));
+        let channel = channel.ok_or_else(nobody)?;
+        let known = last.filter(|last| last.chat == *to);
+        Ok(Target::Chat {
+            channel,
+            to: to.clone(),
+            kind: known.map_or(ChatKind::Dm, |last| last.kind),
+            account: last.map(|last| last.account.name.clone()),
+        })
+    }
+
+    async fn found(&self, door: &Arc<Door>, agent: &str) -> Result<Target, String> {
+        let last = delivery::last_active(door, agent).await.map(|(address, _)| address);
+        self.target(agent, last.as_ref())
+    }
+
+    /// Whether there is anybody whom it reaches.
+    pub(super) async fn reaches(&self, door: &Arc<Door>, agent: &str) -> bool {
+        self.found(door, agent).await.is_ok()
+    }
+
+    /// Tells it. False if there is nobody, and nobody is wanted. The same key again tells it no second time.
+    ///
+    /// # Errors
+    /// Why those could not be told who are wanted.
+    pub(super) async fn say(
+        &self,
+        door: &Arc<Door>,
+        agent: &str,
+        session: &SessionId,
+        text: &str,
+        key: String,
+    ) -> Result<bool, String> {
+        let to = match self.found(door, agent).await {
+            Ok(to) => to,
+            Err(_) if !self.is_wanted => return Ok(false),
+            Err(problem) => return Err(problem),
+        };
+        let delivery = Delivery { agent, to, text, session: key_of(session), reply_to: None, key: Some(key) };
+        match delivery::deliver(door, delivery).await {
+            Ok(_) => Ok(true),
+            Err(Undelivered::Nobody(_) | Undelivered::Blank) if !self.is_wanted => Ok(false),
+            Err(problem) => Err(problem.to_string()),
+        }
+    }
+}
+
+/// Where an agent was last spoken to.
+pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<LastActive> {
+    let (address, at) = delivery::last_active(door, agent).await?;
+    let kind = match address.kind {
+        ChatKind::Dm => PeerKind::Dm,
+        ChatKind::Group => PeerKind::Group,
+        ChatKind::Channel => PeerKind::Channel,
+        ChatKind::Thread => PeerKind::Thread,
+    };
+    Some(LastActive {
+        channel: address.account.network,
+        account_id: address.account.name,
+        peer: Peer { kind, id: address.chat, name: None, handle: None },
+        timestamp: at.0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::channel::{Account, Address, ChatKind};
+
+    use super::{Target, Telling};
+
+    #[test]
+    fn who_is_named_is_told_and_else_whoever_spoke_last() {
+        let account = Account { network: "wx".to_owned(), name: "a".to_owned() };
+        let last = Address { account, kind: ChatKind::Group, chat: "g1".to_owned() };
+        let chat = |channel: &str, to: &str, kind, account: Option<&str>| Target::Chat {
+            channel: channel.to_owned(),
+            to: to.to_owned(),
+            kind,
+            account: account.map(str::to_owned),
+        };
+        for (case, channel, to, last, want) in [
+            ("last", None, None, Some(&last), Ok(Target::Last)),
+            ("nobody", None, None, None, Err("nobody has spoken with main in a chat network yet")),
+            ("last there", Some("wx"), None, Some(&last), Ok(Target::Last)),
+            ("nobody there", Some("tg"), None, Some(&last), Err("nobody has spoken with main in tg yet")),
+            ("known", None, Some("g1"), Some(&last), Ok(chat("wx", "g1", ChatKind::Group, Some("a")))),
+            ("there", Some("wx"), Some("p"), Some(&last), Ok(chat("wx", "p", ChatKind::Dm, Some("a")))),
+            ("elsewhere", Some("tg"), Some("p"), Some(&last), Ok(chat("tg", "p", ChatKind::Dm, None))),
+            ("nowhere", None, Some("p"), None, Err("nobody has spoken with main in a chat network yet")),
+        ] {
+            let (channel, to) = (channel.map(str::to_owned), to.map(str::to_owned));
+            let telling = Telling { channel, to, is_wanted: true };
+            assert_eq!(telling.target("main", last), want.map_err(str::to_owned), "{case}");
+        }
+    }
+}

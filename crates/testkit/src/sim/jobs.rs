@@ -1,0 +1,279 @@
+//! Jobs of a simulation: who plans them, what is said for them, and what the record must say of each firing.
+//!
+//! It must not ask the engine: it reads the record as an outsider would.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use countersign_core::{
+    Step,
+    engine::{Command, Event, Fact, Meta, Recorded},
+    id::{JobId, RunId, SessionId},
+    ledger::Budget,
+    run,
+    schedule::{
+        self, Afterwards, Beat, Cause, Conversation, Ending, FiringId, Kind, Limits, Message, Outcome, Plan, Replan,
+        Schedule, Status, Which, Zone,
+    },
+    time::Millis,
+    unattended::Terms,
+};
+
+use super::{dice::Dice, people, words};
+
+/// How far a firing is, by the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Due,
+    Said(SessionId, Option<(RunId, Option<run::End>)>),
+    Ran,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    kind: Kind,
+    number: u64,
+    /// The last time that was planned and came.
+    planned: Option<Millis>,
+    open: Option<Stage>,
+    is_removed: bool,
+    /// Whether it goes by itself after it ran well.
+    goes: bool,
+}
+
+fn goes(plan: &Plan) -> bool {
+    matches!(plan.schedule, Schedule::At { .. }) && plan.afterwards == Afterwards::Goes
+}
+
+/// All jobs, by the record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Jobs {
+    limits: Limits,
+    jobs: BTreeMap<JobId, Seen>,
+    /// Firings that were said, for good.
+    said: BTreeSet<FiringId>,
+}
+
+impl Jobs {
+    /// Reads one record, and says which rule it breaks.
+    pub(super) fn read(&mut self, meta: &Meta, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Schedule(event) => self.job(meta, event),
+            Event::Run(run::Event::Marked { run, marks }) => match &marks.firing {
+                Some(firing) => self.works(firing, *run),
+                None => Ok(()),
+            },
+            Event::Run(run::Event::Ended { run, end, .. }) => {
+                let ended = self.jobs.values_mut().filter_map(|job| match &mut job.open {
+                    Some(Stage::Said(_, Some((works, end)))) if works == run => Some(end),
+                    _ => None,
+                });
+                ended.for_each(|of| *of = Some(*end));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn works(&mut self, firing: &FiringId, run: RunId) -> Result<(), String> {
+        let open = self.jobs.get_mut(&firing.job).filter(|job| job.number == firing.number);
+        let Some(Stage::Said(_, works)) = open.and_then(|job| job.open.as_mut()) else {
+            return Err("a run works on a firing that nobody said".to_owned());
+        };
+        let may = match works {
+            None => true,
+            Some((before, None)) => *before == run,
+            Some((_, Some(end))) => *end == run::End::Overflowed,
+        };
+        *works = Some((run, None));
+        ensure(may, "a firing has two runs")
+    }
+
+    fn job(&mut self, meta: &Meta, event: &schedule::Event) -> Result<(), String> {
+        match event {
+            schedule::Event::Limited(limits) => {
+                self.limits = *limits;
+                Ok(())
+            }
+            schedule::Event::Added { job, plan, .. } => {
+                let (kind, goes) = (plan.kind, goes(plan));
+                let seen = Seen { kind, number: 0, planned: None, open: None, is_removed: false, goes };
+                let before = self.jobs.insert(job.clone(), seen);
+                ensure(before.is_none_or(|job| job.is_removed && job.open.is_none()), "a job is added twice")
+            }
+            schedule::Event::Changed { job, plan, .. } => {
+                let seen = self.jobs.get_mut(job).filter(|job| !job.is_removed);
+                seen.ok_or("a job is changed that is not there")?.goes = goes(plan);
+                Ok(())
+            }
+            schedule::Event::Removed { job } => {
+                let seen = self.jobs.get_mut(job).filter(|job| !job.is_removed).ok_or("a job is removed twice")?;
+                seen.is_removed = true;
+                seen.open.take_if(|stage| *stage == Stage::Due);
+                Ok(())
+            }
+            schedule::Event::Fired { firing, planned, cause, next } => {
+                let room = usize::try_from(self.limits.at_once).unwrap_or(usize::MAX);
+                let on_their_way = self.jobs.values().filter(|job| job.kind == Kind::Job && job.open.is_some()).count();
+                let seen = self.jobs.get_mut(&firing.job).ok_or("a job fires that is not there")?;
+                ensure(!seen.is_removed, "a job fires that was removed")?;
+                ensure(seen.open.is_none(), "a job fires that is on its way")?;
+                ensure(firing.number == seen.number + 1, "a firing has another number than its place")?;
+                ensure(seen.kind == Kind::Heartbeat || on_their_way < room, "more jobs are on their way than may be")?;
+                if *cause == Cause::Due {
+                    ensure(*planned <= meta.at, "a job fires before its time")?;
+                    ensure(seen.planned.is_none_or(|before| before < *planned), "a job fires twice for one time")?;
+                    ensure(next.is_none_or(|next| next > meta.at), "a job is due again at once")?;
+                    seen.planned = Some(*planned);
+                }
+                (seen.number, seen.open) = (firing.number, Some(Stage::Due));
+                Ok(())
+            }
+            schedule::Event::Said { firing } => {
+                let session = meta.session.clone().ok_or("a firing is said in no session")?;
+                let open = self.open(firing)?;
+                ensure(open.open == Some(Stage::Due), "a firing is said that is not due")?;
+                open.open = Some(Stage::Said(session, None));
+                ensure(self.said.insert(firing.clone()), "a firing is said twice")
+            }
+            schedule::Event::Ran { firing, .. } => {
+                let open = self.open(firing)?;
+                let works = matches!(&open.open, Some(Stage::Said(_, Some((_, None)))));
+                ensure(matches!(open.open, Some(Stage::Said(..))), "a firing ran that nobody said")?;
+                open.open = Some(Stage::Ran);
+                ensure(!works, "a firing is over while its run works")
+            }
+            schedule::Event::Ended { firing, status, next, .. } => {
+                let open = self.open(firing)?;
+                let was = open.open.take();
+                open.is_removed |= open.goes && next.is_none() && *status == Status::Ok;
+                let fits = was == Some(Stage::Ran) || was == Some(Stage::Due) && *status != Status::Ok;
+                ensure(fits, "a firing ends that is on its way")
+            }
+        }
+    }
+
+    fn open(&mut self, firing: &FiringId) -> Result<&mut Seen, String> {
+        let open = self.jobs.get_mut(&firing.job).filter(|job| job.number == firing.number && job.open.is_some());
+        open.ok_or_else(|| "a fact about a firing that is not on its way".to_owned())
+    }
+
+    /// A firing that is on its way, if there is one.
+    pub(super) fn is_open(&self) -> Option<&JobId> {
+        self.jobs.iter().find(|(_, job)| job.open.is_some()).map(|(id, _)| id)
+    }
+}
+
+const JOBS: [&str; 4] = ["j1", "j2", "j3", "j4"];
+
+/// Somebody plans something, or wants it now.
+pub(super) fn command(dice: &mut Dice, now: Millis) -> Command {
+    let job = JobId::new(dice.pick(&JOBS));
+    let command = match dice.below(10) {
+        0 | 1 => schedule::Command::Add { job, plan: Box::new(plan(dice, now)), content: "{}".into() },
+        2 => schedule::Command::Change { job, plan: Box::new(plan(dice, now)), content: "{}".into() },
+        3 => schedule::Command::Remove { job },
+        4 | 5 => schedule::Command::Fire(Which::Now(job)),
+        6 => schedule::Command::Fire(if dice.chance(50) { Which::Due } else { Which::IfDue(job) }),
+        7 => schedule::Command::Limit(Limits {
+            enabled: dice.chance(80),
+            most: 3,
+            at_once: dice.pick(&[1, 2, 4]),
+            remembered: 10,
+            zone: dice.pick(&[Zone::UTC, berlin()]),
+        }),
+        8 => schedule::Command::Beats {
+            beats: vec![Beat {
+                job: JobId::new("beat"),
+                agent: "main".to_owned(),
+                every: dice.chance(80).then(|| dice.pick(&[100_000, 400_000])),
+            }],
+            replan: dice.pick(&[Replan::Changes, Replan::All]),
+        },
+        _ => stray(dice, job),
+    };
+    Command::Schedule(command)
+}
+
+fn berlin() -> Zone {
+    "Europe/Berlin".parse().unwrap_or(Zone::UTC)
+}
+
+/// What comes twice, or too late.
+fn stray(dice: &mut Dice, job: JobId) -> schedule::Command {
+    let fired = FiringId { job, number: 1 + dice.below(3) };
+    if dice.chance(50) { schedule::Command::Say { message: message(dice), firing: fired } } else { end(dice, fired) }
+}
+
+fn plan(dice: &mut Dice, now: Millis) -> Plan {
+    let soon = now + Duration::from_millis(dice.below(500_000));
+    let every = Schedule::every(60_000 + dice.below(300_000), now);
+    let cron = dice.pick(&["*/5 * * * *", "7 * * * *"]).parse().ok();
+    let schedule = match (dice.below(3), every, cron) {
+        (0, Ok(every), _) => every,
+        (1, _, Some(expression)) => Schedule::Cron { expression, zone: Zone::UTC },
+        _ => Schedule::At { at: soon },
+    };
+    Plan {
+        agent: "main".to_owned(),
+        kind: Kind::Job,
+        schedule,
+        follows_house: dice.chance(50),
+        enabled: dice.chance(85),
+        afterwards: dice.pick(&[Afterwards::Stays, Afterwards::Goes]),
+    }
+}
+
+fn message(dice: &mut Dice) -> Box<Message> {
+    let budget = Budget { wall_time: Some(1 + dice.below(900_000)), calls: Some(dice.below(6)), ..Budget::default() };
+    let terms = Terms { actor: "cron".to_owned(), budget, ..Terms::default() };
+    let terms = dice.chance(70).then(|| Box::new(terms));
+    Box::new(Message {
+        session: SessionId::new(dice.pick(&people::SESSIONS)),
+        said: words::user(dice),
+        marks: Box::new(run::Marks { terms, ..run::Marks::default() }),
+        conversation: dice.pick(&[Conversation::GoesOn, Conversation::BeginsAnew]),
+    })
+}
+
+fn end(dice: &mut Dice, firing: FiringId) -> schedule::Command {
+    let status = dice.pick(&[Status::Failed, Status::Skipped]);
+    schedule::Command::End { firing, ending: Ending { status, told: false, outcome: Outcome::default() } }
+}
+
+/// What somebody comes back with who saw to a firing.
+pub(super) fn seen_to(dice: &mut Dice, firing: FiringId, step: Step) -> Command {
+    Command::Schedule(match step {
+        Step::Say if dice.chance(15) => end(dice, firing),
+        Step::Say => schedule::Command::Say { message: message(dice), firing },
+        Step::Tell => {
+            let status = dice.pick(&[Status::Ok, Status::Failed]);
+            let ending = Ending { status, told: dice.chance(50), outcome: Outcome::default() };
+            schedule::Command::End { firing, ending }
+        }
+    })
+}
+
+/// Nothing is planned any more, so that all can come to rest.
+pub(super) fn rest() -> Vec<Command> {
+    let remove = JOBS.map(|job| schedule::Command::Remove { job: JobId::new(job) });
+    let beats = schedule::Command::Beats { beats: Vec::new(), replan: Replan::Changes };
+    remove.into_iter().chain([beats]).map(Command::Schedule).collect()
+}
+
+/// The mistake of an owner that lets a job fire once more for the same time.
+pub(super) fn again(fired: &Recorded, head: countersign_core::id::Lsn) -> Option<Recorded> {
+    let Event::Schedule(schedule::Event::Fired { firing, planned, cause, next }) = &fired.fact.event else {
+        return None;
+    };
+    let firing = FiringId { job: firing.job.clone(), number: firing.number + 1 };
+    let event = Event::Schedule(schedule::Event::Fired { firing, planned: *planned, cause: *cause, next: *next });
+    let meta = Meta { lsn: head.next(), ..fired.meta.clone() };
+    Some(Recorded { meta, fact: Fact { event, session: None, content: None } })
+}
+
+fn ensure(holds: bool, broken: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(broken.to_owned()) }
+}
