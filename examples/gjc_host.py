@@ -265,6 +265,10 @@ providers:
 def with_countersign(binary):
     from local_provider import Call, LocalProvider, Say
 
+    # It is started in a folder of its own, from where a relative path would lead nowhere.
+    binary = pathlib.Path(binary).resolve()
+    if not binary.is_file():
+        sys.exit(f"{binary} is not there: cargo build --release, or name the binary")
     asks = "Echo hello, read user 42, and ask which way to go."
     question = {"id": "way", "question": "Which way?", "options": [{"label": "Left"}, {"label": "Right"}]}
     scripts = {
@@ -281,7 +285,7 @@ def with_countersign(binary):
         work.mkdir()
         (agent / "models.yml").write_text(MODELS.format(base_url=provider.base_url))
         environment = {"PATH": os.environ["PATH"], "HOME": folder, "GJC_CODING_AGENT_DIR": str(agent)}
-        command = [binary, "gjc", "--mode", "rpc", "--provider", "local", "--model", "small-1"]
+        command = [str(binary), "gjc", "--mode", "rpc", "--provider", "local", "--model", "small-1"]
         day(Host(command, cwd=work, env=environment), asks)
 
 
@@ -389,7 +393,8 @@ def main(arguments):
     elif arguments == ["--self-test"]:
         day(Host([sys.executable, __file__, "--peer"]), "Say hello.")
     else:
-        with_countersign(arguments[0] if arguments else "target/release/countersign")
+        beside = pathlib.Path(__file__).resolve().parent.parent / "target" / "release" / "countersign"
+        with_countersign(arguments[0] if arguments else os.environ.get("COUNTERSIGN_BIN", beside))
     return 0
 
 
