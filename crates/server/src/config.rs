@@ -7,6 +7,7 @@ mod agents_file;
 mod approvals;
 mod at;
 pub mod cases;
+mod chosen;
 mod exposed;
 mod known;
 mod load;
@@ -34,7 +35,7 @@ pub use permissions::{Permissions, RuleFile, permissions};
 pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};
 pub use settings::{
-    Agent, BindError, Config, Flags, Gateway, Limits, ModelName, OnShutdown, Person, Provider, Storage, Telegram, Tls,
-    Web,
+    Accounts, Agent, BindError, Config, Flags, Gateway, Limits, ModelName, OnShutdown, Person, Provider, Storage,
+    Telegram, Tls, Web,
 };
 pub use tools::{Request, Tool, Undeclared};

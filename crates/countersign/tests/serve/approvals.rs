@@ -6,6 +6,7 @@ use crate::{
     agent::Agent,
     gateway::Gateway,
     place::{Place, TOKEN},
+    web::Visitor,
 };
 
 /// The rules of the others, and one call that only these people allow.
@@ -143,4 +144,33 @@ fn a_denial_is_listed_and_taken_back() {
     assert_eq!(place.people(&["grants", "revoke", id]).code, Some(1));
     agent.request(3, "turn", door("open"));
     place.gate();
+}
+
+#[test]
+fn logins_of_the_console_count_where_two_people_have_to_allow() {
+    let people = "web: { users: { ana: pass-of-ana, ben: pass-of-ben } }\npeople: [ { id: Ana, console: [ana] }, { id: Ben, console: [ben] } ]";
+    let place = Place::with(people, &rules("approvals: 2, from: [Ana, Ben]").replace("sets: { owners: [ana] }\n", ""));
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", door("open"));
+    let gate = place.gate();
+    let path = format!("/console/gates/{gate}");
+    for password in ["pass-of-ana", "pass-of-ben"] {
+        let entered = Visitor::default().post(&gateway, "/login", &[("password", password)]);
+        let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let visitor = Visitor { cookie: Some(cookie), ..Visitor::default() };
+        let page = visitor.get(&gateway, &path);
+        let (csrf, digest) = (page.field("csrf"), page.field("digest"));
+        let fields = [("csrf", csrf.as_str()), ("digest", &digest), ("answer", "once"), ("key", password)];
+        let told = visitor.post(&gateway, &path, &fields);
+        assert!(matches!(told.status, 200 | 303), "{}", told.text);
+    }
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    place.write("config.yaml", &place.config("people: [ { id: Ana, console: [ana] }, { id: Ben, console: [ben] } ]"));
+    let said = place.run(&["policy", "check", "--config", "config.yaml"]);
+    assert_eq!(
+        (said.code, said.err.contains("a login under `console` that is in `web.users`")),
+        (Some(1), true),
+        "{said:?}"
+    );
 }

@@ -208,7 +208,7 @@ fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
             &[("pattern", "bash(python3 *)")],
             "permissions.yaml:3: \"bash(python3 *)\" allows whatever python3 is told to run",
         ),
-        (&[("pattern", "turn(east*")], "permissions.yaml:5: turn is allowed and should be asked about"),
+        (&[("pattern", "turn(east*")], "permissions.yaml:5: turn thing=east is allowed and should be asked about"),
         (&[("line", "9")], "no rule begins in line 9"),
         (&[("line", "x")], "x is no line"),
         (&[("description", &*"x".repeat(3000))], "longer than 2000 characters"),

@@ -50,7 +50,12 @@ fn what_is_wrong_with_rules_is_told_as_serve_tells_it() {
         ),
         ("rules:\n- { pattern: 'turn*', principal: , action: allow }\n", 2, "rules[0].principal", "Missing required"),
         ("rules:\n- { pattern: 'bash(sh *)', action: allow }\n", 2, "", "allows whatever sh is told to run"),
-        ("tests:\n- { request: look thing=a, expect: deny }\n", 2, "tests", "look is asked about and should be denied"),
+        (
+            "tests:\n- { request: look thing=a, expect: deny }\n",
+            2,
+            "tests",
+            "look thing=a is asked about and should be denied",
+        ),
     ] {
         let place = place(rules);
         let said = policy(&place, &["check", "--json"]);

@@ -12,7 +12,7 @@ use super::{
     load,
     problem::{Errors, Fault, Problem},
     services::{self, Service},
-    settings::Person,
+    settings::{Accounts, Person},
     value,
 };
 use crate::agent_dir::LARGEST;
@@ -30,8 +30,8 @@ pub struct Known {
     /// The people; none where there is no configuration, or where it does not say who they are without a variable that is
     /// not set.
     pub people: Option<Vec<Person>>,
-    /// Whose answers Telegram takes; none where this, or whose identities are whose, depends on such a variable.
-    pub telegram_users: Option<Vec<i64>>,
+    /// From where people can answer; none where this, or whose identities are whose, depends on such a variable.
+    pub accounts: Option<Accounts>,
 }
 
 /// Reads what rules are about from the configuration at `path`.
@@ -47,7 +47,7 @@ pub fn known(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Resul
     let root = At::root(&notes, value.as_ref());
     let services = services::read(&root.at("services"));
     let mut problems = notes.problems.take();
-    let (people, telegram_users, mut faults) = people(&text, path, environment);
+    let (people, accounts, mut faults) = people(&text, path, environment);
     problems.append(&mut faults);
     if !problems.is_empty() {
         return Err(Errors(problems));
@@ -56,17 +56,17 @@ pub fn known(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Resul
     let first = (!root.at("agent").is_absent()).then(|| DEFAULT_AGENT.to_owned());
     let others = root.at("agents").list().unwrap_or_default();
     let ids = others.iter().filter_map(|place| place.at("id").text());
-    Ok(Known { agents: first.into_iter().chain(ids).collect(), services, people, telegram_users })
+    Ok(Known { agents: first.into_iter().chain(ids).collect(), services, people, accounts })
 }
 
-/// The people, whose answers Telegram takes, and what is wrong with either but for variables that are not set.
+/// The people, from where they can answer, and what is wrong with either but for variables that are not set.
 ///
 /// An identity is a number, for which nothing can stand.
 fn people(
     text: &str,
     path: &Path,
     environment: &dyn Fn(&str) -> Option<String>,
-) -> (Option<Vec<Person>>, Option<Vec<i64>>, Vec<Problem>) {
+) -> (Option<Vec<Person>>, Option<Accounts>, Vec<Problem>) {
     let notes = Notes::of(path);
     let value = value::read(text, &notes, Some(environment));
     // What is wrong with the rest is told where that is read.
@@ -77,15 +77,20 @@ fn people(
     let users = root.at("messenger").at("telegram").at("allowed_users");
     let faults = notes.problems.take();
     // What is wrong with them is for `serve` to say.
-    let telegram_users = users.list().unwrap_or_default().iter().filter_map(At::integer).collect();
+    let telegram = users.list().unwrap_or_default().iter().filter_map(At::integer).collect();
+    let console = root.at("web").at("users").members().unwrap_or_default();
+    let console = console.into_iter().map(|(login, _)| login.to_owned()).collect();
     let is_there = |one: At<'_>| !one.is_unset() && !one.at("id").is_unset();
     let is_named = !place.is_unset() && place.list().unwrap_or_default().into_iter().all(is_there);
     let (unset, faults): (Vec<Problem>, Vec<Problem>) =
         faults.into_iter().partition(|problem| matches!(problem.fault, Fault::Variable(_)));
     let is_set =
         |part: &str| unset.iter().all(|problem| !problem.key.starts_with(part) && !part.starts_with(&problem.key));
-    let are_known = is_set("people") && is_set("messenger.telegram.allowed_users");
-    (Some(people).filter(|_| is_named), Some(telegram_users).filter(|_| are_known), faults)
+    // A password may come from a variable, a login cannot.
+    let are_logins_known = unset.iter().all(|problem| !"web.users".starts_with(problem.key.as_str()));
+    let are_known = is_set("people") && is_set("messenger.telegram.allowed_users") && are_logins_known;
+    let accounts = Accounts { telegram, console };
+    (Some(people).filter(|_| is_named), Some(accounts).filter(|_| are_known), faults)
 }
 
 #[cfg(test)]
@@ -113,7 +118,17 @@ mod tests {
             std::fs::write(&path, text(people)).unwrap();
             let known = known(&path, &unset).unwrap();
             assert_eq!(known.people.map(|people| people.len()), names, "{people}");
-            assert_eq!(known.telegram_users, is_known.then(|| vec![111]), "{people}");
+            assert_eq!(known.accounts.map(|accounts| accounts.telegram), is_known.then(|| vec![111]), "{people}");
+        }
+        for (web, logins) in [
+            ("{ users: { ana: \"${ANA}\", ben: b } }", Some(vec!["ana".to_owned(), "ben".to_owned()])),
+            ("{ users: \"${USERS}\" }", None),
+            ("${WEB}", None),
+            ("{ password: \"${ALL}\" }", Some(vec![])),
+        ] {
+            std::fs::write(&path, format!("web: {web}\npeople: [ {{ id: ana, console: [ana] }} ]\n")).unwrap();
+            let known = known(&path, &unset).unwrap();
+            assert_eq!(known.accounts.map(|accounts| accounts.console), logins, "{web}");
         }
         for people in ["[ { id: ana, telegram: [ana] } ]", "[ { id: ana, telegran: [1] } ]", "[ { id: a }, { id: a } ]"]
         {

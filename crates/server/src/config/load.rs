@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::{
     at::{At, Notes},
     cases::DEFAULT_AGENT,
-    exposed, location,
+    chosen, exposed, location,
     problem::{Errors, Fault},
     providers, services,
     settings::{Agent, Config, Flags, Gateway, Limits, OnShutdown, Person, Storage, Telegram, Tls, Web},
@@ -115,6 +115,10 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
         let section = root.at(section);
         section.mapping(known).then(|| section.at(key).needed_secret()).flatten()
     };
+    let (model, providers) = (providers::model(&root.at("model")), providers::read(&root.at("providers")));
+    if let Some(model) = &model {
+        chosen::check(root, model, &providers);
+    }
     Config {
         file: path.map(Path::to_owned),
         permissions: flags
@@ -133,8 +137,8 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
         limits: limits(&root.at("rate_limit")),
         clients: secret("clients", "token", &["token"]),
         web: web(&root.at("web")),
-        model: providers::model(&root.at("model")),
-        providers: providers::read(&root.at("providers")),
+        model,
+        providers,
         people: people(&root.at("people")),
         webui: flags.webui.clone(),
         literals: root.notes.literals.take(),
@@ -150,7 +154,9 @@ fn web(place: &At<'_>) -> Web {
     if !place.mapping(&["password", "users"]) {
         return Web::default();
     }
-    let password = if place.at("users").is_absent() {
+    // Where something else stands, that is told of: a word may be misspelt.
+    let says_nothing = place.members().is_none_or(|members| members.is_empty()) || !place.at("password").is_absent();
+    let password = if place.at("users").is_absent() && says_nothing {
         place.at("password").needed_secret()
     } else {
         place.at("password").secret()

@@ -204,6 +204,24 @@ pub struct Person {
     pub local: Vec<u32>,
 }
 
+/// The accounts from which people can answer, beside the users of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accounts {
+    /// Telegram users whose answers are taken.
+    pub telegram: Vec<i64>,
+    /// Logins of the console.
+    pub console: Vec<String>,
+}
+
+impl Accounts {
+    /// Whether `person` has one of them, or is a user of this machine.
+    pub fn reach(&self, person: &Person) -> bool {
+        !person.local.is_empty()
+            || person.telegram.iter().any(|account| self.telegram.contains(account))
+            || person.console.iter().any(|login| self.console.contains(login))
+    }
+}
+
 /// Why the gateway may not listen where it was told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {

@@ -9,7 +9,7 @@ use countersign_core::{
     policy::{self, Action, Rule, Side, Source},
 };
 
-use crate::config::Person;
+use crate::config::{Accounts, Person};
 
 /// Somebody whom a rule names and nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub struct Nobody {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{file}:{line}: step {step} of those who have to allow needs {needed} and only {there} can answer: in `people` an account \
-     under `local`, or one under `telegram` that is among `allowed_users`, counts"
+     under `local`, one under `telegram` that is among `allowed_users`, or a login under `console` that is in `web.users` counts"
 )]
 pub struct TooFew {
     /// The file.
@@ -51,14 +51,10 @@ pub(super) fn nobodies(source: &Source, people: &[Person]) -> Vec<Nobody> {
     named.filter(|nobody| !people.iter().any(|person| person.id == nobody.name)).collect()
 }
 
-/// Every step that nobody could satisfy. `telegram_users` are those whose answers Telegram takes; where they are not known,
-/// everybody counts as somebody who can answer.
-pub(super) fn too_few(source: &Source, people: &[Person], telegram_users: Option<&[i64]>) -> Vec<TooFew> {
-    let can_answer = |person: &&Person| {
-        telegram_users.is_none_or(|users| {
-            !person.local.is_empty() || person.telegram.iter().any(|account| users.contains(account))
-        })
-    };
+/// Every step that nobody could satisfy. `accounts` are those from which answers come; where they are not known, everybody
+/// counts as somebody who can answer.
+pub(super) fn too_few(source: &Source, people: &[Person], accounts: Option<&Accounts>) -> Vec<TooFew> {
+    let can_answer = |person: &&Person| accounts.is_none_or(|accounts| accounts.reach(person));
     let able: BTreeSet<&str> = people.iter().filter(can_answer).map(|person| person.id.as_str()).collect();
     let there = |step: &Step| match &step.from {
         Some(from) => from.iter().filter(|name| able.contains(name.as_str())).count(),
@@ -134,7 +130,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{outranked, too_few};
-    use crate::config::Person;
+    use crate::config::{Accounts, Person};
 
     fn source(rules: Value) -> Source {
         let rules: Rules = serde_json::from_value(json!({ "rules": rules })).unwrap();
@@ -149,6 +145,8 @@ mod tests {
     fn a_step_that_nobody_could_satisfy_is_told_of() {
         let people = [person("ana", &[111], &[]), person("ben", &[222], &[]), person("cleo", &[], &[0])];
         let nameless = person("x", &[], &[]);
+        let login = |id: &str| Person { console: vec![id.to_owned()], ..person(id, &[], &[]) };
+        let at_consoles = [people[0].clone(), login("dora"), login("emil")];
         let one = [people[0].clone()];
         let with_x = [people[0].clone(), nameless];
         let any = |approvals: u32| json!({ "approvals": approvals });
@@ -165,10 +163,13 @@ mod tests {
             (vec![from(2, &["ana", "x"])], &with_x[..], None, vec![]),
             (vec![from(1, &["ben"])], &people[..], Some(&[111][..]), vec![(1, 1, 0)]),
             (vec![from(2, &["ana", "cleo"])], &people[..], Some(&[111][..]), vec![]),
+            (vec![from(2, &["ana", "dora"])], &at_consoles[..], Some(&[111][..]), vec![]),
+            (vec![from(2, &["dora", "emil"])], &at_consoles[..], Some(&[111][..]), vec![(1, 2, 1)]),
             (vec![any(1), from(1, &["ben"])], &people[..], Some(&[111][..]), vec![(2, 1, 0)]),
         ] {
             let rules = source(json!([{ "pattern": "pay(*)", "action": "ask", "steps": steps }]));
-            let got = too_few(&rules, people, users);
+            let accounts = users.map(|users| Accounts { telegram: users.to_vec(), console: vec!["dora".to_owned()] });
+            let got = too_few(&rules, people, accounts.as_ref());
             let got: Vec<(usize, u32, usize)> = got.iter().map(|few| (few.step, few.needed, few.there)).collect();
             assert_eq!(got, want, "{steps:?} {users:?}");
         }

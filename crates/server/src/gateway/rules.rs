@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     agent_gate::{DOOR, Tools},
-    config::{self, Case, Config, Errors, Known, Permissions, Person},
+    config::{self, Accounts, Case, Config, Errors, Known, Permissions, Person},
     gsv, paths,
     strangers::strangers,
 };
@@ -31,20 +31,23 @@ pub struct Household {
     agents: Vec<String>,
     /// None where they are not known.
     people: Option<Vec<Person>>,
-    /// Whose answers Telegram takes; none where this is not known.
-    telegram_users: Option<Vec<i64>>,
+    /// From where people can answer; none where this is not known.
+    accounts: Option<Accounts>,
     surroundings: Surroundings,
 }
 
 impl Household {
     pub(super) fn of(config: &Config, tools: &Arc<Tools>) -> Self {
         let agents = config.agents.iter().map(|agent| agent.id.clone()).collect();
-        let telegram_users = config.telegram.iter().flat_map(|telegram| &telegram.allowed_users).copied().collect();
+        let accounts = Accounts {
+            telegram: config.telegram.iter().flat_map(|telegram| &telegram.allowed_users).copied().collect(),
+            console: config.web.users.iter().map(|(login, _)| login.clone()).collect(),
+        };
         Self {
             tools: Arc::clone(tools),
             agents,
             people: Some(config.people.clone()),
-            telegram_users: Some(telegram_users),
+            accounts: Some(accounts),
             surroundings: surroundings(config),
         }
     }
@@ -59,9 +62,9 @@ impl Household {
 
 impl From<Known> for Household {
     fn from(known: Known) -> Self {
-        let Known { agents, services, people, telegram_users } = known;
+        let Known { agents, services, people, accounts } = known;
         let tools = Arc::new(house::tools(&services));
-        Self { tools, agents, people, telegram_users, surroundings: Surroundings::default() }
+        Self { tools, agents, people, accounts, surroundings: Surroundings::default() }
     }
 }
 
@@ -150,7 +153,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
         if !nobodies.is_empty() {
             return Err(RulesError::Nobody(nobodies));
         }
-        let too_few = approvers::too_few(&source, people, household.telegram_users.as_deref());
+        let too_few = approvers::too_few(&source, people, household.accounts.as_ref());
         if !too_few.is_empty() {
             return Err(RulesError::TooFew(too_few));
         }
@@ -255,7 +258,7 @@ mod tests {
             tools: BTreeMap::new().into(),
             agents: Vec::new(),
             people: None,
-            telegram_users: None,
+            accounts: None,
             surroundings: Surroundings::default(),
         }
     }
@@ -266,7 +269,7 @@ mod tests {
         let path = folder.path().join("permissions.yaml");
         let rules = "rules:\n  - { pattern: 'pay(*)', action: ask }\ntests:\n  - { request: 'pay a=1', expect: ";
         for (expect, told) in
-            [("ask", None), ("allow", Some("permissions.yaml:4: pay is asked about and should be allowed: "))]
+            [("ask", None), ("allow", Some("permissions.yaml:4: pay a=1 is asked about and should be allowed: "))]
         {
             std::fs::write(&path, format!("{rules}{expect} }}\n")).unwrap();
             let loaded = load(&path, &unknown());

@@ -13,7 +13,10 @@ use serde_json::{Map, Value};
 
 pub use super::explained::kept_off;
 use super::rules::{Household, Loaded};
-use crate::{agent_gate, config::Case};
+use crate::{
+    agent_gate,
+    config::{Case, DEFAULT_AGENT},
+};
 
 /// A case and what became of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,8 +49,21 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tried { case, got, why } = &*self.0;
         write!(f, "{}:{}: ", case.file.display(), case.line)?;
-        write!(f, "{} is {} and should be {}: {why}", case.tool, word(*got), word(case.expect))
+        write!(f, "{} is {} and should be {}: {why}", asked(case), word(*got), word(case.expect))
     }
+}
+
+/// A case's request as it is written on the command line, with the agent where it is not the usual one.
+fn asked(case: &Case) -> String {
+    let mut text = case.tool.clone();
+    for (name, value) in &case.args {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        text.push_str(&format!(" {name}={value}"));
+    }
+    if case.agent != DEFAULT_AGENT {
+        text.push_str(&format!(" of {}", case.agent));
+    }
+    text
 }
 
 /// What becomes of something, in the words for people.

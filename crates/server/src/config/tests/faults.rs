@@ -202,6 +202,15 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         ("clients: {}", "config.yaml:1: clients.token: Missing required config: clients.token"),
         ("web: { password: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
+        ("web: { pasword: x }", "config.yaml:1: web.pasword: unknown key; known here are password, users"),
+        (
+            "model: { provider: nope, id: x }",
+            "config.yaml:1: model.provider: there is no \"nope\" in `providers`; there is demo",
+        ),
+        (
+            "model: { provider: p, id: n }\nproviders: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m } ] } }",
+            "config.yaml:1: model.id: \"p\" has no model \"n\"; it has m. Others are listed under providers.p.models",
+        ),
         ("model: { id: x }", "config.yaml:1: model.provider: Missing required config: model.provider"),
         ("providers: { p: { api: smoke } }", "config.yaml:1: providers.p.api: unknown api \"smoke\""),
         (

@@ -1,0 +1,55 @@
+//! Whether the model of `model` is one that the gateway can ask.
+//!
+//! It must not know how models are asked, only which there are.
+
+use std::collections::BTreeMap;
+
+use countersign_runtime::models::{catalogue, demo};
+
+use super::{
+    at::At,
+    settings::{ModelName, Provider},
+};
+
+/// How many names are told where another one stands.
+const TOLD: usize = 5;
+
+/// Refuses a provider that is not in the file, and a model that it does not have.
+pub(super) fn check(root: &At<'_>, model: &ModelName, providers: &BTreeMap<String, Provider>) {
+    // What is wrong with the providers is told already, and one of them may be meant.
+    let is_clear = root.notes.problems.borrow().iter().all(|problem| !problem.key.starts_with("providers"));
+    if !is_clear {
+        return;
+    }
+    let place = root.at("model");
+    let scripted = demo::entry();
+    let own = providers.get(&model.provider);
+    if own.is_none() && model.provider != scripted.provider {
+        let names = providers.keys().map(String::as_str).chain([scripted.provider.as_str()]).collect();
+        place.at("provider").refused(format!(
+            "there is no \"{}\" in `providers`; there is {}",
+            model.provider,
+            some(names)
+        ));
+        return;
+    }
+    let built_in = catalogue::builtin().iter().filter(|entry| own.is_some() && entry.provider == model.provider);
+    let listed = own.into_iter().flat_map(|provider| &provider.models).chain(built_in);
+    let demo = [&scripted].into_iter().filter(|entry| entry.provider == model.provider);
+    let ids: Vec<&str> = listed.chain(demo).map(|entry| entry.id.as_str()).collect();
+    if !ids.contains(&model.id.as_str()) {
+        let (provider, id) = (&model.provider, &model.id);
+        place.at("id").refused(format!(
+            "\"{provider}\" has no model \"{id}\"; it has {}. Others are listed under providers.{provider}.models",
+            some(ids)
+        ));
+    }
+}
+
+fn some(names: Vec<&str>) -> String {
+    match names.len() {
+        0 => "none".to_owned(),
+        count if count <= TOLD => names.join(", "),
+        count => format!("{} and {} more", names[..TOLD].join(", "), count - TOLD),
+    }
+}
