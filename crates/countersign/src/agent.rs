@@ -1,6 +1,6 @@
 //! The agent's own client: `request`, `tools` and `pending`, with the exit codes that agents know.
 
-use std::{process::ExitCode, time::Duration};
+use std::{io::Write as _, process::ExitCode, time::Duration};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Map, Value, json};
@@ -45,7 +45,7 @@ fn failed(code: u8, told: impl Into<String>) -> Failed {
     Failed { code, told: told.into() }
 }
 
-#[allow(clippy::print_stderr, clippy::print_stdout, reason = "this is how the agent is told")]
+#[allow(clippy::print_stderr, reason = "this is how the agent is told")]
 pub(crate) fn run(asker: Asker, wanted: Wanted) -> ExitCode {
     let outcome = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -53,10 +53,14 @@ pub(crate) fn run(asker: Asker, wanted: Wanted) -> ExitCode {
         .map_err(|error| failed(UNREACHABLE, error.to_string()))
         .and_then(|runtime| runtime.block_on(ask(asker, wanted)));
     match outcome {
-        Ok(value) => {
-            println!("{value:#}");
-            ExitCode::SUCCESS
-        }
+        // Whoever read the output has seen enough: that is no failure.
+        Ok(value) => match writeln!(std::io::stdout().lock(), "{value:#}") {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                eprintln!("Error: {error}");
+                ExitCode::from(FAILED)
+            }
+            Ok(()) | Err(_) => ExitCode::SUCCESS,
+        },
         Err(Failed { code, told }) => {
             eprintln!("Error: {told}");
             ExitCode::from(code)
@@ -70,6 +74,7 @@ async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
         Wanted::Tools => ("list_tools", json!({})),
         Wanted::Pending => ("get_pending_results", json!({})),
     };
+    let is_request = method == "tool_request";
     let url = asker.url.ok_or_else(|| failed(UNREACHABLE, "no gateway: give --url or set AGENTPASS_URL"))?;
     let token = asker.token.ok_or_else(|| failed(UNREACHABLE, "no token: give --token or set AGENT_TOKEN"))?;
     let mut line = tokio::time::timeout(CONNECT, connect(&url, &token))
@@ -78,7 +83,7 @@ async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
     let asked = json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": 1 });
     let answer = tokio::time::timeout(asker.timeout, line.ask(&asked))
         .await
-        .map_err(|_| failed(TIMED_OUT, format!("no answer within {} seconds", asker.timeout.as_secs())))?;
+        .map_err(|_| failed(TIMED_OUT, waits_on(is_request, asker.timeout)))?;
     // A gateway that proves receipt by a ping is answered before the line closes, whatever it said.
     line.leave().await;
     let answer = answer?;
@@ -87,6 +92,15 @@ async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
         "list_tools" => answer.get("tools").cloned().unwrap_or(answer),
         _ => answer.get("results").cloned().unwrap_or(answer),
     })
+}
+
+/// What became of what was not answered in time.
+fn waits_on(is_request: bool, timeout: Duration) -> String {
+    let told = format!("no answer within {} seconds", timeout.as_secs_f64());
+    match is_request {
+        true => format!("{told}. The request still stands: `countersign pending` has its result once it is over"),
+        false => told,
+    }
 }
 
 /// Values are texts, cut off their names at the first `=`.
@@ -103,6 +117,10 @@ pub(crate) fn read(arguments: &[String]) -> Result<Map<String, Value>, Failed> {
 struct Line(WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>);
 
 async fn connect(url: &str, token: &str) -> Result<Line, Failed> {
+    if let Some((scheme @ ("http" | "https"), rest)) = url.split_once("://") {
+        let wanted = if scheme == "http" { "ws" } else { "wss" };
+        return Err(failed(UNREACHABLE, format!("{url}: agents speak WebSocket: write {wanted}://{rest}")));
+    }
     // Tokens are for gateways only; what the library says of an address holds none.
     let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(4096);
     let (stream, _) = connect_async_with_config(url, Some(config), true)

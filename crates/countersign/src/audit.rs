@@ -53,7 +53,16 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<AnyLog> {
 /// Says in one sentence why there is nothing to read, without the words of the database.
 fn unopened(path: &Path, error: OpenError) -> anyhow::Error {
     let shown = path.display();
-    let Ok(file) = std::fs::metadata(path) else { return error.into() };
+    let Ok(file) = std::fs::metadata(path) else {
+        return match error {
+            OpenError::Missing { .. } => {
+                anyhow!(
+                    "{shown} does not exist: no gateway has recorded anything there yet, or it is another's: see --config and --data"
+                )
+            }
+            error => error.into(),
+        };
+    };
     if file.is_dir() {
         return anyhow!("{shown} is a folder, not a record");
     }

@@ -469,7 +469,12 @@ fn completions(shell: Shell) -> Vec<u8> {
             }
         }))
     };
-    let mut command = Cli::command().mut_subcommand("omp", with_flags).mut_subcommand("gjc", with_flags);
+    let of_gjc = |door: clap::Command| {
+        let listen = Arg::new("listen").long("listen").value_name("PATH").help("A socket to listen on");
+        let insecure = Arg::new("insecure").long("insecure").help("The bridge does without TLS, on loopback");
+        with_flags(door).arg(listen).arg(insecure.action(ArgAction::SetTrue))
+    };
+    let mut command = Cli::command().mut_subcommand("omp", with_flags).mut_subcommand("gjc", of_gjc);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "countersign", &mut script);
     script

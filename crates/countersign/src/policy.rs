@@ -52,6 +52,9 @@ impl Files {
 
     /// What the rules are about.
     fn household(&self) -> anyhow::Result<Household> {
+        if let Some(config) = self.config.as_deref().filter(|config| !config.exists()) {
+            bail!("there is no file {}", config.display());
+        }
         if !self.rules.exists() {
             bail!("there is no file {}", self.rules.display());
         }

@@ -74,7 +74,7 @@ pub enum ServeError {
     #[error(transparent)]
     Service(#[from] BadService),
     /// The record cannot be opened.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", unopened(path, source))]
     Log {
         /// The file.
         path: PathBuf,
@@ -129,8 +129,11 @@ pub async fn serve(
     loaded.warnings.iter().for_each(|warning| notice(warning));
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
     let services = Arc::new(Services::new(house::services(&config))?);
-    let port = Port::bind(address(&config.gateway.host, config.gateway.port)?, tls)
-        .map_err(|source| io(&format!("{}:{}", config.gateway.host, config.gateway.port), source))?;
+    let port = Port::bind(address(&config.gateway.host, config.gateway.port)?, tls).map_err(|source| {
+        let hint =
+            "something listens there already; choose another port with --port or gateway.port, 0 for any that is free";
+        io(&format!("{}:{}", config.gateway.host, config.gateway.port), in_use(source, hint))
+    })?;
     let bound = port.address().map_err(|source| io("the port", source))?;
     std::fs::create_dir_all(&config.storage.folder)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
@@ -253,7 +256,9 @@ pub async fn serve(
     };
     let mut serving = tokio::task::JoinSet::new();
     if let Some((host, port)) = &config.gateway.health {
-        let health = Port::bind(address(host, *port)?, None).map_err(|source| io(&format!("{host}:{port}"), source))?;
+        let hint = "something listens there already; choose another gateway.health_port";
+        let health = Port::bind(address(host, *port)?, None);
+        let health = health.map_err(|source| io(&format!("{host}:{port}"), in_use(source, hint)))?;
         serving.spawn(health.serve_health(Arc::clone(&doors), until()));
     }
     let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
@@ -373,6 +378,25 @@ fn authorities(config: &Config) -> Vec<String> {
 fn host_of(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split('/').next()?;
     Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host))
+}
+
+/// Says what to do where an address is taken.
+fn in_use(problem: std::io::Error, hint: &'static str) -> std::io::Error {
+    match problem.kind() {
+        std::io::ErrorKind::AddrInUse => std::io::Error::new(problem.kind(), hint),
+        _ => problem,
+    }
+}
+
+/// Why a record was not opened; each cause names the file where it matters.
+fn unopened(path: &Path, source: &store::OpenError) -> String {
+    match source {
+        store::OpenError::Owned { .. } => {
+            format!("another gateway runs with this data directory: {source}. Stop it, or name another with --data")
+        }
+        source if source.to_string().contains(&*path.to_string_lossy()) => source.to_string(),
+        source => format!("{}: {source}", path.display()),
+    }
 }
 
 fn io(what: &str, problem: std::io::Error) -> ServeError {

@@ -200,3 +200,21 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     }
     found
 }
+
+#[test]
+fn whoever_closes_the_pipe_has_seen_enough() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    for arguments in [&["tools"][..], &["request", "look", "thing=a"], &["pending"]] {
+        let mut command = place.command();
+        command.args(arguments).env("AGENTPASS_URL", gateway.url()).env("AGENT_TOKEN", TOKEN);
+        let mut child =
+            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!((ended.status.code(), err.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+    let told = place.run(&["tools", "--url", "http://127.0.0.1:1", "--token", "t"]);
+    assert!(told.code == Some(3) && told.err.contains("write ws://127.0.0.1:1"), "{told:?}");
+}

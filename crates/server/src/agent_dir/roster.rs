@@ -47,7 +47,7 @@ pub enum ChooseError {
     Unknown(String),
     /// There is not a single model whose provider has a key.
     #[error(
-        "no usable model: set a provider's key in the environment ({} and so on), add a provider to models.yml, or try --provider demo",
+        "no usable model: set a provider's key in the environment ({} and so on), add a provider to models.yml in the agent directory (~/.omp/agent or ~/.gjc/agent, if no variable names another), or try --provider demo",
         LOOKED_FOR.join(", ")
     )]
     None,

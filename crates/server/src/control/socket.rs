@@ -109,14 +109,15 @@ pub(crate) fn principal(user: u32) -> PrincipalId {
     PrincipalId::new(format!("local:{user}"))
 }
 
+/// What is said where another gateway has the folder.
+const OCCUPIED: &str = "another gateway runs with this data directory: stop it, or name another with --data";
+
 /// Takes a lock that ends with the process. Its file stays, so that two never lock two files of one name.
 fn own(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, "another gateway runs with this data directory"))
-        }
+        Err(TryLockError::WouldBlock) => Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, OCCUPIED)),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
