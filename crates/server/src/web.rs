@@ -18,6 +18,7 @@ pub use access::Scope;
 pub(crate) use access::Who;
 pub(crate) use auth::{Auth, Caller, Via};
 pub(crate) use body::{Body, Refused as BadBody};
+pub(crate) use guard::CROSS_ORIGIN;
 pub(crate) use login::routes as login_routes;
 pub(crate) use reply::{Problem, dress};
 pub(crate) use routes::Routes;

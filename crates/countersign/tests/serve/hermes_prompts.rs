@@ -12,6 +12,7 @@ use self::scene::{Stream, ask, chat, get, pending, post, respond};
 use crate::{
     agent::Agent,
     gateway::{Gateway, soon},
+    http::Http,
     place::{Place, RULES, TOKEN},
     provider::{Reply, bash, say},
     talk::Talk,
@@ -334,4 +335,42 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     let gateway = Gateway::start(&place);
     let told = get(&gateway, &format!("/api/session/yolo?session_id={AGENT}"));
     assert_eq!(told, json!({ "yolo_enabled": false }));
+}
+
+#[test]
+fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    // Where nothing waits there is nothing to repeat.
+    assert_eq!(respond(&gateway, AGENT, "once", None).0, 200);
+    let first = raise(&gateway, &mut agent, 1, "door-a");
+    let second = raise(&gateway, &mut agent, 2, "door-b");
+    let together = Barrier::new(2);
+    let told: Vec<(u16, Value)> = thread::scope(|scope| {
+        let posts = [(); 2].map(|()| {
+            scope.spawn(|| {
+                together.wait();
+                respond(&gateway, AGENT, "once", None)
+            })
+        });
+        posts.into_iter().map(|post| post.join().unwrap()).collect()
+    });
+    assert_eq!(told[0], told[1]);
+    assert_eq!(names(&gateway), [second], "{first} alone was answered");
+    // Another answer is no repetition.
+    assert_eq!(respond(&gateway, AGENT, "deny", None).0, 200);
+    assert!(names(&gateway).is_empty());
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn a_foreign_origin_is_told_so_in_the_words_of_the_door() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let http = Http::new(&gateway.address).with("origin", "http://evil.example");
+    let refused = http.post("/api/approval/respond", &json!({ "session_id": AGENT, "choice": "once" }));
+    assert_eq!(refused.status, 403);
+    assert_eq!(refused.json(), json!({ "error": "Cross-origin mismatch - check reverse proxy headers" }));
 }

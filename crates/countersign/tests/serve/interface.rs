@@ -278,3 +278,17 @@ fn a_request_is_explained_as_the_command_line_does_and_the_interface_describes_i
     assert_eq!(described["openapi"], "3.1.0");
     assert_eq!(described["paths"]["/api/v1/gates/{id}/allow"]["post"]["x-scope"], "answer");
 }
+
+#[test]
+fn json_that_is_called_a_form_is_told_what_to_send() {
+    let place = Place::with(MORE, RULES);
+    let gateway = Gateway::start(&place);
+    let program = program(&place, &gateway, "ci", "read,answer");
+    let bearer = format!("Bearer {}", program.token);
+    let http = crate::http::Http::new(&gateway.address)
+        .with("authorization", &bearer)
+        .with("content-type", "application/x-www-form-urlencoded");
+    let told = http.send("POST", "/api/v1/gates/gate_00000000/deny", "{\"reason\": \"no\"}");
+    assert_eq!(told.status, 400, "{told:?}");
+    assert!(told.json()["detail"].as_str().unwrap().contains("send Content-Type: application/json"), "{told:?}");
+}

@@ -53,6 +53,7 @@ pub(crate) struct Prompts {
     boards: Mutex<Boards>,
     /// Sessions whose approvals are given unasked, and who said so. Lost with the process, by design.
     covered: Mutex<BTreeMap<SessionId, PrincipalId>>,
+    nameless: approvals::Nameless,
 }
 
 /// The boards that anybody needs.
@@ -76,6 +77,7 @@ enum Found {
 }
 
 /// The owner is gone, and with it everything that could be said.
+#[derive(Clone, Copy)]
 struct Closed;
 
 impl Prompts {
@@ -83,7 +85,12 @@ impl Prompts {
     pub(crate) async fn open(site: &Site) -> Option<Arc<Self>> {
         let handle = site.handle.clone();
         let subscriber = handle.subscribe().await?;
-        let prompts = Arc::new(Self { handle, boards: Mutex::new(Boards::new()), covered: Mutex::default() });
+        let prompts = Arc::new(Self {
+            handle,
+            boards: Mutex::new(Boards::new()),
+            covered: Mutex::default(),
+            nameless: approvals::Nameless::default(),
+        });
         let (waiting, _) = prompts.handle.source(Lane::Result).read(Queues::sessions).await?;
         prompts.refresh(&waiting).await.ok()?;
         tokio::spawn(follower::follow(Arc::clone(&prompts), subscriber));

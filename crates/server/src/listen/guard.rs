@@ -10,6 +10,10 @@ use axum::{
 };
 
 use super::Doors;
+use crate::web::{CROSS_ORIGIN, Problem};
+
+/// What a page of somebody else's is told, but where a door has words of its own.
+const FOREIGN: &str = "This origin may not speak to the gateway.\n";
 
 /// The names that a gateway answers to.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +66,7 @@ fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>)
     if let Some(origin) = origin {
         let authority = origin.split_once("://").map(|(_, authority)| authority);
         if !authority.is_some_and(|authority| hosts.holds(authority)) {
-            return Err("This origin may not speak to the gateway.\n");
+            return Err(FOREIGN);
         }
     }
     match host {
@@ -76,6 +80,10 @@ fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>)
 pub(super) async fn check(State((doors, is_tls)): State<(Arc<Doors>, bool)>, request: Request, next: Next) -> Response {
     match doors.hosts.check(&request, is_tls) {
         Ok(()) => next.run(request).await,
+        Err(why) if request.uri().path().starts_with("/api/") => {
+            let told = if why == FOREIGN { CROSS_ORIGIN } else { why.trim_end() };
+            Problem::new(StatusCode::FORBIDDEN, told).reply(request.uri().path())
+        }
         Err(why) => (StatusCode::FORBIDDEN, why).into_response(),
     }
 }

@@ -72,6 +72,11 @@ impl<S: Send + Sync> FromRequest<S> for Body {
             }
             Err(_) => return Err(refused(StatusCode::REQUEST_TIMEOUT, "Request body took too long".to_owned())),
         };
+        // What curl calls a form by itself, and is none.
+        if is_form && bytes.trim_ascii_start().starts_with(b"{") {
+            let told = "The body looks like JSON and is called a form: send Content-Type: application/json".to_owned();
+            return Err(refused(StatusCode::BAD_REQUEST, told));
+        }
         if is_form {
             let pairs = serde_urlencoded::from_bytes::<Vec<(String, String)>>(&bytes)
                 .map_err(|error| refused(StatusCode::BAD_REQUEST, format!("Invalid form: {error}")))?;

@@ -115,6 +115,9 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
     }
 }
 
+/// What a page of another site is told where programs read it.
+pub(crate) const CROSS_ORIGIN: &str = "Cross-origin mismatch - check reverse proxy headers";
+
 /// What says who somebody is.
 fn shown(headers: &HeaderMap) -> HeaderMap {
     let names = [header::AUTHORIZATION, header::COOKIE];
@@ -131,7 +134,7 @@ fn is_foreign(guard: &Guard, parts: &Parts) -> Option<Response> {
     let from = text(&parts.headers, "origin").or_else(|| text(&parts.headers, "referer"));
     let is_foreign = from.is_some_and(|from| !guard.auth.is_ours(from, host));
     if is_foreign || text(&parts.headers, "sec-fetch-site") == Some("cross-site") {
-        return Some(refused(parts, "Cross-origin mismatch - check reverse proxy headers"));
+        return Some(refused(parts, CROSS_ORIGIN));
     }
     None
 }

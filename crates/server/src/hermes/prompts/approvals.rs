@@ -1,6 +1,6 @@
 //! Approvals: what waits, every change of it, and the answers of people.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use axum::{
     Extension,
@@ -14,10 +14,21 @@ use countersign_core::{
     id::SessionId,
 };
 use countersign_runtime::Refused;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Closed, Found, Prompts, card, queue::Line, streams};
 use crate::web::{BadBody, Body, Caller, Problem, Via, reply};
+
+/// Within what time the same answer to nothing in particular counts as one that was posted twice.
+const TWICE: Duration = Duration::from_secs(1);
+/// How many such answers are known.
+const MOST_KEPT: usize = 1000;
 
 /// What a person can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,20 +62,27 @@ impl Choice {
 }
 
 /// What an answer came to, in the words of the table.
+#[derive(Clone)]
 struct Told {
     status: StatusCode,
     is_ok: bool,
     /// What is said beside that.
     more: Value,
+    /// Whether there was a gate for it.
+    had_gate: bool,
 }
 
 impl Told {
     fn ok(more: Value) -> Self {
-        Self { status: StatusCode::OK, is_ok: true, more }
+        Self { status: StatusCode::OK, is_ok: true, more, had_gate: true }
     }
 
     fn refused(status: StatusCode, why: &str) -> Self {
-        Self { status, is_ok: false, more: json!({ "error": why }) }
+        Self { status, is_ok: false, more: json!({ "error": why }), had_gate: true }
+    }
+
+    fn without_gate(is_ok: bool, more: Value) -> Self {
+        Self { status: StatusCode::OK, is_ok, more, had_gate: false }
     }
 }
 
@@ -98,7 +116,10 @@ pub(super) async fn respond(
         return Ok(problem.reply(uri.path()));
     }
     let named = super::name_of(&body, "approval_id");
-    let told = decide(&prompts, &session, named.as_deref(), choice, &caller).await;
+    let told = match named {
+        Some(named) => decide(&prompts, &session, Some(&named), choice, &caller).await,
+        None => decide_once(&prompts, &session, choice, &caller, &body).await,
+    };
     let mut told = match told {
         Ok(told) => told,
         Err(closed) => return Ok(Problem::from(closed).reply(uri.path())),
@@ -124,6 +145,55 @@ pub(super) async fn respond(
     Ok(reply::json(told.status, &reply))
 }
 
+/// Hands an answer that names nothing to the oldest that waits. What the same caller posts twice is one answer, and its
+/// repetition gets the first result: the oldest is another one by then.
+async fn decide_once(
+    prompts: &Arc<Prompts>,
+    session: &SessionId,
+    choice: Choice,
+    caller: &Caller,
+    body: &Body,
+) -> Result<Told, Closed> {
+    let key = format!("{} {}", caller.principal, Value::Object(body.0.clone()));
+    let (of, to, by) = (Arc::clone(prompts), session.clone(), caller.clone());
+    let (answer, is_first) =
+        prompts.nameless.begin(&key, || async move { decide(&of, &to, None, choice, &by).await }.boxed().shared());
+    let told = answer.await;
+    // There was nothing to answer, so the next one is no repetition.
+    if is_first && !told.as_ref().is_ok_and(|told| told.had_gate) {
+        prompts.nameless.forget(&key);
+    }
+    told
+}
+
+/// The answer to one post.
+type Answering = Shared<BoxFuture<'static, Result<Told, Closed>>>;
+
+/// Answers of the last moment that named no gate.
+#[derive(Default)]
+pub(super) struct Nameless(Mutex<VecDeque<(Instant, String, Answering)>>);
+
+impl Nameless {
+    /// The answer under `key`, and whether it is the first.
+    fn begin(&self, key: &str, answer: impl FnOnce() -> Answering) -> (Answering, bool) {
+        let mut kept = self.0.lock();
+        let now = Instant::now();
+        while kept.len() >= MOST_KEPT || kept.front().is_some_and(|(at, ..)| now.duration_since(*at) >= TWICE) {
+            kept.pop_front();
+        }
+        if let Some((.., first)) = kept.iter().find(|(_, known, _)| known == key) {
+            return (first.clone(), false);
+        }
+        let answer = answer();
+        kept.push_back((now, key.to_owned(), answer.clone()));
+        (answer, true)
+    }
+
+    fn forget(&self, key: &str) {
+        self.0.lock().retain(|(_, known, _)| known != key);
+    }
+}
+
 /// Hands an answer to what it is for.
 async fn decide(
     prompts: &Prompts,
@@ -135,10 +205,10 @@ async fn decide(
     loop {
         let gate = match prompts.find(session, named, Line::Approvals).await? {
             Found::Gate(gate, _) => gate,
-            Found::Nothing(_) if named.is_none() => return Ok(Told::ok(json!({}))),
-            Found::Nothing(0) => return Ok(Told::ok(json!({ "stale_cleared": true }))),
+            Found::Nothing(_) if named.is_none() => return Ok(Told::without_gate(true, json!({}))),
+            Found::Nothing(0) => return Ok(Told::without_gate(true, json!({ "stale_cleared": true }))),
             // Never another one than it names.
-            Found::Nothing(_) => return Ok(Told { status: StatusCode::OK, is_ok: false, more: json!({}) }),
+            Found::Nothing(_) => return Ok(Told::without_gate(false, json!({}))),
         };
         let answer = match choice {
             Choice::Deny => Answer::Deny { reason: None },
