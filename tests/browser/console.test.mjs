@@ -67,6 +67,8 @@ async function look(path, name, at = gateway) {
     await page.screenshot({ path: join(SHOTS, `${name}-${size}.png`), fullPage: true });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     assert.ok(wide <= 0, `${name} is ${wide} pixels too wide for ${size}`);
+    const hidden = await page.evaluate(() => [...document.querySelectorAll(".scroll")].filter((one) => one.offsetParent && one.scrollWidth > one.clientWidth + 1).map((one) => one.getAttribute("aria-label")));
+    if (size === "phone") assert.deepEqual(hidden, [], `${name}: nothing is to be found by scrolling sideways only`);
     await check(page, `${name} ${size}`);
     await close(page);
   }
@@ -156,7 +158,7 @@ describe("the inbox", () => {
       return { status: answer.status, text: await answer.text() };
     }, id);
     assert.equal(late.status, 409);
-    assert.match(late.text, /somebody at this machine was first: allowed once/);
+    assert.match(late.text, /Somebody at this machine was first: allowed once/);
     await over(other, id);
     await one.screenshot({ path: join(SHOTS, "race.png") });
     await close(one);
@@ -176,6 +178,54 @@ describe("the inbox", () => {
     assert.equal(ends[0], ends[1]);
     await close(one);
     await close(other);
+  });
+
+  test("a card that is decided elsewhere stays where it is, and no click on it decides another", async () => {
+    for (const thing of ["first", "second", "third"]) await gateway.raise("turn", { thing, way: "x" });
+    const page = await open();
+    const cards = page.locator(".card[data-state=waiting]");
+    await cards.nth(2).waitFor();
+    const ids = await cards.evaluateAll((all) => all.map((one) => one.id));
+    const places = () => page.locator(".card").evaluateAll((all) => all.map((one) => [one.id, Math.round(one.getBoundingClientRect().top)]));
+    const before = await places();
+    const box = await card(page, ids[0]).getByRole("button", { name: "Allow once" }).boundingBox();
+    await page.mouse.move(box.x + 20, box.y + 10);
+    assert.equal(gateway.run("gates", "allow", ids[0]).code, 0);
+    await over(page, ids[0]);
+    assert.deepEqual(await places(), before, "nothing moved");
+    await page.mouse.down();
+    await page.mouse.up();
+    // What comes while the pointer is on a card goes behind it, however urgent.
+    const last = await gateway.raise("turn", { thing: "fourth", way: "x" }, "printer");
+    await waits(page, last);
+    assert.deepEqual((await places()).slice(0, 3), before, "nothing moved");
+    assert.deepEqual(new Set(gateway.gates().map((gate) => gate.id)), new Set([ids[1], ids[2], last]), "one click decided nothing");
+    // A button that moved under the pointer takes no click.
+    const rests = await page.evaluate(([gone, next]) => {
+      document.querySelector(`#${gone} .dismiss`).click();
+      const button = document.querySelector(`#${next} button[value=once]`);
+      const box = button.getBoundingClientRect();
+      return { marked: button.classList.contains("moved"), hit: document.elementFromPoint(box.x + 5, box.y + 5) === button };
+    }, [ids[0], ids[1]]);
+    assert.deepEqual(rests, { marked: true, hit: false });
+    await page.locator(`#${ids[1]} button[value=once]:not(.moved)`).waitFor();
+    for (const id of [ids[1], ids[2], last]) {
+      await card(page, id).getByRole("button", { name: "Allow once" }).click();
+      await over(page, id);
+    }
+    await close(page);
+  });
+
+  test("several are decided by a bar that is in nobody's way on a phone", async () => {
+    const ids = [await gateway.raise("turn", { thing: "p", way: "x" }), await gateway.raise("turn", { thing: "q", way: "x" }, "printer")];
+    const page = await open("/console/", SIZES.phone);
+    await waits(page, ids[1]);
+    const place = () => page.locator("#several").evaluate((one) => getComputedStyle(one).position);
+    assert.equal(await place(), "static");
+    await page.locator("input.choose").first().check();
+    assert.equal(await place(), "sticky");
+    for (const id of ids) assert.equal(gateway.run("gates", "allow", id).code, 0);
+    await close(page);
   });
 
   test("decides several at once", async () => {
@@ -219,7 +269,7 @@ describe("without script", () => {
     await page.goto(`${gateway.url}/console/`);
     assert.equal(gateway.run("gates", "deny", late).code, 0);
     await card(page, late).getByRole("button", { name: "Allow once" }).click();
-    assert.match(await page.locator("main").textContent(), /the command line .* was first: denied/);
+    assert.match(await page.locator("main").textContent(), /The command line .* was first: denied/);
     for (const at of ["sessions", "record", "figures", "policy", "agents"]) {
       await page.goto(`${gateway.url}/console/${at}`);
       assert.ok(await page.locator("h1").count(), at);
@@ -455,6 +505,30 @@ describe("sessions", () => {
     await page.getByRole("button", { name: "Use" }).click();
     await page.locator("#state").getByText("local/small-2").waitFor();
     await close(page);
+  });
+});
+
+describe("lists", () => {
+  test("follow what happens, and what waits to be said is shown and taken back", async () => {
+    const [list, record] = [await open("/console/sessions"), await open("/console/record")];
+    const page = await open("/console/sessions");
+    await page.getByText("New chat").click();
+    await page.getByLabel("Message").fill("a slow one that lists follow");
+    await page.getByRole("button", { name: "Start" }).click();
+    await page.waitForURL(/sessions\/[0-9a-f]{12}/);
+    const session = page.url().slice(-12);
+    await page.getByRole("button", { name: "Steer" }).waitFor();
+    await page.getByLabel(/Steer it/).fill("to the left");
+    await page.getByRole("button", { name: "Steer" }).click();
+    await page.locator("#queued").getByText("to the left").waitFor();
+    await page.screenshot({ path: join(SHOTS, "session-queued.png") });
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.waitForURL(/back=/);
+    assert.equal(await page.locator("#message").inputValue(), "to the left");
+    assert.equal(await page.locator("#queued").count(), 0);
+    await list.getByRole("link", { name: "a slow one that lists follow" }).waitFor();
+    await record.locator("#entries").getByText(session).first().waitFor();
+    for (const one of [page, list, record]) await close(one);
   });
 });
 

@@ -463,17 +463,12 @@ fn completions(shell: Shell) -> Vec<u8> {
     let with_flags = |door: clap::Command| {
         door.args(flags::LISTED.map(|listed| {
             let flag = Arg::new(listed.name).long(listed.name).help(listed.help);
-            match listed.value {
-                Some(value) => flag.value_name(value),
-                None => flag.action(ArgAction::SetTrue),
-            }
+            if let Some(value) = listed.value { flag.value_name(value) } else { flag.action(ArgAction::SetTrue) }
         }))
     };
-    let of_gjc = |door: clap::Command| {
-        let listen = Arg::new("listen").long("listen").value_name("PATH").help("A socket to listen on");
-        let insecure = Arg::new("insecure").long("insecure").help("The bridge does without TLS, on loopback");
-        with_flags(door).arg(listen).arg(insecure.action(ArgAction::SetTrue))
-    };
+    let listen = Arg::new("listen").long("listen").value_name("PATH").help("A socket to listen on");
+    let insecure = Arg::new("insecure").long("insecure").help("No TLS, on loopback").action(ArgAction::SetTrue);
+    let of_gjc = |door| with_flags(door).args([listen, insecure]);
     let mut command = Cli::command().mut_subcommand("omp", with_flags).mut_subcommand("gjc", of_gjc);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "countersign", &mut script);

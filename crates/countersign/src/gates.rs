@@ -17,7 +17,7 @@ use countersign_server::{
     control::{self, Request, Row},
     view::{Lines, escape},
 };
-use countersign_store::AnyLog;
+use countersign_store::{AnyLog, Content, Log as _, Partition};
 use serde_json::{Value, json};
 
 use crate::{
@@ -84,9 +84,7 @@ pub(crate) fn grants(place: &Place, what: Grants, form: Form) -> anyhow::Result<
         (Grants::List, Some(mut local)) => print_grants(&local.ask(&Request::Grants)?, form),
         (Grants::List, None) => print_grants(&control::listed(recorded(&place.log)?.state().policy().grants()), form),
         (Grants::Denials, Some(mut local)) => print_denials(&local.ask(&Request::Denials)?, form),
-        (Grants::Denials, None) => {
-            print_denials(&control::denials(recorded(&place.log)?.state().policy().constraints()), form)
-        }
+        (Grants::Denials, None) => print_denials(&recorded_denials(&place.log)?, form),
         (Grants::Revoke { id }, Some(mut local)) => told(local.ask(&Request::Revoke { id })?, "revoked", form),
         (Grants::Revoke { .. }, None) => not_running(&place.folder),
     }
@@ -112,6 +110,24 @@ fn recorded(log: &Path) -> anyhow::Result<Engine> {
     block_on(async {
         let log = audit::open(log).context("no gateway runs, and its record cannot be read")?;
         inspect(&log).await
+    })
+}
+
+/// The denials that bind by the record of a gateway that does not run.
+fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
+    block_on(async {
+        let log = audit::open(log).context("no gateway runs, and its record cannot be read")?;
+        let engine = inspect(&log).await?;
+        let (state, constraints) = (engine.state(), engine.state().policy().constraints());
+        let gates = constraints.iter().filter_map(|one| state.gate(one.gate?));
+        let (ids, lsns): (Vec<_>, Vec<_>) = gates.map(|gate| (gate.id(), gate.content())).unzip();
+        let contents = log.contents(Partition::ZERO, &lsns).await?;
+        let text = |content| match content {
+            Some(Content::Text(text)) => control::covered(&text),
+            _ => None,
+        };
+        let covers = ids.into_iter().zip(contents).filter_map(|(id, content)| Some((id, text(content)?))).collect();
+        Ok(control::denials(constraints, &covers))
     })
 }
 
@@ -254,7 +270,7 @@ fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
 }
 
 fn print_denials(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
-    print_rows(value, form, "No denial binds.", "tool", |text, row| {
+    print_rows(value, form, "No denial binds.", "covers", |text, row| {
         let said = row["reason"].as_str().map_or_else(String::new, |said| format!(": {}", escape(said, Lines::One)));
         format!("for {}, until {}, by {}{said}", text("to"), text("until"), text("by"))
     })

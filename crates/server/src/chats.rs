@@ -11,7 +11,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Command, Engine, Refusal, Reply, Scope},
-    id::{RunId, SessionId},
+    id::{Lsn, RunId, SessionId},
     message::{self, Block, Message, estimate_tokens},
     run,
     session::{self, ModelRef, PromptRefusal, Settings, Stopped, WhenBusy},
@@ -65,6 +65,8 @@ pub(crate) struct Wish {
     pub(crate) parent: Option<String>,
     /// What the model is shown of a run in it that was stopped.
     pub(crate) stopped: Stopped,
+    /// What will be said in it first. Where that cannot be said, nothing is opened.
+    pub(crate) message: Option<String>,
     /// Asked for again under this key, it is the session that was opened first.
     pub(crate) key: Option<Asking>,
 }
@@ -106,6 +108,14 @@ impl Chats {
             Some((provider, id)) => Some(self.model(provider.as_deref(), id)?),
             None => self.models.usual(),
         };
+        if let Some(message) = &wish.message
+            && !self.is_there(wish.key.as_ref()).await
+        {
+            sayable(message, "message")?;
+            if model.is_none() {
+                return Err(no_model());
+            }
+        }
         let settings = Settings {
             model,
             approval_timeout: self.timeouts.0,
@@ -135,6 +145,14 @@ impl Chats {
             }
         }
         Err(ChatError::Failed("no id is free".to_owned()))
+    }
+
+    /// Whether this was asked for before: the session that was opened then is the answer.
+    async fn is_there(&self, key: Option<&Asking>) -> bool {
+        match key {
+            Some(key) => self.known(&key.session(0), |_| ()).await.is_ok(),
+            None => false,
+        }
     }
 
     /// A model by name.
@@ -185,12 +203,7 @@ impl Chats {
         when_busy: WhenBusy,
         key: Option<&Asking>,
     ) -> Result<Reply, ChatError> {
-        if text.trim().is_empty() {
-            return Err(ChatError::Invalid("message is required".to_owned()));
-        }
-        if text.len() > LONGEST {
-            return Err(ChatError::Invalid(format!("message is longer than {LONGEST} bytes")));
-        }
+        sayable(text, "message")?;
         let source = self.handle.source(Lane::Request);
         let is_unnamed = self.ours(session, |session| session.name().is_none()).await?;
         if is_unnamed {
@@ -213,12 +226,7 @@ impl Chats {
         text: &str,
         key: Option<&Asking>,
     ) -> Result<Option<RunId>, ChatError> {
-        if text.trim().is_empty() {
-            return Err(ChatError::Invalid("text is required".to_owned()));
-        }
-        if text.len() > LONGEST {
-            return Err(ChatError::Invalid(format!("text is longer than {LONGEST} bytes")));
-        }
+        sayable(text, "text")?;
         self.ours(session, |_| ()).await?;
         let steer = once(key, session::Command::Steer { said: said(text) });
         let source = self.handle.source(Lane::Request);
@@ -253,6 +261,17 @@ impl Chats {
         let stop = Command::Run(run::Command::Stop { session: session.clone(), run });
         let stopped = self.handle.source(Lane::Result).ask(stop).await.map_err(failed)?;
         Ok(stopped.outcome == Reply::Stopping(run))
+    }
+
+    /// Takes back what waits to be said in a session, and tells where each of it lies.
+    ///
+    /// # Errors
+    /// [`ChatError`], with nothing taken back.
+    pub(crate) async fn take_back(&self, session: &SessionId) -> Result<Vec<Lsn>, ChatError> {
+        let waiting: Vec<Lsn> = self.ours(session, |session| session.waiting().collect()).await?;
+        let clear = Command::Session(session.clone(), session::Command::Clear);
+        self.handle.source(Lane::Result).ask(clear).await.map_err(failed)?;
+        Ok(waiting)
     }
 
     /// That a session can be spoken in, and neither a run nor a compaction works in it.
@@ -320,6 +339,15 @@ impl Chats {
     }
 }
 
+/// That something can be said; `what` it is called where it is sent.
+fn sayable(text: &str, what: &str) -> Result<(), ChatError> {
+    match text.trim().is_empty() {
+        true => Err(ChatError::Invalid(format!("{what} is required"))),
+        false if text.len() > LONGEST => Err(ChatError::Invalid(format!("{what} is longer than {LONGEST} bytes"))),
+        false => Ok(()),
+    }
+}
+
 fn fresh_id() -> Result<SessionId, ChatError> {
     let mut seed = [0; 6];
     getrandom::fill(&mut seed).map_err(|error| ChatError::Failed(error.to_string()))?;
@@ -339,11 +367,14 @@ fn failed(refused: Refused) -> ChatError {
         Refused::Refusal(Refusal::KeyTaken(_)) => ChatError::KeyTaken,
         Refused::Refusal(Refusal::NoSession(_)) => ChatError::Unknown,
         Refused::Refusal(Refusal::Prompt(PromptRefusal::Busy(_)) | Refusal::Busy(_)) => ChatError::Busy,
-        Refused::Refusal(Refusal::Prompt(PromptRefusal::NoModel(_))) => ChatError::Invalid(
-            "No model is configured: set `model` in the configuration, or choose one for this session".to_owned(),
-        ),
+        Refused::Refusal(Refusal::Prompt(PromptRefusal::NoModel(_))) => no_model(),
         refused => ChatError::Failed(refused.to_string()),
     }
+}
+
+fn no_model() -> ChatError {
+    let told = "No model is configured: set `model` in the configuration, or choose one for this session";
+    ChatError::Invalid(told.to_owned())
 }
 
 /// A message of a person, as content.

@@ -29,7 +29,7 @@ mod words;
 
 use std::sync::Arc;
 
-use axum::{Router, response::Redirect};
+use axum::{Router, extract::Path, response::Redirect};
 use countersign_core::{gate::People, id::Lsn, time::Millis};
 use countersign_runtime::Lane;
 
@@ -70,6 +70,11 @@ impl Console {
     }
 }
 
+/// What is nowhere.
+async fn nothing(Path(path): Path<String>) -> Trouble {
+    Trouble::missing(format!("page /console/{path}"))
+}
+
 /// The routes. `/` is the console's unless a front end of the user's is served there.
 pub(crate) fn routes(site: &Arc<Site>) -> Router {
     let console = Arc::new(Console {
@@ -95,6 +100,7 @@ pub(crate) fn routes(site: &Arc<Site>) -> Router {
         .at("GET", "/console/sessions/{id}", conversation::show)
         .at("POST", "/console/sessions/{id}/say", conversation::say)
         .at("POST", "/console/sessions/{id}/stop", conversation::stop)
+        .at("POST", "/console/sessions/{id}/unsay", conversation::unsay)
         .at("POST", "/console/sessions/{id}/model", conversation::use_model)
         .at("GET", "/console/record", record::list)
         .at("POST", "/console/record", record::verify)
@@ -103,7 +109,9 @@ pub(crate) fn routes(site: &Arc<Site>) -> Router {
         .at("GET", "/console/policy", policy::show)
         .at("GET", "/console/explain", explain::show)
         .at("GET", "/console/try", trial::show)
+        .at("GET", "/console/rules", || async { Redirect::to("/console/policy") })
         .at("POST", "/console/rules", saving::save)
+        .at("GET", "/console/{*rest}", nothing)
         .at("POST", "/console/revoke/{id}", policy::revoke)
         .at("POST", "/console/reload", policy::reload)
         .at("GET", "/console/agents", machines::show)

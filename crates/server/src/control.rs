@@ -8,11 +8,11 @@ mod socket;
 use std::time::Duration;
 
 use countersign_core::{
-    engine::{Engine, Reply},
-    gate::{self, Answer, Scope},
+    engine::{Engine, Refusal, Reply},
+    gate::{self, Answer, AnswerRefusal, Scope},
     id::{GateId, PrincipalId},
 };
-use countersign_runtime::{Handle, Lane};
+use countersign_runtime::{Handle, Lane, Refused};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ use crate::{
     decisions::{self, read},
 };
 
-pub use crate::decisions::{denials, enough, find, listed};
+pub use crate::decisions::{covered, denials, enough, find, listed};
 
 pub(crate) use gates::row_of;
 pub use gates::{Approvals, Row, pending, row};
@@ -116,7 +116,12 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
         Request::Deny { id, reason } => resolve(&source, &id, Answer::Deny { reason }, by).await,
         Request::Answer { id, said } => resolve(&source, &id, Answer::Say(said), by).await,
         Request::Grants => read(&source, |engine| listed(engine.state().policy().grants())).await,
-        Request::Denials => read(&source, |engine| denials(engine.state().policy().constraints())).await,
+        Request::Denials => {
+            let constraints = read(&source, |engine| engine.state().policy().constraints().clone()).await?;
+            let gates = constraints.iter().filter_map(|one| one.gate).collect();
+            let covers = decisions::all_covered(handle, gates).await;
+            Ok(denials(&constraints, &covers))
+        }
         Request::WaitingForHosts => {
             let ids = |engine: &Engine| engine.waiting_for_hosts().map(|session| json!(session.id())).collect();
             read(&source, ids).await
@@ -141,7 +146,13 @@ async fn resolve(
         Err(problem) => GateId::parse(id).map(|gate| gate.to_string()).ok_or(problem)?,
     };
     let gate = GateId::parse(&gate).ok_or_else(|| format!("{id} is no id of a gate"))?;
-    let told = decisions::answer(source, gate, answer, by, None).await.map_err(|refused| refused.to_string())?;
+    let told = decisions::answer(source, gate, answer, by, None).await.map_err(|refused| match refused {
+        Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by })) => {
+            let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+            format!("{gate} is already resolved: {}{by}", crate::record::resolved(&resolution))
+        }
+        refused => refused.to_string(),
+    })?;
     Ok(match told {
         Reply::Voted { have, need } => json!({ "id": gate.to_string(), "have": have, "need": need }),
         _ => json!({ "id": gate.to_string() }),

@@ -2,14 +2,16 @@
 //!
 //! It decides nothing itself: it finds what is meant and hands it to the engine.
 
+use std::collections::BTreeMap;
+
 use countersign_core::{
     digest::Digest,
-    engine::{Command, Engine, Reply},
+    engine::{Command, Engine, Reply, Scope},
     gate::{self, Answer},
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Constraints, GrantId, Grants},
 };
-use countersign_runtime::{Refused, Source};
+use countersign_runtime::{Handle, Lane, Refused, Source};
 use serde_json::{Value, json};
 
 use crate::{
@@ -111,10 +113,41 @@ pub(crate) fn denial(one: &Constraint) -> String {
     format!("{DENIAL}{}", digest.get(..16).unwrap_or(&digest))
 }
 
-/// Every denial that binds, as the command line shows it.
-pub fn denials(constraints: &Constraints) -> Value {
+/// How much of what was denied is told, in characters.
+const COVERED: usize = 400;
+
+/// What a denial covers, by the content of its gate.
+pub fn covered(content: &str) -> Option<String> {
+    match serde_json::from_str::<gate::Content>(content).ok()? {
+        gate::Content::Approval { signature, .. } if signature.chars().count() > COVERED => {
+            Some(signature.chars().take(COVERED).chain(['…']).collect())
+        }
+        gate::Content::Approval { signature, .. } => Some(signature.to_string()),
+        gate::Content::Question { .. } | gate::Content::GoOn { .. } => None,
+    }
+}
+
+/// What the denials of these constraints cover, by the gate of each: what was taken out of the record is not there.
+pub(crate) async fn all_covered(handle: &Handle, gates: Vec<GateId>) -> BTreeMap<GateId, String> {
+    let source = handle.source(Lane::Result);
+    let mut found = BTreeMap::new();
+    for id in gates {
+        let at = source.read_of(Scope::Gate(id), move |engine| engine.state().gate(id).map(gate::Gate::content)).await;
+        let Some(at) = at.and_then(|(at, _)| at) else { continue };
+        let texts = handle.contents().get(&[at]).await.unwrap_or_default();
+        if let Some(text) = texts.into_iter().flatten().next().and_then(|text| covered(&text)) {
+            found.insert(id, text);
+        }
+    }
+    found
+}
+
+/// Every denial that binds, as the command line shows it. `covers` has what each covers, by its gate.
+pub fn denials(constraints: &Constraints, covers: &BTreeMap<GateId, String>) -> Value {
     let rows = constraints.iter().map(|one| {
+        let covers = one.gate.and_then(|gate| covers.get(&gate));
         json!({
+            "covers": covers.unwrap_or(&one.tool),
             "id": denial(one),
             "to": one.principal.to_string(),
             "by": one.by.to_string(),

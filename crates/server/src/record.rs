@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 pub use filter::{Filter, names, time_of};
 pub use trail::{About, Outcome, name};
+pub(crate) use words::resolved;
 pub use words::{Narrator, ended};
 
 use crate::session_file::time::iso;

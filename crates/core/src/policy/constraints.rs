@@ -4,7 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{digest::Digest, id::PrincipalId, policy::subject::Subject, time::Millis};
+use crate::{
+    digest::Digest,
+    id::{GateId, PrincipalId},
+    policy::subject::Subject,
+    time::Millis,
+};
 
 /// How long a denial binds where nobody says otherwise.
 pub const DENIAL_LASTS: Duration = Duration::from_secs(15 * 60);
@@ -21,6 +26,9 @@ pub struct Constraint {
     /// The tool that was denied, for people to read. Facts hold no arguments.
     #[serde(default)]
     pub tool: String,
+    /// At which gate, where its content says what was denied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateId>,
     /// What that person said, if anything.
     pub reason: Option<String>,
     /// When it ends; the instant itself is free again.

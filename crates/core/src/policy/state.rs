@@ -140,6 +140,7 @@ mod tests {
             key: subject.constraint_key(),
             by: ana.clone(),
             tool: "t".to_owned(),
+            gate: None,
             reason: Some("not now".to_owned()),
             until: Millis(100),
         };

@@ -289,6 +289,12 @@ impl Session {
         self.steering.len() + self.follow_up.len() + self.prompts.len() + self.next.len()
     }
 
+    /// Where the contents of [`Session::queued`] lie, in the order in which they will be said.
+    pub fn waiting(&self) -> impl Iterator<Item = Lsn> + '_ {
+        let queues = [&self.prompts, &self.steering, &self.follow_up, &self.next];
+        queues.into_iter().flatten().map(|queued| queued.content)
+    }
+
     /// What was last recorded of its file: path, length and digest.
     pub fn file(&self) -> Option<(&str, u64, &str)> {
         self.file.as_ref().map(|(path, length, digest)| (path.as_str(), *length, digest.as_str()))

@@ -169,7 +169,7 @@ fn logins_of_the_console_count_where_two_people_have_to_allow() {
     place.write("config.yaml", &place.config("people: [ { id: Ana, console: [ana] }, { id: Ben, console: [ben] } ]"));
     let said = place.run(&["policy", "check", "--config", "config.yaml"]);
     assert_eq!(
-        (said.code, said.err.contains("a login under `console` that is in `web.users`")),
+        (said.code, said.out.contains("a login under `console` that is in `web.users`")),
         (Some(1), true),
         "{said:?}"
     );

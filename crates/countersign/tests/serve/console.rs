@@ -76,7 +76,7 @@ fn a_denial_carries_its_reason_and_whoever_is_late_hears_who_was_first() {
     let late = [("digest", digest.as_str()), ("answer", "once"), ("key", "second")];
     let told = visitor.post(&gateway, &path, &late);
     assert_eq!(told.status, 409);
-    assert!(told.text.contains("somebody at this machine was first: denied."), "{}", told.text);
+    assert!(told.text.contains("Somebody at this machine was first: denied."), "{}", told.text);
     assert!(told.text.contains("<q>it &lt;rains&gt;</q>"), "{}", told.text);
     // The same form, sent twice, is no second answer.
     let again = [("answer", "deny"), ("reason", "it <rains>"), ("key", "first")];
@@ -269,4 +269,41 @@ fn a_chat_is_started_and_read_without_script() {
     assert_eq!((wrong.status, wrong.text.contains("Unknown model")), (400, true));
     let foreign = visitor.post(&gateway, "/console/sessions/agent%3Adefault/say", &[("message", "x")]);
     assert_eq!(foreign.status, 403, "{}", foreign.text);
+}
+
+#[test]
+fn a_time_that_is_not_understood_is_said_to_be() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    for (query, is_told) in [("since=gestern", true), ("until=31.1.2026", true), ("since=2026-01-31", false)] {
+        let page = visitor.get(&gateway, &format!("/console/record?{query}"));
+        assert_eq!((page.status, page.text.contains("no time that is understood")), (200, is_told), "{query}");
+    }
+}
+
+#[test]
+fn a_denial_that_binds_says_what_it_covers() {
+    let place = Place::new();
+    let mut gateway = Gateway::start(&place);
+    let (_agent, gate) = waiting(&place, &gateway, "door");
+    assert_eq!(place.people(&["gates", "deny", &gate]).code, Some(0));
+    let page = Visitor::default().get(&gateway, "/console/policy").text;
+    assert!(page.contains("<td>turn(door, open)</td>") && page.contains("Lift: turn(door, open)"), "{page}");
+    assert_eq!(place.people(&["grants", "denials", "--json"]).json()[0]["covers"], "turn(door, open)");
+    let printed = place.people(&["grants", "denials"]);
+    assert!(printed.out.contains("turn(door, open)"), "{printed:?}");
+    gateway.stop();
+    assert_eq!(place.people(&["grants", "denials", "--json"]).json()[0]["covers"], "turn(door, open)");
+}
+
+#[test]
+fn what_is_nowhere_is_a_page_and_the_address_of_a_form_leads_back() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let page = visitor.get(&gateway, "/console/nope");
+    assert_eq!((page.status, page.text.contains("Back to the inbox")), (404, true), "{}", page.text);
+    let page = visitor.get(&gateway, "/console/rules");
+    assert_eq!((page.status, page.header("location")), (303, Some("/console/policy")));
 }

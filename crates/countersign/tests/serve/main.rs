@@ -10,6 +10,7 @@ mod checks;
 mod client;
 mod console;
 mod console_rules;
+mod console_talk;
 mod conversations;
 mod crash;
 mod crowd;

@@ -230,7 +230,8 @@ pub(super) async fn open(
         return Err(Failure::bad("provider without model says nothing: name both"));
     }
     let key = asking(&caller, &headers, "open", &body)?;
-    let wish = Wish { workspace: owned("workspace")?, model, key: key.clone(), ..Wish::default() };
+    let wish =
+        Wish { workspace: owned("workspace")?, model, message: message.clone(), key: key.clone(), ..Wish::default() };
     let session = api.site.chats.open(DOOR, wish).await?;
     let run = match message {
         Some(message) => {

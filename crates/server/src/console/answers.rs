@@ -179,7 +179,7 @@ pub(super) fn told(refused: &Refused, people: &People) -> (StatusCode, String) {
         Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { resolution, by, .. })) => {
             let how = words::resolved(resolution);
             let text = match by {
-                Some(by) => format!("{} was first: {}.", words::who(people, by), how.to_lowercase()),
+                Some(by) => words::sentence(&format!("{} was first: {}.", words::who(people, by), how.to_lowercase())),
                 None => format!("It is over already: {}.", how.to_lowercase()),
             };
             (StatusCode::CONFLICT, text)

@@ -68,24 +68,63 @@
     && (document.activeElement.matches("textarea") || document.activeElement.matches("input[type=text]"))
     || all("textarea, input[type=text]", card).some((field) => field.value !== "")
     || all("input[type=checkbox]:not(.choose):checked, input[type=radio]:checked", card).length > 0;
+  // A button that comes under a pointer, or moves below one, must not take the click that was meant for what was there.
+  const REST = 600;
+  const decides = () => all(".card[data-state=waiting] :is(button[name=answer], input.choose, a.always), #several button, form.saving button");
+  const nameOf = (one) => [one.closest("[id]:not(button, input)")?.id, one.name, one.value, one.className.replace(" moved", "")].join(" ");
+  const places = () => new Map(decides().map((one) => [nameOf(one), one.getBoundingClientRect()]));
+  const rests = new WeakMap();
+  const rest = (one) => {
+    clearTimeout(rests.get(one));
+    one.classList.add("moved");
+    rests.set(one, setTimeout(() => one.classList.remove("moved"), REST));
+  };
+  /** Changes the page, and lets buttons that it moved or brought rest. Whoever uses keys is not held up. */
+  const steady = (change) => {
+    const before = places();
+    change();
+    for (const one of decides()) {
+      const [was, is] = [before.get(nameOf(one)), one.getBoundingClientRect()];
+      if (!was || Math.abs(was.top - is.top) > 2 || Math.abs(was.left - is.left) > 2) rest(one);
+    }
+  };
+  let byPointer = false;
+  let touchedAt = -Infinity;
+  addEventListener("pointerdown", (event) => { byPointer = true; if (event.pointerType !== "mouse") touchedAt = performance.now(); }, true);
+  addEventListener("keydown", () => { byPointer = false; }, true);
+  let pointer = null;
+  addEventListener("pointermove", (event) => { pointer = event.pointerType === "mouse" ? event.clientY : null; }, true);
+  document.documentElement.addEventListener("mouseleave", () => { pointer = null; });
+
   const replace = (old, fresh) => {
     const held = old.contains(document.activeElement);
     const chosen = find("input.choose", old)?.checked;
+    // What follows a decided card stays where it is.
+    if (fresh.dataset.state === "over" && isInbox) fresh.style.minHeight = `${old.getBoundingClientRect().height}px`;
     old.replaceWith(fresh);
     const box = find("input.choose", fresh);
     if (chosen && box) box.checked = true;
-    if (held) fresh.focus();
+    if (held) fresh.focus({ preventScroll: true });
     tick();
   };
-  const sort = () => {
-    const rank = (card) => [card.dataset.state === "over" ? 1 : 0, Number(card.dataset.deadline), Number(card.dataset.opened)];
-    const wanted = all(".card", cards).sort((one, other) => {
-      const [left, right] = [rank(one), rank(other)];
-      return left[0] - right[0] || left[1] - right[1] || left[2] - right[2];
-    });
-    wanted.forEach((card, at) => { if (cards.children[at] !== card && !card.contains(document.activeElement)) cards.insertBefore(card, cards.children[at] ?? null); });
+  const rank = (card) => [Number(card.dataset.deadline), Number(card.dataset.opened)];
+  const isBefore = (one, other) => {
+    const [left, right] = [rank(one), rank(other)];
+    return left[0] < right[0] || left[0] === right[0] && left[1] < right[1];
   };
-  const onGate = (told) => {
+  /** The last card that must not move: one that a pointer, a finger or the focus is on or has passed. */
+  const firm = () => {
+    const shown = all(".card", cards);
+    const isTouched = performance.now() - touchedAt < 5000;
+    const edge = isTouched ? innerHeight : pointer;
+    return shown.findLastIndex((card) => card.contains(document.activeElement) || edge !== null && card.getBoundingClientRect().top <= edge);
+  };
+  /** Puts a new card where it belongs by its urgency, but not before one that must not move. */
+  const place = (fresh) => {
+    const behind = all(".card", cards).slice(firm() + 1);
+    cards.insertBefore(fresh, behind.find((card) => card.dataset.state === "waiting" && isBefore(fresh, card)) ?? null);
+  };
+  const onGate = (told) => steady(() => {
     waiting = told.waiting;
     const old = document.getElementById(told.id);
     const isAlone = cards?.classList.contains("alone");
@@ -96,15 +135,14 @@
     } else if (!old && told.state === "waiting" && isInbox) {
       const fresh = node(told.html);
       fresh.classList.add("fresh");
-      cards.append(fresh);
+      place(fresh);
       tick();
       say(`Waiting: ${told.title}`);
     }
-    if (isInbox) sort();
     count();
     chosen();
     if (told.isNew && told.state === "waiting") notify(told);
-  };
+  });
 
   // Notifications, asked for by a button.
   const notify = (told) => {
@@ -138,9 +176,9 @@
       }
       const fresh = node(html);
       const next = card.nextElementSibling;
-      replace(document.getElementById(card.id) ?? card, fresh);
+      steady(() => replace(document.getElementById(card.id) ?? card, fresh));
       say(find(".problem", fresh)?.textContent ?? find(".outcome", fresh)?.textContent ?? "");
-      if (fresh.dataset.state === "over") (next?.matches(".card[data-state=waiting]") ? next : fresh).focus();
+      if (fresh.dataset.state === "over") (next?.matches(".card[data-state=waiting]") ? next : fresh).focus({ preventScroll: byPointer });
     } catch (problem) {
       buttons.forEach((one) => { one.disabled = false; });
       let told = find(".problem", form);
@@ -154,8 +192,8 @@
     event.preventDefault();
     const card = dismiss.closest(".card");
     const next = card.nextElementSibling ?? card.previousElementSibling;
-    card.remove();
-    (next?.matches(".card") ? next : find("#main")).focus();
+    steady(() => card.remove());
+    (next?.matches(".card") ? next : find("#main")).focus({ preventScroll: byPointer });
     history.replaceState(null, "", "/console/");
     count();
   });
@@ -280,21 +318,8 @@
         const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
         body.dataset.after = fresh.body.dataset.after;
         waiting = Number(fresh.body.dataset.waiting);
-        if (find("#transcript")) {
-          for (const id of ["transcript", "state"]) swap(find(`#${id}`), find(`#${id}`, fresh));
-          const [old, now] = [find("#speak"), find("#speak", fresh)];
-          if (old && now) { const text = find("textarea", old).value; if (!old.contains(document.activeElement)) { old.replaceWith(document.adoptNode(now)); find("#speak textarea").value = text; } else { swapSpeak(old, now); } }
-          stale.splice(0).forEach((one) => one.remove());
-          tail(false);
-        } else if (isInbox) {
-          const held = new Map(all(".card", cards).map((card) => [card.id, card]));
-          const list = all("#cards .card", fresh).map((card) => { const old = held.get(card.id); held.delete(card.id); return old?.dataset.state === "waiting" && isTyping(old) ? old : document.adoptNode(card); });
-          const over = [...held.values()].filter((card) => card.dataset.state === "over");
-          const gone = [...held.values()].filter((card) => card.dataset.state === "waiting").map(settled);
-          cards.replaceChildren(...list, ...(await Promise.all(gone)).filter(Boolean), ...over);
-        } else if (cards?.classList.contains("alone")) {
-          find("#main").replaceChildren(...[...find("#main", fresh).childNodes].map((one) => document.adoptNode(one)));
-        }
+        const gone = isInbox ? await Promise.all(missing(fresh).map(settled)) : [];
+        steady(() => renew(fresh, gone));
         for (const field of all("input[name=key]")) if (!field.value) field.value = key();
         local(document);
         tick();
@@ -307,11 +332,36 @@
     })();
     return fetching;
   };
+  /** Cards that wait here and no more on the fresh page. */
+  const missing = (fresh) => all(".card[data-state=waiting]", cards).filter((card) => !fresh.getElementById(card.id));
   const settled = async (card) => {
     const answer = await fetch(card.dataset.page);
-    if (!answer.ok) return null;
+    if (!answer.ok) return [card.id, null];
     const found = find(`#${card.id}`, new DOMParser().parseFromString(await answer.text(), "text/html"));
-    return found ? document.adoptNode(found) : null;
+    if (found && !find(".dismiss", found)) find("header", found).append(node('<a class="button quiet dismiss" href="/console/">Dismiss</a>'));
+    return [card.id, found];
+  };
+  const renew = (fresh, gone) => {
+    for (const part of all("[data-follows]")) swap(part, fresh.getElementById(part.id));
+    if (find("#transcript")) {
+      for (const id of ["transcript", "state", "queue"]) swap(find(`#${id}`), fresh.getElementById(id));
+      const [old, now] = [find("#speak"), find("#speak", fresh)];
+      if (old && now) { const text = find("textarea", old).value; if (!old.contains(document.activeElement)) { old.replaceWith(document.adoptNode(now)); find("#speak textarea").value = text; } else { swapSpeak(old, now); } }
+      stale.splice(0).forEach((one) => one.remove());
+      tail(false);
+    } else if (isInbox) {
+      for (const [id, card] of gone) {
+        const old = document.getElementById(id);
+        if (card && old) replace(old, document.adoptNode(card)); else old?.remove();
+      }
+      for (const card of all("#cards .card", fresh)) {
+        const old = document.getElementById(card.id);
+        if (!old) place(document.adoptNode(card));
+        else if (old.dataset.state === "waiting" && !isTyping(old)) replace(old, document.adoptNode(card));
+      }
+    } else if (cards?.classList.contains("alone")) {
+      find("#main").replaceChildren(...[...find("#main", fresh).childNodes].map((one) => document.adoptNode(one)));
+    }
   };
   const swapSpeak = (old, now) => {
     const labels = [find("label[for=message]", old), find("label[for=message]", now)];
@@ -332,7 +382,11 @@
       return fresh;
     });
     const isAtEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 160;
+    if (list.length === old.childNodes.length && list.every((one, at) => one === old.childNodes[at])) return;
+    const held = old.contains(document.activeElement) ? document.activeElement : null;
     old.replaceChildren(...list);
+    const again = held && (held.isConnected ? held : all("a[href]", old).find((one) => one.href === held.href));
+    again?.focus({ preventScroll: true });
     if (isAtEnd && old.id === "transcript") scrollTo({ top: document.documentElement.scrollHeight });
   };
 
@@ -374,6 +428,10 @@
     text.textContent = told.text;
     tail(false);
   };
+  // Lists that follow the record are read again when somebody looks.
+  let isStirred = false;
+  const stirred = () => { isStirred = document.hidden; if (!isStirred) refetch(); };
+  document.addEventListener("visibilitychange", () => { if (isStirred && !document.hidden) stirred(); });
   let soon = 0;
   const changed = (told) => {
     if (told.done && live) { stale.push(...live.children); parts.clear(); }
@@ -384,6 +442,7 @@
   const follow = () => {
     const wanted = new URLSearchParams({ after: body.dataset.after });
     if (body.dataset.session) wanted.set("session", body.dataset.session);
+    if (find("[data-follows]")) wanted.set("all", "1");
     const stream = new EventSource(`/console/live?${wanted}`);
     const on = (name, act) => stream.addEventListener(name, (event) => act(JSON.parse(event.data)));
     const link = find("#link");
@@ -391,6 +450,7 @@
     on("hello", (told) => { skew = told.now - Date.now(); link.hidden = true; tail(true); });
     on("gate", onGate);
     on("changed", changed);
+    on("stirred", stirred);
     on("reload", refetch);
     on("begin", () => { parts.clear(); });
     on("part", part);
@@ -406,7 +466,7 @@
   addEventListener("pageshow", (event) => { if (event.persisted) { follow(); refetch(); } });
 
   for (const field of all("input[name=key]")) field.value = key();
-  for (const one of all("#transcript > [id]")) one.dataset.html = one.outerHTML;
+  for (const one of all("#transcript > [id], [data-follows] > [id]")) one.dataset.html = one.outerHTML;
   local(document);
   tick();
   setInterval(tick, 1000);

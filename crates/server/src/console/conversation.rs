@@ -28,12 +28,17 @@ use crate::web::{Body, Caller};
 
 /// How many calls of an agent are shown.
 const CALLS: usize = 100;
+/// How many messages that were taken back are put into the field.
+const MOST_BACK: usize = 20;
 
 /// Which part of it.
 #[derive(Deserialize)]
 pub(super) struct Wanted {
     /// Entries before this position.
     before: Option<u64>,
+    /// What was taken back, to be written again: positions with commas between.
+    #[serde(default)]
+    back: String,
 }
 
 pub(super) async fn show(
@@ -43,7 +48,8 @@ pub(super) async fn show(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    console.conversation(&look, &SessionId::new(id), wanted.before.map(Lsn), None).await
+    let back = wanted.back.split(',').filter_map(|at| at.parse().ok().map(Lsn)).take(MOST_BACK).collect();
+    console.conversation(&look, &SessionId::new(id), wanted.before.map(Lsn), back, None).await
 }
 
 impl Console {
@@ -52,14 +58,16 @@ impl Console {
         look: &Look,
         id: &SessionId,
         before: Option<Lsn>,
+        back: Vec<Lsn>,
         problem: Option<(StatusCode, String)>,
     ) -> Result<Response, Trouble> {
         let transcript = self.transcript(id, before).await?;
         let about = &transcript.about;
         let title = about.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain);
         let at = path("/console/sessions/", id.as_str());
-        let can_speak =
-            !about.is_spoken_for && about.door.as_deref().is_some_and(|door| matches!(door, "console" | "hermes"));
+        let door = about.door.as_deref().unwrap_or_default();
+        let can_speak = !about.is_spoken_for && matches!(door, "console" | "hermes" | "api");
+        let written = if can_speak { self.said_at(&back).await?.join("\n\n") } else { String::new() };
         let body = html! {
             p.back { a href="/console/sessions" { "← Sessions" } }
             h1 { (title) }
@@ -67,7 +75,11 @@ impl Console {
             @if let Some((_, problem)) = &problem { p.problem role="alert" { (many(problem)) } }
             @if about.is_agents { (self.requests(look, id).await?) }
             @else { (conversation(&transcript, look, &at)) }
-            @if can_speak && before.is_none() { (self.speak(look, about, &at)) }
+            @if can_speak && before.is_none() { (self.speak(look, about, &at, &written)) }
+            @else if !about.is_spoken_for && before.is_none() {
+                p.note { "Its client speaks in this session. It is shown here, can be decided about, and stopped." }
+                div.speak #speak { @if about.run.is_some() { (stop_form(look, &at)) } }
+            }
             @else if !about.is_agents && before.is_none() { p.note { "Its host speaks in this session. It is shown here and can be decided about." } }
         };
         let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
@@ -82,13 +94,12 @@ impl Console {
                 @if !about.cwd.is_empty() { span { "in " code { (plain(&about.cwd)) } } }
                 @if let Some((provider, model)) = &about.model { span { (plain(provider)) "/" (plain(model)) } }
                 @if about.run.is_some() { span.badge.good { "working" } }
-                @if about.queued > 0 { span { (about.queued) " queued" } }
                 a href={ "/console/record?" (serde_urlencoded::to_string([("session", id.as_str())]).unwrap_or_default()) } { "In the record" }
             }
         }
     }
 
-    fn speak(&self, look: &Look, about: &About, at: &str) -> Markup {
+    fn speak(&self, look: &Look, about: &About, at: &str, written: &str) -> Markup {
         let csrf = html! { input type="hidden" name="csrf" value=(look.caller.csrf()); };
         let current = about.model.as_ref().map(|(provider, id)| (provider.as_str(), id.as_str()));
         html! {
@@ -97,12 +108,12 @@ impl Console {
                     (csrf)
                     input type="hidden" name="key" value=(fresh_key());
                     label for="message" { @if about.run.is_some() { "Steer it: it reads this on its way" } @else { "Message" } }
-                    textarea #message name="message" rows="3" required {}
+                    textarea #message name="message" rows="3" required { (written) }
                     div.act { button.primary type="submit" { @if about.run.is_some() { "Steer" } @else { "Send" } } }
                 }
                 div.row {
                     @if about.run.is_some() {
-                        form method="post" action={ (at) "/stop" } { (csrf) button.danger type="submit" { "Stop" } }
+                        (stop_form(look, at))
                     }
                     form.inline method="post" action={ (at) "/model" } { (csrf) label for="model" { "Model" } (self.model_choice("model", current)) button type="submit" { "Use" } }
                 }
@@ -151,6 +162,36 @@ const fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
+fn stop_form(look: &Look, at: &str) -> Markup {
+    html! {
+        form method="post" action={ (at) "/stop" } {
+            input type="hidden" name="csrf" value=(look.caller.csrf());
+            button.danger type="submit" { "Stop" }
+        }
+    }
+}
+
+/// What waits to be said, and taking it back.
+fn waiting(transcript: &Transcript, look: &Look, at: &str) -> Markup {
+    html! {
+        div #queue {
+            @if !transcript.waiting.is_empty() {
+                section.panel #queued aria-labelledby="queued-title" {
+                    h2 #queued-title { "Waits to be said" }
+                    @for text in &transcript.waiting { pre.prose { (many(text)) } }
+                    @if !transcript.about.is_spoken_for {
+                        form.act method="post" action={ (at) "/unsay" } {
+                            input type="hidden" name="csrf" value=(look.caller.csrf());
+                            button type="submit" { "Take it back" }
+                            span.note { @if transcript.about.run.is_some() { "It is read at the next step of the run." } @else { "It is said before the next message." } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn conversation(transcript: &Transcript, look: &Look, at: &str) -> Markup {
     html! {
         @if let (true, Some(first)) = (transcript.has_more, transcript.first()) { p { a.button href={ (at) "?before=" (first) } { "Earlier" } } }
@@ -159,6 +200,7 @@ fn conversation(transcript: &Transcript, look: &Look, at: &str) -> Markup {
             (transcript.shown(&look.people))
         }
         div #live aria-label="As it comes" role="region" hidden {}
+        (waiting(transcript, look, at))
     }
 }
 
@@ -171,8 +213,36 @@ async fn back(
 ) -> Result<Response, Trouble> {
     match done {
         Ok(()) => Ok(Redirect::to(&format!("{}#speak", path("/console/sessions/", id.as_str()))).into_response()),
-        Err(error) => console.conversation(look, id, None, Some(told(&error))).await,
+        Err(error) => console.conversation(look, id, None, Vec::new(), Some(told(&error))).await,
     }
+}
+
+/// Back to the conversation, with what was taken back in the field.
+async fn back_with(
+    console: &Console,
+    look: &Look,
+    id: &SessionId,
+    done: Result<Vec<Lsn>, crate::chats::ChatError>,
+) -> Result<Response, Trouble> {
+    match done {
+        Ok(taken) if !taken.is_empty() => {
+            let places = taken.iter().map(|at| at.0.to_string()).collect::<Vec<_>>().join(",");
+            let at = path("/console/sessions/", id.as_str());
+            Ok(Redirect::to(&format!("{at}?back={places}#speak")).into_response())
+        }
+        done => back(console, look, id, done.map(drop)).await,
+    }
+}
+
+pub(super) async fn unsay(
+    State(console): State<Arc<Console>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    _: Body,
+) -> Result<Response, Trouble> {
+    let (look, id) = (console.look(caller).await?, SessionId::new(id));
+    let taken = console.site.chats.take_back(&id).await;
+    back_with(&console, &look, &id, taken).await
 }
 
 pub(super) async fn say(
@@ -195,8 +265,17 @@ pub(super) async fn stop(
     _: Body,
 ) -> Result<Response, Trouble> {
     let (look, id) = (console.look(caller).await?, SessionId::new(id));
-    let stopped = console.site.chats.stop(&id).await;
-    back(&console, &look, &id, stopped.map(drop)).await
+    let chats = &console.site.chats;
+    // Whoever stops it wants nothing more of it to happen by itself: what waits is theirs to say again.
+    let taken = match chats.stop(&id).await {
+        Ok(_) => match chats.take_back(&id).await {
+            // Its own host's messages are that host's.
+            Err(crate::chats::ChatError::NotOurs) => Ok(Vec::new()),
+            taken => taken,
+        },
+        Err(error) => Err(error),
+    };
+    back_with(&console, &look, &id, taken).await
 }
 
 pub(super) async fn use_model(

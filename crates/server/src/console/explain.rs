@@ -97,8 +97,11 @@ pub(super) async fn show(
             };
             let read = console.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
             let (subject, verdict, rules) = read;
-            let near = near(&rules.compiled, &rules.surroundings, &subject, &verdict);
-            Ok(Found { subject, verdict, near })
+            let look = move || {
+                let near = near(&rules.compiled, &rules.surroundings, &subject, &verdict);
+                Found { subject, verdict, near }
+            };
+            Ok(tokio::task::spawn_blocking(look).await.map_err(Trouble::unread)?)
         }
     };
     let body = html! {

@@ -21,6 +21,8 @@ use crate::{session_file::time::iso, web::Caller};
 const DAY: u64 = 86_400_000;
 /// How many days are drawn.
 const DAYS: u64 = 30;
+/// How many where there is little room.
+const FEW: usize = 11;
 /// How many rows a table has.
 const ROWS: usize = 12;
 /// How often the same must have been asked to be worth a rule.
@@ -48,7 +50,8 @@ pub(super) async fn show(
         section.panel aria-labelledby="by-day" {
             h2 #by-day { "Decisions by day" }
             (picture::legend())
-            div.scroll.latest tabindex="0" role="region" aria-label="Decisions by day, drawn" { (picture::days(&days)) }
+            div.scroll.latest.wide tabindex="0" role="region" aria-label="Decisions by day, drawn" { (picture::days(&days)) }
+            div.narrow { (picture::days(&days[days.len().saturating_sub(FEW)..])) }
             details { summary { "As a table" } (table("Day (UTC)", days.iter().rev().filter(|(_, counts)| counts.all() > 0).map(|(day, counts)| (html! { (day) }, *counts)))) }
         }
         section.panel aria-labelledby="often" {
@@ -83,7 +86,7 @@ fn table(head: &str, rows: impl Iterator<Item = (Markup, Counts)>) -> Markup {
         div.scroll tabindex="0" role="region" aria-label=(head) {
             table.figures {
                 thead { tr { th scope="col" { (head) } @for (name, ..) in Counts::BARS { th.number scope="col" { (name) } } th scope="col" { span.unseen { "Share" } } } }
-                tbody { @for (name, counts) in rows { tr { th scope="row" { (name) } @for (_, _, of) in Counts::BARS { td.number { (of(&counts)) } } td { (picture::share(&counts)) } } } }
+                tbody { @for (name, counts) in rows { tr { th scope="row" { (name) } @for (name, _, of) in Counts::BARS { td.number data-label=(name) { (of(&counts)) } } td { (picture::share(&counts)) } } } }
             }
         }
     }
@@ -111,10 +114,10 @@ fn often(likes: &[(&(Arc<str>, String), &Like)], agents: &[(&str, &str)]) -> Mar
                     @for ((who, pattern), like) in likes.iter().take(ROWS) {
                         tr {
                             td { code { (one(pattern)) } }
-                            td { (plain(who)) }
-                            td.number { (like.asked) }
-                            td.number { (like.allowed) }
-                            td.number { (like.denied) }
+                            td data-label="Of" { (plain(who)) }
+                            td.number data-label="Asked" { (like.asked) }
+                            td.number data-label="Allowed" { (like.allowed) }
+                            td.number data-label="Denied" { (like.denied) }
                             td { @if like.allowed == like.asked { a.button href=(at(who, pattern)) { "Make a rule of it" span.unseen { ": " (plain(pattern)) } } } }
                         }
                     }

@@ -31,8 +31,14 @@ const MOST: usize = 5000;
 const MOST_BYTES: usize = 16 << 20;
 /// Arguments of more bytes are counted and not kept.
 const LARGEST: usize = 64 << 10;
+/// How much of a signature is kept where the arguments are not, and of the name of a tool, in characters.
+const SHOWN: (usize, usize) = (500, 200);
 /// How many records are read at once.
 const PAGE: usize = 512;
+/// How many of their contents at once: so many, and fewer where they are long.
+const CONTENTS: usize = 64;
+/// How long those may be together, in bytes, for more to be read the next time.
+const TOGETHER: usize = 1 << 20;
 
 /// The past, read when somebody first asks.
 #[derive(Default)]
@@ -108,21 +114,38 @@ impl History {
     /// What the log says.
     pub(super) async fn upto_now(&self, handle: &Handle) -> Result<MutexGuard<'_, Past>, ReadError> {
         let mut past = self.0.lock().await;
+        let mut at_once = CONTENTS;
         loop {
             let page = handle.log().read(Partition::ZERO, past.upto, PAGE).await?;
             let is_last = page.len() < PAGE;
             let wants = |stored: &&Stored| stored.kind == "call" && stored.facts.starts_with("{\"wanted\"");
             let lsns: Vec<Lsn> = page.iter().filter(wants).map(|stored| stored.lsn).collect();
-            let texts = handle.contents().get(&lsns).await?;
-            let mut texts = lsns.into_iter().zip(texts).peekable();
-            for stored in page {
-                let text = texts.next_if(|(lsn, _)| *lsn == stored.lsn).and_then(|(_, text)| text);
-                past.fold(&stored, text.as_deref());
+            let mut records = page.into_iter().peekable();
+            let mut wanted = lsns.as_slice();
+            while records.peek().is_some() {
+                let (now, later) = wanted.split_at(at_once.min(wanted.len()));
+                wanted = later;
+                let texts = handle.contents().get(now).await?;
+                let bytes: usize = texts.iter().flatten().map(|text| text.len()).sum();
+                at_once = if bytes > TOGETHER { (at_once / 4).max(1) } else { (at_once * 2).min(CONTENTS) };
+                let mut texts = now.iter().zip(texts).peekable();
+                // Up to the first whose content is not here yet.
+                while let Some(stored) = records.next_if(|stored| later.first().is_none_or(|next| stored.lsn < *next)) {
+                    let text = texts.next_if(|(lsn, _)| **lsn == stored.lsn).and_then(|(_, text)| text);
+                    past.fold(&stored, text.as_deref());
+                }
             }
             if is_last {
                 return Ok(past);
             }
         }
+    }
+}
+
+fn cut(text: &str, most: usize) -> Arc<str> {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]).into(),
+        None => text.into(),
     }
 }
 
@@ -171,14 +194,20 @@ impl Past {
             let place = Whereabouts { session, door: room.door.as_deref(), cwd: &room.cwd, folder: &room.folder };
             let bytes = text.map_or(0, str::len);
             let subject = (bytes <= LARGEST).then(|| Arc::new(subject_at(place, &content, *effect)));
+            let (signature, tool) = match &subject {
+                Some(_) => (content.signature.as_str().into(), Arc::clone(&content.tool)),
+                None => (cut(&content.signature, SHOWN.0), cut(&content.tool, SHOWN.1)),
+            };
+            // A subject holds the arguments and texts made of them.
+            let bytes = if subject.is_some() { bytes * 2 } else { signature.len() + tool.len() };
             let asker = session.as_str().strip_prefix("agent:").or(room.door.as_deref()).unwrap_or("a run");
             let made = Made {
                 id: *call,
                 session: session.clone(),
                 at,
                 asker: asker.into(),
-                tool: content.tool,
-                signature: content.signature.into(),
+                tool,
+                signature,
                 subject,
                 gate: None,
                 asked_at: None,
@@ -186,12 +215,19 @@ impl Past {
                 verdict: Verdict::Open,
                 by: None,
                 end: None,
-                bytes: if bytes <= LARGEST { bytes } else { 0 },
+                bytes,
             };
             self.bytes += made.bytes;
             self.calls.insert(*call, made);
             while self.calls.len() > MOST || self.bytes > MOST_BYTES {
-                let Some((_, oldest)) = self.calls.pop_first() else { break };
+                // One that waits is still to be decided about.
+                let waits = |made: &Made| made.gate.is_some() && made.verdict == Verdict::Open;
+                let over = self.calls.iter().find(|(_, made)| !waits(made)).map(|(id, _)| *id);
+                let oldest = match over {
+                    Some(id) => self.calls.remove(&id),
+                    None => self.calls.pop_first().map(|(_, oldest)| oldest),
+                };
+                let Some(oldest) = oldest else { break };
                 self.bytes -= oldest.bytes;
                 if let Some(gate) = oldest.gate {
                     self.gates.remove(&gate);
@@ -246,5 +282,60 @@ impl Past {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{
+        call::{self, Executor},
+        digest::Digest,
+        id::{CallId, SessionId},
+        time::Millis,
+        tool::{Effect, Lane, Repeat},
+    };
+    use uuid::Uuid;
+
+    use super::{LARGEST, MOST_BYTES, Past, SHOWN};
+
+    fn wanted(past: &mut Past, at: u128, argument: &str) {
+        let content = call::Content {
+            tool: "pay".into(),
+            tool_call_id: "".into(),
+            arguments: [("to".to_owned(), argument.into())].into_iter().collect(),
+            intent: None,
+            signature: format!("pay({argument})"),
+            named: Vec::new(),
+            class: None,
+            problem: None,
+            request: None,
+        };
+        let event = call::Event::Wanted {
+            call: CallId::new(Uuid::from_u128(at)),
+            run: None,
+            executor: Executor::Service,
+            lane: Lane::Shared,
+            repeat: Repeat::Once,
+            effect: Effect::Changes,
+            arguments: Digest::of(b""),
+        };
+        let text = serde_json::to_string(&content).unwrap();
+        past.call(&SessionId::new("agent:a"), &event, Millis(1), Some(&text));
+    }
+
+    #[test]
+    fn what_is_kept_of_calls_is_bounded_however_long_they_are() {
+        let mut past = Past::default();
+        for at in 0..200 {
+            wanted(&mut past, at, &"x".repeat(900_000));
+        }
+        let longest = past.calls().map(|made| made.signature.len()).max();
+        assert!(longest.is_some_and(|longest| longest <= SHOWN.0 + '…'.len_utf8()), "{longest:?}");
+        assert!(past.calls().all(|made| made.subject.is_none()));
+        for at in 200..800 {
+            wanted(&mut past, at, &"x".repeat(LARGEST - 400));
+        }
+        let held: usize = past.calls().map(|made| made.signature.len()).sum();
+        assert!(past.bytes <= MOST_BYTES && held <= MOST_BYTES, "{} {held}", past.bytes);
     }
 }

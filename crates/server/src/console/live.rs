@@ -17,7 +17,7 @@ use countersign_core::{
 use countersign_runtime::{Clock, Handle, Lane, Live as Frame, LiveKind, Part, Released, Source};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use super::card::{Answered, Asked, Place, Reader};
 use crate::{
@@ -58,6 +58,8 @@ pub(super) struct Told {
 pub(super) struct Live {
     state: Mutex<State>,
     told: broadcast::Sender<Told>,
+    /// The last record, for lists that follow everything: whoever is slow sees the newest only.
+    recorded: watch::Sender<Lsn>,
 }
 
 #[derive(Default)]
@@ -85,12 +87,17 @@ struct Piece {
 pub(super) struct Joined {
     pub(super) first: Vec<Bytes>,
     pub(super) then: broadcast::Receiver<Told>,
+    pub(super) recorded: watch::Receiver<Lsn>,
 }
 
 impl Live {
     /// Follows everything that `handle` releases.
     pub(super) fn follow(handle: Handle, clock: Clock) -> Arc<Self> {
-        let live = Arc::new(Self { state: Mutex::default(), told: broadcast::Sender::new(BEHIND) });
+        let live = Arc::new(Self {
+            state: Mutex::default(),
+            told: broadcast::Sender::new(BEHIND),
+            recorded: watch::Sender::default(),
+        });
         let follower = Arc::clone(&live);
         tokio::spawn(async move { follower.run(handle, clock).await });
         live
@@ -100,9 +107,9 @@ impl Live {
     pub(super) fn join(&self, after: Lsn, session: Option<&SessionId>) -> Joined {
         let state = self.state.lock();
         // Under the lock, so that no frame comes between.
-        let then = self.told.subscribe();
+        let (then, recorded) = (self.told.subscribe(), self.recorded.subscribe());
         if after < state.since || state.kept.len() == KEPT && state.kept.front().is_some_and(|(lsn, _)| after < *lsn) {
-            return Joined { first: vec![reload()], then };
+            return Joined { first: vec![reload()], then, recorded };
         }
         let mut first: Vec<Bytes> =
             state.kept.iter().filter(|(lsn, _)| *lsn > after).map(|(_, frame)| frame.clone()).collect();
@@ -112,7 +119,7 @@ impl Live {
             }
             first.extend(state.open.get(session).into_iter().flatten().map(Piece::frame));
         }
-        Joined { first, then }
+        Joined { first, then, recorded }
     }
 
     async fn run(&self, handle: Handle, clock: Clock) {
@@ -132,6 +139,7 @@ impl Live {
 
     async fn fact(&self, recorded: &Recorded, handle: &Handle, source: &Source, clock: &Clock) {
         let lsn = recorded.meta.lsn;
+        self.recorded.send_replace(lsn);
         if let Some(session) = &recorded.meta.session {
             self.changed(session, lsn, &recorded.fact.event);
         }
@@ -272,6 +280,11 @@ impl Piece {
 /// Tells a window to look at everything again.
 pub(super) fn reload() -> Bytes {
     sse::frame(None, "reload", &Value::Null)
+}
+
+/// Tells a window with a list that something was recorded.
+pub(super) fn stirred() -> Bytes {
+    sse::frame(None, "stirred", &Value::Null)
 }
 
 /// Tells that something of a session was recorded; `done` if that is what was being written. It moves no cursor: the frame

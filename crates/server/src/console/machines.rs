@@ -58,9 +58,9 @@ pub(super) async fn show(
             @else { (table(&["Agent", "State", "Last asked", "Open", "Results not received"], agents.iter().map(|agent| html! {
                 td { a href=(path("/console/sessions/", agent.session.as_str())) { (plain(&agent.id)) } }
                 td { (state(agent.is_connected, "connected", "away")) }
-                td { (ago_or_never(agent.seen, look.now)) }
-                td.number { (agent.open) }
-                td.number { (agent.results) }
+                td data-label="Last asked" { (ago_or_never(agent.seen, look.now)) }
+                td.number data-label="Open" { (agent.open) }
+                td.number data-label="Results not received" { (agent.results) }
             }))) }
         }
         (planned::section(&planned, count, look.now))
@@ -71,7 +71,7 @@ pub(super) async fn show(
                 td { (plain(&service.name)) }
                 td { (state(health.is_ok(), "well", "not well")) @if let Err(why) = health { p.note { (one(why)) } } }
                 td { code { (plain(&service.url)) } }
-                td.number { (service.tools.len()) }
+                td.number data-label="Tools" { (service.tools.len()) }
             }))) }
         }
         section aria-labelledby="messengers" {
@@ -83,8 +83,8 @@ pub(super) async fn show(
             @let usual = site.chats.models().usual();
             (table(&["Model", "Provider", "Context"], site.chats.models().entries().map(|entry| html! {
                 td { (plain(&entry.name)) " " code { (plain(&entry.id)) } @if usual.as_ref().is_some_and(|usual| usual.id == entry.id && usual.provider == entry.provider) { " " span.bound { "the usual one" } } }
-                td { (plain(&entry.provider)) }
-                td.number { (entry.context_window) }
+                td data-label="Provider" { (plain(&entry.provider)) }
+                td.number data-label="Context" { (entry.context_window) }
             })))
             @if usual.is_none() { p.note { "No model is configured as the usual one: each chat has to choose." } }
         }
@@ -145,8 +145,8 @@ fn messengers(console: &Console, now: Millis) -> Markup {
         std::iter::once(html! {
             td { "Telegram" }
             td { (state(is_well, "well", "not well")) }
-            td { (ago_or_never(report.worked, now)) }
-            td { @match &report.failed { Some((at, why)) => { (one(why)) ", " (ago(*at, now)) }, None => "none" } }
+            td data-label="Last worked" { (ago_or_never(report.worked, now)) }
+            td data-label="Last error" { @match &report.failed { Some((at, why)) => { (one(why)) ", " (ago(*at, now)) }, None => "none" } }
         }),
     )
 }

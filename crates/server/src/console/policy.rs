@@ -1,6 +1,6 @@
 //! The rules in force and where each comes from, what people granted and denied, and reading the rules again.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Extension,
@@ -10,6 +10,7 @@ use axum::{
 };
 use countersign_core::{
     engine::Engine,
+    id::GateId,
     policy::{self, Action, Constraint, Grant},
 };
 use countersign_runtime::Lane;
@@ -78,6 +79,8 @@ impl Console {
         let read = self.site.handle.source(Lane::Request).read(read).await;
         let ((rows, grants, denials, digest), _) = read.ok_or_else(Trouble::closing)?;
         let denials: Vec<Constraint> = denials.into_iter().filter(|one| one.until > look.now).collect();
+        let gates = denials.iter().filter_map(|one| one.gate).collect();
+        let covers = decisions::all_covered(&self.site.handle, gates).await;
         let body = html! {
             h1 { "Policy" }
             @if let Some((is_good, text)) = &notice {
@@ -91,7 +94,7 @@ impl Console {
                 section aria-labelledby="denials" {
                     h2 #denials { "Denials that bind" }
                     p { "The same call stays denied for a while after a person denied it." }
-                    (self::denials(look, &denials))
+                    (self::denials(look, &denials, &covers))
                 }
             }
             section.two {
@@ -203,9 +206,9 @@ fn grants(look: &Look, grants: &[Grant]) -> Markup {
                     @for grant in grants {
                         tr {
                             td { (one(&grant.label)) }
-                            td { (who(&look.people, &grant.to)) @if let policy::Scope::Session(session) = &grant.scope { ", in session " (plain(session.as_str())) } }
-                            td { (who(&look.people, &grant.by)) @if grant.door == policy::Door::Open { " " span.bound { "without a login" } } }
-                            td { @match grant.until { Some(until) => (left(until, look.now)), None => "not by itself" } }
+                            td data-label="Of" { (who(&look.people, &grant.to)) @if let policy::Scope::Session(session) = &grant.scope { ", in session " (plain(session.as_str())) } }
+                            td data-label="Given by" { (who(&look.people, &grant.by)) @if grant.door == policy::Door::Open { " " span.bound { "without a login" } } }
+                            td data-label="Ends" { @match grant.until { Some(until) => (left(until, look.now)), None => "not by itself" } }
                             td { (take_back(look, &grant.id.to_string(), "Revoke", &plain(&grant.label))) }
                         }
                     }
@@ -215,19 +218,20 @@ fn grants(look: &Look, grants: &[Grant]) -> Markup {
     }
 }
 
-fn denials(look: &Look, denials: &[Constraint]) -> Markup {
+fn denials(look: &Look, denials: &[Constraint], covers: &BTreeMap<GateId, String>) -> Markup {
+    let what = |denial: &Constraint| denial.gate.and_then(|gate| covers.get(&gate)).unwrap_or(&denial.tool).clone();
     html! {
         div.scroll tabindex="0" role="region" aria-label="Denials that bind" {
             table {
-                thead { tr { th scope="col" { "Tool" } th scope="col" { "Of" } th scope="col" { "Denied by" } th scope="col" { "Ends" } th scope="col" { span.unseen { "Take back" } } } }
+                thead { tr { th scope="col" { "Covers" } th scope="col" { "Of" } th scope="col" { "Denied by" } th scope="col" { "Ends" } th scope="col" { span.unseen { "Take back" } } } }
                 tbody {
                     @for denial in denials {
                         tr {
-                            td { (one(&denial.tool)) }
-                            td { (who(&look.people, &denial.principal)) }
-                            td { (who(&look.people, &denial.by)) @if let Some(reason) = &denial.reason { ": " q { (one(reason)) } } }
-                            td { (left(denial.until, look.now)) }
-                            td { (take_back(look, &decisions::denial(denial), "Lift", &plain(&denial.tool))) }
+                            td { (one(&what(denial))) }
+                            td data-label="Of" { (who(&look.people, &denial.principal)) }
+                            td data-label="Denied by" { (who(&look.people, &denial.by)) @if let Some(reason) = &denial.reason { ": " q { (one(reason)) } } }
+                            td data-label="Ends" { (left(denial.until, look.now)) }
+                            td { (take_back(look, &decisions::denial(denial), "Lift", &plain(&what(denial)))) }
                         }
                     }
                 }

@@ -137,8 +137,8 @@ impl Console {
                 div.(if *is_whole { "told" } else { "problem" }) role=(if *is_whole { "status" } else { "alert" }) { p { (text) } }
             }
             div.panel.chain {
-                p { strong { (head.lsn.0) " records" } ", each bound to those before it. Head:" }
-                p { code.head { (head.lsn) ":" (head.chain) } }
+                div #chain data-follows { p #records { strong { (head.lsn.0) " records" } ", each bound to those before it. Head:" }
+                p #head { code.head { (head.lsn) ":" (head.chain) } } }
                 p.note { "Keep the head elsewhere: with it a record that was cut off later is known." }
                 form method="post" action="/console/record" {
                     input type="hidden" name="csrf" value=(look.caller.csrf());
@@ -146,10 +146,17 @@ impl Console {
                 }
             }
             (filter(wanted))
+            @for (name, text) in [("From", &wanted.since), ("Before", &wanted.until)] {
+                @if !text.trim().is_empty() && time(text).is_none() {
+                    p.problem role="alert" { (name) ": “" (plain(text)) "” is no time that is understood here, so it was not looked at. Write 2026-01-31 or 2026-01-31 14:05." }
+                }
+            }
             (rows(&listed.entries, Links::ToDecisions))
-            @if listed.entries.is_empty() { p.empty { "Nothing here fits." } }
-            @if let Some(older) = listed.older {
-                p { a.button href={ "/console/record?" (query(wanted, older)) } { @if listed.is_tired { "Search further back" } @else { "Older entries" } } }
+            div #further data-follows {
+                @if listed.entries.is_empty() { p.empty { "Nothing here fits." } }
+                @if let Some(older) = listed.older {
+                    p { a.button href={ "/console/record?" (query(wanted, older)) } { @if listed.is_tired { "Search further back" } @else { "Older entries" } } }
+                }
             }
         };
         Ok(page(look, Tab::Record, "Record", &body))
@@ -230,9 +237,9 @@ pub(super) fn rows(entries: &[Entry], links: Links) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Entries" {
             table.entries {
                 thead { tr { th scope="col" { "Position" } th scope="col" { "When" } th scope="col" { "Of" } th scope="col" { "What" } } }
-                tbody {
+                tbody #entries data-follows[links == Links::ToDecisions] {
                     @for Entry { stored, about, text } in entries {
-                        tr {
+                        tr #{ "r-" (stored.lsn.0) } {
                             td.number { (stored.lsn) }
                             td.when { (moment(stored.at)) }
                             td { span.kind { (stored.kind) } @if let Some(session) = &stored.session { br; a href=(path("/console/sessions/", session.as_str())) { (plain(session.as_str())) } } }

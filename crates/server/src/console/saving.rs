@@ -70,6 +70,9 @@ pub(super) async fn save(
         true => format!("The rule is taken out of {file}. The rules are in force."),
         false => format!("The rule is saved in {file}. The rules are in force."),
     };
+    if body.text("then") == Some("allow") && waits.is_none() {
+        told.push_str("\nWhat waits is not among the calls any more on which rules are tried, and waits on. Answer it in the inbox.");
+    }
     if let Some((asked, made)) = waits {
         told.push('\n');
         told.push_str(&console.allow(&look, &asked, &made, body.text("key")).await?);

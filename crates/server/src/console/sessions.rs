@@ -16,7 +16,7 @@ use super::{
     Console, Look,
     gates::fresh_key,
     page::{Tab, Trouble, page_with},
-    words::{ago, path, plain},
+    words::{ago, counted, path, plain},
 };
 use crate::{
     chats::{Asking, ChatError, Wish},
@@ -66,31 +66,33 @@ impl Console {
             h1 { "Sessions" }
             @if let Some((_, problem)) = &problem { p.problem role="alert" { (problem) } }
             (new_chat)
-            section aria-labelledby="chats" {
-                h2 #chats { "Conversations" }
-                @if rows.is_empty() { p.empty { "There is none yet." } }
-                @else {
-                    ul.sessions {
-                        @for row in rows.iter().take(ROWS) {
-                            li {
-                                a href=(path("/console/sessions/", &row.id)) { (row.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain)) }
-                                " " (state(of(&row.id)))
-                                p.meta {
-                                    span { "through " (plain(row.door.as_deref().unwrap_or("omp"))) }
-                                    span { (row.messages) " messages, " (row.calls) " calls" }
-                                    span { (ago(Millis(row.last_at), look.now)) }
-                                    @if let Some((provider, model)) = &row.model { span { (plain(provider)) "/" (plain(model)) } }
+            div #lists data-follows {
+                section #listed aria-labelledby="chats" {
+                    h2 #chats { "Conversations" }
+                    @if rows.is_empty() { p.empty { "There is none yet." } }
+                    @else {
+                        ul.sessions {
+                            @for row in rows.iter().take(ROWS) {
+                                li {
+                                    a href=(path("/console/sessions/", &row.id)) { (row.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain)) }
+                                    " " (state(of(&row.id)))
+                                    p.meta {
+                                        span { "through " (plain(row.door.as_deref().unwrap_or("omp"))) }
+                                        span { (counted(row.messages, "message")) ", " (counted(row.calls, "call")) }
+                                        span { (ago(Millis(row.last_at), look.now)) }
+                                        @if let Some((provider, model)) = &row.model { span { (plain(provider)) "/" (plain(model)) } }
+                                    }
                                 }
                             }
                         }
+                        @if rows.len() > ROWS { p.note { "These are the newest " (ROWS) " of " (rows.len()) "." } }
                     }
-                    @if rows.len() > ROWS { p.note { "These are the newest " (ROWS) " of " (rows.len()) "." } }
                 }
-            }
-            @if !agents.is_empty() {
-                section aria-labelledby="of-agents" {
-                    h2 #of-agents { "Agents" }
-                    ul.sessions { @for (id, session) in &agents { li { a href=(path("/console/sessions/", session)) { (plain(id)) } " " (state(of(session))) } } }
+                @if !agents.is_empty() {
+                    section #asking aria-labelledby="of-agents" {
+                        h2 #of-agents { "Agents" }
+                        ul.sessions { @for (id, session) in &agents { li { a href=(path("/console/sessions/", session)) { (plain(id)) } " " (state(of(session))) } } }
+                    }
                 }
             }
         };
@@ -158,6 +160,7 @@ pub(super) async fn open(
     let wish = Wish {
         workspace: body.text("workspace").map(str::to_owned),
         model: model(&body),
+        message: body.text("message").map(str::to_owned),
         key: key.clone(),
         ..Wish::default()
     };

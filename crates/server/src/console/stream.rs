@@ -1,6 +1,6 @@
 //! The stream of one window: what happened since what it shows, then whatever happens.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension,
@@ -16,14 +16,23 @@ use countersign_core::{
 use countersign_runtime::Lane;
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::{
+    sync::{
+        broadcast::{self, error::RecvError},
+        watch,
+    },
+    time::Instant,
+};
 
 use super::{
     Console,
-    live::{Joined, Topic, reload},
+    live::{Joined, Told, Topic, reload, stirred},
     page::Trouble,
 };
 use crate::web::{Caller, sse};
+
+/// How often a list is read again at most.
+const GAP: Duration = Duration::from_secs(2);
 
 /// What a window shows.
 #[derive(Deserialize)]
@@ -32,6 +41,56 @@ pub(super) struct Wanted {
     after: Option<u64>,
     /// The session, if it shows one.
     session: Option<String>,
+    /// There if it shows a list of whatever is recorded.
+    all: Option<String>,
+}
+
+/// One window.
+struct Window {
+    then: broadcast::Receiver<Told>,
+    session: Option<SessionId>,
+    /// There if it shows a list.
+    recorded: Option<watch::Receiver<Lsn>>,
+    /// When its list may be read again.
+    rested: Instant,
+}
+
+impl Window {
+    /// Ready once something was recorded that a list does not show, but not too soon after the last time. Never without a list.
+    async fn stirred(recorded: &mut Option<watch::Receiver<Lsn>>, rested: Instant) {
+        let Some(follower) = recorded else { return std::future::pending().await };
+        tokio::time::sleep_until(rested).await;
+        if follower.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let told = tokio::select! {
+                told = self.then.recv() => told,
+                () = Self::stirred(&mut self.recorded, self.rested) => {
+                    self.rested = Instant::now() + GAP;
+                    return Some(stirred());
+                }
+            };
+            match told {
+                Ok(told) => {
+                    let is_wanted = match &told.topic {
+                        Topic::Gates => true,
+                        Topic::Session(of) => self.session.as_ref() == Some(of),
+                        Topic::End => return None,
+                    };
+                    if is_wanted {
+                        return Some(told.bytes);
+                    }
+                }
+                // What it missed is gone: it looks at everything again.
+                Err(RecvError::Lagged(_)) => return Some(reload()),
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
 }
 
 pub(super) async fn open(
@@ -46,30 +105,17 @@ pub(super) async fn open(
     let session = wanted.session.filter(|session| !session.is_empty()).map(SessionId::new);
     let read = |engine: &Engine| engine.state().head();
     let (head, _) = console.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?;
-    let Joined { mut first, then } = console.live.join(after, session.as_ref());
+    let Joined { mut first, then, recorded } = console.live.join(after, session.as_ref());
+    let is_list = wanted.all.is_some();
     if after > head {
         // It shows another record than this one.
         first = vec![reload()];
+    } else if is_list && after < head.max(*recorded.borrow()) {
+        first.push(stirred());
     }
     let hello = sse::frame(None, "hello", &serde_json::json!({ "now": console.site.clock.now().0 }));
-    let rest = stream::unfold((then, session), |(mut then, session)| async move {
-        loop {
-            match then.recv().await {
-                Ok(told) => {
-                    let is_wanted = match &told.topic {
-                        Topic::Gates => true,
-                        Topic::Session(of) => session.as_ref() == Some(of),
-                        Topic::End => return None,
-                    };
-                    if is_wanted {
-                        return Some((told.bytes, (then, session)));
-                    }
-                }
-                // What it missed is gone: it looks at everything again.
-                Err(RecvError::Lagged(_)) => return Some((reload(), (then, session))),
-                Err(RecvError::Closed) => return None::<(Bytes, _)>,
-            }
-        }
-    });
+    let recorded = is_list.then_some(recorded);
+    let window = Window { then, session, recorded, rested: Instant::now() };
+    let rest = stream::unfold(window, |mut window| async move { window.next().await.map(|bytes| (bytes, window)) });
     Ok(sse::reply(stream::iter(std::iter::once(hello).chain(first)).chain(rest), "keepalive"))
 }

@@ -46,7 +46,8 @@ pub(super) struct About {
     pub(super) cwd: String,
     pub(super) model: Option<(String, String)>,
     pub(super) run: Option<RunId>,
-    pub(super) queued: usize,
+    /// What waits to be said.
+    waiting: Vec<Lsn>,
     pub(super) is_agents: bool,
     pub(super) is_spoken_for: bool,
 }
@@ -58,6 +59,8 @@ pub(super) struct Transcript {
     calls: BTreeMap<Arc<str>, Made>,
     /// Whether there are entries before these.
     pub(super) has_more: bool,
+    /// What waits to be said, in its order.
+    pub(super) waiting: Vec<String>,
 }
 
 /// What became of a call.
@@ -86,12 +89,23 @@ impl Console {
         let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
         let texts = self.site.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
         let message = |text: Option<Arc<str>>| text.and_then(|text| serde_json::from_str::<Message>(&text).ok());
+        let waiting = self.said_at(&about.waiting).await?;
         let calls = match entries.first() {
             Some(first) => self.calls_behind(id, Lsn(first.lsn.0.saturating_sub(1))).await?,
             None => BTreeMap::new(),
         };
         let entries = entries.into_iter().zip(texts.into_iter().map(message)).collect();
-        Ok(Transcript { about, entries, calls, has_more })
+        Ok(Transcript { about, entries, calls, has_more, waiting })
+    }
+
+    /// What people said in the messages at `lsns`.
+    pub(super) async fn said_at(&self, lsns: &[Lsn]) -> Result<Vec<String>, Trouble> {
+        let texts = self.site.handle.contents().get(lsns).await.map_err(Trouble::unread)?;
+        let said = |text: Option<Arc<str>>| match serde_json::from_str::<Message>(&text?).ok()? {
+            Message::User(said) => Some(text_of(&said.content)),
+            _ => None,
+        };
+        Ok(texts.into_iter().filter_map(said).collect())
     }
 
     /// What became of the calls that a session wanted behind `after`, by the model's id of each.
@@ -152,7 +166,7 @@ fn about(session: &Session) -> About {
         cwd: session.cwd().to_owned(),
         model: session.settings().model.as_ref().map(|model| (model.provider.clone(), model.id.clone())),
         run: session.run(),
-        queued: session.queued(),
+        waiting: session.waiting().collect(),
         is_agents: is_agents(session.id()),
         is_spoken_for: is_spoken_for(session),
     }

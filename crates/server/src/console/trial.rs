@@ -28,7 +28,7 @@ use super::{
     words::{ago, counted, many, one, path},
 };
 use crate::{
-    gateway::rulebook::{Draft, Edit},
+    gateway::rulebook::{Draft, DraftError, Edit},
     web::{Body, Caller},
 };
 
@@ -214,7 +214,7 @@ impl Console {
             Ok(None) => None,
             Ok(Some(edit)) => {
                 let waits = like.as_ref().filter(|_| gate.is_some());
-                Some(self.tried(edit, waits, gate.as_ref().map(|(asked, _)| asked)).await?)
+                self.tried(edit, waits, gate.as_ref().map(|(asked, _)| asked)).await?
             }
             Err(problem) => Some(Err(problem)),
         };
@@ -229,6 +229,7 @@ impl Console {
                 @if wanted.action != REMOVE { div.panel { (form(&wanted)) } }
                 div.panel aria-live="polite" {
                     @match &tried {
+                        None if !wanted.line.is_empty() => { p { "This is how it stands in the file. Change it: what that would have done to every call in the record is shown here before anybody saves it." } }
                         None => { p { "Write a rule: what it would have done to every call in the record is shown here before anybody saves it." } }
                         Some(Err(problem)) => { h2 { "This cannot be saved" } div.problem { pre { (many(problem)) } } }
                         Some(Ok(tried)) => { (told(tried, look.now)) }
@@ -255,11 +256,13 @@ impl Console {
         edit: Edit,
         waits: Option<&Made>,
         asked: Option<&Asked>,
-    ) -> Result<Result<Tried, String>, Trouble> {
-        let rule = edit.rule.clone();
+    ) -> Result<Option<Result<Tried, String>>, Trouble> {
+        let (rule, instead) = (edit.rule.clone(), edit.instead);
         let draft = match self.site.rulebook.draft(edit).await {
             Ok(draft) => draft,
-            Err(error) => return Ok(Err(error.to_string())),
+            // Nothing of it is changed yet.
+            Err(DraftError::There { line, .. }) if instead == Some(u64::from(line)) => return Ok(None),
+            Err(error) => return Ok(Some(Err(error.to_string()))),
         };
         let now = self.site.handle.source(Lane::Request).read(Law::of).await.ok_or_else(Trouble::closing)?.0;
         let past = self.history.upto_now(&self.site.handle).await.map_err(Trouble::unread)?;
@@ -273,7 +276,7 @@ impl Console {
             (effect, rule.map(|rule| of_rule(&rule, &then, &calls, at)))
         };
         let (effect, fit) = tokio::task::spawn_blocking(reckon).await.map_err(Trouble::unread)?;
-        Ok(Ok(Tried { draft, effect, fit, waits }))
+        Ok(Some(Ok(Tried { draft, effect, fit, waits })))
     }
 
     /// What the file gets, and the button that gives it.
@@ -337,7 +340,8 @@ fn filled(wanted: Wanted, made: &Made) -> Wanted {
         })
     });
     // What has a meaning in a pattern would not mean itself.
-    let whole = || Some(made.signature.to_string()).filter(|text| !text.contains(['*', '?', '[']));
+    let whole =
+        || made.subject.as_ref().map(|_| made.signature.to_string()).filter(|text| !text.contains(['*', '?', '[']));
     let pattern = proposed.or_else(whole).unwrap_or_default();
     let is_agents = made.session.as_str().starts_with("agent:");
     let principal = if is_agents { made.asker.to_string() } else { String::new() };

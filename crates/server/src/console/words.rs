@@ -87,6 +87,12 @@ pub(super) fn who(people: &People, id: &PrincipalId) -> String {
     }
 }
 
+/// The same with a capital at its beginning.
+pub(super) fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+}
+
 /// How a gate was resolved.
 pub(super) const fn resolved(resolution: &Resolution) -> &'static str {
     match resolution {

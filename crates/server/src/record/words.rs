@@ -147,7 +147,8 @@ pub const fn ended(end: End) -> &'static str {
     }
 }
 
-const fn resolved(resolution: &Resolution) -> &'static str {
+/// How a gate was resolved.
+pub(crate) const fn resolved(resolution: &Resolution) -> &'static str {
     match resolution {
         Resolution::Allowed { scope: Scope::Once } => "allowed once",
         Resolution::Allowed { scope: Scope::Session } => "allowed for the session",

@@ -68,6 +68,7 @@ pub(super) fn answer(
                 key: subject.constraint_key(),
                 by: by.clone(),
                 tool: subject.tool.chars().take(200).collect(),
+                gate: Some(gate.id()),
                 reason: reason(answer),
                 until: context.now + DENIAL_LASTS,
             })),

@@ -137,6 +137,7 @@ fn the_layers_decide_in_their_order() {
             key: subject.constraint_key(),
             by: subject.principal.clone(),
             tool: String::new(),
+            gate: None,
             reason: None,
             until: Millis(2_000),
         }));

@@ -11,6 +11,8 @@ use super::{Made, Verdict};
 
 /// How many patterns of calls are counted apart.
 const MOST_LIKES: usize = 4096;
+/// Of how many bytes one may be: nobody makes a rule of a longer one.
+const LONGEST_LIKE: usize = 2000;
 /// How many days.
 const MOST_DAYS: usize = 400;
 /// How many tools or askers.
@@ -110,6 +112,9 @@ impl Tally {
                 Covers::Exact(_) => None,
             })
         });
+        if pattern.as_ref().map_or(made.signature.len(), String::len) > LONGEST_LIKE {
+            return;
+        }
         let key = (Arc::clone(&made.asker), pattern.unwrap_or_else(|| made.signature.to_string()));
         if self.likes.len() >= MOST_LIKES && !self.likes.contains_key(&key) {
             return;

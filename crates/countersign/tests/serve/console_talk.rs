@@ -1,0 +1,97 @@
+//! The console and what is said: what waits to be said, stopping, runs that programs began, lists that follow.
+
+use serde_json::json;
+
+use crate::{
+    gateway::{Gateway, soon},
+    http::Http,
+    place::{Place, RULES},
+    provider::{Part, Reply, text as saying},
+    talk::Talk,
+    web::Visitor,
+};
+
+/// A chat that works and goes on doing so, and the path of its page.
+fn working(talk: &Talk, http: &Http) -> (String, String) {
+    talk.provider.script([Reply::new(vec![saying("some words"), Part::Hang])]);
+    let opened = http.post("/api/v1/sessions", &json!({ "message": "begin" }));
+    assert_eq!(opened.status, 201, "{opened:?}");
+    let session = opened.json()["id"].as_str().unwrap().to_owned();
+    talk.provider.asked(0);
+    (format!("/console/sessions/{session}"), session)
+}
+
+#[test]
+fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let visitor = Visitor::default();
+    let (page, _) = working(&talk, &http);
+    for (way, message) in [("unsay", "to the <left>"), ("stop", "to the right")] {
+        let said = visitor.post(&gateway, &format!("{page}/say"), &[("message", message), ("key", way)]);
+        assert_eq!(said.status, 303, "{}", said.text);
+        let shown = visitor.get(&gateway, &page).text;
+        assert!(shown.contains("Waits to be said") && shown.contains("Take it back"), "{shown}");
+        let back = visitor.post(&gateway, &format!("{page}/{way}"), &[]);
+        assert_eq!(back.status, 303, "{}", back.text);
+        let at = back.header("location").unwrap();
+        assert!(at.contains("?back="), "{at}");
+        let shown = visitor.get(&gateway, at.split('#').next().unwrap()).text;
+        let message = message.replace('<', "&lt;").replace('>', "&gt;");
+        assert!(shown.contains(&format!("required>{message}</textarea>")), "{shown}");
+        assert!(!shown.contains("Waits to be said"), "{shown}");
+    }
+    soon("the end of the run", || (!visitor.get(&gateway, &page).text.contains(">working<")).then_some(()));
+    talk.provider.script([Reply::new(vec![saying("here")])]);
+    let said = visitor.post(&gateway, &format!("{page}/say"), &[("message", "still there?"), ("key", "k")]);
+    assert_eq!(said.status, 303);
+    let asked = talk.provider.asked(1).text();
+    assert!(asked.contains("still there?") && !asked.contains("to the right"), "{asked}");
+}
+
+#[test]
+fn a_run_that_a_program_began_is_stopped_by_a_person() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let visitor = Visitor::default();
+    let (page, session) = working(&talk, &http);
+    let shown = visitor.get(&gateway, &page).text;
+    assert!(shown.contains("through api") && shown.contains(">Steer<") && shown.contains(">Stop<"), "{shown}");
+    assert!(!shown.contains("Its host speaks"), "{shown}");
+    assert_eq!(visitor.post(&gateway, &format!("{page}/stop"), &[]).status, 303);
+    let at = format!("/api/v1/sessions/{session}");
+    soon("the end of the run", || (http.get(&at).json()["state"] == "resting").then_some(()));
+}
+
+#[test]
+fn a_message_that_cannot_be_said_opens_no_session() {
+    let place = Place::with("", RULES);
+    let gateway = Gateway::start(&place);
+    let http = Http::new(&gateway.address);
+    let before = http.get("/api/v1/sessions").json()["sessions"].clone();
+    let refused = http.post("/api/v1/sessions", &json!({ "message": "hello" }));
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(refused.json()["detail"].as_str().unwrap().contains("No model is configured"), "{refused:?}");
+    let page = Visitor::default().post(&gateway, "/console/sessions", &[("message", "hello")]);
+    assert_eq!(page.status, 400, "{}", page.text);
+    assert_eq!(http.get("/api/v1/sessions").json()["sessions"], before);
+}
+
+#[test]
+fn lists_follow_what_happens() {
+    let place = Place::with("model: { provider: demo, id: scripted-1 }", RULES);
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    for path in ["/console/sessions", "/console/record"] {
+        let page = visitor.get(&gateway, path).text;
+        assert!(page.contains("data-follows"), "{page}");
+        let (_, rest) = page.split_once("data-after=\"").unwrap();
+        let live = format!("/console/live?after={}", rest.split('"').next().unwrap());
+        let (heard, window) = visitor.hear(&gateway, &format!("{live}&all=1"), "event: hello");
+        assert!(!heard.contains("stirred"), "{heard}");
+        assert_eq!(visitor.post(&gateway, "/console/sessions", &[("message", path)]).status, 303);
+        let (heard, _) = visitor.hear(&gateway, &format!("{live}&all=1"), "event: stirred");
+        assert!(!heard.contains("reload"), "{heard}");
+        drop(window);
+    }
+}
