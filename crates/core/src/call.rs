@@ -4,6 +4,6 @@ mod command;
 mod event;
 mod state;
 
-pub use command::{Command, Progress, Request, Returned};
+pub use command::{Act, Command, Progress, Request, Returned};
 pub use event::{Content, End, Event, Executor, Known, Requested};
 pub use state::{Call, Phase};

@@ -15,3 +15,31 @@ pub use event::Event;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Line(pub u64);
+
+/// Whether a peer can say over another line what became of a call that it was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Memory {
+    /// What it has on a line is gone with the line.
+    #[default]
+    Forgets,
+    /// It notes what becomes of each call, and does none twice.
+    Keeps,
+}
+
+impl Memory {
+    /// Whether it forgets, which facts need not say.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it in so")]
+    pub(crate) const fn is_none(&self) -> bool {
+        matches!(self, Self::Forgets)
+    }
+}
+
+/// A peer that can be given work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Present {
+    /// Over this line.
+    pub(crate) line: Line,
+    /// Whether it can be asked about calls of others.
+    pub(crate) memory: Memory,
+}

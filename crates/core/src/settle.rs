@@ -16,6 +16,7 @@ mod grant_covers;
 mod judge;
 mod model_asked;
 mod next_begins;
+mod peer_asked;
 mod peer_missed;
 mod question_asked;
 mod queue_goes_on;
@@ -83,13 +84,14 @@ const OF_REQUESTS: [OfDocket; 7] = [
 ];
 
 /// The rules of a run, in the order in which they are asked.
-const OF_RUNS: [Rule; 14] = [
+const OF_RUNS: [Rule; 15] = [
     |scene, context| gate_expires::rule(scene.docket, context),
     |scene, context| grant_covers::rule(scene.docket, context),
     |scene, context| gate_settles::rule(scene.docket, context),
     abort_ends::rule,
     breaker_trips::rule,
     steer_skips::rule,
+    |scene, _| peer_asked::rule(scene.docket),
     |scene, context| peer_missed::rule(scene.docket, context),
     |scene, context| judge::rule(scene.docket, context),
     |scene, context| call_starts::rule(scene.docket, context),
@@ -132,6 +134,10 @@ pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Opt
             return Some(facts);
         }
     }
+    let acts = Docket { view, session, run: None };
+    if let Some(facts) = peer_asked::of_acts(acts).or_else(|| peer_missed::of_acts(acts, context)) {
+        return Some(facts);
+    }
     let is_at_rest = |of: &Requester| of.open().is_empty() && of.breaker() == &Breaker::default();
     if let Some(facts) = next_begins::rule(view, session, context) {
         return Some(facts);
@@ -154,6 +160,11 @@ impl<'a> Docket<'a> {
         let requested = self.session.requester().filter(|_| self.run.is_none());
         let requested = requested.into_iter().flat_map(|requester| requester.open().keys().copied());
         of_run.chain(requested).filter_map(move |call| self.view.state.call(call))
+    }
+
+    /// What people have peers do.
+    fn acts(self) -> impl Iterator<Item = &'a Call> {
+        self.session.commands().filter_map(move |call| self.view.state.call(call)).filter(|call| call.is_act())
     }
 
     /// The gates that wait: of the calls, and whether the agent may go on.

@@ -28,7 +28,8 @@ fn node(runtime: Value) -> Value {
 #[test]
 fn each_mode_connects_with_what_it_needs() {
     let client = connect(&json!({"minProtocol": 1, "client": {"id": "client-1", "mode": "client"}}), true).unwrap();
-    assert_eq!(client, Connect { id: "client-1".to_owned(), version: None, platform: None, peer: Peer::Client });
+    let want = Connect { id: "client-1".to_owned(), version: None, platform: None, deltas: false, peer: Peer::Client };
+    assert_eq!(client, want);
     let channel = |account: Value| json!({"minProtocol": 1, "client": {"id": "c", "mode": "channel", "channel": "discord", "accountId": account}});
     for (account, want) in [(json!("bot"), "bot"), (Value::Null, "c"), (json!(""), "c")] {
         let peer = Peer::Channel { channel: "discord".to_owned(), account: want.to_owned() };
@@ -147,6 +148,10 @@ fn a_node_that_lies_about_its_tools_is_refused() {
         (json!([{"name": "a b"}]), "Invalid tools: tools[0].name must be at most 128 letters, digits, _, - and ."),
         (json!([{"name": "A"}, {"name": "A"}]), "Invalid nodeRuntime: A is offered twice"),
         (json!([{"name": "A", "inputSchema": []}]), "Invalid tools: tools[0].inputSchema must be an object"),
+        (
+            json!([{"name": "A", "description": "x".repeat(1 << 20)}]),
+            "Invalid tools: 1048605 bytes of them, at most 1048576 are taken",
+        ),
         (json!(many), "Invalid tools: 257 of them, at most 256 are taken"),
     ] {
         assert_eq!(with(tools), (103, want.to_owned()));
@@ -167,7 +172,7 @@ const ROWS: [(&str, &str, Scope, Deadline); 46] = {
         ("tool.result", "n", Node, AtOnce),
         ("tool.request", "c", Chat, AtOnce),
         ("node.probe.result", "n", Node, AtOnce),
-        ("node.exec.event", "n", Node, AtOnce),
+        ("node.exec.event", "n", Node, Asked),
         ("logs.get", "c", Read, Milliseconds(20_000)),
         ("logs.result", "n", Node, AtOnce),
         ("sessions.list", "c", Read, AtOnce),

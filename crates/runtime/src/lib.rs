@@ -17,5 +17,5 @@ pub use deliver::{Contents, Live, LiveKind, Part, Released, Subscriber};
 pub use owner::{
     Dice, Handle, Lane, NotRecorded, OpenError, Options, Refused, Reply, Source, inspect, record, system_dice,
 };
-pub use peers::{Errand, Exchange, Heard, Link, Order, Peers, Words};
+pub use peers::{Errand, Exchange, Heard, Late, Link, Order, Peers, Words};
 pub use work::{Chosen, Fired, Host, Memories, Served, Summaries, Wing, reference};

@@ -17,15 +17,20 @@
 //! 5. When the connection is gone it [closes](Link::close) its link and drops its exchanges: calls that were sent end as
 //!    "outcome unknown", in the words that were given with [`Errand::sent`].
 //!
+//! A peer that notes durably what becomes of each call, and does none twice, may say so when its line is
+//! [opened](Peers::open_to). Then a call whose line broke is in doubt for a while, and the next line is given an
+//! [`Order::Ask`]: the door asks what became of the call, and must not have it done. What comes back ends the exchange as
+//! ever, or says that it [never began](Exchange::never_began), or that nobody [knows](Exchange::lost).
+//!
 //! It must not know what travels on a line.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_core::{
     call::{Command as CallCommand, Content, Progress},
     engine::Command,
     id::{CallId, PeerId, SessionId},
-    peer::{self, Line},
+    peer::{self, Line, Memory},
 };
 use countersign_tools::Output;
 use parking_lot::Mutex;
@@ -47,6 +52,8 @@ struct Lines {
 pub enum Order {
     /// A call is to be done.
     Do(Box<Errand>),
+    /// A call that the peer had on an earlier line is asked about. It must not be done.
+    Ask(Box<Errand>),
     /// Nobody waits for this call any more.
     Stop(CallId),
 }
@@ -60,6 +67,7 @@ pub struct Errand {
     /// What is wanted.
     pub content: Arc<Content>,
     taken: oneshot::Sender<Taken>,
+    patience: Option<Duration>,
     results: Source,
 }
 
@@ -76,8 +84,20 @@ pub struct Words {
 
 /// What became of an errand.
 pub(crate) enum Taken {
-    Sent(Words, watch::Receiver<Option<Output>>, oneshot::Receiver<Output>),
+    Sent {
+        words: Words,
+        patience: Option<Duration>,
+        updates: watch::Receiver<Option<Output>>,
+        end: oneshot::Receiver<Fate>,
+    },
     Refused(String),
+}
+
+/// What a peer says that a call came to.
+pub(crate) enum Fate {
+    Done { output: Output, left_behind: Option<Arc<str>> },
+    NotBegun(String),
+    Lost(String),
 }
 
 /// A call that a peer has.
@@ -85,7 +105,14 @@ pub struct Exchange {
     call: CallId,
     content: Arc<Content>,
     latest: watch::Sender<Option<Output>>,
-    end: oneshot::Sender<Output>,
+    end: oneshot::Sender<Fate>,
+    results: Source,
+}
+
+/// A call that nobody waits for any more, of which its peer may yet say something.
+pub struct Late {
+    call: CallId,
+    content: Arc<Content>,
     results: Source,
 }
 
@@ -112,6 +139,11 @@ impl Peers {
     /// Opens a line to a peer, in the place of the one that it has. Work that waits for the peer begins once that is recorded;
     /// `results` is a source of the result lane.
     pub async fn open(&self, peer: PeerId, results: Source) -> Link {
+        self.open_to(peer, Memory::Forgets, results).await
+    }
+
+    /// The same to a peer of which it is known whether it notes what becomes of calls.
+    pub async fn open_to(&self, peer: PeerId, memory: Memory, results: Source) -> Link {
         let (sender, orders) = mpsc::unbounded_channel();
         let line = {
             let mut lines = self.0.lock();
@@ -120,7 +152,7 @@ impl Peers {
             lines.open.insert(peer.clone(), (line, sender));
             line
         };
-        results.tell(Command::Peer(peer::Command::Came { peer: peer.clone(), line })).await;
+        results.tell(Command::Peer(peer::Command::Came { peer: peer.clone(), line, memory })).await;
         Link { peer, line, orders, peers: self.clone(), results }
     }
 
@@ -169,15 +201,21 @@ impl Errand {
         results: Source,
     ) -> (Self, oneshot::Receiver<Taken>) {
         let (taken, receiver) = oneshot::channel();
-        (Self { call, session, content, taken, results }, receiver)
+        (Self { call, session, content, taken, patience: None, results }, receiver)
+    }
+
+    /// The same, of which the peer may say nothing for so long, in place of what the session's settings say.
+    #[must_use]
+    pub fn within(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
     }
 
     /// Notes that it leaves now. `None` if nobody waits for it any more: then it must not be sent.
     pub fn sent(self, words: Words) -> Option<Exchange> {
         let (latest, updates) = watch::channel(None);
-        let (end, ended) = oneshot::channel();
-        self.taken.send(Taken::Sent(words, updates, ended)).ok()?;
-        Some(Exchange { call: self.call, content: self.content, latest, end, results: self.results })
+        let (sender, end) = oneshot::channel();
+        self.taken.send(Taken::Sent { words, patience: self.patience, updates, end }).ok()?;
+        Some(Exchange { call: self.call, content: self.content, latest, end: sender, results: self.results })
     }
 
     /// Ends it unsent, for it cannot be done: what the model is told.
@@ -205,9 +243,47 @@ impl Exchange {
 
     /// Ends the call with what the peer says it came to.
     pub async fn end(self, output: Output) -> Heard {
-        let Err(output) = self.end.send(output) else { return Heard::InTime };
+        self.end_leaving(output, None).await
+    }
+
+    /// The same of a call of which something goes on at the peer, under the peer's name for it.
+    pub async fn end_leaving(self, output: Output, left_behind: Option<Arc<str>>) -> Heard {
+        let Err(fate) = self.end.send(Fate::Done { output, left_behind }) else { return Heard::InTime };
+        if let Fate::Done { output, .. } = fate {
+            Late { call: self.call, content: self.content, results: self.results }.tell(output).await;
+        }
+        Heard::TooLate
+    }
+
+    /// Ends a call that was [asked](Order::Ask) about: its peer never began it, and never will.
+    pub fn never_began(self, why: impl Into<String>) -> Heard {
+        self.ends(Fate::NotBegun(why.into()))
+    }
+
+    /// Ends the call of which its peer says that nobody knows what became of it.
+    pub fn lost(self, why: impl Into<String>) -> Heard {
+        self.ends(Fate::Lost(why.into()))
+    }
+
+    fn ends(self, fate: Fate) -> Heard {
+        if self.end.send(fate).is_ok() { Heard::InTime } else { Heard::TooLate }
+    }
+
+    /// Lets go of it, as its line is gone. What the peer still says of the call is kept beside it.
+    pub fn let_go(self) -> Late {
+        Late { call: self.call, content: self.content, results: self.results }
+    }
+}
+
+impl Late {
+    /// Which call it is.
+    pub fn call(&self) -> CallId {
+        self.call
+    }
+
+    /// Records what the peer says of the call.
+    pub async fn tell(self, output: Output) {
         let progress = Progress::Returned(Box::new(returned(&self.content, output)));
         self.results.tell(Command::Call(CallCommand::Ended { call: self.call, progress })).await;
-        Heard::TooLate
     }
 }

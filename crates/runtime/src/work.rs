@@ -18,6 +18,7 @@ use countersign_core::{
     engine::Command,
     gate::{Answer, Command as GateCommand},
     message::StopReason,
+    peer::Command as PeerCommand,
     run::{Command as RunCommand, Failure},
     schedule::{Command as JobCommand, Ending, Outcome, Status},
     session::{Command as SessionCommand, Compacted, Gathered, Settings},
@@ -71,6 +72,8 @@ pub(crate) fn size_of(command: &Command) -> usize {
             request.wire.len() + texts.map(String::len).sum::<usize>() + size_of_arguments(&request.arguments)
         }
         Command::Call(CallCommand::Run { arguments, signature, .. }) => signature.len() + size_of_arguments(arguments),
+        Command::Call(CallCommand::Act(act)) => act.signature.len() + size_of_arguments(&act.arguments),
+        Command::Peer(PeerCommand::Registered { said, .. }) => said.len(),
         Command::Call(CallCommand::Ended {
             progress: Progress::NotBegun(text) | Progress::Left { text, .. }, ..
         }) => text.len(),

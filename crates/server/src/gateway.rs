@@ -143,7 +143,13 @@ pub async fn serve(
         &config.storage.log,
         store::Options {
             ballast,
-            views: vec![Arc::new(SessionIndex), Arc::new(gsv::Registry), Arc::new(gsv::History)],
+            views: vec![
+                Arc::new(SessionIndex),
+                Arc::new(gsv::Registry),
+                Arc::new(gsv::NodeRegister),
+                Arc::new(gsv::Executions),
+                Arc::new(gsv::History),
+            ],
             ..store::Options::default()
         },
     )

@@ -23,7 +23,10 @@ mod skills;
 mod told;
 mod workspace;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use axum::extract::ws::WebSocket;
 use countersign_core::{engine::Command, id::Lsn};
@@ -49,6 +52,7 @@ pub(crate) use channels::{Carried, Carrier, Letter, webhook::routes};
 pub(crate) use chat::DOOR;
 pub(crate) use host::Wings;
 pub(crate) use native::names as native_tools;
+pub(crate) use nodes::{Executions, NodeRegister};
 pub(crate) use registry::Registry;
 pub(crate) use workspace::skills;
 
@@ -78,10 +82,14 @@ pub struct Door {
     /// The files of agents as runs began with them.
     reading: prompt::Reading,
     networks: channels::Networks,
-
     automation: automation::Automation,
+    /// The tools of nodes.
+    toolbox: nodes::Toolbox,
+    nodes: nodes::Nodes,
     /// Events for every client. Each connection takes them at its own pace.
     told: broadcast::Sender<Arc<Told>>,
+    /// How many clients want to hear what is said while it is said.
+    listeners: AtomicUsize,
     closing: watch::Sender<bool>,
 }
 
@@ -101,15 +109,18 @@ impl Door {
             wrong: Mutex::new(FailedAuth::new(site.config.limits.max_failed_auth_per_minute)),
             reading: prompt::Reading::default(),
             networks: channels::Networks::default(),
-
             automation: automation::Automation::default(),
+            toolbox: nodes::Toolbox::default(),
+            nodes: nodes::Nodes::default(),
             told: broadcast::Sender::new(BEHIND),
+            listeners: AtomicUsize::new(0),
             closing: watch::Sender::new(false),
             site: Arc::clone(site),
         });
         chat::follow(&door).await.ok_or(OpenError::Closing)?;
         channels::follow(&door).await.ok_or(OpenError::Closing)?;
         automation::follow(&door).await.ok_or(OpenError::Closing)?;
+        nodes::follow(&door).await.ok_or(OpenError::Closing)?;
         wings.open(&door, rooms);
         // What was owed to sessions of this door is begun now.
         site.handle.source(Lane::Request).tell(Command::Tick).await;

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::event::{Executor, Known};
 use crate::{
-    id::{CallId, PrincipalId, SessionId},
+    id::{CallId, PeerId, PrincipalId, SessionId},
+    policy::Class,
     session::Said,
     tool::{Effect, Repeat},
 };
@@ -24,6 +25,8 @@ pub struct Returned {
     pub folder: Option<String>,
     /// Whether its text may be replaced by a notice when the context grows too long.
     pub prunable: bool,
+    /// What it began and goes on at its peer, as the peer calls it.
+    pub left_behind: Option<Arc<str>>,
 }
 
 /// How far the work of a call got.
@@ -80,6 +83,33 @@ pub struct Request {
     pub repeat: Repeat,
 }
 
+/// What a person has a peer do, beside any run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Act {
+    /// The call that it becomes, which nobody has had.
+    pub call: CallId,
+    /// The session in whose record it stands, which is open.
+    pub session: SessionId,
+    /// Who wants it.
+    pub by: PrincipalId,
+    /// Who does it.
+    pub peer: PeerId,
+    /// What it is for policy.
+    pub class: Class,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// What whoever wants it calls it; absent is the call's own id.
+    pub wire: Option<Arc<str>>,
+    /// What it is for, if that was said.
+    pub intent: Option<Arc<str>>,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+    /// What rules are matched against.
+    pub signature: String,
+    /// The arguments that the signature names; empty means all.
+    pub named: Vec<String>,
+}
+
 /// A command about a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
@@ -96,6 +126,8 @@ pub enum Command {
         /// Who runs it.
         executor: Executor,
     },
+    /// A person has a peer do something. It needs nobody's leave, but what rules deny stays denied.
+    Act(Box<Act>),
     /// An agent asks for something.
     Request(Box<Request>),
     /// Results of requests reached the agent.

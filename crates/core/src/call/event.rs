@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::{
     digest::Digest,
     id::{CallId, EntryId, PeerId, PrincipalId, RunId, SessionId},
-    peer::Line,
+    peer::{Line, Memory},
     policy::Class,
     time::Millis,
     tool::{Effect, Lane, Repeat},
@@ -78,6 +78,8 @@ pub enum Known {
     PeerSilent,
     /// It was stopped while a peer had it, which did not say how far it got.
     Stopped,
+    /// The peer that has it says that it began, and that it does not know what became of it.
+    PeerLost,
 }
 
 /// The content of a call: what was wanted, word for word.
@@ -205,6 +207,18 @@ pub enum Event {
         /// The line of the peer that does it, where one does. No other is ever given it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         line: Option<Line>,
+        /// Whether that peer can be asked about it over another line.
+        #[serde(default, skip_serializing_if = "Memory::is_none")]
+        memory: Memory,
+    },
+    /// Its peer is asked over another line what became of it. Nothing is done a second time.
+    AskedAgain {
+        /// Which.
+        call: CallId,
+        /// The process that asks.
+        boot: u32,
+        /// The line.
+        line: Line,
     },
     /// It is to stop.
     Aborting {
@@ -217,6 +231,18 @@ pub enum Event {
         call: CallId,
         /// Since when.
         since: Known,
+        /// When it is given up, where its peer may yet be asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Millis>,
+    },
+    /// Something that it began goes on at its peer, which will tell of its end.
+    LeftBehind {
+        /// Which.
+        call: CallId,
+        /// Who.
+        peer: PeerId,
+        /// What goes on, as the peer calls it.
+        execution: Arc<str>,
     },
     /// It may start once more: twice has the effect of once and somebody still waits for it, or nothing of it left for its
     /// peer.
@@ -251,6 +277,8 @@ impl Event {
             | Self::Gated { call, .. }
             | Self::Waits { call, .. }
             | Self::Started { call, .. }
+            | Self::AskedAgain { call, .. }
+            | Self::LeftBehind { call, .. }
             | Self::Aborting { call }
             | Self::InDoubt { call, .. }
             | Self::Again { call }

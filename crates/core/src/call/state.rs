@@ -6,7 +6,7 @@ use super::event::{End, Event, Executor, Known};
 use crate::{
     digest::Digest,
     id::{CallId, Lsn, PeerId, RunId, SessionId},
-    peer::Line,
+    peer::{Line, Memory},
     time::Millis,
     tool::{Effect, Lane, Repeat},
 };
@@ -56,9 +56,15 @@ pub struct Call {
     /// The line of the peer that has it.
     #[serde(default)]
     pub(crate) line: Option<Line>,
-    /// When it is given up, while it waits for its peer.
+    /// When it is given up, while it waits for its peer or for word of it.
     #[serde(default)]
     pub(crate) until: Option<Millis>,
+    /// Whether the peer that has it can be asked about it over another line.
+    #[serde(default)]
+    pub(crate) memory: Memory,
+    /// Whether its peer is only asked what became of it.
+    #[serde(default)]
+    pub(crate) is_asking: bool,
 }
 
 impl Call {
@@ -81,6 +87,8 @@ impl Call {
             starts: 0,
             line: None,
             until: None,
+            memory: Memory::Forgets,
+            is_asking: false,
         })
     }
 
@@ -137,6 +145,21 @@ impl Call {
         &self.phase
     }
 
+    /// Whether its peer, which was given it on an earlier line, is only asked what became of it.
+    pub fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// Whether it is not known what became of it, and its peer may yet say so.
+    pub fn may_be_asked(&self) -> bool {
+        matches!(self.phase, Phase::InDoubt(_)) && self.until.is_some()
+    }
+
+    /// Whether a person has a peer do it, beside any run and without a place in the conversation.
+    pub fn is_act(&self) -> bool {
+        self.run.is_none() && matches!(self.executor, Executor::Peer(_))
+    }
+
     /// Whether it has ended.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))
@@ -155,7 +178,11 @@ impl Call {
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn) {
         match event {
-            Event::Wanted { .. } | Event::Requested { .. } | Event::Received { .. } | Event::ResultDropped { .. } => {}
+            Event::Wanted { .. }
+            | Event::Requested { .. }
+            | Event::Received { .. }
+            | Event::LeftBehind { .. }
+            | Event::ResultDropped { .. } => {}
             Event::Allowed { by, .. } => {
                 if self.phase == Phase::Gated {
                     self.let_through = Some(lsn);
@@ -166,14 +193,25 @@ impl Call {
             Event::Again { .. } => self.phase = Phase::Ready,
             Event::Gated { .. } => self.phase = Phase::Gated,
             Event::Waits { until, .. } => self.until = Some(*until),
-            Event::Started { boot, line, .. } => {
+            Event::Started { boot, line, memory, .. } => {
                 self.phase = Phase::Started { boot: *boot };
                 self.starts += 1;
                 self.line = *line;
                 self.until = None;
+                self.memory = *memory;
+            }
+            Event::AskedAgain { boot, line, .. } => {
+                self.phase = Phase::Started { boot: *boot };
+                self.starts += 1;
+                self.line = Some(*line);
+                self.until = None;
+                self.is_asking = true;
             }
             Event::Aborting { .. } => self.aborting = true,
-            Event::InDoubt { since, .. } => self.phase = Phase::InDoubt(*since),
+            Event::InDoubt { since, until, .. } => {
+                self.phase = Phase::InDoubt(*since);
+                self.until = *until;
+            }
             Event::Ended { end, .. } => {
                 self.phase = Phase::Ended(*end);
                 self.until = None;

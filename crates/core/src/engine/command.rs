@@ -7,7 +7,7 @@ use crate::{
     call, channel,
     digest::Digest,
     gate,
-    id::{CallId, Lsn, PrincipalId, RunId, SessionId},
+    id::{CallId, Lsn, PeerId, PrincipalId, RunId, SessionId},
     peer,
     policy::{Grant, GrantId},
     run, schedule, session, settings, unattended,
@@ -160,6 +160,9 @@ pub enum Refusal {
     /// Its rules come from its host, and are not at hand in this process.
     #[error("{0} waits for its host, which brings its rules")]
     WaitsForHost(SessionId),
+    /// Whoever is to do it has no line.
+    #[error("{0} is not connected")]
+    PeerAway(PeerId),
     /// A name is empty.
     #[error("a session's name is not empty")]
     EmptyName,

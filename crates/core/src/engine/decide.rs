@@ -58,6 +58,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
             let wanted = calls::Own { tool, arguments, signature, executor };
             calls::run_own(view, &session, wanted, context)
         }
+        Command::Call(call::Command::Act(act)) => calls::act(view, *act, context),
         Command::Call(call::Command::Request(request)) => requests::request(view, *request, context),
         Command::Call(call::Command::Received { session, calls }) => requests::received(view, &session, &calls),
         Command::Call(call::Command::Ended { call, progress }) => Ok(calls::ended(view, call, progress, context)),

@@ -60,6 +60,8 @@ impl Fact {
         match &self.event {
             // Who changed rules is lost with the process otherwise.
             Event::Policy(policy::Event::Edited { .. }) => true,
+            // Which nodes are known is to be known to the next process.
+            Event::Peer(peer::Event::Registered { .. }) => true,
             Event::Booted | Event::Policy(_) | Event::Peer(_) => false,
             Event::Session(event) => match event {
                 session::Event::Opened { .. }

@@ -49,6 +49,8 @@ pub(super) fn of_call(session: &mut Session, call: &Call, event: &call::Event) {
         | call::Event::Aborting { .. }
         | call::Event::Waits { .. }
         | call::Event::InDoubt { .. }
+        | call::Event::AskedAgain { .. }
+        | call::Event::LeftBehind { .. }
         | call::Event::Again { .. }
         | call::Event::ResultDropped { .. } => {}
     }

@@ -56,6 +56,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         Command::Channel(channel::Command::Hear(heard)) => &heard.then.as_ref()?.0,
         Command::Schedule(schedule::Command::Say { message, .. }) => &message.session,
         Command::Call(call::Command::Request(request)) => &request.session,
+        Command::Call(call::Command::Act(act)) => &act.session,
         Command::Gate(command) => return Some(Scope::Gate(command.gate())),
         // What works is at hand, and so is all of policy.
         Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })

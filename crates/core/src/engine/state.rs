@@ -14,7 +14,7 @@ use crate::{
     channel,
     gate::{self, Gate},
     id::{CallId, GateId, Lsn, PeerId, RunId, SessionId},
-    peer::{self, Line},
+    peer::{self, Line, Memory, Present},
     policy,
     run::{self, Run},
     schedule,
@@ -40,7 +40,7 @@ pub struct State {
     pub(super) policy: policy::State,
     pub(super) settings: settings::State,
     /// The lines of peers that have one.
-    pub(super) peers: BTreeMap<PeerId, Line>,
+    pub(super) peers: BTreeMap<PeerId, Present>,
     pub(super) channels: channel::State,
     pub(super) schedule: schedule::State,
     /// Sessions whose context is being compacted.
@@ -157,12 +157,17 @@ impl State {
 
     /// The line over which a peer can be given work, if it has one.
     pub fn line_of(&self, peer: &PeerId) -> Option<Line> {
-        self.peers.get(peer).copied()
+        self.peers.get(peer).map(|present| present.line)
     }
 
-    /// The sessions in which something waits for its turn at a peer.
+    /// Whether a peer that has a line can be asked about calls of its earlier ones.
+    pub(crate) fn memory_of(&self, peer: &PeerId) -> Memory {
+        self.peers.get(peer).map(|present| present.memory).unwrap_or_default()
+    }
+
+    /// The sessions in which something waits for its turn at a peer, or for word of it.
     pub(crate) fn waiting_for<'a>(&'a self, peer: &'a PeerId) -> impl Iterator<Item = &'a SessionId> {
-        let waits = move |call: &&Call| call.peer() == Some(peer) && call.is_before_start();
+        let waits = move |call: &&Call| call.peer() == Some(peer) && (call.is_before_start() || call.may_be_asked());
         self.calls.values().filter(waits).map(Call::session)
     }
 
@@ -273,15 +278,17 @@ impl State {
 
     fn apply_peer(&mut self, event: &peer::Event) {
         match event {
-            peer::Event::Came { peer, line } => {
-                self.peers.insert(peer.clone(), *line);
+            peer::Event::Came { peer, line, memory } => {
+                self.peers.insert(peer.clone(), Present { line: *line, memory: *memory });
                 // What waited for it waits for its turn alone now, which has no deadline.
-                for call in self.calls.values_mut().filter(|call| call.peer() == Some(peer)) {
+                let waited = |call: &&mut Call| call.peer() == Some(peer) && call.is_before_start();
+                for call in self.calls.values_mut().filter(waited) {
                     if let Some(until) = call.until.take() {
                         self.awaiting_peers.remove(&(until, call.id()));
                     }
                 }
             }
+            peer::Event::Registered { .. } => {}
             peer::Event::Gone { peer } => drop(self.peers.remove(peer)),
         }
     }

@@ -21,6 +21,8 @@ pub(crate) const UNKNOWN: &str = "Outcome unknown: this call was started, and wh
 /// The result of a call whose peer did not come in time.
 pub(crate) const PEER_AWAY: &str =
     "Not run: whoever does this was not connected, and did not come in time. Nothing was sent.";
+/// The result of a call whose peer did not come back to say what became of it.
+pub(crate) const PEER_SILENT: &str = "Outcome unknown: the connection to whoever did this broke off before a result came, and it did not say in time what became of the call. It may or may not have taken effect. It was not run again.";
 /// The result of an agent's request of which it is not known what became of it.
 pub(crate) const REQUEST_UNKNOWN: &str = "Outcome unknown: the request was sent or may have been sent, and no answer was recorded. It may or may not have taken effect. It was not repeated.";
 /// What the model is told after a compaction.

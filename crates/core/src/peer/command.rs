@@ -1,6 +1,8 @@
 //! What doors tell of their connections.
 
-use super::Line;
+use std::sync::Arc;
+
+use super::{Line, Memory};
 use crate::id::PeerId;
 
 /// A command about a peer.
@@ -12,6 +14,15 @@ pub enum Command {
         peer: PeerId,
         /// The line.
         line: Line,
+        /// Whether it can be asked about calls of earlier lines.
+        memory: Memory,
+    },
+    /// What it is like and offers is another than it was.
+    Registered {
+        /// Who.
+        peer: PeerId,
+        /// What it says of itself, in the words of its door.
+        said: Arc<str>,
     },
     /// The line is gone. What the peer has over another one stays.
     Gone {

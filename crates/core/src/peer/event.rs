@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Line;
+use super::{Line, Memory};
 use crate::id::PeerId;
 
 /// A fact about one peer. Every line is gone when a process begins.
@@ -15,6 +15,14 @@ pub enum Event {
         peer: PeerId,
         /// The line.
         line: Line,
+        /// Whether it can be asked about calls of earlier lines.
+        #[serde(default, skip_serializing_if = "Memory::is_none")]
+        memory: Memory,
+    },
+    /// It is like this and offers this from now on, which is the content. Nothing follows from it here.
+    Registered {
+        /// Who.
+        peer: PeerId,
     },
     /// It has no line.
     Gone {
@@ -27,7 +35,7 @@ impl Event {
     /// The peer that it is about.
     pub const fn peer(&self) -> &PeerId {
         match self {
-            Self::Came { peer, .. } | Self::Gone { peer } => peer,
+            Self::Came { peer, .. } | Self::Registered { peer } | Self::Gone { peer } => peer,
         }
     }
 }

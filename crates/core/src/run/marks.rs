@@ -25,6 +25,9 @@ pub struct Marks {
     /// The contract that binds it, where its session has none of its own. It ends with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<Box<Terms>>,
+    /// Whether it goes before messages that wait and are not like it: what happened is told before what was said.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ahead: bool,
 }
 
 impl Marks {

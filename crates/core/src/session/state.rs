@@ -424,7 +424,10 @@ impl Session {
             Event::Moved { leaf } => self.leaf.clone_from(leaf),
             Event::Queued { queue, tokens, kind, marks } => {
                 let queued = Queued { content: lsn, at, tokens: *tokens, kind: kind.clone(), marks: marks.clone() };
-                self.queue_mut(*queue).push_back(queued);
+                let waiting = self.queue_mut(*queue);
+                let is_ahead = |queued: &Queued| queued.marks.as_ref().is_some_and(|marks| marks.ahead);
+                let behind = waiting.iter().position(|other| is_ahead(&queued) && !is_ahead(other));
+                waiting.insert(behind.unwrap_or(waiting.len()), queued);
             }
             Event::Dequeued { queue } => {
                 self.queue_mut(*queue).pop_front();

@@ -39,7 +39,13 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
             } else if scene.calls().find(works).is_none() {
                 // What runs comes back first, so that results stand in the order in which they came about.
                 let call = scene.calls().find(|call| !call.is_over())?;
-                scene.end_call(&mut branch, call, End::Cancelled, texts::CANCELLED, context);
+                // Nobody waits until its peer can be asked.
+                let (end, text) = if call.may_be_asked() {
+                    (End::Unknown, texts::UNKNOWN)
+                } else {
+                    (End::Cancelled, texts::CANCELLED)
+                };
+                scene.end_call(&mut branch, call, end, text, context);
             }
         }
         Phase::Opening => branch.push(Event::Run(run::Event::TurnClosed { run: scene.run.id() })),

@@ -47,7 +47,8 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
                 return contract::breached(docket.view, docket.session, breach, Place::Call, context);
             }
             let boot = docket.view.state.boot();
-            branch.push(Event::Call(call::Event::Started { call: call.id(), boot, line }));
+            let memory = call.peer().map(|peer| docket.view.state.memory_of(peer)).unwrap_or_default();
+            branch.push(Event::Call(call::Event::Started { call: call.id(), boot, line, memory }));
         }
     }
     Some(branch.finish())

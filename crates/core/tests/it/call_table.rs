@@ -60,7 +60,8 @@ fn end(stage: &mut Stage, call: CallId, progress: Progress) -> Told {
 }
 
 fn gave(error: bool) -> Progress {
-    let returned = Returned { said: text(1), error, open_tasks: None, folder: None, prunable: false };
+    let returned =
+        Returned { said: text(1), error, open_tasks: None, folder: None, prunable: false, left_behind: None };
     Progress::Returned(Box::new(returned))
 }
 
@@ -129,7 +130,7 @@ fn what_a_call_did_to_the_shell_and_the_tasks_is_recorded_with_its_end() {
     ] {
         let (mut stage, call) = nth(calling(["write"]), 0);
         let folder = folder.map(str::to_owned);
-        let returned = Returned { said: text(1), error: false, open_tasks, folder, prunable: false };
+        let returned = Returned { said: text(1), error: false, open_tasks, folder, prunable: false, left_behind: None };
         let told = end(&mut stage, call, Progress::Returned(Box::new(returned))).cell();
         let result = "Done: session entry tool_result, call ended done";
         assert_eq!(told, format!("{result}, {want}{GOES_ON}"), "{case}");

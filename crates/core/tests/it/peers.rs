@@ -1,17 +1,20 @@
 //! Calls that a peer does: for which line they are started, and what becomes of them when it breaks.
 
 use countersign_core::{
-    call::{Executor, Known, Phase, Progress},
+    call::{self, Executor, Known, Phase, Progress},
     engine::{Command, Reply, Resume},
-    id::PeerId,
-    peer::{self, Line},
+    id::{CallId, PeerId, PrincipalId},
+    peer::{self, Line, Memory},
     policy::Class,
     run::Wanted,
     tool::Repeat,
 };
 
+use serde_json::json;
+use uuid::Uuid;
+
 use crate::{
-    stage::{Stage, asking, open, ruled, seconds, wanted},
+    stage::{Stage, asking, open, ruled, seconds, session, wanted},
     states::thinking,
 };
 
@@ -25,7 +28,11 @@ fn away(path: &str) -> Wanted {
 }
 
 fn came(stage: &mut Stage, line: u64) -> String {
-    stage.tell(Command::Peer(peer::Command::Came { peer: PeerId::new("p"), line: Line(line) })).cell()
+    came_with(stage, line, Memory::Forgets)
+}
+
+fn came_with(stage: &mut Stage, line: u64, memory: Memory) -> String {
+    stage.tell(Command::Peer(peer::Command::Came { peer: PeerId::new("p"), line: Line(line), memory })).cell()
 }
 
 fn gone(stage: &mut Stage, line: u64) -> String {
@@ -132,6 +139,152 @@ fn waiting() -> Stage {
     let mut stage = thinking(open());
     stage.want([away("a")]);
     stage
+}
+
+/// A call whose line broke, at a peer that notes what becomes of calls.
+fn in_doubt() -> Stage {
+    let mut stage = thinking(open());
+    came_with(&mut stage, 1, Memory::Keeps);
+    stage.want([away("a")]);
+    gone(&mut stage, 1);
+    assert_eq!(stage.end_with(0, left()).cell(), "Done: call in_doubt");
+    stage
+}
+
+#[test]
+fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line() {
+    let mut stage = in_doubt();
+    assert_eq!(came_with(&mut stage, 2, Memory::Forgets), "Done: peer came");
+    assert_eq!(came_with(&mut stage, 3, Memory::Keeps), "Done: peer came, call asked_again");
+    let call = stage.engine.state().call(stage.calls()[0]).unwrap();
+    assert_eq!((call.line(), call.starts(), call.is_asking()), (Some(Line(3)), 2, true));
+    assert_eq!(stage.engine.state().next_deadline(), None);
+    // What was only asked for is never sent again.
+    assert_eq!(stage.end_with(0, Progress::Unsent { start: 2 }).cell(), "Done: peer gone, call in_doubt");
+    assert_eq!(came_with(&mut stage, 4, Memory::Keeps), "Done: peer came, call asked_again");
+    let told = stage.end_with(0, Progress::Left { text: "it broke off".into(), since: Known::PeerLost }).cell();
+    assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
+}
+
+#[test]
+fn a_call_of_which_its_peer_says_nothing_in_time_is_unknown() {
+    for (case, mut stage) in [("gone", in_doubt()), ("after a restart", restarted())] {
+        let until = stage.engine.state().next_deadline().unwrap();
+        assert_eq!(until, stage.now + seconds(60), "{case}");
+        stage.now = until;
+        let told = stage.tell(Command::Tick).cell();
+        assert!(told.starts_with("Done: session entry tool_result, call ended unknown"), "{case}: {told}");
+        assert!(stage.result().starts_with("Outcome unknown"), "{case}: {}", stage.result());
+    }
+}
+
+/// The same after the process ended while its peer had it.
+fn restarted() -> Stage {
+    let mut stage = thinking(open());
+    came_with(&mut stage, 1, Memory::Keeps);
+    stage.want([away("a")]);
+    stage.restart(open(), Resume::Go);
+    stage
+}
+
+#[test]
+fn a_restart_asks_for_what_its_peer_has_and_ends_it_once() {
+    let mut stage = restarted();
+    assert_eq!(came_with(&mut stage, 1, Memory::Keeps), "Done: peer came, call asked_again");
+    let told = stage.end(0).cell();
+    assert!(told.starts_with("Done: session entry tool_result, call ended done"), "{told}");
+    assert_eq!(stage.engine.state().calls().count(), 0);
+}
+
+#[test]
+fn an_abort_does_not_wait_until_a_peer_can_be_asked() {
+    let told = in_doubt().abort().cell();
+    assert!(told.contains("call ended unknown"), "{told}");
+}
+
+#[test]
+fn a_peer_that_goes_whenever_it_is_asked_is_given_up() {
+    let mut stage = in_doubt();
+    let mut told = String::new();
+    for line in 2..60 {
+        came_with(&mut stage, line, Memory::Keeps);
+        gone(&mut stage, line);
+        told = stage.end_with(0, left()).cell();
+        if told != "Done: call in_doubt" {
+            break;
+        }
+    }
+    assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
+}
+
+/// What a person has the peer do, under the call of this number.
+fn act(number: u128) -> Command {
+    Command::Call(call::Command::Act(Box::new(call::Act {
+        call: acted(number),
+        session: session(),
+        by: PrincipalId::new("client:ana"),
+        peer: PeerId::new("p"),
+        class: Class::HostToolInvoke,
+        tool: "p__Look".into(),
+        wire: None,
+        intent: None,
+        arguments: json!({ "path": "a" }).as_object().cloned().unwrap_or_default(),
+        signature: "p__Look(a)".to_owned(),
+        named: Vec::new(),
+    })))
+}
+
+fn acted(number: u128) -> CallId {
+    CallId::new(Uuid::from_u128(number))
+}
+
+fn act_ends(stage: &mut Stage, number: u128, progress: Progress) -> String {
+    stage.tell(Command::Call(call::Command::Ended { call: acted(number), progress })).cell()
+}
+
+#[test]
+fn what_a_person_has_a_peer_do_begins_at_once_and_has_no_place_in_the_conversation() {
+    let mut stage = Stage::new(open());
+    assert_eq!(stage.tell(act(1)).cell(), "refused: p is not connected");
+    came_with(&mut stage, 1, Memory::Keeps);
+    assert_eq!(stage.tell(act(1)).cell(), "Running: call wanted, call allowed, call started");
+    let not_begun = Progress::NotBegun("no such tool".into());
+    assert_eq!(act_ends(&mut stage, 1, not_begun), "Done: call ended failed");
+    assert_eq!(stage.results(), Vec::<String>::new());
+}
+
+#[test]
+fn a_rule_that_denies_stops_what_a_person_wants_too() {
+    let mut stage = Stage::new(ruled(&["deny p__Look(*"]));
+    came(&mut stage, 1);
+    assert!(stage.tell(act(1)).cell().starts_with("refused: Denied by policy: "));
+}
+
+#[test]
+fn what_a_person_had_a_peer_do_is_asked_for_like_any_call() {
+    let mut stage = Stage::new(open());
+    came_with(&mut stage, 1, Memory::Keeps);
+    stage.tell(act(1));
+    gone(&mut stage, 1);
+    assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt");
+    stage.restart(open(), Resume::Go);
+    assert_eq!(came_with(&mut stage, 1, Memory::Keeps), "Done: peer came, call asked_again");
+    gone(&mut stage, 1);
+    assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt");
+    stage.now = stage.engine.state().next_deadline().unwrap();
+    assert_eq!(stage.tell(Command::Tick).cell(), "Done: call ended unknown");
+    assert_eq!(act_ends(&mut stage, 1, Progress::Broke), "Dropped: call result_dropped");
+}
+
+#[test]
+fn without_a_journal_it_is_unknown_at_once() {
+    let mut stage = Stage::new(open());
+    came(&mut stage, 1);
+    stage.tell(act(1));
+    assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt, call ended unknown");
+    stage.tell(act(2));
+    stage.restart(open(), Resume::Go);
+    assert_eq!(act_ends(&mut stage, 2, left()), "Dropped: call result_dropped");
 }
 
 #[test]

@@ -328,7 +328,8 @@ fn a_new_process_has_its_shell_where_the_session_works() {
     let elsewhere: fn() -> Stage = || {
         let mut stage = calling(["write"]);
         let folder = Some("/x".to_owned());
-        let returned = Returned { said: text(1), error: false, open_tasks: None, folder, prunable: false };
+        let returned =
+            Returned { said: text(1), error: false, open_tasks: None, folder, prunable: false, left_behind: None };
         stage.end_with(0, Progress::Returned(Box::new(returned)));
         stage.answer(StopReason::Stop, Vec::new(), None);
         stage

@@ -50,7 +50,7 @@ pub(crate) fn request(stage: &mut Stage, wire: &str, path: &str) -> (Vec<String>
 
 fn done(stage: &mut Stage, call: CallId) -> Vec<String> {
     let said = Said { content: "{}".into(), tokens: 0 };
-    let returned = Returned { said, error: false, open_tasks: None, folder: None, prunable: false };
+    let returned = Returned { said, error: false, open_tasks: None, folder: None, prunable: false, left_behind: None };
     stage.tell(Command::Call(call::Command::Ended { call, progress: Progress::Returned(Box::new(returned)) })).0
 }
 

@@ -192,7 +192,14 @@ fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again()
     stage.session(session::Command::Compacted { epoch: 1, outcome: done });
     for tokens in [60, 1] {
         stage.want([wanted("write", "a")]);
-        let returned = Returned { said: text(tokens), error: false, open_tasks: None, folder: None, prunable: false };
+        let returned = Returned {
+            said: text(tokens),
+            error: false,
+            open_tasks: None,
+            folder: None,
+            prunable: false,
+            left_behind: None,
+        };
         stage.end_with(0, Progress::Returned(Box::new(returned)));
     }
     assert!(stage.here().cut().is_some(), "it could be compacted");

@@ -395,7 +395,8 @@ fn word(value: &Value) -> String {
 
 /// What an executor gives back that did what it was told.
 pub(crate) fn returned() -> Progress {
-    let returned = Returned { said: text(1), error: false, open_tasks: None, folder: None, prunable: false };
+    let returned =
+        Returned { said: text(1), error: false, open_tasks: None, folder: None, prunable: false, left_behind: None };
     Progress::Returned(Box::new(returned))
 }
 

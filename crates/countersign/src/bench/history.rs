@@ -94,7 +94,8 @@ impl Author {
                 content: vec![Block::text("use std::fmt;\n".repeat(20))],
                 ..ToolResult::default()
             }))?;
-            let returned = Returned { said, error: false, open_tasks: None, folder: None, prunable: true };
+            let returned =
+                Returned { said, error: false, open_tasks: None, folder: None, prunable: true, left_behind: None };
             let progress = Progress::Returned(Box::new(returned));
             self.tell(Command::Call(call::Command::Ended { call, progress }))?;
         }

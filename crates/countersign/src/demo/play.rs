@@ -207,6 +207,8 @@ impl Play<'_> {
             | call::Event::Started { .. }
             | call::Event::Aborting { .. }
             | call::Event::InDoubt { .. }
+            | call::Event::AskedAgain { .. }
+            | call::Event::LeftBehind { .. }
             | call::Event::Again { .. }
             | call::Event::ResultDropped { .. } => {}
         }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     gateway::soon,
-    peer::{Peer, error},
+    peer::{Peer, error, params},
     provider::{Latch, Part, Reply, call, refuse, say, text},
     scene::Scene,
 };
@@ -47,6 +47,23 @@ fn a_message_is_answered_to_every_client_under_the_key_that_each_wrote() {
 }
 
 #[test]
+fn who_asks_for_it_hears_what_is_said_while_it_is_said() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut listener = Peer::line(&gateway);
+    let mut connect = params("client", "listener");
+    connect["deltas"] = true.into();
+    listener.ok("connect", connect);
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![text("Hel"), Part::Until(latch.clone()), text("lo")])]);
+    send(&mut client, "s", "hi", "r-1");
+    assert_eq!(listener.event("chat", &json!({ "runId": "r-1", "state": "delta" }))["text"], "Hel");
+    latch.open();
+    assert_eq!(said(&listener.event("chat", &json!({ "runId": "r-1", "state": "final" }))), "Hello");
+    assert_eq!(said(&client.event("chat", &json!({ "runId": "r-1" }))), "Hello", "others hear the end alone");
+}
+
+#[test]
 fn nodes_and_channels_hear_nothing_of_chats() {
     let scene = Scene::new();
     let (gateway, mut client) = scene.client();
@@ -83,7 +100,9 @@ fn what_cannot_be_said_is_refused() {
 fn text_beside_calls_is_told_on_the_way_with_its_message() {
     let scene = Scene::new();
     let (_gateway, mut peer) = scene.client();
-    scene.provider.script([Reply::new(vec![text("Let me look"), call("c1", "ls", &json!({}))]), say("empty")]);
+    scene
+        .provider
+        .script([Reply::new(vec![text("Let me look"), call("c1", "ls", &json!({}))]), say("empty")]);
     send(&mut peer, "s", "what is there?", "r-1");
     let partial = peer.event("chat", &json!({ "runId": "r-1" }));
     assert_eq!((&partial["state"], &partial["text"]), (&json!("partial"), &json!("Let me look")));

@@ -19,6 +19,8 @@ mod host;
 mod http;
 mod jobs;
 mod methods;
+mod nodes;
+mod nodes_in_runs;
 mod outside;
 #[allow(dead_code, reason = "what one part of the door needs, another does not")]
 mod peer;
@@ -28,6 +30,7 @@ mod place;
 #[path = "../it/provider.rs"]
 #[allow(dead_code, reason = "as the gateway")]
 mod provider;
+mod real_node;
 #[allow(dead_code, reason = "as the peer")]
 mod scene;
 #[path = "../serve/service.rs"]

@@ -70,7 +70,8 @@ fn each_method_is_for_its_modes_only() {
     for row in rows {
         let method = row[0];
         for (mode, peer) in &mut peers {
-            let answer = peer.ask(method, json!({}));
+            // A log is asked for in a way that no node has to answer.
+            let answer = peer.ask(method, json!({ "lines": 0 }));
             let refused = error(403, &format!("Method {method} not allowed for mode"));
             assert_eq!(answer["error"] == refused, !row[1..].contains(mode), "{method} of a {mode}: {answer}");
         }

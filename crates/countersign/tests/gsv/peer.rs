@@ -1,6 +1,6 @@
 //! A peer of the gsv door: JSON frames over a WebSocket, read by nobody but the test.
 
-use std::net::TcpStream;
+use std::{net::TcpStream, time::Instant};
 
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{
@@ -141,7 +141,10 @@ impl Peer {
         if let Some(at) = self.early.iter().position(&fits) {
             return self.early.remove(at);
         }
+        // Signs of life are no frames, and would be waited between for ever.
+        let until = Instant::now() + PATIENCE;
         loop {
+            assert!(Instant::now() < until, "nothing that fits came; before: {:?}", self.early);
             match self.read() {
                 Heard::Frame(frame) if fits(&frame) => return frame,
                 Heard::Frame(frame) => self.early.push(frame),
@@ -162,13 +165,22 @@ impl Peer {
         std::mem::take(&mut self.early)
     }
 
+    /// The same for a node, which may ask for less.
+    pub(crate) fn caught_up_node(&mut self) -> Vec<Value> {
+        let id = self.post("tools.list", json!({}));
+        self.answer(&id);
+        std::mem::take(&mut self.early)
+    }
+
     /// The next thing on the line, whatever was passed over before.
     pub(crate) fn read(&mut self) -> Heard {
+        let until = Instant::now() + PATIENCE;
         loop {
             match self.socket.read() {
                 Ok(Message::Text(text)) => return Heard::Frame(serde_json::from_str(&text).unwrap()),
                 Ok(Message::Close(Some(close))) => return Heard::Closed(close.code.into(), close.reason.to_string()),
                 Ok(Message::Close(None)) => return Heard::Closed(1005, String::new()),
+                Ok(_) if Instant::now() > until => panic!("nothing came"),
                 Ok(_) => {}
                 Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("nothing came"),
                 Err(_) => return Heard::Gone,

@@ -22,14 +22,23 @@ impl Scene {
         Self::with(&format!("clients: {{ token: {TOKEN} }}\n"))
     }
 
+    /// With these rules.
+    pub(crate) fn ruled(rules: &str) -> Self {
+        Self::build(&format!("clients: {{ token: {TOKEN} }}\n"), rules)
+    }
+
     /// With these lines in the configuration, beside those of the model.
     pub(crate) fn with(more: &str) -> Self {
+        Self::build(more, RULES)
+    }
+
+    fn build(more: &str, rules: &str) -> Self {
         let provider = Provider::start();
         let models = format!(
             "agents_dir: agents\nmodel: {{ provider: local, id: small-1 }}\nproviders:\n  local:\n    api: openai-completions\n    base_url: {}/v1\n    api_key: key\n    models: [ {{ id: small-1, context_window: 100000, max_tokens: 4096 }}, {{ id: small-2, input: [text, image], context_window: 100000, max_tokens: 4096 }} ]\n",
             provider.url
         );
-        Self { place: Place::with(&format!("{models}{more}"), RULES), provider }
+        Self { place: Place::with(&format!("{models}{more}"), rules), provider }
     }
 
     pub(crate) fn start(&self) -> Gateway {

@@ -42,6 +42,8 @@ pub struct Connect {
     pub version: Option<String>,
     /// Its operating system.
     pub platform: Option<String>,
+    /// Whether a client wants to hear what is said while it is said (ours).
+    pub deltas: bool,
     /// What it is.
     pub peer: Peer,
 }
@@ -111,7 +113,8 @@ impl Connect {
         };
         let version = client.text("version").ok().flatten();
         let platform = client.text("platform").ok().flatten();
-        Ok(Self { id, version, platform, peer })
+        let deltas = mode == Mode::Client && fields.flag("deltas").map_err(handshake)?.unwrap_or(false);
+        Ok(Self { id, version, platform, deltas, peer })
     }
 }
 

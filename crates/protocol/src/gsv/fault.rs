@@ -66,9 +66,9 @@ impl Fault {
         Self::new(code::NOT_FOUND, format!("Unknown method: {method}"))
     }
 
-    /// No call waits under this id.
-    pub fn unknown_call(id: &str) -> Self {
-        Self::new(code::NOT_FOUND, format!("Unknown callId: {id}"))
+    /// No call waits under the id that was given.
+    pub fn unknown_call() -> Self {
+        Self::new(code::NOT_FOUND, "Unknown callId")
     }
 
     /// No call of a session waits under this id.

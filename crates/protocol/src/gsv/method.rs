@@ -108,7 +108,8 @@ methods! {
     ToolResult "tool.result" NODE Node AtOnce;
     ToolRequest "tool.request" CLIENT Chat AtOnce;
     NodeProbeResult "node.probe.result" NODE Node AtOnce;
-    NodeExecEvent "node.exec.event" NODE Node AtOnce;
+    // It may overtake the result that says what it is about.
+    NodeExecEvent "node.exec.event" NODE Node Asked;
     LogsGet "logs.get" CLIENT Read LOGS;
     LogsResult "logs.result" NODE Node AtOnce;
     SessionsList "sessions.list" CLIENT Read AtOnce;

@@ -13,6 +13,9 @@ pub const NATIVE: &str = "gsv";
 /// How many tools a node may offer.
 pub const MOST_TOOLS: usize = 256;
 
+/// How many bytes all that a node says of its tools may have.
+pub const LARGEST_TOOLS: usize = 1 << 20;
+
 /// How many bytes the name of a tool may have.
 pub const LONGEST_NAME: usize = 128;
 
@@ -34,6 +37,11 @@ impl Wire for Definition {}
 pub(super) fn definitions(tools: Vec<Value>) -> Result<Vec<Definition>, Fault> {
     if tools.len() > MOST_TOOLS {
         return Err(Fault::invalid(format!("Invalid tools: {} of them, at most {MOST_TOOLS} are taken", tools.len())));
+    }
+    let bytes: usize = tools.iter().map(|tool| tool.to_string().len()).sum();
+    if bytes > LARGEST_TOOLS {
+        let what = format!("Invalid tools: {bytes} bytes of them, at most {LARGEST_TOOLS} are taken");
+        return Err(Fault::invalid(what));
     }
     let mut read: Vec<Definition> = Vec::with_capacity(tools.len());
     for (place, tool) in tools.into_iter().enumerate() {

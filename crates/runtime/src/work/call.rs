@@ -39,6 +39,8 @@ pub(super) struct CallWork {
     pub(super) line: Option<Line>,
     /// How long that peer may say nothing.
     pub(super) patience: Duration,
+    /// Whether that peer is only asked what became of it.
+    pub(super) is_asking: bool,
 }
 
 /// What a tool gave back, as the model is told it.
@@ -57,6 +59,7 @@ pub(crate) fn returned(content: &Content, output: Output) -> Returned {
         open_tasks: None,
         folder: None,
         prunable: content.tool.as_ref() != "read",
+        left_behind: None,
     }
 }
 
@@ -153,6 +156,7 @@ impl CallWork {
             open_tasks: None,
             folder: None,
             prunable: false,
+            left_behind: None,
         }))
     }
 
@@ -231,6 +235,7 @@ impl CallWork {
             open_tasks: None,
             folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
             prunable: false,
+            left_behind: None,
         }))
     }
 }

@@ -71,6 +71,35 @@ pub(crate) async fn with_pictures(messages: &mut [Message], host: &dyn Host) {
     }
 }
 
+/// The same with the results of each message in the order of its calls.
+pub(crate) fn in_order(mut messages: Vec<Message>) -> Vec<Message> {
+    let mut wanted: Vec<String> = Vec::new();
+    let mut from = 0;
+    while from < messages.len() {
+        let results = messages[from..].iter().take_while(|message| matches!(message, Message::ToolResult(_))).count();
+        let place = |message: &Message| match message {
+            Message::ToolResult(result) => wanted.iter().position(|id| *id == result.tool_call_id),
+            _ => None,
+        };
+        messages[from..from + results].sort_by_key(|message| place(message).unwrap_or(usize::MAX));
+        from += results;
+        if let Some(message) = messages.get(from) {
+            wanted = calls_of(message);
+        }
+        from += 1;
+    }
+    messages
+}
+
+fn calls_of(message: &Message) -> Vec<String> {
+    let Message::Assistant(said) = message else { return Vec::new() };
+    let calls = said.content.iter().filter_map(|block| match block {
+        Block::ToolCall(call) => Some(call.id.clone()),
+        Block::Text(_) | Block::Thinking(_) | Block::RedactedThinking { .. } | Block::Image(_) => None,
+    });
+    calls.collect()
+}
+
 /// Writes messages as a model is shown them.
 pub(crate) fn to_model(messages: &[Message]) -> Vec<models::Message> {
     messages.iter().filter_map(message_to_model).collect()

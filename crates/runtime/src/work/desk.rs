@@ -122,7 +122,9 @@ impl Desk {
                 let answer = conversation::aborted_answer(session.settings());
                 Command::Run(run::Command::Answered { run: *run, epoch: *epoch, answer: Box::new(answer) })
             }
-            Work::Call { call, start } if self.known.contains(&(*call, *start)) => {
+            Work::Call { call, start }
+                if self.known.contains(&(*call, *start)) || state.call(*call).is_some_and(call::Call::is_asking) =>
+            {
                 Command::Call(call::Command::Ended { call: *call, progress: Progress::Broke })
             }
             Work::Call { call, .. } => {
@@ -199,6 +201,7 @@ impl Desk {
                     start: call.starts(),
                     line: call.line(),
                     patience: session.settings().peer_timeout,
+                    is_asking: call.is_asking(),
                 };
                 let broke = Command::Call(call::Command::Ended { call: call.id(), progress: Progress::Broke });
                 tokio::spawn(ends(results.clone(), broke, async move {

@@ -135,6 +135,16 @@ pub trait Host: Send + Sync + 'static {
     /// The tools that runs of a session have.
     fn tools(&self, session: &SessionId) -> Arc<Registry>;
 
+    /// What the model is told of a call of a tool that the session does not have.
+    fn no_tool(&self, _session: &SessionId, name: &str) -> String {
+        format!("Tool {name} not found")
+    }
+
+    /// Whether a model reads the results of a message in the order of its calls, and not in that in which they came.
+    fn reads_in_order(&self, _session: &SessionId) -> bool {
+        false
+    }
+
     /// Writes the system prompt for a request that is sent now. It may read files: it is asked outside the owner.
     fn system_prompt(&self, session: &SessionId, cwd: &str, tools: &[&Spec]) -> String;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    call::{Content, Known, Progress},
+    call::{Content, Known, Progress, Returned},
     id::PeerId,
 };
 use tokio::time::Instant;
@@ -12,13 +12,16 @@ use tokio_util::sync::CancellationToken;
 use super::call::{CallWork, returned};
 use crate::{
     owner::Source,
-    peers::{Errand, Order, Peers, Taken},
+    peers::{Errand, Fate, Order, Peers, Taken, Words},
 };
 
 /// What a model is told of a call that was stopped before it left.
 const NOT_SENT: &str = "Tool execution was aborted before it was sent.";
+/// And of one that its peer had on an earlier line and was not asked about any more.
+const NOT_ASKED: &str = "Outcome unknown: it was stopped before whoever has it could be asked what became of it.";
 
 impl CallWork {
+    /// Nothing of it left: not the call, or not the question what became of it.
     const fn unsent(&self) -> Progress {
         Progress::Unsent { start: self.start }
     }
@@ -35,7 +38,9 @@ impl CallWork {
         let content = Arc::new(content);
         let Some(line) = self.line.and_then(|line| peers.on(peer, line)) else { return self.unsent() };
         let (errand, mut taken) = Errand::new(self.call, self.session.clone(), Arc::clone(&content), results.clone());
-        if line.send(Order::Do(Box::new(errand))).is_err() {
+        let order = Box::new(errand);
+        let order = if self.is_asking { Order::Ask(order) } else { Order::Do(order) };
+        if line.send(order).is_err() {
             return self.unsent();
         }
         // Only the door's end keeps the line open.
@@ -49,28 +54,36 @@ impl CallWork {
                 // It may have been sent in this very moment.
                 match taken.try_recv() {
                     Ok(taken) => Ok(taken),
+                    Err(_) if self.is_asking => return left(NOT_ASKED.to_owned(), Known::Stopped),
                     Err(_) => return Progress::NotBegun(NOT_SENT.into()),
                 }
             }
         };
-        let (words, mut updates, mut end) = match taken {
-            Ok(Taken::Sent(words, updates, end)) => (words, updates, end),
+        let (words, patience, mut updates, mut end) = match taken {
+            Ok(Taken::Sent { words, patience, updates, end }) => (words, patience, updates, end),
+            // What it may have done on an earlier line nobody can tell.
+            Ok(Taken::Refused(why)) if self.is_asking => return left(why, Known::PeerLost),
             Ok(Taken::Refused(why)) => return Progress::NotBegun(why.into()),
             Err(_) => return self.unsent(),
         };
-        let left = |text: String, since| Progress::Left { text: text.into(), since };
+        let patience = patience.unwrap_or(self.patience);
+        let Words { stopped, gone, silent } = words;
         let mut is_heard = true;
         let mut heard_at = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 ended = &mut end => return match ended {
-                    Ok(output) => Progress::Returned(Box::new(returned(&content, output))),
-                    Err(_) => left(words.gone, Known::LineGone),
+                    Ok(Fate::Done { output, left_behind }) => {
+                        Progress::Returned(Box::new(Returned { left_behind, ..returned(&content, output) }))
+                    }
+                    Ok(Fate::NotBegun(why)) if self.is_asking => Progress::NotBegun(why.into()),
+                    Ok(Fate::NotBegun(why) | Fate::Lost(why)) => left(why, Known::PeerLost),
+                    Err(_) => left(gone, Known::LineGone),
                 },
                 () = cancel.cancelled() => {
                     let _ = stop();
-                    return left(words.stopped, Known::Stopped);
+                    return left(stopped, Known::Stopped);
                 }
                 changed = updates.changed(), if is_heard => {
                     heard_at = Instant::now();
@@ -81,11 +94,15 @@ impl CallWork {
                         (Ok(()), None) => {}
                     }
                 }
-                () = tokio::time::sleep_until(heard_at + self.patience) => {
+                () = tokio::time::sleep_until(heard_at + patience) => {
                     let _ = stop();
-                    return left(words.silent, Known::PeerSilent);
+                    return left(silent, Known::PeerSilent);
                 }
             }
         }
     }
+}
+
+fn left(text: String, since: Known) -> Progress {
+    Progress::Left { text: text.into(), since }
 }

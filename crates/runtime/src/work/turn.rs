@@ -88,6 +88,7 @@ impl TurnWork {
             Err(problem) => return fail(&problem),
         };
         let mut messages = match conversation::read(&self.pieces, contents).await {
+            Ok(messages) if host.reads_in_order(&self.session) => conversation::in_order(messages),
             Ok(messages) => messages,
             Err(error) => return fail(&format!("The conversation cannot be read: {error}")),
         };
@@ -112,6 +113,7 @@ impl TurnWork {
             session: Some(self.session.to_string()),
             silence: host.silence(),
         };
+        let session = self.session.clone();
         let mut hearing = Hearing::new(self, &chosen.entry, results);
         let mut stream = chosen.model.stream(request);
         let outcome = loop {
@@ -138,7 +140,7 @@ impl TurnWork {
             }
         };
         drop(stream);
-        hearing.finish(outcome, &registry).await
+        hearing.finish(outcome, &registry, |name| host.no_tool(&session, name)).await
     }
 }
 
@@ -285,7 +287,7 @@ impl<'a> Hearing<'a> {
         None
     }
 
-    async fn finish(mut self, outcome: Outcome, registry: &Registry) -> Answer {
+    async fn finish(mut self, outcome: Outcome, registry: &Registry, no_tool: impl Fn(&str) -> String) -> Answer {
         self.flush().await;
         let raw: Vec<Part> = self.parts.iter().map(Heard::part).collect();
         let calls: Vec<&Part> = raw.iter().filter(|part| matches!(part, Part::ToolCall { .. })).collect();
@@ -308,7 +310,7 @@ impl<'a> Hearing<'a> {
             // What was broken off is asked again; its calls were never wanted.
             StopReason::Error => Vec::new(),
             StopReason::Stop | StopReason::Length | StopReason::ToolUse | StopReason::Aborted => {
-                calls.iter().filter_map(|call| want(call, registry)).collect()
+                calls.iter().filter_map(|call| want(call, registry, &no_tool)).collect()
             }
         };
         let usage = usage(self.entry, &self.usage);
@@ -427,7 +429,7 @@ fn object(raw: &str) -> Result<Map<String, Value>, String> {
 }
 
 /// Looks a wanted call up and checks what it brings.
-fn want(call: &Part, registry: &Registry) -> Option<Wanted> {
+fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> String) -> Option<Wanted> {
     let Part::ToolCall { id, name, arguments, .. } = call else { return None };
     let tool = registry.get(name);
     let spec = tool.map(|tool| tool.spec());
@@ -438,7 +440,7 @@ fn want(call: &Part, registry: &Registry) -> Option<Wanted> {
     let (mut arguments, intent) = strip_intent(arguments);
     let mut route = Route::Here;
     let problem = match tool {
-        None => Some(format!("Tool {name} not found")),
+        None => Some(no_tool(name)),
         Some(tool) => problem.or_else(|| {
             let checked = tool.check(&Value::Object(arguments.clone())).and_then(|valid| {
                 arguments = valid;

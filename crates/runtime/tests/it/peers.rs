@@ -6,6 +6,7 @@ use countersign_core::{
     call,
     engine::{Command, Event, Resume},
     id::PeerId,
+    peer::Memory,
     policy::Posture,
     run,
 };
@@ -45,6 +46,11 @@ impl Scene {
         self.peers.open(PeerId::new("p"), self.owner.source(Lane::Result)).await
     }
 
+    /// A line to the same peer, which notes what becomes of calls.
+    async fn noting(&self) -> countersign_runtime::Link {
+        self.peers.open_to(PeerId::new("p"), Memory::Keeps, self.owner.source(Lane::Result)).await
+    }
+
     /// The text of the next result of a call, and how it ended.
     async fn result(&mut self) -> (String, call::End) {
         let look = async {
@@ -81,6 +87,7 @@ async fn order(link: &mut countersign_runtime::Link) -> Order {
 async fn errand(link: &mut countersign_runtime::Link) -> Errand {
     match order(link).await {
         Order::Do(errand) => *errand,
+        Order::Ask(errand) => panic!("{} is asked about", errand.call),
         Order::Stop(call) => panic!("{call} is to stop"),
     }
 }
@@ -187,4 +194,58 @@ async fn a_refused_errand_fails_with_its_reason() {
     assert!(text.contains("it was taken back"), "{text}");
     assert_eq!(end, call::End::Failed);
     scene.end().await;
+}
+
+async fn asked(link: &mut countersign_runtime::Link) -> Exchange {
+    match order(link).await {
+        Order::Ask(errand) => errand.sent(words()).expect("it is waited for"),
+        Order::Do(errand) => panic!("{} is sent once more", errand.call),
+        Order::Stop(call) => panic!("{call} is to stop"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line_and_does_nothing_twice() {
+    let mut scene = Scene::begin(1, LONG).await;
+    let mut link = scene.noting().await;
+    scene.prompt().await;
+    let exchange = sent(&mut link).await;
+    let call = exchange.call();
+    link.close().await;
+    drop(exchange.let_go());
+    let mut link = scene.noting().await;
+    // Its line breaks once more before it can answer.
+    let exchange = asked(&mut link).await;
+    link.close().await;
+    drop(exchange);
+    let mut link = scene.noting().await;
+    let exchange = asked(&mut link).await;
+    assert_eq!(exchange.call(), call);
+    assert_eq!(exchange.end(Output::text("was done")).await, Heard::InTime);
+    let (text, end) = scene.result().await;
+    assert!(text.contains("was done"), "{text}");
+    assert_eq!(end, call::End::Done { error: false });
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_peer_that_was_asked_can_say_that_a_call_never_began() {
+    for (case, want) in [("sent", call::End::Unknown), ("asked", call::End::Failed)] {
+        let mut scene = Scene::begin(1, LONG).await;
+        let mut link = scene.noting().await;
+        scene.prompt().await;
+        let mut exchange = sent(&mut link).await;
+        if case == "asked" {
+            link.close().await;
+            drop(exchange);
+            link = scene.noting().await;
+            exchange = asked(&mut link).await;
+        }
+        assert_eq!(exchange.never_began("it never came"), Heard::InTime);
+        let (text, end) = scene.result().await;
+        assert!(text.contains("it never came"), "{text}");
+        assert_eq!(end, want, "{case}");
+        drop(link);
+        scene.end().await;
+    }
 }

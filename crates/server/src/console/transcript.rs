@@ -207,6 +207,8 @@ impl Made {
             | call::Event::Waits { .. }
             | call::Event::Aborting { .. }
             | call::Event::InDoubt { .. }
+            | call::Event::AskedAgain { .. }
+            | call::Event::LeftBehind { .. }
             | call::Event::ResultDropped { .. } => {}
         }
     }

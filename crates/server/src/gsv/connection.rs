@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    Door, automation, channels, dispatch,
+    Door, automation, channels, dispatch, nodes,
     outbox::{Outbox, Post, Posts, outbox},
     peer::Peer,
     told::Told,
@@ -182,9 +182,7 @@ impl<'a> Connection<'a> {
     fn new(door: &'a Arc<Door>, connect: Connect, socket: WebSocket, guest: &Guest) -> Self {
         let (outbox, posts) = outbox();
         let connect_mode = connect.mode();
-        let pause = if connect_mode == Mode::Node { NODE_PAUSE_MS } else { 0 };
         let peer = Arc::new(Peer::new(door.roster.number(), connect, guest.peer.clone(), outbox.clone()));
-        let listens_at = Instant::now() + Duration::from_millis(pause);
         let chats = (connect_mode == Mode::Client).then(|| door.told.subscribe());
         Self {
             door,
@@ -196,17 +194,28 @@ impl<'a> Connection<'a> {
             lane: None,
             in_lane: Arc::default(),
             deferred: FuturesUnordered::new(),
-            listens_at,
+            listens_at: Instant::now(),
             proofs: VecDeque::new(),
             pings: 0,
         }
     }
 
+    /// How long the peer is sent no event.
+    fn pause(&self) -> Duration {
+        Duration::from_millis(if self.peer.mode() == Mode::Node { NODE_PAUSE_MS } else { 0 })
+    }
+
     async fn run(mut self, id: &Id) {
         let connection = connection_id();
-        let hello = frame::answer(id, &HelloOk::new(env!("CARGO_PKG_VERSION"), &connection));
+        let hello = HelloOk::new(env!("CARGO_PKG_VERSION"), &connection);
+        let keeps_journal = matches!(self.peer.connect.peer, wire::connect::Peer::Node { keeps_journal: true, .. });
+        let hello = frame::answer(id, &if keeps_journal { hello.with_resume() } else { hello });
         self.door.roster.enter(&self.peer);
         automation::connected(self.door);
+        nodes::enter(self.door, &self.peer).await;
+        let _listener = self.peer.connect.deltas.then(|| Listener::new(self.door));
+        // What was waited for counts towards the pause, as its peer did not listen.
+        self.listens_at = Instant::now() + self.pause();
         let end = match channels::came(self.door, &self.peer).await {
             Err(fault) => {
                 let _ = self.refuse(id, &fault).await;
@@ -220,6 +229,7 @@ impl<'a> Connection<'a> {
         if self.door.roster.leave(&self.peer) {
             channels::went(self.door, &self.peer);
         }
+        nodes::leave(self.door, &self.peer).await;
         say_goodbye(&mut self.socket, &end).await;
     }
 
@@ -242,6 +252,7 @@ impl<'a> Connection<'a> {
                     None => return End::Gone,
                 },
                 told = next_told(&mut self.chats) => match told {
+                    Some(told) if told.is_delta() && !self.peer.connect.deltas => Ok(()),
                     Some(told) => {
                         let spelling = self.peer.spelling(told.session_key());
                         self.send(told.frame(&spelling)).await
@@ -352,6 +363,22 @@ fn lane(outbox: Outbox, open: Arc<AtomicUsize>) -> mpsc::UnboundedSender<Work> {
         }
     });
     lane
+}
+
+/// A client that wants to hear what is said while it is said.
+struct Listener(Arc<Door>);
+
+impl Listener {
+    fn new(door: &Arc<Door>) -> Self {
+        door.listeners.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(door))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.listeners.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The next of what waits, and none of it before the peer listens.

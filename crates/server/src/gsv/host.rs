@@ -12,9 +12,12 @@ use countersign_core::{
     session::ModelRef,
     tool::Spec,
 };
-use countersign_protocol::gsv::key::{self, Keys};
+use countersign_protocol::gsv::{
+    Fault,
+    key::{self, Keys},
+};
 use countersign_runtime::{
-    Chosen, Fired, Host, Memories, Summaries, Wing,
+    Chosen, Fired, Host, Memories, Peers, Summaries, Wing,
     tools::{Context, Registry},
 };
 
@@ -24,7 +27,7 @@ use super::{
     Door,
     automation::Bell,
     chat::memory,
-    native,
+    native, nodes,
     prompt::{self, Facts, Files, Occasion},
     registry::key_of,
     skills, workspace,
@@ -57,7 +60,12 @@ impl Wings {
 
     /// Who works for a session.
     pub(crate) fn of(&self, session: &SessionId, run: Option<RunId>) -> Wing {
-        let Some(key) = key_of(session) else { return Wing::Here };
+        // What clients have nodes do stands in sessions of its own, which have no key.
+        let key = match key_of(session) {
+            Some(key) => key,
+            None if nodes::is_acts(session) => "",
+            None => return Wing::Here,
+        };
         let Some((door, rooms)) = self.opened.get() else { return Wing::NotYet };
         let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
         let place = native::Place { key: key.to_owned(), agent, run };
@@ -81,7 +89,20 @@ impl Host for OfSession {
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
         let mut tools = native::tools(&self.door, &self.place);
         tools.extend(self.rooms.registry().tools().cloned());
+        tools.extend(self.door.toolbox.tools());
         Arc::new(Registry::of(tools))
+    }
+
+    fn no_tool(&self, _: &SessionId, name: &str) -> String {
+        format!("Error: {}", Fault::no_node(name).message)
+    }
+
+    fn reads_in_order(&self, _: &SessionId) -> bool {
+        true
+    }
+
+    fn peers(&self) -> Peers {
+        self.door.toolbox.peers().clone()
     }
 
     fn system_prompt(&self, _: &SessionId, _: &str, tools: &[&Spec]) -> String {

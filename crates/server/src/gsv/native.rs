@@ -119,7 +119,6 @@ static SPECS: LazyLock<Vec<Spec>> = LazyLock::new(|| {
 });
 
 /// All of them as `tools.list` has them: these stand in front.
-#[expect(dead_code, reason = "for tools.list")]
 pub(super) fn definitions() -> Vec<Definition> {
     let told = |spec: &Spec| Definition {
         name: spec.name.clone(),

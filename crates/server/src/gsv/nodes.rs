@@ -1,12 +1,70 @@
 //! Machines that offer tools: what they offer, what is asked of them, and what they give. Source: docs/protocol/gsv.md, Nodes.
 
+mod executions;
+mod hand;
+mod invoke;
+mod logs;
+mod node_tool;
+mod probes;
+mod register;
+mod results;
+mod seats;
+mod toolbox;
+mod waiting;
+
 use std::sync::Arc;
 
-use countersign_protocol::gsv::{Method, Request};
+use countersign_protocol::{
+    Json,
+    gsv::{Method, Request, tool::Listed},
+};
 
-use super::{Door, dispatch::Answer, missing, peer::Peer};
+use super::{Door, dispatch::Answer, missing, native, peer::Peer};
+
+pub(crate) use executions::Executions;
+pub(super) use invoke::is_acts;
+pub(super) use probes::{Anew, nodes as known, probe, want};
+pub(crate) use register::NodeRegister;
+pub(super) use seats::{enter, leave};
+pub(super) use toolbox::Toolbox;
+#[allow(unused_imports, reason = "for tools of our own and pages that list nodes")]
+pub(super) use {
+    logs::read as read_log,
+    register::{Known, all as registered},
+};
+
+/// What nodes have to do, and who waits for it.
+#[derive(Default)]
+pub(super) struct Nodes {
+    seats: seats::Seats,
+    hand: hand::Hand,
+    waiting: waiting::Waiting,
+    logs: logs::Requests,
+    probes: probes::Probes,
+    executions: executions::Known,
+}
+
+/// Follows the record for those who wait. `None` if the gateway closes.
+pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
+    let subscriber = door.site.handle.subscribe().await?;
+    tokio::spawn(waiting::follow(Arc::clone(door), subscriber));
+    Some(())
+}
 
 /// Answers a request of this group.
-pub(super) async fn answer(_: &Arc<Door>, _: &Arc<Peer>, method: Method, _: Request) -> Answer {
-    Err(missing(method))
+pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
+    match request {
+        Request::ToolsList => {
+            let tools = native::definitions().into_iter().chain(door.toolbox.listed()).collect();
+            Ok(Json::of(&Listed { tools }))
+        }
+        Request::ToolInvoke(wanted) => invoke::invoke(door, peer, wanted).await,
+        Request::ToolRequest(wanted) => invoke::request(door, peer, wanted).await,
+        Request::ToolResult(outcome) => results::result(door, peer, outcome).await,
+        Request::LogsGet(wanted) => logs::get(door, wanted).await,
+        Request::LogsResult(result) => logs::result(door, peer, result),
+        Request::NodeProbeResult(probed) => probes::result(door, peer, probed),
+        Request::NodeExecEvent(event) => executions::event(door, peer, event).await,
+        _ => Err(missing(method)),
+    }
 }

@@ -65,7 +65,17 @@ impl Roster {
         before
     }
 
-    /// The nodes that are connected, by id.
+    /// Whether a peer has its place.
+    pub(super) fn is_seated(&self, peer: &Peer) -> bool {
+        self.seats.lock().get(&Seat::of(&peer.connect)).is_some_and(|seated| seated.number == peer.number)
+    }
+
+    /// The node with this id.
+    pub(super) fn node(&self, id: &str) -> Option<Arc<Peer>> {
+        self.seats.lock().get(&Seat::Node(id.to_owned())).cloned()
+    }
+
+    /// All nodes, by id.
     pub(super) fn nodes(&self) -> Vec<Arc<Peer>> {
         let seats = self.seats.lock();
         seats.iter().filter(|(seat, _)| matches!(seat, Seat::Node(_))).map(|(_, peer)| Arc::clone(peer)).collect()

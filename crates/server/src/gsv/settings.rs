@@ -30,6 +30,9 @@ use secrets::Secrets;
 
 pub(crate) use secrets::SecretsError;
 
+/// How long a call that has not started waits for its node to come back.
+const AWAY: Duration = Duration::from_secs(5);
+
 /// The settings that are in force.
 pub(super) struct Settings {
     /// What counts where nothing is set: the defaults, and what the configuration says.
@@ -343,6 +346,7 @@ impl Settings {
             clarify_timeout: site.config.clarify_timeout,
             profile: Profile { renewal: Some(self.renewal()), ..Profile::default() },
             sums: Sums::BeforeRuns,
+            peer_timeout: AWAY,
             ..usual
         }
     }

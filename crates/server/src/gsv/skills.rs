@@ -1,22 +1,28 @@
 //! Skills of agents, and where they can be used. Source: docs/protocol/gsv.md, Skills.
 
 mod file;
-mod machines;
 mod shelf;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use countersign_protocol::{
     Json,
     gsv::{
         Fault, Method, Request, code,
         key::agent_id,
-        skill::{Entry, Host, Node, Status},
+        skill::{Entry, Host, Node, Status, Update, Updated},
     },
 };
 use serde_json::Value;
 
-use super::{Door, dispatch::Answer, missing, peer::Peer, workspace::Folder};
+use super::{
+    Door,
+    dispatch::Answer,
+    missing,
+    nodes::{self, Anew},
+    peer::Peer,
+    workspace::Folder,
+};
 use shelf::{Skill, all};
 
 /// A skill that an agent can use, as it is told of it.
@@ -35,7 +41,7 @@ pub(super) struct Offered {
 /// The skills that an agent can use now. It reads files.
 pub(super) fn offered(door: &Door, folder: &Folder, agent: &str) -> Vec<Offered> {
     let settings = door.settings.tree();
-    let hosts = hosts(&machines::all(door));
+    let hosts = hosts(&nodes::known(door));
     let offer = |skill: Skill| {
         let told = skill.eligibility(&hosts, &settings);
         let hosts = if skill.requirements().is_some() { told.hosts } else { Vec::new() };
@@ -48,6 +54,7 @@ pub(super) fn offered(door: &Door, folder: &Folder, agent: &str) -> Vec<Offered>
 pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: Request) -> Answer {
     match request {
         Request::SkillsStatus(of) => Ok(Json::of(&status(door, &of.agent).await?)),
+        Request::SkillsUpdate(wanted) => update(door, &wanted).await,
         _ => Err(missing(method)),
     }
 }
@@ -78,9 +85,24 @@ fn hosts(nodes: &[Node]) -> Vec<Host> {
     nodes.iter().map(machine).collect()
 }
 
+/// Asks nodes which of the programs they have that skills need, and waits for what they say.
+async fn update(door: &Arc<Door>, wanted: &Update) -> Answer {
+    let (skills, _) = shelf(door, &wanted.agent).await?;
+    let bins = required(&skills);
+    nodes::want(door, &bins);
+    let anew = if wanted.force { Anew::All } else { Anew::Stale };
+    let asked = nodes::probe(door, &bins, anew, Duration::from_millis(wanted.timeout_ms)).await;
+    Ok(Json::of(&Updated {
+        status: status(door, &wanted.agent).await?,
+        updated_node_count: asked.updated,
+        skipped_node_ids: asked.skipped,
+        errors: asked.errors,
+    }))
+}
+
 async fn status(door: &Arc<Door>, agent: &str) -> Result<Status, Fault> {
     let (skills, settings) = shelf(door, agent).await?;
-    let nodes = machines::all(door);
+    let nodes = nodes::known(door);
     let hosts = hosts(&nodes);
     let required_bins = required(&skills).into_iter().collect();
     let entry = |skill: Skill| {

@@ -70,6 +70,11 @@ impl Told {
         }
     }
 
+    /// Whether it is for those alone who want to hear what is said while it is said.
+    pub(super) fn is_delta(&self) -> bool {
+        matches!(self.state, State::Delta { .. })
+    }
+
     /// The frame for a client that writes the key so. All that write it alike share its bytes.
     pub(super) fn frame(&self, raw: &str) -> Utf8Bytes {
         let mut frames = self.frames.lock();

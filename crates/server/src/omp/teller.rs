@@ -387,6 +387,8 @@ impl Teller {
             | call::Event::Waits { .. }
             | call::Event::Aborting { .. }
             | call::Event::InDoubt { .. }
+            | call::Event::AskedAgain { .. }
+            | call::Event::LeftBehind { .. }
             | call::Event::Again { .. }
             | call::Event::ResultDropped { .. } => {}
         }

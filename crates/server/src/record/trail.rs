@@ -218,6 +218,8 @@ impl Trail {
             | call::Event::Started { .. }
             | call::Event::Aborting { .. }
             | call::Event::InDoubt { .. }
+            | call::Event::AskedAgain { .. }
+            | call::Event::LeftBehind { .. }
             | call::Event::Again { .. }
             | call::Event::ResultDropped { .. } => {}
         }

@@ -56,6 +56,7 @@ fn tell(event: &Event, content: Option<&str>, about: &About) -> String {
         Event::Call(event) => call(event, about),
         Event::Gate(event) => gate(event, content, about),
         Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} is connected"),
+        Event::Peer(peer::Event::Registered { peer }) => format!("{peer} said what it is and offers"),
         Event::Peer(peer::Event::Gone { peer }) => format!("{peer} is not connected any more"),
         Event::Channel(event) => networks::tell(event),
         Event::Policy(event) => policy(event, content),
@@ -89,6 +90,8 @@ fn call(event: &call::Event, about: &About) -> String {
         call::Event::Aborting { .. } => format!("is to stop: {what}"),
         call::Event::InDoubt { .. } => format!("in doubt: {what}"),
         call::Event::Again { .. } => format!("may start again: {what}"),
+        call::Event::AskedAgain { .. } => format!("whoever did it is asked what became of it: {what}"),
+        call::Event::LeftBehind { execution, .. } => format!("left {execution} working behind it: {what}"),
         call::Event::Ended { end: End::Denied | End::Refused, .. } if about.why.is_some() => {
             format!("denied {}, not run: {what}", about.why.as_deref().unwrap_or_default())
         }

@@ -2,6 +2,7 @@
 //!
 //! It must not ask the engine: what the engine believes of itself is what is in question.
 
+mod lines;
 mod votes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use countersign_core::{
     gate::{self, Resolution, Scope, Step},
     id::{CallId, EntryId, GateId, Lsn, PeerId, RunId, SessionId},
     message::StopReason,
-    peer::{self, Line},
+    peer::{Line, Memory},
     run,
     session::{self, Queue, Then},
     tool::Repeat,
@@ -91,6 +92,8 @@ pub(super) struct Audit {
     gates: BTreeMap<GateId, GateSeen>,
     /// The lines of peers.
     lines: BTreeMap<PeerId, Line>,
+    /// Which of them can be asked about calls of earlier lines.
+    memories: BTreeMap<PeerId, Memory>,
     /// How many gates the runs of each session opened in each stage.
     numbers: BTreeMap<(Option<SessionId>, gate::Stage), u32>,
     /// Keys under which agents asked, and results that they received.
@@ -379,7 +382,22 @@ impl Audit {
                 Ok(())
             }
             (call::Event::Aborting { .. }, Stage::Started(_)) => Ok(()),
-            (call::Event::InDoubt { .. }, Stage::Started(_)) => {
+            (call::Event::AskedAgain { boot: by, line, .. }, Stage::InDoubt) => {
+                ensure(*by == boot, "a call is asked for by a process that is gone")?;
+                let Executor::Peer(peer) = &call.executor else {
+                    return Err("a call is asked for that no peer does".to_owned());
+                };
+                let has = self.lines.get(peer).filter(|_| self.memories.get(peer) == Some(&Memory::Keeps));
+                ensure(
+                    has == Some(line),
+                    "a call is asked for over another line than its peer has, or of one that forgets",
+                )?;
+                call.line = Some(*line);
+                call.stage = Stage::Started(boot);
+                Ok(())
+            }
+            (call::Event::LeftBehind { .. }, Stage::Over(End::Done { .. })) => Ok(()),
+            (call::Event::InDoubt { .. }, Stage::Started(_) | Stage::InDoubt) => {
                 call.stage = Stage::InDoubt;
                 Ok(())
             }
@@ -397,7 +415,7 @@ impl Audit {
             }
             (call::Event::Ended { end, entry, .. }, stage) => {
                 let fits = match end {
-                    End::Done { .. } => matches!(stage, Stage::Started(_)),
+                    End::Done { .. } => matches!(stage, Stage::Started(_) | Stage::InDoubt),
                     End::Unknown => stage == Stage::InDoubt,
                     End::Denied | End::Skipped => matches!(stage, Stage::Wanted | Stage::Gated | Stage::Ready),
                     End::Refused | End::Expired => stage == Stage::Gated && call.run.is_none(),
@@ -421,16 +439,6 @@ impl Audit {
                 Ok(())
             }
             (_, stage) => Err(format!("a call that is {stage:?} takes no such turn")),
-        }
-    }
-
-    fn peer(&mut self, event: &peer::Event) -> Result<(), String> {
-        match event {
-            peer::Event::Came { peer, line } => {
-                let before = self.lines.insert(peer.clone(), *line);
-                ensure(before.is_none_or(|before| before < *line), "a line comes back that was gone")
-            }
-            peer::Event::Gone { peer } => ensure(self.lines.remove(peer).is_some(), "a peer goes that is away"),
         }
     }
 

@@ -155,5 +155,6 @@ pub(super) fn returned(dice: &mut Dice, content: &Content, executor: &Executor, 
         open_tasks: dice.chance(10).then(|| u32::try_from(dice.below(3)).unwrap_or(0)),
         folder: dice.chance(5).then(|| "/work/sub".to_owned()),
         prunable: dice.chance(70),
+        left_behind: None,
     }
 }

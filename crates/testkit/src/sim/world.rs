@@ -159,7 +159,9 @@ impl World {
         let seen = audit.calls.get(&id).ok_or("a call in flight that is not in the log")?;
         let content = book.content(seen.content).ok_or("a call without content")?;
         let content: Content = serde_json::from_str(content).map_err(|error| error.to_string())?;
-        let has_effect = job.doing == Doing::Effected;
+        // What its peer is only asked about may have been done before.
+        let is_asking = engine.state().call(id).is_some_and(call::Call::is_asking);
+        let has_effect = job.doing == Doing::Effected || is_asking;
         let is_away = matches!(seen.executor, call::Executor::Peer(_));
         // Nobody hears from a peer any more whose line is gone, or of what was stopped; what never reached it waits.
         if is_away && (job.cancelled || self.line != seen.line) {
@@ -178,6 +180,9 @@ impl World {
         if ended {
             return Err("a call is over while it runs, and nobody told it to stop".to_owned());
         }
+        if is_asking {
+            return Ok(self.asked(dice, &content, &seen.executor, id));
+        }
         let roll = dice.below(100);
         match (has_effect, roll) {
             (false, 0..10) => Ok(Some(Progress::NotBegun("it could not begin".into()))),
@@ -193,6 +198,16 @@ impl World {
                 job.doing = Doing::Effected;
                 Ok(None)
             }
+        }
+    }
+
+    /// What a peer says that is asked about a call, if it says anything now.
+    fn asked(&self, dice: &mut Dice, content: &Content, executor: &call::Executor, id: CallId) -> Option<Progress> {
+        match (dice.below(10), self.effects.contains_key(&id)) {
+            (0..2, _) => None,
+            (2..9, true) => Some(Progress::Returned(Box::new(words::returned(dice, content, executor, "was done")))),
+            (2..9, false) => Some(Progress::NotBegun("it never came".into())),
+            (_, _) => Some(Progress::Left { text: "it broke off".into(), since: Known::PeerLost }),
         }
     }
 

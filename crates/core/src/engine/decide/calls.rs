@@ -1,15 +1,15 @@
 //! Deciders for calls: what comes back from whoever ran one, and a person's own commands.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 
 use super::{answered::want, find, requests};
 use crate::{
-    call::{self, End, Event as Happened, Executor, Known, Phase, Progress, Returned},
+    call::{self, Act, End, Event as Happened, Executor, Known, Phase, Progress, Returned},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
     id::{CallId, SessionId},
-    peer,
+    peer::{self, Memory},
     policy::Verdict,
     run::Wanted,
     session::{self, Kind, Queue},
@@ -19,6 +19,12 @@ use crate::{
 
 /// A folder with a longer name is not followed: what runs in it is refused by the shell's own check.
 const LONGEST_FOLDER: usize = 4096;
+
+/// How long a peer has to come back and say what became of a call.
+pub(super) const ASKED_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often a call is sent or asked for, at most: a peer that goes whenever it is asked must not keep a run for ever.
+const MOST_ASKED: u32 = 20;
 
 /// A command that a person runs beside the run.
 pub(super) struct Own {
@@ -64,8 +70,51 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
         policy: view.rules.digest(),
         by: None,
     }));
-    branch.push(Event::Call(Happened::Started { call, boot: view.state.boot(), line: None }));
+    let started = Happened::Started { call, boot: view.state.boot(), line: None, memory: Memory::Forgets };
+    branch.push(Event::Call(started));
     Ok(Decision { facts: branch.finish(), reply: Reply::Running(call) })
+}
+
+/// What a person has a peer do begins at once, on the line that the peer has.
+pub(super) fn act(view: View<'_>, act: Act, context: &mut Context) -> Result<Decision, Refusal> {
+    if view.closing {
+        return Err(Refusal::OutOfPlace("the gateway is closing"));
+    }
+    let session = find(view, &act.session)?;
+    let view = view.of(session).ok_or_else(|| Refusal::WaitsForHost(act.session.clone()))?;
+    let wanted = Wanted {
+        tool_call_id: act.wire.unwrap_or_else(|| act.call.to_string().into()),
+        tool: act.tool,
+        arguments: act.arguments,
+        intent: act.intent,
+        signature: act.signature,
+        named: act.named,
+        lane: Lane::Shared,
+        repeat: Repeat::Once,
+        effect: Effect::Changes,
+        executor: Executor::Peer(act.peer.clone()),
+        class: Some(act.class),
+        problem: None,
+    };
+    let (event, content) = want(act.call, None, wanted);
+    let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
+    let subject = settle::subject(session, &parsed, Effect::Changes, act.by.clone());
+    if let Verdict::Deny(why) = settle::evaluate(view, session, &subject, context.now) {
+        return Err(Refusal::Denied(format!("Denied by policy: {why}")));
+    }
+    let line = view.state.line_of(&act.peer);
+    let line = Some(line.ok_or_else(|| Refusal::PeerAway(act.peer.clone()))?);
+    let mut branch = Branch::new(session);
+    branch.push_with(Event::Call(event), Some(content.into()));
+    branch.push(Event::Call(Happened::Allowed {
+        call: act.call,
+        why: "a person's own act".to_owned(),
+        policy: view.rules.digest(),
+        by: Some(act.by),
+    }));
+    let (boot, memory) = (view.state.boot(), view.state.memory_of(&act.peer));
+    branch.push(Event::Call(Happened::Started { call: act.call, boot, line, memory }));
+    Ok(Decision { facts: branch.finish(), reply: Reply::Running(act.call) })
 }
 
 pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mut Context) -> Decision {
@@ -73,7 +122,13 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
         Progress::Unsent { start } => *start == call.starts(),
         Progress::Returned(_) | Progress::NotBegun(_) | Progress::Left { .. } | Progress::Broke => true,
     };
-    let call = view.state.call(id).filter(|call| matches!(call.phase(), Phase::Started { .. })).filter(is_awaited);
+    let is_open = |call: &&call::Call| match call.phase() {
+        Phase::Started { .. } => true,
+        // A peer that is back may say so by itself.
+        Phase::InDoubt(_) => call.may_be_asked() && matches!(progress, Progress::Returned(_)),
+        Phase::Wanted | Phase::Gated | Phase::Ready | Phase::Ended(_) => false,
+    };
+    let call = view.state.call(id).filter(is_open).filter(is_awaited);
     let session = call.and_then(|call| view.state.session(call.session()));
     let (Some(call), Some(session)) = (call, session) else {
         let content = match progress {
@@ -86,7 +141,15 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
         return Decision { facts: vec![Fact { event, session, content }], reply: Reply::Dropped };
     };
     let mut branch = Branch::new(session);
-    if *call.executor() == Executor::Service {
+    if may_ask_again(call, &progress) {
+        if let Progress::Unsent { .. } = progress {
+            line_gone(view, &mut branch, call);
+        }
+        let until = Some(context.now + ASKED_WITHIN);
+        branch.push(Event::Call(Happened::InDoubt { call: id, since: Known::LineGone, until }));
+        return Decision { facts: branch.finish(), reply: Reply::Done };
+    }
+    if *call.executor() == Executor::Service || call.is_act() {
         requests::ended(&mut branch, id, progress);
         return Decision { facts: branch.finish(), reply: Reply::Done };
     }
@@ -104,15 +167,16 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
             (End::Failed, result)
         }
         Progress::Left { text, since } => {
-            branch.push(Event::Call(Happened::InDoubt { call: id, since }));
+            branch.push(Event::Call(Happened::InDoubt { call: id, since, until: None }));
             (End::Unknown, plain(texts::result(content, &text, true)))
         }
         Progress::Broke | Progress::Unsent { .. } => {
-            branch.push(Event::Call(Happened::InDoubt { call: id, since: Known::TaskBroke }));
+            branch.push(Event::Call(Happened::InDoubt { call: id, since: Known::TaskBroke, until: None }));
             (End::Unknown, plain(texts::result(content, texts::UNKNOWN, true)))
         }
     };
     let open_tasks = returned.open_tasks;
+    let left_behind = returned.left_behind.clone().zip(call.peer().cloned());
     let folder = returned.folder.clone().filter(|folder| folder != session.folder() && folder.len() <= LONGEST_FOLDER);
     if call.run().is_some() {
         let entry = branch.say(Kind::ToolResult { prunable: returned.prunable }, returned.said, context);
@@ -135,6 +199,9 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
             branch.push(Event::Call(Happened::Ended { call: id, end, entry: Some(entry) }));
         }
     }
+    if let Some((execution, peer)) = left_behind {
+        branch.push(Event::Call(Happened::LeftBehind { call: id, peer, execution }));
+    }
     if let Some(path) = folder {
         branch.push(Event::Session(session::Event::Folder { path }));
     }
@@ -144,15 +211,31 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
     Decision { facts: branch.finish(), reply: Reply::Done }
 }
 
+/// Whether the peer of a call whose line broke can say over another one what became of it.
+fn may_ask_again(call: &call::Call, progress: &Progress) -> bool {
+    let is_lost = match progress {
+        // A process that ends stops what nobody asked it to stop.
+        Progress::Left { since, .. } => matches!(since, Known::LineGone | Known::Stopped),
+        // What was only asked may have been done before.
+        Progress::Unsent { .. } => call.is_asking(),
+        Progress::Returned(_) | Progress::NotBegun(_) | Progress::Broke => false,
+    };
+    is_lost && call.memory == Memory::Keeps && !call.aborting && call.starts() < MOST_ASKED
+}
+
 /// A call that its peer never saw may start again, over another line.
 fn unsent(view: View<'_>, branch: &mut Branch<'_>, call: &call::Call) {
+    line_gone(view, branch, call);
+    branch.push(Event::Call(Happened::Again { call: call.id() }));
+}
+
+fn line_gone(view: View<'_>, branch: &mut Branch<'_>, call: &call::Call) {
     // The line is gone whether or not its door has said so yet; else the call would be started on it once more.
     if let Some(peer) = call.peer().filter(|peer| call.line().is_some() && view.state.line_of(peer) == call.line()) {
         branch.push(Event::Peer(peer::Event::Gone { peer: peer.clone() }));
     }
-    branch.push(Event::Call(Happened::Again { call: call.id() }));
 }
 
 fn plain(said: session::Said) -> Returned {
-    Returned { said, error: true, open_tasks: None, folder: None, prunable: false }
+    Returned { said, error: true, open_tasks: None, folder: None, prunable: false, left_behind: None }
 }

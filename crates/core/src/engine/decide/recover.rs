@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::requests;
+use super::{calls::ASKED_WITHIN, requests};
 use crate::{
     call::{self, Known},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts, tree::Branch},
     gate,
     id::CallId,
+    peer::Memory,
     policy,
     run::{self, End, Phase},
     session::{self, Kind, Queue, Session},
@@ -44,7 +45,12 @@ pub(super) fn extended(view: View<'_>, now: Millis) -> Vec<Fact> {
     });
     let waiting = view.state.calls().filter(|call| call.until.is_some_and(|at| at < deadline));
     let calls = waiting.map(|call| {
-        let event = call::Event::Waits { call: call.id(), until: deadline };
+        let event = match call.phase() {
+            call::Phase::InDoubt(since) => {
+                call::Event::InDoubt { call: call.id(), since: *since, until: Some(deadline) }
+            }
+            _ => call::Event::Waits { call: call.id(), until: deadline },
+        };
         Fact::plain(Event::Call(event), Some(call.session().clone()))
     });
     gates.chain(calls).collect()
@@ -56,8 +62,16 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
         branch.push(Event::Session(session::Event::Folder { path: session.cwd().to_owned() }));
     }
     for call in session.commands().filter_map(|call| view.state.call(call)) {
+        if is_kept(branch, call, context) {
+            continue;
+        }
         let content = view.admitted.call(call.id());
-        branch.push(Event::Call(call::Event::InDoubt { call: call.id(), since: Known::ProcessEnded }));
+        branch.push(in_doubt(call, None));
+        if call.is_act() {
+            let ended = call::Event::Ended { call: call.id(), end: call::End::Unknown, entry: None };
+            branch.push_with(Event::Call(ended), Some(texts::UNKNOWN.into()));
+            continue;
+        }
         let (kind, said) = (Kind::Bash { in_context: true }, texts::command_unknown(content));
         // Nothing may stand between a message and the results of its calls.
         let entry = if session.run().is_some() {
@@ -85,8 +99,9 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
                     end(branch, call, call::End::Cancelled, texts::result(content, texts::NOT_BEGUN, true), context);
                 }
             }
+            call::Phase::Started { .. } | call::Phase::InDoubt(_) if goes_on && is_kept(branch, call, context) => {}
             call::Phase::Started { .. } | call::Phase::InDoubt(_) => {
-                branch.push(Event::Call(call::Event::InDoubt { call: call.id(), since: Known::ProcessEnded }));
+                branch.push(in_doubt(call, None));
                 if call.repeat == Repeat::Idempotent && resume == Resume::Go && !call.aborting {
                     branch.push(Event::Call(call::Event::Again { call: call.id() }));
                 } else {
@@ -112,6 +127,23 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
         }
         branch.push(Event::Run(run::Event::Ended { run: run.id(), end: End::Interrupted, attempts: run.attempt }));
     }
+}
+
+fn in_doubt(call: &call::Call, until: Option<Millis>) -> Event {
+    Event::Call(call::Event::InDoubt { call: call.id(), since: Known::ProcessEnded, until })
+}
+
+/// Whether the peer that has a call can still say what became of it. It has some time to come back.
+fn is_kept(branch: &mut Branch<'_>, call: &call::Call, context: &Context) -> bool {
+    // More time was given already to what was in doubt before.
+    if call.may_be_asked() {
+        return true;
+    }
+    let is_kept = call.memory == Memory::Keeps && !call.aborting && matches!(call.phase(), call::Phase::Started { .. });
+    if is_kept {
+        branch.push(in_doubt(call, Some(context.now + ASKED_WITHIN)));
+    }
+    is_kept
 }
 
 /// Whether a person has a say in a call that has not begun: what waits for one waits again, and what one let through is

@@ -113,17 +113,17 @@ pub(super) fn received(view: View<'_>, id: &SessionId, calls: &[CallId]) -> Resu
     Ok(Decision { facts: branch.finish(), reply: Reply::Done })
 }
 
-/// The end of a request that was started: what the service gave is its content.
+/// The end of a request, or of what a person has a peer do, that was started: what came back is its content.
 pub(super) fn ended(branch: &mut Branch<'_>, call: CallId, progress: Progress) {
     let (end, content) = match progress {
         Progress::Returned(returned) => (End::Done { error: returned.error }, returned.said.content),
         Progress::NotBegun(text) => (End::Failed, text),
         Progress::Broke => {
-            branch.push(Event::Call(Happened::InDoubt { call, since: Known::TaskBroke }));
+            branch.push(Event::Call(Happened::InDoubt { call, since: Known::TaskBroke, until: None }));
             (End::Unknown, texts::REQUEST_UNKNOWN.into())
         }
         Progress::Left { text, since } => {
-            branch.push(Event::Call(Happened::InDoubt { call, since }));
+            branch.push(Event::Call(Happened::InDoubt { call, since, until: None }));
             (End::Unknown, text)
         }
         Progress::Unsent { .. } => (End::Failed, texts::PEER_AWAY.into()),
@@ -138,7 +138,8 @@ pub(super) fn recover(view: View<'_>, session: &Session, branch: &mut Branch<'_>
         if !matches!(call.phase(), call::Phase::Started { .. } | call::Phase::InDoubt(_)) {
             continue;
         }
-        branch.push(Event::Call(Happened::InDoubt { call: call.id(), since: Known::ProcessEnded }));
+        let doubt = Happened::InDoubt { call: call.id(), since: Known::ProcessEnded, until: None };
+        branch.push(Event::Call(doubt));
         if call.repeat == crate::tool::Repeat::Idempotent {
             branch.push(Event::Call(Happened::Again { call: call.id() }));
         } else {

@@ -197,7 +197,11 @@ fn withdraw(view: View<'_>, run: &Run, branch: &mut Branch<'_>) {
         }
         let has_begun = matches!(call.phase(), call::Phase::Started { .. } | call::Phase::InDoubt(_));
         let (end, text) = if has_begun && *call.executor() != call::Executor::Person {
-            branch.push(Event::Call(call::Event::InDoubt { call: call.id(), since: call::Known::TaskBroke }));
+            branch.push(Event::Call(call::Event::InDoubt {
+                call: call.id(),
+                since: call::Known::TaskBroke,
+                until: None,
+            }));
             (call::End::Unknown, texts::UNKNOWN)
         } else {
             (call::End::Cancelled, WITHDRAWN)

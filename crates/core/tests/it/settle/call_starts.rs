@@ -108,7 +108,8 @@ fn an_approval_holds_for_the_folder_that_was_shown() {
             stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
         }
         let folder = Some(folder.to_owned());
-        let returned = Returned { said: text(1), error: false, open_tasks: None, folder, prunable: false };
+        let returned =
+            Returned { said: text(1), error: false, open_tasks: None, folder, prunable: false, left_behind: None };
         let told = stage.end_with(0, Progress::Returned(Box::new(returned)));
         assert_eq!(only(&told, "call"), format!("call ended done, {want}"), "{case}");
     }

@@ -161,7 +161,14 @@ fn a_continuation_that_did_nothing_is_not_continued_again() {
         stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Done { said: text(2_000), spent: None } });
         if works {
             stage.want([wanted("write", "a")]);
-            let returned = Returned { said: text(60), error: false, open_tasks: None, folder: None, prunable: false };
+            let returned = Returned {
+                said: text(60),
+                error: false,
+                open_tasks: None,
+                folder: None,
+                prunable: false,
+                left_behind: None,
+            };
             stage.end_with(0, Progress::Returned(Box::new(returned)));
         }
         assert_eq!(from(&stage.answer(Stop, Vec::new(), None), "run ended"), want, "{case}");
@@ -176,7 +183,8 @@ fn with_tasks(most: u32, open: u32) -> Stage {
     stage.prompt(WhenBusy::Refuse);
     stage.want([wanted("write", "a")]);
     let open_tasks = Some(open);
-    let returned = Returned { said: text(1), error: false, open_tasks, folder: None, prunable: false };
+    let returned =
+        Returned { said: text(1), error: false, open_tasks, folder: None, prunable: false, left_behind: None };
     stage.end_with(0, Progress::Returned(Box::new(returned)));
     stage
 }

@@ -145,6 +145,10 @@ impl Desk {
         match order {
             Order::Do(errand) if errand.content.class == Some(Class::HostToolInvoke) => self.call(*errand, lent),
             Order::Do(errand) => self.request(*errand, lent),
+            Order::Ask(errand) => {
+                errand.refuse("A host cannot say what became of a call that it had on an earlier connection.");
+                None
+            }
             Order::Stop(call) => self.stop(call),
         }
     }

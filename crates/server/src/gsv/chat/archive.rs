@@ -23,7 +23,7 @@ pub(super) async fn messages(door: &Arc<Door>, lines: &[Line]) -> Result<Vec<Mes
     let contents: Vec<_> = lines.iter().map(|line| line.content).collect();
     let texts = door.site.handle.contents().get(&contents).await.map_err(unreadable)?;
     let said = texts.iter().zip(lines).filter_map(|(text, line)| messages::wire(text.as_deref()?, line.at));
-    Ok(said.collect())
+    Ok(messages::in_order(said.collect()))
 }
 
 /// Puts messages into the store under `name`, and beside them what they are. They are there before this is done.

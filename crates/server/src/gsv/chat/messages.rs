@@ -75,6 +75,36 @@ fn user(content: &[Block]) -> UserContent {
     UserContent::Parts(parts.collect())
 }
 
+/// Messages with the results of each in the order of its calls: they came as they were done.
+pub(super) fn in_order(mut messages: Vec<Message>) -> Vec<Message> {
+    let mut wanted: Vec<String> = Vec::new();
+    let mut from = 0;
+    while from < messages.len() {
+        let results =
+            messages[from..].iter().take_while(|message| matches!(message, Message::ToolResult { .. })).count();
+        let place = |message: &Message| match message {
+            Message::ToolResult { tool_call_id, .. } => wanted.iter().position(|id| id == tool_call_id),
+            Message::User { .. } | Message::Assistant { .. } => None,
+        };
+        messages[from..from + results].sort_by_key(|message| place(message).unwrap_or(usize::MAX));
+        from += results;
+        if let Some(message) = messages.get(from) {
+            wanted = calls_of(message);
+        }
+        from += 1;
+    }
+    messages
+}
+
+fn calls_of(message: &Message) -> Vec<String> {
+    let Message::Assistant { content, .. } = message else { return Vec::new() };
+    let calls = content.iter().filter_map(|part| match part {
+        AssistantPart::ToolCall { id, .. } => Some(id.clone()),
+        AssistantPart::Text { .. } | AssistantPart::Thinking { .. } => None,
+    });
+    calls.collect()
+}
+
 /// The same message in texts that the command line can show.
 pub(super) fn safe(message: Message) -> Message {
     match message {

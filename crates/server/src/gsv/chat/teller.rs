@@ -1,8 +1,8 @@
 //! Tells clients what happens in sessions: one follower of the record for all of them.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, atomic::Ordering},
 };
 
 use countersign_core::{
@@ -18,7 +18,7 @@ use countersign_protocol::gsv::{
     chat::{CANCELLED, State},
     message::Message as Shown,
 };
-use countersign_runtime::{Handle, Lane, Released, Subscriber};
+use countersign_runtime::{Handle, Lane, Live, LiveKind, Part, Released, Subscriber};
 
 use super::{
     super::{
@@ -39,6 +39,8 @@ struct Talk {
     /// Whether whoever answers has said what it is called from now on.
     is_referred: bool,
     said: Option<(Assistant, Millis)>,
+    /// Which parts of the message that is being said are text.
+    texts: BTreeSet<usize>,
     /// Gates that wait, in the order in which they are asked about.
     asks: VecDeque<Ask>,
     /// The one that was asked about.
@@ -114,7 +116,7 @@ async fn summed(handle: &Handle) -> Option<BTreeMap<SessionId, String>> {
 impl Talk {
     fn of(run: RunId, reference: Option<String>) -> Self {
         let called = reference.unwrap_or_else(|| run.to_string());
-        Self { run, called, is_referred: false, said: None, asks: VecDeque::new(), asked: None }
+        Self { run, called, is_referred: false, said: None, texts: BTreeSet::new(), asks: VecDeque::new(), asked: None }
     }
 }
 
@@ -142,9 +144,28 @@ impl Teller {
     }
 
     fn released(&mut self, released: &Released) {
-        let Released::Fact(recorded) = released else { return };
+        let recorded = match released {
+            Released::Fact(recorded) => recorded,
+            Released::Live(live) => return self.live(live),
+        };
         if let Some(session) = recorded.meta.session.as_ref().filter(|session| key_of(session).is_some()) {
             self.fact(session, recorded);
+        }
+    }
+
+    /// What is being said, for those who want to hear it. Nothing of it is in the record yet, so it has no place there.
+    fn live(&mut self, live: &Live) {
+        let Some(key) = key_of(&live.session) else { return };
+        let Some(talk) = self.talks.get_mut(&live.session) else { return };
+        match &live.kind {
+            LiveKind::MessageStarted { .. } => talk.texts.clear(),
+            LiveKind::PartStarted { index, part: Part::Text } => drop(talk.texts.insert(*index)),
+            LiveKind::Delta { index, text }
+                if talk.texts.contains(index) && self.door.listeners.load(Ordering::Relaxed) > 0 =>
+            {
+                self.door.tell(key, Some(&talk.called), State::Delta { text: text.to_string() }, None);
+            }
+            _ => {}
         }
     }
 

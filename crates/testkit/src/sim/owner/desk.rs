@@ -56,10 +56,12 @@ impl Owner {
                 let answer = Box::new(words::stopped(&mut self.dice));
                 Command::Run(run::Command::Answered { run, epoch, answer })
             }
-            Work::Call { call, .. } => Command::Call(call::Command::Ended {
-                call,
-                progress: Progress::NotBegun("stopped before it began".into()),
-            }),
+            Work::Call { call, .. } => {
+                let is_asking = self.engine.state().call(call).is_some_and(call::Call::is_asking);
+                let progress =
+                    if is_asking { Progress::Broke } else { Progress::NotBegun("stopped before it began".into()) };
+                Command::Call(call::Command::Ended { call, progress })
+            }
             Work::Compact { session, epoch } => {
                 Command::Session(session, session::Command::Compacted { epoch, outcome: Compacted::Aborted })
             }

@@ -5,7 +5,7 @@ use countersign_core::{
     call::{self, Known, Progress},
     engine::Command,
     id::PeerId,
-    peer::{self, Line},
+    peer::{self, Line, Memory},
 };
 
 use super::{From, Item, Owner};
@@ -41,7 +41,8 @@ impl Owner {
             None => {
                 self.lines += 1;
                 self.world.line = Some(Line(self.lines));
-                peer::Command::Came { peer, line: Line(self.lines) }
+                let memory = self.dice.pick(&[Memory::Keeps, Memory::Forgets]);
+                peer::Command::Came { peer, line: Line(self.lines), memory }
             }
         })
     }
@@ -50,6 +51,7 @@ impl Owner {
     pub(super) fn denies_sending(&mut self, command: &mut Command) {
         if let Command::Call(call::Command::Ended { call, progress }) = command
             && matches!(progress, Progress::Left { since: Known::LineGone, .. })
+            && !self.engine.state().call(*call).is_some_and(call::Call::is_asking)
             && self.make(Fault::SendAgain)
         {
             *progress = Progress::Unsent { start: self.engine.state().call(*call).map_or(0, call::Call::starts) };

@@ -104,8 +104,10 @@ impl Owner {
 
     fn waits_for_peer(&self, call: CallId) -> bool {
         let state = self.engine.state();
-        let call = state.call(call).filter(|call| call.is_before_start());
-        call.and_then(call::Call::peer).is_some_and(|peer| state.line_of(peer).is_none())
+        let Some(call) = state.call(call) else { return false };
+        let is_away = call.peer().is_some_and(|peer| state.line_of(peer).is_none());
+        // One that is back and forgets cannot say what became of it.
+        call.is_before_start() && is_away || call.may_be_asked()
     }
 
     fn is_done(&mut self) -> Result<(), String> {

@@ -1,0 +1,293 @@
+//! What nodes offer, what clients have them do, and what becomes of it when they go.
+
+use serde_json::{Value, json};
+
+use crate::{
+    gateway::{Gateway, soon},
+    peer::{Heard, Peer, error, node as params},
+    scene::Scene,
+};
+
+/// A node that keeps a journal.
+pub(crate) fn noting(gateway: &Gateway, id: &str, tools: &[&str]) -> Peer {
+    let mut peer = Peer::line(gateway);
+    let mut params = params(id, tools);
+    params["journal"] = true.into();
+    let hello = peer.ok("connect", params);
+    let events = hello["features"]["events"].as_array().unwrap();
+    assert!(events.contains(&json!("tool.resume")), "{hello}");
+    peer
+}
+
+/// The next call that a node is given.
+pub(crate) fn given(node: &mut Peer, tool: &str) -> Value {
+    node.event("tool.invoke", &json!({ "tool": tool }))
+}
+
+fn gives(node: &mut Peer, call: &Value, result: Value) -> Value {
+    node.ok("tool.result", json!({ "callId": call["callId"], "result": result }))
+}
+
+fn names(peer: &mut Peer) -> Vec<String> {
+    let listed = peer.ok("tools.list", json!({}));
+    let tools = listed["tools"].as_array().unwrap();
+    tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .filter(|name| !name.starts_with("gsv__"))
+        .collect()
+}
+
+/// The whole record.
+fn audit(scene: &Scene) -> String {
+    let log = scene.place.log();
+    scene.place.run(&["audit", "export", "--log", log.to_str().unwrap()]).out
+}
+
+/// The error that a request is answered.
+fn fails(peer: &mut Peer, id: &str) -> Value {
+    peer.answer(id)["error"].take()
+}
+
+#[test]
+fn a_client_has_a_node_do_something_under_either_name() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Echo", "Other"]);
+    assert_eq!(names(&mut client), ["box__Echo", "box__Other"]);
+    assert_eq!(names(&mut node), ["box__Echo", "box__Other"]);
+    for (name, args) in [("box__Echo", json!({ "x": [1, null, "é"] })), ("box:Echo", json!({}))] {
+        let asked = client.post("tool.invoke", json!({ "tool": name, "args": args }));
+        let call = given(&mut node, "Echo");
+        assert_eq!(call["args"], args, "{name}");
+        assert_eq!(gives(&mut node, &call, json!({ "said": name })), json!({ "ok": true }));
+        assert_eq!(client.answer(&asked)["payload"], json!({ "result": { "said": name } }));
+    }
+    let asked = client.post("tool.invoke", json!({ "tool": "box__Echo" }));
+    let call = given(&mut node, "Echo");
+    node.ok("tool.result", json!({ "callId": call["callId"], "error": "disk on fire" }));
+    assert_eq!(fails(&mut client, &asked), error(500, "disk on fire"));
+    drop(node);
+    soon("its tools are gone", || names(&mut client).is_empty().then_some(()));
+}
+
+#[test]
+fn what_cannot_be_called_is_refused() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let node = Peer::node(&gateway, "box", &["Echo"]);
+    for (method, params, want) in [
+        ("tool.invoke", json!({}), error(400, "tool required")),
+        ("tool.invoke", json!({ "tool": "box__Nope" }), error(404, "No node provides tool: box__Nope")),
+        ("tool.invoke", json!({ "tool": "gsv__ReadFile" }), error(404, "No node provides tool: gsv__ReadFile")),
+        ("tool.invoke", json!({ "tool": "Echo" }), error(404, "No node provides tool: Echo")),
+        ("tool.request", json!({ "tool": "box__Echo" }), error(400, "callId, tool, and sessionKey required")),
+        (
+            "tool.request",
+            json!({ "callId": "r", "tool": "box__Nope", "args": {}, "sessionKey": "main" }),
+            error(404, "No node provides tool: box__Nope"),
+        ),
+        (
+            "tool.request",
+            json!({ "callId": "call_1", "tool": "box__Echo", "args": {}, "sessionKey": "main" }),
+            error(400, "callId is taken: call_1"),
+        ),
+    ] {
+        assert_eq!(client.fails(method, params.clone()), want, "{method} {params}");
+    }
+    drop(node);
+    // What a node offered is known when it is away, also after a restart.
+    let away = error(503, "Node not connected");
+    soon("it is away", || (client.fails("tool.invoke", json!({ "tool": "box__Echo" })) == away).then_some(()));
+    gateway.kill();
+    let gateway = scene.start();
+    let mut client = Peer::client(&gateway, "again");
+    assert_eq!(client.fails("tool.invoke", json!({ "tool": "box:Echo" })), away);
+}
+
+#[test]
+fn a_rule_that_denies_stops_what_a_client_has_a_node_do() {
+    let scene = Scene::ruled(
+        "rules:\n  - { pattern: 'box__Forbidden(*', action: deny }\ndefaults:\n  - { pattern: '*', action: ask }\n",
+    );
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Forbidden", "Asked"]);
+    let denied = client.fails("tool.invoke", json!({ "tool": "box__Forbidden", "args": { "a": 1 } }));
+    assert_eq!(denied["code"], 403, "{denied}");
+    assert!(denied["message"].as_str().unwrap().starts_with("Denied by policy: "), "{denied}");
+    // Nobody is asked about what a person does.
+    let asked = client.post("tool.invoke", json!({ "tool": "box__Asked" }));
+    let call = given(&mut node, "Asked");
+    gives(&mut node, &call, json!("done"));
+    assert_eq!(client.answer(&asked)["payload"], json!({ "result": "done" }));
+    let audit = audit(&scene);
+    let by_whom = audit.lines().any(|line| line.contains("client:tester") && line.contains("allowed"));
+    assert!(by_whom, "{audit}");
+}
+
+#[test]
+fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let mut other = Peer::node(&gateway, "other", &["Mute"]);
+    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let call = given(&mut node, "Mute");
+    let forged = json!({ "callId": call["callId"], "result": "forged" });
+    assert_eq!(other.fails("tool.result", forged), error(403, "Node not authorized for this call"));
+    assert_eq!(gives(&mut node, &call, json!("real")), json!({ "ok": true }));
+    assert_eq!(client.answer(&asked)["payload"], json!({ "result": "real" }));
+    assert_eq!(gives(&mut node, &call, json!("again")), json!({ "ok": true, "dropped": true }));
+    assert_eq!(node.fails("tool.result", json!({ "callId": "zzz", "result": 1 })), error(404, "Unknown callId"));
+    assert_eq!(node.fails("tool.result", json!({})), error(400, "callId required"));
+
+    let mut gone = Peer::client(&gateway, "gone");
+    gone.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let call = given(&mut node, "Mute");
+    drop(gone);
+    // The gateway has noticed: a second client of that id would be told otherwise.
+    drop(Peer::client(&gateway, "gone"));
+    assert_eq!(gives(&mut node, &call, json!("for nobody")), json!({ "ok": true, "dropped": true }));
+}
+
+#[test]
+fn what_a_lost_node_had_is_answered_at_once_and_never_sent_again() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let lost = given(&mut node, "Mute");
+    drop(node);
+    assert_eq!(fails(&mut client, &asked), error(503, "Node disconnected: box"));
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let replaced = given(&mut node, "Mute");
+    assert_ne!(replaced["callId"], lost["callId"]);
+    let mut newer = Peer::node(&gateway, "box", &["Mute"]);
+    assert_eq!(fails(&mut client, &asked), error(503, "Node disconnected: box"));
+    assert_eq!(node.read(), Heard::Closed(1000, "Replaced by newer node connection".to_owned()));
+    for call in [&lost, &replaced] {
+        assert_eq!(gives(&mut newer, call, json!("late")), json!({ "ok": true, "dropped": true }));
+    }
+    // It works, and was sent nothing of before.
+    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let call = given(&mut newer, "Mute");
+    gives(&mut newer, &call, json!(1));
+    assert_eq!(client.answer(&asked)["payload"], json!({ "result": 1 }));
+    assert_eq!(newer.heard(), Vec::<Value>::new());
+    let audit = audit(&scene);
+    assert_eq!(audit.matches("result_dropped").count(), 2, "{audit}");
+    scene.place.verify();
+}
+
+#[test]
+fn a_request_is_sent_under_the_clients_id_and_nobody_waits() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let wanted = json!({ "callId": "r1", "tool": "box__Mute", "args": { "z": 1 }, "sessionKey": "main" });
+    assert_eq!(client.ok("tool.request", wanted.clone()), json!({ "status": "sent" }));
+    assert_eq!(given(&mut node, "Mute"), json!({ "callId": "r1", "tool": "Mute", "args": { "z": 1 } }));
+    assert_eq!(client.fails("tool.request", wanted), error(400, "callId is taken: r1"));
+    let told = json!({ "callId": "r1", "result": 1 });
+    assert_eq!(node.fails("tool.result", told), error(404, "Unknown session tool call: r1"));
+}
+
+#[test]
+fn a_node_that_keeps_a_journal_is_asked_what_became_of_a_clients_call() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut node = noting(&gateway, "box", &["Once"]);
+    let asked = client.post("tool.invoke", json!({ "tool": "box__Once" }));
+    let call = given(&mut node, "Once");
+    drop(node);
+    assert_eq!(fails(&mut client, &asked), error(503, "Node disconnected: box"));
+    gateway.kill();
+    let gateway = scene.start();
+    let mut node = noting(&gateway, "box", &["Once"]);
+    assert_eq!(node.event("tool.resume", &json!({})), json!({ "callId": call["callId"] }));
+    assert_eq!(gives(&mut node, &call, json!("done once")), json!({ "ok": true, "dropped": true }));
+    let audit = audit(&scene);
+    assert!(audit.contains("done once") && audit.contains("asked_again"), "{audit}");
+    assert_eq!(node.heard(), Vec::<Value>::new());
+    scene.place.verify();
+}
+
+#[test]
+fn nodes_are_asked_which_programs_they_have_that_skills_need() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let folder = scene.place.folder.join("agents/main/skills/make");
+    std::fs::create_dir_all(&folder).unwrap();
+    let skill = "---\nname: make\ndescription: Makes things\nmetadata: {\"gsv\":{\"requires\":{\"bins\":[\"git\"]}}}\n---\nMake it.\n";
+    std::fs::write(folder.join("SKILL.md"), skill).unwrap();
+    let mut node = Peer::node(&gateway, "box", &["Echo"]);
+    let asked = client.post("skills.update", json!({}));
+    let probe = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
+    let told = json!({ "probeId": probe["probeId"], "ok": true, "bins": { "git": true } });
+    let mut other = Peer::node(&gateway, "other", &["Echo"]);
+    assert_eq!(other.fails("node.probe.result", told.clone())["code"], 500);
+    assert_eq!(node.ok("node.probe.result", told.clone()), json!({ "ok": true }));
+    assert_eq!(node.ok("node.probe.result", told), json!({ "ok": true, "dropped": true }));
+    let updated = client.answer(&asked)["payload"].take();
+    assert_eq!((&updated["updatedNodeCount"], &updated["errors"]), (&json!(1), &json!([])), "{updated}");
+    assert_eq!(updated["skills"][0]["eligibleHosts"], json!(["box"]), "{updated}");
+    // One that comes is asked by itself; what it does not name it does not have.
+    let probe = other.event("node.probe", &json!({ "bins": ["git"] }));
+    other.ok("node.probe.result", json!({ "probeId": probe["probeId"], "ok": true, "bins": {} }));
+    let updated = client.ok("skills.update", json!({}));
+    assert_eq!(updated["skippedNodeIds"], json!(["box", "other"]), "{updated}");
+    assert_eq!(updated["skills"][0]["eligibleHosts"], json!(["box"]), "{updated}");
+}
+
+#[test]
+fn a_call_has_its_time_and_what_comes_later_is_dropped() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    client.ok("config.set", json!({ "path": "timeouts.toolMs", "value": 1000 }));
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let call = given(&mut node, "Mute");
+    assert_eq!(fails(&mut client, &asked), error(503, "Tool execution timed out"));
+    assert_eq!(gives(&mut node, &call, json!("late")), json!({ "ok": true, "dropped": true }));
+}
+
+#[test]
+fn logs_are_given_by_the_node_that_is_meant() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    assert_eq!(client.fails("logs.get", json!({})), error(503, "No nodes connected"));
+    let mut node = Peer::node(&gateway, "box", &["A"]);
+    for (params, lines) in [(json!({}), 100), (json!({ "lines": 7.9 }), 7), (json!({ "lines": 999_999 }), 5000)] {
+        let asked = client.post("logs.get", params);
+        let wanted = node.event("logs.get", &json!({}));
+        assert_eq!(wanted["lines"], lines);
+        let told = json!({ "callId": wanted["callId"], "lines": ["a", "b"], "truncated": lines == 7 });
+        assert_eq!(node.ok("logs.result", told), json!({ "ok": true }));
+        let want = json!({ "nodeId": "box", "lines": ["a", "b"], "count": 2, "truncated": lines == 7 });
+        assert_eq!(client.answer(&asked)["payload"], want);
+    }
+    let asked = client.post("logs.get", json!({ "nodeId": "box" }));
+    let wanted = node.event("logs.get", &json!({}));
+    let mut other = Peer::node(&gateway, "other", &["A"]);
+    let told = json!({ "callId": wanted["callId"], "error": "no log" });
+    assert_eq!(other.fails("logs.result", told.clone()), error(403, "Node not authorized for this call"));
+    assert_eq!(node.ok("logs.result", told.clone()), json!({ "ok": true }));
+    assert_eq!(fails(&mut client, &asked), error(500, "no log"));
+    assert_eq!(node.fails("logs.result", json!({ "callId": "zzz" })), error(404, "Unknown callId"));
+    for (params, want) in [
+        (json!({}), error(400, "nodeId required when multiple nodes are connected")),
+        (json!({ "nodeId": "nope" }), error(503, "Node not connected")),
+        (json!({ "nodeId": "box", "lines": 0 }), error(400, "lines must be a positive number")),
+    ] {
+        assert_eq!(client.fails("logs.get", params), want);
+    }
+    let lost = client.post("logs.get", json!({ "nodeId": "other" }));
+    other.event("logs.get", &json!({}));
+    drop(other);
+    assert_eq!(fails(&mut client, &lost), error(503, "Node disconnected: other"));
+    let replaced = client.post("logs.get", json!({ "nodeId": "box" }));
+    node.event("logs.get", &json!({}));
+    let _newer = Peer::node(&gateway, "box", &["A"]);
+    assert_eq!(fails(&mut client, &replaced), error(503, "Node replaced during log request: box"));
+}

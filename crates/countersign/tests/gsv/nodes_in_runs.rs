@@ -1,0 +1,275 @@
+//! Tools of nodes in runs: calls side by side, approvals, nodes that go, and what goes on behind a result.
+
+use serde_json::{Value, json};
+
+use crate::{
+    chat::{said, send, talk},
+    gateway::Gateway,
+    nodes::{given, noting},
+    peer::Peer,
+    provider::{Latch, Part, Reply, call, say, text},
+    scene::Scene,
+};
+
+/// Rules under which everything is allowed but what is dangerous.
+const RULES: &str = "
+rules:
+  - { pattern: '*Danger*', action: ask }
+defaults:
+  - { pattern: '*', action: allow }
+";
+
+fn open() -> Scene {
+    Scene::ruled(RULES)
+}
+
+/// The result of a call, as the model reads it in its request of this number.
+fn result(scene: &Scene, number: usize, call: &str) -> String {
+    scene.provider.request(number, |asked| asked.result(call).is_some()).result(call).unwrap()
+}
+
+fn gives(node: &mut Peer, call: &Value, result: Value) -> Value {
+    node.ok("tool.result", json!({ "callId": call["callId"], "result": result }))
+}
+
+fn ends(peer: &mut Peer, run: &str) -> Value {
+    peer.event("chat", &json!({ "runId": run, "state": "final" }))
+}
+
+#[test]
+fn calls_of_a_message_are_with_their_nodes_side_by_side_and_read_in_order() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Meet", "Fail"]);
+    let calls = vec![
+        call("c0", "box__Meet", &json!({ "n": 1 })),
+        call("c1", "box__Fail", &json!({})),
+        call("c2", "box__Meet", &json!({ "n": 2 })),
+        call("c3", "gone__X", &json!({})),
+    ];
+    scene.provider.script([Reply::new(calls), say("all checked")]);
+    send(&mut client, "s", "go", "r-1");
+    // They are begun beside each other, in whichever order.
+    let mut both = [given(&mut node, "Meet"), given(&mut node, "Meet")];
+    both.sort_by_key(|call| call["args"]["n"].as_u64());
+    let [first, second] = both;
+    assert_eq!((&first["args"], &second["args"]), (&json!({ "n": 1 }), &json!({ "n": 2 })));
+    let third = given(&mut node, "Fail");
+    gives(&mut node, &second, json!({ "got": 2 }));
+    gives(&mut node, &first, json!("plain"));
+    node.ok("tool.result", json!({ "callId": third["callId"], "error": "boom" }));
+    assert_eq!(said(&ends(&mut client, "r-1")), "all checked");
+    let results = ["c0", "c1", "c2", "c3"].map(|call| result(&scene, 1, call));
+    assert_eq!(results, ["plain", "Error: boom", r#"{"got":2}"#, "Error: No node provides tool: gone__X"]);
+    let preview = client.ok("session.preview", json!({ "sessionKey": "s" }));
+    let failed = &preview["messages"][3];
+    assert_eq!((&failed["toolName"], &failed["isError"]), (&json!("box__Fail"), &json!(true)));
+}
+
+#[test]
+fn a_run_has_the_tools_of_the_nodes_that_are_there() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Echo"]);
+    talk(&mut client, "s", "one", "r-1");
+    let offers = |number: usize| scene.provider.asked(number).body["tools"].to_string().contains("box__Echo");
+    assert!(offers(0));
+    drop(node);
+    crate::gateway::soon("its tools are gone", || {
+        let listed = client.ok("tools.list", json!({})).to_string();
+        (!listed.contains("box__Echo")).then_some(())
+    });
+    talk(&mut client, "s", "two", "r-2");
+    assert!(!offers(1));
+    node = Peer::node(&gateway, "box", &["Echo"]);
+    talk(&mut client, "s", "three", "r-3");
+    assert!(offers(2));
+    drop(node);
+}
+
+#[test]
+fn a_node_that_is_lost_in_a_run_leaves_an_error_and_the_run_goes_on() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Once"]);
+    scene.provider.script([Reply::new(vec![call("c0", "box__Once", &json!({}))]), say("went on")]);
+    send(&mut client, "s", "go", "r-1");
+    let lost = given(&mut node, "Once");
+    drop(node);
+    assert_eq!(said(&ends(&mut client, "r-1")), "went on");
+    let told = result(&scene, 1, "c0");
+    assert!(told.starts_with("Error: Node disconnected: box."), "{told}");
+    let mut node = Peer::node(&gateway, "box", &["Once"]);
+    assert_eq!(gives(&mut node, &lost, json!("late")), json!({ "ok": true, "dropped": true }));
+}
+
+/// A run whose call is with a node that keeps a journal.
+fn with_its_node(scene: &Scene) -> (Gateway, Peer, Peer, Value) {
+    let (gateway, mut client) = scene.client();
+    let mut node = noting(&gateway, "box", &["Once"]);
+    scene.provider.script([Reply::new(vec![call("c0", "box__Once", &json!({}))]), say("went on")]);
+    send(&mut client, "s", "go", "r-1");
+    let wanted = given(&mut node, "Once");
+    (gateway, client, node, wanted)
+}
+
+#[test]
+fn a_run_waits_for_the_journal_of_its_node() {
+    for (told, want) in [
+        (json!({ "result": "from the journal" }), "from the journal"),
+        (json!({ "error": "it failed" }), "Error: it failed"),
+        (json!({ "fate": "not_begun", "error": "it never came" }), "Error: it never came"),
+        (json!({ "fate": "unknown", "error": "the node died" }), "Error: the node died"),
+    ] {
+        let scene = open();
+        let (gateway, mut client, node, wanted) = with_its_node(&scene);
+        drop(node);
+        let mut node = noting(&gateway, "box", &["Once"]);
+        assert_eq!(node.event("tool.resume", &json!({})), json!({ "callId": wanted["callId"] }));
+        let mut params = told.clone();
+        params["callId"] = wanted["callId"].clone();
+        assert_eq!(node.ok("tool.result", params), json!({ "ok": true }), "{told}");
+        assert_eq!(said(&ends(&mut client, "r-1")), "went on", "{told}");
+        assert_eq!(result(&scene, 1, "c0"), want);
+        assert_eq!(node.heard(), Vec::<Value>::new(), "nothing is sent twice");
+        scene.place.verify();
+    }
+}
+
+#[test]
+fn gateway_and_node_die_with_a_call_in_hand_and_it_is_done_once() {
+    let scene = open();
+    let (gateway, _client, node, wanted) = with_its_node(&scene);
+    gateway.kill();
+    drop(node);
+    let gateway = scene.start();
+    let mut client = Peer::client(&gateway, "again");
+    client.ok("session.get", json!({ "sessionKey": "s" }));
+    let mut node = noting(&gateway, "box", &["Once"]);
+    assert_eq!(node.event("tool.resume", &json!({})), json!({ "callId": wanted["callId"] }));
+    assert_eq!(gives(&mut node, &wanted, json!("was done")), json!({ "ok": true }));
+    assert_eq!(said(&ends(&mut client, "r-1")), "went on");
+    assert_eq!(result(&scene, 1, "c0"), "was done");
+    assert_eq!(node.heard(), Vec::<Value>::new());
+    scene.place.verify();
+}
+
+#[test]
+fn a_call_that_a_person_allowed_goes_to_its_node_and_no_other_does() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Danger"]);
+    let calls = vec![call("c0", "box__Danger", &json!({ "path": "/etc/passwd" }))];
+    scene.provider.script([Reply::new(calls), say("did it")]);
+    let asked = talk(&mut client, "s", "please", "r-1");
+    let shown = said(&asked);
+    assert!(shown.contains("box__Danger") && shown.contains("/etc/passwd"), "{shown}");
+    assert_eq!(node.caught_up_node(), Vec::<Value>::new());
+    send(&mut client, "s", "yes", "r-2");
+    let wanted = given(&mut node, "Danger");
+    assert_eq!(wanted["args"], json!({ "path": "/etc/passwd" }));
+    gives(&mut node, &wanted, json!("ok"));
+    assert_eq!(said(&ends(&mut client, "r-2")), "did it");
+}
+
+#[test]
+fn a_node_that_says_nothing_is_not_waited_for() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    client.ok("config.set", json!({ "path": "timeouts.toolMs", "value": 1000 }));
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    scene.provider.script([Reply::new(vec![call("c0", "box__Mute", &json!({}))]), say("went on")]);
+    send(&mut client, "s", "go", "r-1");
+    let wanted = given(&mut node, "Mute");
+    assert_eq!(said(&ends(&mut client, "r-1")), "went on");
+    assert_eq!(result(&scene, 1, "c0"), "Error: Tool execution timed out");
+    assert_eq!(gives(&mut node, &wanted, json!("late")), json!({ "ok": true, "dropped": true }));
+}
+
+#[test]
+fn a_run_that_is_stopped_does_not_wait_for_its_node() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    scene.provider.script([Reply::new(vec![call("c0", "box__Mute", &json!({}))])]);
+    send(&mut client, "s", "go", "r-1");
+    let wanted = given(&mut node, "Mute");
+    let stopped = client.ok("chat.send", json!({ "sessionKey": "s", "message": "/stop" }));
+    assert_eq!(stopped["response"], "Stopped run r-1, cancelled 1 pending tool(s).");
+    let ended = client.event("chat", &json!({ "runId": "r-1", "state": "error" }));
+    assert_eq!(ended["error"], "Run cancelled by user");
+    assert_eq!(gives(&mut node, &wanted, json!("late")), json!({ "ok": true, "dropped": true }));
+}
+
+/// A run that left something working at its node.
+fn leaves_behind(scene: &Scene, client: &mut Peer, node: &mut Peer) {
+    scene.provider.script([Reply::new(vec![call("c0", "box__Bash", &json!({ "command": "make" }))]), say("it builds")]);
+    send(client, "s", "build", "r-1");
+    let wanted = given(node, "Bash");
+    let running = json!({ "status": "running", "sessionId": "x-1", "pid": 7, "tail": "" });
+    assert_eq!(gives(node, &wanted, running), json!({ "ok": true }));
+    assert_eq!(said(&ends(client, "r-1")), "it builds");
+}
+
+fn finished(id: &str) -> Value {
+    json!({ "eventId": id, "sessionId": "x-1", "event": "finished", "exitCode": 0, "outputTail": "built", "startedAt": 1, "endedAt": 2 })
+}
+
+#[test]
+fn the_end_of_what_a_run_left_working_begins_a_run_once() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Bash"]);
+    leaves_behind(&scene, &mut client, &mut node);
+    let started = json!({ "eventId": "e-0", "sessionId": "x-1", "event": "started" });
+    assert_eq!(node.ok("node.exec.event", started), json!({ "ok": true }));
+    scene.provider.script([say("it is built")]);
+    assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
+    let told = client.event("chat", &json!({ "state": "final" }));
+    assert_eq!(said(&told), "it is built");
+    let preview = client.ok("session.preview", json!({ "sessionKey": "s", "limit": 2 }));
+    let message = preview["messages"][0]["content"].as_str().unwrap();
+    let (marker, event) = message.split_once('\n').unwrap();
+    assert_eq!(marker, "System event: async_exec_completion");
+    let event: Value = serde_json::from_str(event).unwrap();
+    assert_eq!(
+        (&event["nodeId"], &event["outputTail"], &event["exitCode"]),
+        (&json!("box"), &json!("built"), &json!(0))
+    );
+    // Another node may call something so too, and the same event is told once, also over a restart.
+    let count = scene.provider.count();
+    let mut other = Peer::node(&gateway, "other", &["Bash"]);
+    let unknown = other.post("node.exec.event", finished("e-1"));
+    assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
+    gateway.kill();
+    drop(unknown);
+    let gateway = scene.start();
+    let mut node = Peer::node(&gateway, "box", &["Bash"]);
+    assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
+    let mut client = Peer::client(&gateway, "again");
+    let stats = client.ok("session.stats", json!({ "sessionKey": "s" }));
+    assert_eq!((&stats["isProcessing"], &stats["queueSize"]), (&json!(false), &json!(0)));
+    assert_eq!(scene.provider.count(), count);
+    let nobodys = json!({ "eventId": "e-9", "sessionId": "x-9", "event": "failed" });
+    assert_eq!(node.ok("node.exec.event", nobodys), json!({ "ok": true, "dropped": true }));
+}
+
+#[test]
+fn what_happened_is_told_before_what_people_said_meanwhile() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Bash"]);
+    leaves_behind(&scene, &mut client, &mut node);
+    let latch = Latch::default();
+    let held = Reply::new(vec![Part::Until(latch.clone()), text("first")]);
+    scene.provider.script([held, say("second"), say("third")]);
+    send(&mut client, "s", "one", "r-2");
+    send(&mut client, "s", "two", "r-3");
+    assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
+    latch.open();
+    assert_eq!(said(&ends(&mut client, "r-2")), "first");
+    let happened = client.event("chat", &json!({ "state": "final" }));
+    assert_eq!(said(&happened), "second");
+    assert_ne!(happened["runId"], "r-3");
+    assert_eq!(said(&ends(&mut client, "r-3")), "third");
+}

@@ -1,0 +1,166 @@
+//! The calls that nodes have in hand: which node was asked, over which connection, and what it may still say.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use countersign_core::id::CallId;
+use countersign_protocol::gsv::Fault;
+use countersign_runtime::{Exchange, Late};
+use parking_lot::Mutex;
+
+/// How many calls may be open at once.
+const MOST: usize = 8192;
+/// How many that nobody waits for any more are remembered, so that what nodes still say of them is recorded.
+const REMEMBERED: usize = 1024;
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A run wants it.
+    Run,
+    /// A client waits for it, or did.
+    Invoke,
+    /// A client asked for it, and nobody waits.
+    Request,
+}
+
+/// Where a call stands, as far as its node is concerned.
+enum Stage {
+    Open(Exchange),
+    /// It was told to stop, or took too long.
+    Stopped(Exchange),
+    /// Its connection is gone.
+    Lost(Late),
+    /// The node said what became of it.
+    Over,
+}
+
+struct Given {
+    node: String,
+    connection: u64,
+    purpose: Purpose,
+    call: CallId,
+    stage: Stage,
+}
+
+/// What a node answers to.
+pub(super) enum Answered {
+    /// A call that is waited for.
+    Open(Exchange, Purpose),
+    /// One that nobody waits for any more.
+    Stopped(Exchange),
+    /// The same, whose connection is gone.
+    Lost(Late),
+    /// One that it has answered already.
+    Over,
+}
+
+/// All calls that nodes have.
+#[derive(Default)]
+pub(super) struct Hand(Mutex<Calls>);
+
+#[derive(Default)]
+struct Calls {
+    /// By the id that the node knows.
+    given: HashMap<Arc<str>, Given>,
+    wires: HashMap<CallId, Arc<str>>,
+    open: usize,
+    /// Those that are not open, the oldest first.
+    past: VecDeque<Arc<str>>,
+}
+
+impl Calls {
+    fn is_past(&mut self, wire: Arc<str>) {
+        self.open = self.open.saturating_sub(1);
+        self.past.push_back(wire);
+        if self.past.len() > REMEMBERED
+            && let Some(oldest) = self.past.pop_front()
+            && self.given.get(&oldest).is_some_and(|given| !matches!(given.stage, Stage::Open(_)))
+            && let Some(given) = self.given.remove(&oldest)
+        {
+            self.wires.remove(&given.call);
+        }
+    }
+}
+
+impl Hand {
+    /// Whether no more may be given.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.lock().open >= MOST
+    }
+
+    /// Whether a call has this id.
+    pub(super) fn has(&self, wire: &str) -> bool {
+        self.0.lock().given.contains_key(wire)
+    }
+
+    /// Notes that a node has a call now, over this connection.
+    pub(super) fn give(&self, wire: &str, node: &str, connection: u64, purpose: Purpose, exchange: Exchange) {
+        let wire: Arc<str> = wire.into();
+        let mut calls = self.0.lock();
+        let call = exchange.call();
+        calls.wires.insert(call, Arc::clone(&wire));
+        calls.open += 1;
+        let given = Given { node: node.to_owned(), connection, purpose, call, stage: Stage::Open(exchange) };
+        // It may be asked about once more: then it is not of the past any longer.
+        if calls.given.insert(Arc::clone(&wire), given).is_some() {
+            calls.past.retain(|past| *past != wire);
+        }
+    }
+
+    /// Notes that nobody waits for a call any more.
+    pub(super) fn stop(&self, call: CallId) {
+        let mut calls = self.0.lock();
+        let Some(wire) = calls.wires.get(&call).cloned() else { return };
+        let Some(given) = calls.given.get_mut(&wire) else { return };
+        if let Stage::Open(exchange) = std::mem::replace(&mut given.stage, Stage::Over) {
+            given.stage = Stage::Stopped(exchange);
+            calls.is_past(wire);
+        }
+    }
+
+    /// Lets go of what a connection had.
+    pub(super) fn lose(&self, connection: u64) {
+        let mut calls = self.0.lock();
+        let is_its = |given: &Given| given.connection == connection && !matches!(given.stage, Stage::Over);
+        let lost: Vec<Arc<str>> =
+            calls.given.iter().filter(|(_, given)| is_its(given)).map(|(wire, _)| Arc::clone(wire)).collect();
+        for wire in lost {
+            let Some(given) = calls.given.get_mut(&wire) else { continue };
+            match std::mem::replace(&mut given.stage, Stage::Over) {
+                Stage::Open(exchange) => {
+                    given.stage = Stage::Lost(exchange.let_go());
+                    calls.is_past(wire);
+                }
+                Stage::Stopped(exchange) => given.stage = Stage::Lost(exchange.let_go()),
+                stage @ (Stage::Lost(_) | Stage::Over) => given.stage = stage,
+            }
+        }
+    }
+
+    /// Takes the call that a node answers.
+    ///
+    /// # Errors
+    /// 404 for one that there is not, 403 for one that another node was asked for.
+    pub(super) fn answer(&self, wire: &str, node: &str) -> Result<Answered, Fault> {
+        let mut calls = self.0.lock();
+        let given = calls.given.get_mut(wire).ok_or_else(Fault::unknown_call)?;
+        if given.node != node {
+            return Err(Fault::not_its_call());
+        }
+        let purpose = given.purpose;
+        Ok(match std::mem::replace(&mut given.stage, Stage::Over) {
+            Stage::Open(exchange) => {
+                if let Some(wire) = calls.wires.get(&exchange.call()).cloned() {
+                    calls.is_past(wire);
+                }
+                Answered::Open(exchange, purpose)
+            }
+            Stage::Stopped(exchange) => Answered::Stopped(exchange),
+            Stage::Lost(late) => Answered::Lost(late),
+            Stage::Over => Answered::Over,
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! What nodes say of calls. A node hears that it was taken once that is recorded.
+
+use std::sync::Arc;
+
+use countersign_core::message::Block;
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault,
+        tool::{Ack, Fate, Outcome},
+    },
+};
+use countersign_runtime::{Exchange, Heard, tools::Output};
+use serde_json::{Value, json};
+
+use super::{
+    super::{Door, dispatch::Answer, peer::Peer},
+    hand::{Answered, Purpose},
+};
+
+/// How much of a result stands in the record and is read by models, in bytes. A client is given all of it.
+const LONGEST: usize = 1 << 20;
+
+/// `tool.result`.
+pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> Answer {
+    let answered = door.nodes.hand.answer(&outcome.call_id, &peer.connect.id)?;
+    let waiting = &door.nodes.waiting;
+    let ack = match answered {
+        Answered::Open(exchange, purpose) => {
+            let call = exchange.call();
+            let recorded = waiting.recorded(call);
+            // Taken before its end is recorded: nobody else is to tell the client of that.
+            let client = waiting.take(call);
+            let heard = say(exchange, purpose, &outcome).await;
+            // An error means that the gateway closes.
+            let _ = recorded.await;
+            match (purpose, heard) {
+                (Purpose::Request, _) => return Err(Fault::unknown_session_call(&outcome.call_id)),
+                (Purpose::Run, Heard::InTime) => Ack::TAKEN,
+                (Purpose::Run, Heard::TooLate) => Ack::DROPPED,
+                (Purpose::Invoke, _) => match client.map(|client| client.send(Ok(outcome))) {
+                    Some(Ok(())) => Ack::TAKEN,
+                    Some(Err(_)) | None => Ack::DROPPED,
+                },
+            }
+        }
+        Answered::Stopped(exchange) => {
+            let recorded = waiting.recorded(exchange.call());
+            exchange.end(output(&outcome)).await;
+            let _ = recorded.await;
+            Ack::DROPPED
+        }
+        Answered::Lost(late) => {
+            let recorded = waiting.recorded(late.call());
+            late.tell(output(&outcome)).await;
+            let _ = recorded.await;
+            Ack::DROPPED
+        }
+        Answered::Over => Ack::DROPPED,
+    };
+    Ok(Json::of(&ack))
+}
+
+async fn say(exchange: Exchange, purpose: Purpose, outcome: &Outcome) -> Heard {
+    let why = |otherwise: &str| format!("Error: {}", outcome.error.as_deref().unwrap_or(otherwise));
+    match outcome.fate {
+        Some(Fate::NotBegun) => exchange.never_began(why("the node never began this call")),
+        Some(Fate::Unknown) => exchange.lost(why("the node does not know what became of this call")),
+        None => {
+            let left_behind = left_behind(outcome).filter(|_| purpose == Purpose::Run);
+            exchange.end_leaving(output(outcome), left_behind.map(Into::into)).await
+        }
+    }
+}
+
+/// The execution that goes on behind a result, as the node calls it.
+fn left_behind(outcome: &Outcome) -> Option<String> {
+    // Most results are larger than that of a command which has only begun, and need not be looked through.
+    let result: Value = outcome.result.as_ref().filter(|result| result.text().len() < LONGEST)?.read().ok()?;
+    let is_running = outcome.error.is_none() && result["status"] == "running";
+    result["sessionId"].as_str().filter(|id| is_running && !id.is_empty()).map(str::to_owned)
+}
+
+/// What models are told of it, and the record holds.
+fn output(outcome: &Outcome) -> Output {
+    let mut text = outcome.text();
+    if text.len() > LONGEST {
+        let all = text.len();
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push_str(&format!("\n[{} bytes more were left out]", all - text.len()));
+    }
+    let is_error = outcome.error.is_some();
+    Output { content: vec![Block::text(text)], details: Some(json!({})), is_error }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_protocol::gsv::tool::Outcome;
+    use serde_json::{Value, json};
+
+    use super::{LONGEST, left_behind, output};
+
+    fn outcome(result: Value) -> Outcome {
+        Outcome { call_id: "c".to_owned(), result: Some(result.into()), error: None, fate: None }
+    }
+
+    #[test]
+    fn what_goes_on_behind_a_result_is_named() {
+        let running = outcome(json!({ "status": "running", "sessionId": "x-1", "pid": 7 }));
+        assert_eq!(left_behind(&running).as_deref(), Some("x-1"));
+        assert_eq!(left_behind(&outcome(json!({ "status": "completed", "sessionId": "x-1" }))), None);
+        assert_eq!(left_behind(&outcome(json!("running"))), None);
+        assert_eq!(left_behind(&Outcome { error: Some("no".to_owned()), ..running }), None);
+    }
+
+    #[test]
+    fn a_result_that_no_model_could_read_is_cut() {
+        let text = output(&outcome(json!("é".repeat(LONGEST)))).content[0].as_text().unwrap().to_owned();
+        assert!(text.len() < LONGEST + 64 && text.ends_with(&format!("[{LONGEST} bytes more were left out]")));
+    }
+}

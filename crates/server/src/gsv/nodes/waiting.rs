@@ -1,0 +1,107 @@
+//! Who waits for a call: the client that asked for it, and whoever needs to know that its end is recorded.
+
+use std::{collections::HashMap, sync::Arc};
+
+use countersign_core::{call, engine::Event, id::CallId};
+use countersign_protocol::gsv::{Fault, tool::Outcome};
+use countersign_runtime::{Released, Subscriber};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::super::Door;
+
+/// What a client is answered.
+pub(super) type Told = Result<Outcome, Fault>;
+
+/// Everybody who waits.
+#[derive(Default)]
+pub(super) struct Waiting(Mutex<Waiters>);
+
+#[derive(Default)]
+struct Waiters {
+    clients: HashMap<CallId, (String, oneshot::Sender<Told>)>,
+    ends: HashMap<CallId, Vec<oneshot::Sender<()>>>,
+}
+
+/// A client that waits for what a node says. Dropped, it does not any more.
+pub(super) struct Client<'a> {
+    waiting: &'a Waiting,
+    call: CallId,
+    told: oneshot::Receiver<Told>,
+}
+
+impl Client<'_> {
+    /// What the node said, or why it will not.
+    pub(super) async fn told(&mut self) -> Told {
+        let gone = |_| Err(Fault::new(countersign_protocol::gsv::code::UNAVAILABLE, "the gateway is closing"));
+        (&mut self.told).await.unwrap_or_else(gone)
+    }
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        self.waiting.0.lock().clients.remove(&self.call);
+    }
+}
+
+impl Waiting {
+    /// Notes that a client waits for a call at a node.
+    pub(super) fn client(&self, call: CallId, node: &str) -> Client<'_> {
+        let (sender, told) = oneshot::channel();
+        self.0.lock().clients.insert(call, (node.to_owned(), sender));
+        Client { waiting: self, call, told }
+    }
+
+    /// Takes the client that waits for a call, if one still does.
+    pub(super) fn take(&self, call: CallId) -> Option<oneshot::Sender<Told>> {
+        self.0.lock().clients.remove(&call).map(|(_, sender)| sender)
+    }
+
+    /// Tells every client that waits for a node that it is gone.
+    pub(super) fn lose(&self, node: &str) {
+        let mut waiters = self.0.lock();
+        for (_, (_, client)) in waiters.clients.extract_if(|_, (of, _)| of == node) {
+            // It may have gone as well.
+            let _ = client.send(Err(Fault::node_disconnected(node)));
+        }
+    }
+
+    /// Waits until what a call came to is recorded. To be asked for before anything is told of it.
+    pub(super) fn recorded(&self, call: CallId) -> oneshot::Receiver<()> {
+        let (sender, recorded) = oneshot::channel();
+        self.0.lock().ends.entry(call).or_default().push(sender);
+        recorded
+    }
+
+    fn ended(&self, call: CallId) {
+        let mut waiters = self.0.lock();
+        for end in waiters.ends.remove(&call).unwrap_or_default() {
+            let _ = end.send(());
+        }
+    }
+
+    /// A call is over, and nobody told its client what it came to: it never reached its node.
+    fn given_up(&self, call: CallId) {
+        if let Some((node, client)) = self.0.lock().clients.remove(&call) {
+            let _ = client.send(Err(Fault::node_disconnected(&node)));
+        }
+    }
+}
+
+/// Follows the record, for those who wait for what is in it.
+pub(super) async fn follow(door: Arc<Door>, mut subscriber: Subscriber) {
+    while let Some(released) = subscriber.next().await {
+        let Released::Fact(recorded) = released else { continue };
+        let Event::Call(event) = &recorded.fact.event else { continue };
+        match event {
+            call::Event::Ended { call, .. } => {
+                door.nodes.waiting.ended(*call);
+                door.nodes.waiting.given_up(*call);
+            }
+            // What became of it may be asked for once more, and whoever told of it need not wait for that.
+            call::Event::InDoubt { call, .. } | call::Event::ResultDropped { call } => door.nodes.waiting.ended(*call),
+            call::Event::LeftBehind { .. } => door.nodes.executions.changed(),
+            _ => {}
+        }
+    }
+}

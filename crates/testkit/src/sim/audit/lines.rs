@@ -1,0 +1,19 @@
+//! The lines of peers, as the record tells of them.
+
+use countersign_core::peer;
+
+use super::{Audit, ensure};
+
+impl Audit {
+    pub(super) fn peer(&mut self, event: &peer::Event) -> Result<(), String> {
+        match event {
+            peer::Event::Registered { .. } => Ok(()),
+            peer::Event::Came { peer, line, memory } => {
+                self.memories.insert(peer.clone(), *memory);
+                let before = self.lines.insert(peer.clone(), *line);
+                ensure(before.is_none_or(|before| before < *line), "a line comes back that was gone")
+            }
+            peer::Event::Gone { peer } => ensure(self.lines.remove(peer).is_some(), "a peer goes that is away"),
+        }
+    }
+}
