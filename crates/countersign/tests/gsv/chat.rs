@@ -100,9 +100,7 @@ fn what_cannot_be_said_is_refused() {
 fn text_beside_calls_is_told_on_the_way_with_its_message() {
     let scene = Scene::new();
     let (_gateway, mut peer) = scene.client();
-    scene
-        .provider
-        .script([Reply::new(vec![text("Let me look"), call("c1", "ls", &json!({}))]), say("empty")]);
+    scene.provider.script([Reply::new(vec![text("Let me look"), call("c1", "ls", &json!({}))]), say("empty")]);
     send(&mut peer, "s", "what is there?", "r-1");
     let partial = peer.event("chat", &json!({ "runId": "r-1" }));
     assert_eq!((&partial["state"], &partial["text"]), (&json!("partial"), &json!("Let me look")));
