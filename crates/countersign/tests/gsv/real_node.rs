@@ -2,10 +2,11 @@
 
 use std::{
     fs,
+    net::TcpListener,
     process::{Child, Command, Stdio},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     chat::{said, send, talk},
@@ -109,4 +110,85 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     assert!(told.contains("got word") || told.starts_with("Error: "), "{told}");
     assert_eq!(fs::read_to_string(folder.join("desk/marks")).unwrap(), "x\n");
     scene.place.verify();
+}
+
+#[test]
+fn a_call_in_whose_middle_the_node_is_killed_is_begun_once_and_said_to_be_unknown() {
+    let scene = Scene::ruled(RULES);
+    let (gateway, mut client) = scene.client();
+    let mut machine = Machine::start(&scene, &gateway);
+    comes(&mut client);
+    let marks = || fs::read_to_string(scene.place.folder.join("desk/marks")).ok();
+    let waits = json!({ "command": "echo once >> marks; while [ ! -e go ]; do sleep 0.02; done" });
+    scene.provider.script([Reply::new(vec![call("c0", "desk__Bash", &waits)]), say("it is unknown")]);
+    talk(&mut client, "s", "please", "r-1");
+    send(&mut client, "s", "yes", "r-2");
+    soon("it works", marks);
+    machine.kill();
+    let _machine = Machine::start(&scene, &gateway);
+    assert_eq!(said(&client.event("chat", &json!({ "runId": "r-2", "state": "final" }))), "it is unknown");
+    let told = scene.provider.request(1, |asked| asked.result("c0").is_some()).result("c0").unwrap();
+    assert!(told.contains("does not know what came of it"), "{told}");
+    assert_eq!(marks().as_deref(), Some("once\n"));
+    scene.place.verify();
+}
+
+#[test]
+fn a_node_goes_on_while_the_gateway_is_killed_and_gives_the_next_one_what_came_of_it() {
+    let scene = Scene::ruled(RULES);
+    // A port that the next gateway has too, so that the node finds it by itself.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let gateway = Gateway::start_with(&scene.place, &["--port", &port]);
+    let mut client = Peer::client(&gateway, "tester");
+    let _machine = Machine::start(&scene, &gateway);
+    comes(&mut client);
+    let folder = scene.place.folder.join("desk");
+    let waits = json!({ "command": "echo x >> marks; while [ ! -e go ]; do sleep 0.02; done; echo ended" });
+    scene.provider.script([Reply::new(vec![call("c0", "desk__Bash", &waits)]), say("did it")]);
+    send(&mut client, "s", "please", "r-1");
+    soon("it works", || folder.join("marks").exists().then_some(()));
+    gateway.kill();
+    let gateway = Gateway::start_with(&scene.place, &["--port", &port]);
+    let mut client = Peer::client(&gateway, "again");
+    comes(&mut client);
+    fs::write(folder.join("go"), "").unwrap();
+    assert_eq!(said(&client.event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
+    let told = scene.provider.request(1, |asked| asked.result("c0").is_some()).result("c0").unwrap();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["status"], &told["output"]), (&json!("completed"), &json!("ended\n")));
+    assert_eq!(fs::read_to_string(folder.join("marks")).unwrap(), "x\n");
+    scene.place.verify();
+}
+
+#[test]
+fn a_command_in_the_background_of_a_node_tells_its_session_when_it_is_over() {
+    let scene = Scene::ruled(RULES);
+    let (gateway, mut client) = scene.client();
+    let _machine = Machine::start(&scene, &gateway);
+    comes(&mut client);
+    let waits = json!({ "command": "while [ ! -e go ]; do sleep 0.02; done; echo it is over", "background": true });
+    let begun = Reply::new(vec![call("c0", "desk__Bash", &waits)]);
+    scene.provider.script([begun, say("it runs"), say("I see")]);
+    assert_eq!(said(&talk(&mut client, "s", "please", "r-1")), "it runs");
+    fs::write(scene.place.folder.join("desk/go"), "").unwrap();
+    let asked = scene.provider.asked(2).text();
+    assert!(asked.contains("async_exec_completion") && asked.contains("it is over"), "{asked}");
+}
+
+#[test]
+fn a_client_uses_the_tools_of_a_node_and_reads_its_log() {
+    let scene = Scene::ruled(RULES);
+    let (gateway, mut client) = scene.client();
+    let _machine = Machine::start(&scene, &gateway);
+    comes(&mut client);
+    let mut invoke = |tool: &str, args: Value| client.ask("tool.invoke", json!({ "tool": tool, "args": args }));
+    let written = invoke("desk__Write", json!({ "path": "a", "content": "one\n" }));
+    assert_eq!(written["payload"]["result"]["bytes"], 4, "{written}");
+    let read = invoke("desk__Read", json!({ "path": "a" }));
+    assert_eq!(read["payload"]["result"]["content"], "     1\tone", "{read}");
+    let outside = invoke("desk__Read", json!({ "path": "/etc/passwd" }));
+    assert_eq!(outside["error"]["code"], 500, "{outside}");
+    assert!(outside["error"]["message"].as_str().unwrap().contains("outside of the allowed folder"), "{outside}");
+    let logs = client.ok("logs.get", json!({ "lines": 1 }));
+    assert_eq!((&logs["nodeId"], &logs["count"]), (&json!("desk"), &json!(1)));
 }
