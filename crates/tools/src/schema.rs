@@ -151,6 +151,9 @@ fn check_object(
                 Some(form @ Value::Object(_)) => {
                     made.insert(name.clone(), check(form, value, &at, problems));
                 }
+                Some(Value::Bool(true)) => {
+                    made.insert(name.clone(), value.clone());
+                }
                 Some(_) | None => {
                     let known: Vec<&str> = properties.keys().map(String::as_str).collect();
                     problems.push(format!("{} is not an argument; known: {}", shown(&at), known.join(", ")));
@@ -231,6 +234,7 @@ mod tests {
                 "mode": {"type": "string", "enum": ["a", "b"]},
                 "env": {"type": "object", "additionalProperties": {"type": "string"}},
                 "items": {"type": "array", "items": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}},
+                "free": {"type": "object", "additionalProperties": true},
                 "loc": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["pos"], "properties": {"pos": {"type": "integer"}}}]},
             }}),
             lane: Lane::Shared,
@@ -249,6 +253,7 @@ mod tests {
             (json!({"path": "x", "_i": "looking"}), json!({"path": "x", "_i": "looking"})),
             (json!({"path": "x", "_i": 5}), json!({"path": "x", "_i": 5})),
             (json!({"path": "x", "env": {"A": "1"}}), json!({"path": "x", "env": {"A": "1"}})),
+            (json!({"path": "x", "free": {"a": [1]}}), json!({"path": "x", "free": {"a": [1]}})),
             (json!({"path": "x", "loc": {"pos": 4.0}}), json!({"path": "x", "loc": {"pos": 4}})),
             (json!({"path": "x", "mode": "b"}), json!({"path": "x", "mode": "b"})),
         ] {
@@ -273,7 +278,10 @@ mod tests {
             (json!({"path": "x", "items": [{"id": "a", "no": 1}]}), "items[0].no is not an argument; known: id"),
             (json!({"path": "x", "loc": {"pos": "p"}}), "loc.pos must be an integer, not \"p\""),
             (json!({"path": "x", "loc": 5}), "loc must be a string, not 5"),
-            (json!({"path": "x", "colour": 1}), "colour is not an argument; known: path, limit, mode, env, items, loc"),
+            (
+                json!({"path": "x", "colour": 1}),
+                "colour is not an argument; known: path, limit, mode, env, items, free, loc",
+            ),
         ] {
             let want = Failure::Invalid(format!("Invalid arguments for t:\n- {want}"));
             assert_eq!(validate(&spec(), &given), Err(want), "{given}");

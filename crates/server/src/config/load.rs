@@ -155,7 +155,7 @@ fn web(place: &At<'_>) -> Web {
         return Web::default();
     }
     // Where something else stands, that is told of: a word may be misspelt.
-    let says_nothing = place.members().is_none_or(|members| members.is_empty()) || !place.at("password").is_absent();
+    let says_nothing = place.members().is_none_or(|members| members.iter().all(|(name, _)| *name == "password"));
     let password = if place.at("users").is_absent() && says_nothing {
         place.at("password").needed_secret()
     } else {
