@@ -165,8 +165,9 @@ async fn serve(ready: Ready, launcher: Launcher) -> anyhow::Result<()> {
     let desk = Desk { calls, journal, looks: Looks::new(path, data.log()) };
     let stop = CancellationToken::new();
     let stopping = stop.clone();
+    let ended = ended();
     tokio::spawn(async move {
-        ended().await;
+        ended.await;
         tracing::info!("the node ends");
         stopping.cancel();
     });
@@ -215,15 +216,15 @@ fn log(form: Form, data: &Data) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ready when somebody asks the process to end.
-async fn ended() {
+/// Ready when somebody asks the process to end, from the moment on in which this is called.
+fn ended() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async {
+        let (Ok(mut terminate), Ok(mut interrupt)) = signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
 }

@@ -95,7 +95,7 @@ fn an_attached_session_is_listed_and_hands_its_work_over() {
         listed.as_array().unwrap().iter().map(|one| one["sessionId"].clone()).collect::<Vec<_>>()
     };
     let first = host.state()["sessionId"].take();
-    assert_eq!(listed(), [first.clone()]);
+    assert_eq!(listed(), std::slice::from_ref(&first));
     turn(&mut host, "hi");
     let handed = host.done(json!({ "type": "handoff" }));
     let saved = fs::read_to_string(handed["savedPath"].as_str().unwrap()).unwrap();

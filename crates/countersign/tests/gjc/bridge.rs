@@ -126,8 +126,14 @@ impl Bridge {
         let socket = line.sock.try_clone().unwrap();
         let heard: Arc<(Mutex<Vec<Value>>, Condvar)> = Arc::default();
         let told = Arc::clone(&heard);
+        let mut line = BufReader::new(line);
+        // What happens before the stream is there is not told on it.
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(line.read_line(&mut head).unwrap() > 0, "no stream: {head}");
+        }
         thread::spawn(move || {
-            for line in BufReader::new(line).lines().map_while(Result::ok) {
+            for line in line.lines().map_while(Result::ok) {
                 let Some(data) = line.strip_prefix("data: ") else { continue };
                 told.0.lock().unwrap().push(serde_json::from_str(data).unwrap());
                 told.1.notify_all();

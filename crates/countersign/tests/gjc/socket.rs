@@ -204,7 +204,10 @@ fn numbers_go_on_after_a_power_cut() {
 }
 
 fn kinds(frames: &[Value]) -> Vec<&str> {
-    frames.iter().filter_map(|frame| frame["payload"]["event_type"].as_str().or(frame["type"].as_str())).collect()
+    frames
+        .iter()
+        .filter_map(|frame| frame["payload"]["event_type"].as_str().or_else(|| frame["type"].as_str()))
+        .collect()
 }
 
 #[test]

@@ -471,14 +471,7 @@ impl Audit {
         ensure(gate.resolution.is_none(), "a gate that is resolved takes another turn")?;
         match event {
             gate::Event::Voted { person, .. } => gate.voted(person.clone())?,
-            gate::Event::Asked { step, .. } => {
-                let step = usize::try_from(*step).unwrap_or(usize::MAX);
-                ensure(step < gate.steps.len() && step >= gate.step, "a gate asks in a step that it has not")?;
-                if step > gate.step {
-                    gate.votes.clear();
-                }
-                gate.step = step;
-            }
+            gate::Event::Asked { step, .. } => gate.asked(usize::try_from(*step).unwrap_or(usize::MAX))?,
             _ => {}
         }
         if let gate::Event::Resolved { resolution, by, .. } = event {

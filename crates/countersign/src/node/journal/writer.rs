@@ -87,7 +87,11 @@ pub(super) fn run(
         }
         let changes = batch.iter().any(|order| matches!(order, Order::Happened { .. } | Order::Received { .. }));
         let mut is_known = false;
-        while let Err(error) = write(&mut table, &mut batch) {
+        let came = loop {
+            let error = match write(&mut table, &batch) {
+                Ok(came) => break came,
+                Err(error) => error,
+            };
             let error = JournalError(format!("cannot be written: {error}"));
             if !std::mem::replace(&mut is_known, true) {
                 tracing::error!(%error, "what happens is kept in memory until it can");
@@ -96,18 +100,22 @@ pub(super) fn run(
             refused.into_iter().for_each(|order| order.refuse(&error));
             batch = kept;
             if batch.is_empty() {
-                break;
+                break Vec::new();
             }
             thread::sleep(AGAIN);
             while let Ok(order) = orders.try_recv() {
                 batch.push(order);
             }
-        }
+        };
         if let Ok(count) = table.waiting() {
             waiting.store(count, Ordering::Relaxed);
         }
         if changes || is_known {
             changed.send_modify(|version| *version += 1);
+        }
+        // Behind that: whoever waited until all is written sees what changed with it.
+        for (order, came) in batch.into_iter().zip(came) {
+            tell(order, came);
         }
         if pruned.elapsed() >= PRUNED {
             pruned = Instant::now();
@@ -118,8 +126,8 @@ pub(super) fn run(
     }
 }
 
-/// Writes a batch as one transaction and tells everybody. On failure nothing of it is written, and all of it is still there.
-fn write(table: &mut Table, batch: &mut Vec<Order>) -> rusqlite::Result<()> {
+/// Writes a batch as one transaction: what came of each. On failure nothing of it is written.
+fn write(table: &mut Table, batch: &[Order]) -> rusqlite::Result<Vec<Came>> {
     let writes = |order: &Order| !matches!(order, Order::Next { .. } | Order::Flush { .. });
     let mut came: Vec<Came> = if batch.iter().any(writes) {
         table.at_once(|noting| batch.iter().map(|order| note(noting, order)).collect())?
@@ -132,10 +140,7 @@ fn write(table: &mut Table, batch: &mut Vec<Order>) -> rusqlite::Result<()> {
             *came = Came::Next(table.next().map_err(|error| JournalError(format!("cannot be read: {error}"))));
         }
     }
-    for (order, came) in batch.drain(..).zip(came) {
-        tell(order, came);
-    }
-    Ok(())
+    Ok(came)
 }
 
 fn note(noting: &Noting<'_>, order: &Order) -> rusqlite::Result<Came> {

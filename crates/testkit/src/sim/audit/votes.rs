@@ -15,6 +15,16 @@ impl GateSeen {
         ensure(is_among, "somebody votes who is not asked")
     }
 
+    /// It asks the people of a step, who have not voted yet.
+    pub(super) fn asked(&mut self, step: usize) -> Result<(), String> {
+        ensure(step < self.steps.len() && step >= self.step, "a gate asks in a step that it has not")?;
+        if step > self.step {
+            self.votes.clear();
+        }
+        self.step = step;
+        Ok(())
+    }
+
     /// Enough of those who have to allow have.
     pub(super) fn is_allowed(&self, by: Option<&PrincipalId>) -> Result<(), String> {
         let Some(step) = self.steps.get(self.step) else { return Ok(()) };
