@@ -179,8 +179,8 @@ fn no_more_messages_wait_than_there_is_room_for_and_a_reset_drops_them_all() {
     }
     let refused = peer.fails("chat.send", json!({ "sessionKey": "q", "message": "more" }));
     assert_eq!(refused, error(503, "Too many messages wait in this session (at most 200)"));
-    latch.open();
     peer.ok("session.reset", json!({ "sessionKey": "q" }));
+    latch.open();
     for number in 0..200 {
         assert_eq!(peer.event("chat", &json!({ "runId": format!("q{number}") }))["error"], "Run cancelled by user");
     }

@@ -9,6 +9,7 @@ mod delete_file;
 mod edit_file;
 mod files;
 mod list_files;
+mod logs_get;
 mod message;
 mod read_file;
 mod session_send;
@@ -59,10 +60,11 @@ const TABLE: &[Native] = &[
     edit_file::TOOL,
     delete_file::TOOL,
     config_get::TOOL,
+    logs_get::TOOL,
+    cron::TOOL,
     message::TOOL,
     sessions_list::TOOL,
     session_send::TOOL,
-    cron::TOOL,
 ];
 
 /// For tools whose arguments are judged as they come.

@@ -3,7 +3,7 @@
 mod executions;
 mod hand;
 mod invoke;
-mod logs;
+pub(super) mod logs;
 mod node_tool;
 mod probes;
 mod register;

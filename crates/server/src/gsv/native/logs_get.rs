@@ -1,0 +1,48 @@
+//! `gsv__LogsGet`: the last lines of a node's log.
+
+use std::time::Duration;
+
+use countersign_core::tool::Effect;
+use countersign_protocol::{Json, gsv::node};
+use countersign_runtime::tools::Failure;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{super::nodes, Call, Native, Outcome, as_it_is};
+
+/// How long the node may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) const TOOL: Native = Native {
+    name: "LogsGet",
+    description: "Reads the last lines of the log of a connected node.",
+    schema: || {
+        json!({"type": "object", "properties": {
+            "nodeId": {"type": "string", "description": "Which node (default: the only one)"},
+            "lines": {"type": "integer", "minimum": 1, "maximum": node::LogsGet::MOST, "description": "How many (default: 100)"},
+        }})
+    },
+    signature: &[],
+    effect: Effect::Reads,
+    form: as_it_is,
+    run: |call| Box::pin(run(call)),
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Arguments {
+    node_id: Option<String>,
+    lines: Option<u64>,
+}
+
+async fn run(mut call: Call) -> Outcome {
+    let Arguments { node_id, lines } = call.read()?;
+    let node_id = node_id.filter(|id| !id.trim().is_empty());
+    let wanted =
+        node::LogsGet { node_id, lines: lines.unwrap_or(node::LogsGet::DEFAULT).clamp(1, node::LogsGet::MOST) };
+    let read = timeout(PATIENCE, nodes::logs::read(&call.door, &wanted));
+    let late = || Failure::Failed(format!("the node did not answer within {} seconds", PATIENCE.as_secs()));
+    let logs = read.await.map_err(|_| late())?.map_err(|fault| Failure::Failed(fault.message))?;
+    Ok(Json::of(&logs).text().to_owned())
+}
