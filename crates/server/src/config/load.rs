@@ -150,13 +150,17 @@ fn port(place: &At<'_>, least: i64) -> Option<u16> {
     place.integer_in(least, i64::from(u16::MAX)).and_then(|port| u16::try_from(port).ok())
 }
 
+/// The keys of `web`.
+const WEB: &[&str] = &["password", "users"];
+
 fn web(place: &At<'_>) -> Web {
-    if !place.mapping(&["password", "users"]) {
+    if !place.mapping(WEB) {
         return Web::default();
     }
-    // Where something else stands, that is told of: a word may be misspelt.
-    let says_nothing = place.members().is_none_or(|members| members.iter().all(|(name, _)| *name == "password"));
-    let password = if place.at("users").is_absent() && says_nothing {
+    // A key that nobody knows is told of already: it may be this one, misspelt.
+    let is_known = |(key, _): &(&str, At<'_>)| WEB.contains(key);
+    let is_clear = place.members().is_none_or(|members| members.iter().all(is_known));
+    let password = if place.at("users").is_absent() && is_clear {
         place.at("password").needed_secret()
     } else {
         place.at("password").secret()

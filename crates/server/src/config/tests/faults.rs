@@ -202,6 +202,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         ("clients: {}", "config.yaml:1: clients.token: Missing required config: clients.token"),
         ("web: { password: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
+        ("web: { password: ~, users: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
         ("web: { pasword: x }", "config.yaml:1: web.pasword: unknown key; known here are password, users"),
         (
             "model: { provider: nope, id: x }",
