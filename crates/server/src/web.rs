@@ -15,7 +15,7 @@ pub(crate) mod sse;
 mod watched;
 
 pub use access::Scope;
-pub(crate) use access::Who;
+pub(crate) use access::{ONCE_ONLY, Who};
 pub(crate) use auth::{Auth, Caller, Via};
 pub(crate) use body::{Body, Refused as BadBody};
 pub(crate) use guard::CROSS_ORIGIN;

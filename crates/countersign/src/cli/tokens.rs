@@ -45,9 +45,9 @@ impl ValueEnum for Named {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self.0 {
             Scope::Read => "See gates, sessions, events and the record",
-            Scope::Answer => "Answer gates and questions",
+            Scope::Answer => "Answer gates and questions, once each",
             Scope::Chat => "Open sessions and speak in them",
-            Scope::Admin => "Change rules, grants and agents",
+            Scope::Admin => "Allow for longer than once; change rules, grants and agents",
         };
         Some(PossibleValue::new(self.0.word()).help(help))
     }

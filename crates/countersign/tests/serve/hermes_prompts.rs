@@ -358,8 +358,11 @@ fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
     });
     assert_eq!(told[0], told[1]);
     assert_eq!(names(&gateway), [second], "{first} alone was answered");
-    // Another answer is no repetition.
+    // Another answer is no repetition, and neither is the same of somebody who has looked at what waits now.
     assert_eq!(respond(&gateway, AGENT, "deny", None).0, 200);
+    let third = raise(&gateway, &mut agent, 3, "door-c");
+    assert_eq!(names(&gateway), [third]);
+    assert_eq!(respond(&gateway, AGENT, "once", None).0, 200);
     assert!(names(&gateway).is_empty());
     drop(gateway);
     place.verify();

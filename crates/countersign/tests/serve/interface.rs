@@ -71,6 +71,31 @@ fn no_token_lets_a_session_through_unasked() {
 }
 
 #[test]
+fn what_outlives_a_token_takes_the_scope_admin() {
+    let place = Place::with(MORE, RULES);
+    let gateway = Gateway::start(&place);
+    let once = program(&place, &gateway, "once", "read,answer");
+    let longer = program(&place, &gateway, "longer", "read,answer,admin");
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door", "way": "open" }));
+    let id = place.gate();
+    let path = format!("/api/v1/gates/{id}/allow");
+    for scope in ["session", "always"] {
+        is_problem(&once.post(&path, json!({ "scope": scope })), 403, "takes the scope admin");
+        let body = json!({ "session_id": "agent:default", "choice": scope, "approval_id": id });
+        let refused = once.post("/api/approval/respond", body);
+        assert_eq!((refused.status, &refused.body["ok"]), (403, &json!(false)), "{refused:?}");
+        assert!(refused.body["error"].as_str().unwrap().contains("takes the scope admin"), "{refused:?}");
+    }
+    assert_eq!(place.gate(), id, "it waits on");
+    assert_eq!(longer.post(&path, json!({ "scope": "session" })).body["scope"], "session");
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    agent.request(2, "turn", json!({ "thing": "window" }));
+    assert_eq!(once.post(&format!("/api/v1/gates/{}/allow", place.gate()), json!({})).body["scope"], "once");
+    assert_eq!(agent.reply(&json!(2))["result"]["status"], "executed");
+}
+
+#[test]
 fn wrong_tokens_count_with_wrong_passwords_and_a_right_one_is_heard_all_the_same() {
     let place = Place::with(MORE, RULES);
     let gateway = Gateway::start(&place);
@@ -92,7 +117,8 @@ fn wrong_tokens_count_with_wrong_passwords_and_a_right_one_is_heard_all_the_same
 fn a_gate_is_listed_read_and_answered_once() {
     let place = Place::with(MORE, RULES);
     let gateway = Gateway::start(&place);
-    let (ana, bo) = (program(&place, &gateway, "ana", "read,answer"), program(&place, &gateway, "bo", "read,answer"));
+    let (ana, bo) =
+        (program(&place, &gateway, "ana", "read,answer,admin"), program(&place, &gateway, "bo", "read,answer"));
     let mut agent = Agent::join(&gateway, TOKEN);
     agent.request(1, "turn", json!({ "thing": "door", "way": "open" }));
     let id = place.gate();

@@ -20,7 +20,7 @@ use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
 use crate::{
     control::{self, enough},
     session_file::time::iso,
-    web::{Body, Caller, Problem, reply},
+    web::{Body, Caller, ONCE_ONLY, Problem, access, reply},
 };
 
 /// How long a key for repeated answers may be.
@@ -210,6 +210,9 @@ pub(super) async fn allow(
     let answer = if scope == Scope::Once && pattern.is_none() && lasts.is_none() {
         Answer::Allow(Scope::Once)
     } else {
+        if !caller.may(access::Scope::Admin) {
+            return Err(Failure::new(StatusCode::FORBIDDEN, ONCE_ONLY));
+        }
         Answer::Grant(Grant { scope, pattern, lasts })
     };
     resolve(&api, &caller, &id, &headers, answer).await

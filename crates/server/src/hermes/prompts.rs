@@ -8,6 +8,7 @@ mod board;
 pub(crate) mod card;
 mod clarify;
 mod follower;
+mod nameless;
 mod queue;
 mod streams;
 mod yolo;
@@ -36,12 +37,13 @@ use tokio::sync::{broadcast, watch};
 
 use self::{
     board::{Board, Change},
+    nameless::Nameless,
     queue::{Line, Queues},
 };
 
 use crate::{
     site::Site,
-    web::{Body, Problem, Routes, sse},
+    web::{Body, Caller, Problem, Routes, sse},
 };
 
 /// How many changes of the list one who reads slowly may be behind.
@@ -53,7 +55,9 @@ pub(crate) struct Prompts {
     boards: Mutex<Boards>,
     /// Sessions whose approvals are given unasked, and who said so. Lost with the process, by design.
     covered: Mutex<BTreeMap<SessionId, PrincipalId>>,
-    nameless: approvals::Nameless,
+    /// Answers that named no gate: choices, and what was said.
+    nameless_choices: Nameless<Result<approvals::Told, Closed>>,
+    nameless_words: Nameless<Result<Result<(), clarify::Unsaid>, Closed>>,
 }
 
 /// The boards that anybody needs.
@@ -89,7 +93,8 @@ impl Prompts {
             handle,
             boards: Mutex::new(Boards::new()),
             covered: Mutex::default(),
-            nameless: approvals::Nameless::default(),
+            nameless_choices: Nameless::default(),
+            nameless_words: Nameless::default(),
         });
         let (waiting, _) = prompts.handle.source(Lane::Result).read(Queues::sessions).await?;
         prompts.refresh(&waiting).await.ok()?;
@@ -166,6 +171,14 @@ impl Prompts {
             let first = states.borrow_and_update().clone();
             (first, states)
         })
+    }
+
+    /// The caller is about to be shown a queue: their next answer that names nothing is for what they see.
+    fn shown(&self, line: Line, caller: &Caller, session: &SessionId) {
+        match line {
+            Line::Approvals => self.nameless_choices.shown(caller, session),
+            Line::Questions => self.nameless_words.shown(caller, session),
+        }
     }
 
     /// What an answer is for: what it names, or the oldest that waits.

@@ -6,11 +6,11 @@
 pub enum Scope {
     /// See gates, sessions, events and the record.
     Read,
-    /// Answer gates and questions.
+    /// Answer gates and questions, once each.
     Answer,
     /// Open sessions and speak in them.
     Chat,
-    /// Change rules, grants and agents.
+    /// Allow for longer than once, which goes on after the token is taken away; change rules, grants and agents.
     Admin,
 }
 
@@ -29,6 +29,10 @@ impl Scope {
         }
     }
 }
+
+/// What a token without [`Scope::Admin`] is told that allows for longer than once.
+pub(crate) const ONCE_ONLY: &str =
+    "This token may allow once: what is allowed for longer outlives it, and takes the scope admin";
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -55,6 +55,14 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Whether this one may do what `scope` is about. People may do all of it.
+    pub(crate) fn may(&self, scope: Scope) -> bool {
+        match &self.via {
+            Via::Open | Via::Cookie { .. } => true,
+            Via::Token { scopes } => scopes.contains(&scope),
+        }
+    }
+
     /// What a page of this caller has to send with whatever changes something; empty where nothing is asked for.
     pub(crate) fn csrf(&self) -> &str {
         match &self.via {

@@ -1,5 +1,7 @@
 //! Questions of runs, and what people say to them.
 
+use std::{sync::Barrier, thread};
+
 use serde_json::{Value, json};
 
 use super::scene::{Stream, chat, pending, post};
@@ -122,4 +124,32 @@ fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
     let body = json!({ "session_id": session, "clarify_id": id, "response": "red" });
     assert_eq!(post(&gateway, "/api/clarify/respond", body).0, 200);
     assert!(talk.provider.asked(3).text().contains("red"));
+}
+
+#[test]
+fn words_without_a_name_that_are_posted_twice_answer_one_question() {
+    let talk = Talk::new();
+    let (gateway, _) = talk.start();
+    let both = Reply::new(vec![asks("c1", &json!([free(), several()]))]);
+    let (session, turn) = chat(&talk, &gateway, [both, say("done")]);
+    let mut stream = Stream::of(&gateway, "clarify", &session);
+    let (first, _) = next(&mut stream, None);
+    let together = Barrier::new(2);
+    let told: Vec<(u16, Value)> = thread::scope(|scope| {
+        let posts = [(); 2].map(|()| {
+            scope.spawn(|| {
+                together.wait();
+                post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "response": "a" }))
+            })
+        });
+        posts.into_iter().map(|post| post.join().unwrap()).collect()
+    });
+    assert_eq!((&told[0].1, &told[1]), (&json!({ "ok": true, "response": "a" }), &told[0]));
+    let (second, card) = next(&mut stream, Some(&first));
+    assert_eq!(card["question"], "Which of them?", "{told:?}");
+    // Whoever has looked at it says the same of it.
+    assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(second));
+    assert_eq!(post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "response": "a" })).0, 200);
+    turn.ended();
+    assert!(talk.provider.last().text().contains("Which of them?\\n  a"), "{}", talk.provider.last().text());
 }

@@ -1,6 +1,6 @@
 //! Approvals: what waits, every change of it, and the answers of people.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Extension,
@@ -14,21 +14,10 @@ use countersign_core::{
     id::SessionId,
 };
 use countersign_runtime::Refused;
-use futures_util::{
-    FutureExt as _,
-    future::{BoxFuture, Shared},
-};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
-use super::{Closed, Found, Prompts, card, queue::Line, streams};
-use crate::web::{BadBody, Body, Caller, Problem, Via, reply};
-
-/// Within what time the same answer to nothing in particular counts as one that was posted twice.
-const TWICE: Duration = Duration::from_secs(1);
-/// How many such answers are known.
-const MOST_KEPT: usize = 1000;
+use super::{Closed, Found, Prompts, card, nameless::Post, queue::Line, streams};
+use crate::web::{BadBody, Body, Caller, ONCE_ONLY, Problem, Via, access, reply};
 
 /// What a person can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +52,7 @@ impl Choice {
 
 /// What an answer came to, in the words of the table.
 #[derive(Clone)]
-struct Told {
+pub(super) struct Told {
     status: StatusCode,
     is_ok: bool,
     /// What is said beside that.
@@ -86,12 +75,20 @@ impl Told {
     }
 }
 
-pub(super) async fn pending(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
-    streams::pending(&prompts, &uri, Line::Approvals).await
+pub(super) async fn pending(
+    State(prompts): State<Arc<Prompts>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Response {
+    streams::pending(&prompts, &uri, Line::Approvals, &caller).await
 }
 
-pub(super) async fn stream(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
-    streams::of_line(&prompts, &uri, Line::Approvals).await
+pub(super) async fn stream(
+    State(prompts): State<Arc<Prompts>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Response {
+    streams::of_line(&prompts, &uri, Line::Approvals, &caller).await
 }
 
 pub(super) async fn respond(
@@ -109,6 +106,10 @@ pub(super) async fn respond(
             return Ok(problem.reply(uri.path()));
         }
     };
+    if matches!(choice, Choice::Allow(Scope::Session | Scope::Always)) && !caller.may(access::Scope::Admin) {
+        let told = json!({ "ok": false, "choice": choice.word(), "error": ONCE_ONLY });
+        return Ok(reply::json(StatusCode::FORBIDDEN, &told));
+    }
     if body.is_set("yolo") && matches!(caller.via, Via::Token { .. }) {
         // It would go on allowing after the token was taken away.
         let problem =
@@ -154,44 +155,11 @@ async fn decide_once(
     caller: &Caller,
     body: &Body,
 ) -> Result<Told, Closed> {
-    let key = format!("{} {}", caller.principal, Value::Object(body.0.clone()));
     let (of, to, by) = (Arc::clone(prompts), session.clone(), caller.clone());
-    let (answer, is_first) =
-        prompts.nameless.begin(&key, || async move { decide(&of, &to, None, choice, &by).await }.boxed().shared());
-    let told = answer.await;
-    // There was nothing to answer, so the next one is no repetition.
-    if is_first && !told.as_ref().is_ok_and(|told| told.had_gate) {
-        prompts.nameless.forget(&key);
-    }
-    told
-}
-
-/// The answer to one post.
-type Answering = Shared<BoxFuture<'static, Result<Told, Closed>>>;
-
-/// Answers of the last moment that named no gate.
-#[derive(Default)]
-pub(super) struct Nameless(Mutex<VecDeque<(Instant, String, Answering)>>);
-
-impl Nameless {
-    /// The answer under `key`, and whether it is the first.
-    fn begin(&self, key: &str, answer: impl FnOnce() -> Answering) -> (Answering, bool) {
-        let mut kept = self.0.lock();
-        let now = Instant::now();
-        while kept.len() >= MOST_KEPT || kept.front().is_some_and(|(at, ..)| now.duration_since(*at) >= TWICE) {
-            kept.pop_front();
-        }
-        if let Some((.., first)) = kept.iter().find(|(_, known, _)| known == key) {
-            return (first.clone(), false);
-        }
-        let answer = answer();
-        kept.push_back((now, key.to_owned(), answer.clone()));
-        (answer, true)
-    }
-
-    fn forget(&self, key: &str) {
-        self.0.lock().retain(|(_, known, _)| known != key);
-    }
+    let answer = async move { decide(&of, &to, None, choice, &by).await };
+    // Where there was nothing to answer the next one is no repetition.
+    let had_gate = |told: &Result<Told, Closed>| told.as_ref().is_ok_and(|told| told.had_gate);
+    prompts.nameless_choices.once(&Post::new(caller, session, body), answer, had_gate).await
 }
 
 /// Hands an answer to what it is for.

@@ -17,7 +17,7 @@ use countersign_core::{
 use countersign_runtime::Refused;
 use serde_json::{Value, json};
 
-use super::{Closed, Found, Prompts, queue::Line, streams};
+use super::{Closed, Found, Prompts, nameless::Post, queue::Line, streams};
 use crate::{
     view::{Lines, escape},
     web::{BadBody, Body, Caller, Problem, reply},
@@ -28,12 +28,20 @@ const STALE: &str = "Clarification prompt expired or not found. The agent may ha
 /// What stands between labels where several are chosen.
 const BETWEEN: [&str; 4] = [", ", ",", "\r\n", "\n"];
 
-pub(super) async fn pending(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
-    streams::pending(&prompts, &uri, Line::Questions).await
+pub(super) async fn pending(
+    State(prompts): State<Arc<Prompts>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Response {
+    streams::pending(&prompts, &uri, Line::Questions, &caller).await
 }
 
-pub(super) async fn stream(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
-    streams::of_line(&prompts, &uri, Line::Questions).await
+pub(super) async fn stream(
+    State(prompts): State<Arc<Prompts>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Response {
+    streams::of_line(&prompts, &uri, Line::Questions, &caller).await
 }
 
 pub(super) async fn respond(
@@ -48,11 +56,28 @@ pub(super) async fn respond(
         return Ok(Problem::new(StatusCode::BAD_REQUEST, "response is required").reply(uri.path()));
     };
     let named = super::name_of(&body, "clarify_id");
-    Ok(match answer(&prompts, &session, named.as_deref(), &said, &caller).await {
+    let told = match named {
+        Some(named) => answer(&prompts, &session, Some(&named), &said, &caller).await,
+        None => {
+            // What is posted twice is one answer: the oldest is another question by then.
+            let post = Post::new(&caller, &session, &body);
+            let (of, said) = (Arc::clone(&prompts), said.clone());
+            let answer = async move { answer(&of, &session, None, &said, &caller).await };
+            prompts.nameless_words.once(&post, answer, |told| matches!(told, Ok(Ok(())))).await
+        }
+    };
+    Ok(match told {
         Ok(Ok(())) => reply::ok(&json!({ "ok": true, "response": said })),
-        Ok(Err(refused)) => refused,
+        Ok(Err(Unsaid { status, told })) => reply::json(status, &told),
         Err(closed) => Problem::from(closed).reply(uri.path()),
     })
+}
+
+/// Why something was not said, as it is told.
+#[derive(Clone)]
+pub(super) struct Unsaid {
+    status: StatusCode,
+    told: Value,
 }
 
 /// What a body says, under any of its names; `None` if that is nothing.
@@ -78,9 +103,9 @@ async fn answer(
     named: Option<&str>,
     said: &str,
     caller: &Caller,
-) -> Result<Result<(), Response>, Closed> {
-    let stale = || reply::json(StatusCode::CONFLICT, &json!({ "ok": false, "stale": true, "error": STALE }));
-    let refused = |status, why: &str| reply::json(status, &json!({ "ok": false, "error": why }));
+) -> Result<Result<(), Unsaid>, Closed> {
+    let stale = || Unsaid { status: StatusCode::CONFLICT, told: json!({ "ok": false, "stale": true, "error": STALE }) };
+    let refused = |status, why: &str| Unsaid { status, told: json!({ "ok": false, "error": why }) };
     loop {
         let Found::Gate(gate, shown) = prompts.find(session, named, Line::Questions).await? else {
             return Ok(Err(stale()));

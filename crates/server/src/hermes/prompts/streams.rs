@@ -19,16 +19,17 @@ use super::{
     Closed, Prompts, Seat, card,
     queue::Line,
 };
-use crate::web::{Problem, reply, sse};
+use crate::web::{Caller, Problem, reply, sse};
 
 /// What keeps a stream alive on which nothing happens.
 const ALIVE: &str = "keepalive";
 
 /// The reply to a poll of one queue. Nobody's queue is empty.
-pub(super) async fn pending(prompts: &Prompts, uri: &Uri, line: Line) -> Response {
+pub(super) async fn pending(prompts: &Prompts, uri: &Uri, line: Line, caller: &Caller) -> Response {
     let Some(session) = super::session_in(uri) else {
         return reply::ok(&json!({ "pending": null, "pending_count": 0 }));
     };
+    prompts.shown(line, caller, &session);
     match prompts.queues(&session).await {
         Ok(queues) => reply::ok(&queues.state(line)),
         Err(closed) => Problem::from(closed).reply(uri.path()),
@@ -36,8 +37,9 @@ pub(super) async fn pending(prompts: &Prompts, uri: &Uri, line: Line) -> Respons
 }
 
 /// The stream of one queue: how it stands, then every newer state. Whoever reads slowly gets the newest.
-pub(super) async fn of_line(prompts: &Arc<Prompts>, uri: &Uri, line: Line) -> Response {
+pub(super) async fn of_line(prompts: &Arc<Prompts>, uri: &Uri, line: Line, caller: &Caller) -> Response {
     let Some(session) = super::session_in(uri) else { return super::without_session(uri) };
+    prompts.shown(line, caller, &session);
     let ((first, states), seat) = match prompts.watch(&session, line).await {
         Ok(watched) => watched,
         Err(closed) => return Problem::from(closed).reply(uri.path()),

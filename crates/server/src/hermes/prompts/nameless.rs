@@ -1,0 +1,175 @@
+//! Answers that name nothing: what the same caller posts twice is one answer.
+//!
+//! Such an answer is for the oldest that waits. Posted again it would be for the one behind it, at which nobody looked: so for
+//! a moment the same again is a repetition, unless the caller was shown meanwhile what waits now. It must not know what an
+//! answer says.
+
+use std::{collections::VecDeque, time::Duration};
+
+use countersign_core::id::{PrincipalId, SessionId};
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::web::{Body, Caller};
+
+/// Within what time the same answer counts as one that was posted twice.
+const TWICE: Duration = Duration::from_secs(1);
+/// How many answers are known.
+const MOST_KEPT: usize = 1000;
+
+/// An answer that is being given, or was.
+type Answering<T> = Shared<BoxFuture<'static, T>>;
+
+/// Answers of the last moment, the oldest first.
+pub(super) struct Nameless<T>(Mutex<VecDeque<Kept<T>>>);
+
+struct Kept<T> {
+    at: Instant,
+    of: Post,
+    answer: Answering<T>,
+}
+
+/// What was posted, and by whom.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Post {
+    by: PrincipalId,
+    session: SessionId,
+    body: String,
+}
+
+impl Post {
+    pub(super) fn new(caller: &Caller, session: &SessionId, body: &Body) -> Self {
+        let body = Value::Object(body.0.clone()).to_string();
+        Self { by: caller.principal.clone(), session: session.clone(), body }
+    }
+}
+
+impl<T> Default for Nameless<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Nameless<T> {
+    /// What is answered to `post`: what `answer` gives, or the first result if this is a repetition. Where `is_kept` says of
+    /// a result that it was none, the next one is no repetition.
+    pub(super) async fn once(
+        &self,
+        post: &Post,
+        answer: impl Future<Output = T> + Send + 'static,
+        is_kept: impl Fn(&T) -> bool,
+    ) -> T {
+        let (answer, is_first) = self.begin(post, answer);
+        let told = answer.await;
+        if is_first && !is_kept(&told) {
+            self.0.lock().retain(|kept| kept.of != *post);
+        }
+        told
+    }
+
+    fn begin(&self, post: &Post, answer: impl Future<Output = T> + Send + 'static) -> (Answering<T>, bool) {
+        let mut kept = self.0.lock();
+        let now = Instant::now();
+        while kept.len() >= MOST_KEPT || kept.front().is_some_and(|kept| now.duration_since(kept.at) >= TWICE) {
+            kept.pop_front();
+        }
+        if let Some(first) = kept.iter().find(|kept| kept.of == *post) {
+            return (first.answer.clone(), false);
+        }
+        let answer = answer.boxed().shared();
+        kept.push_back(Kept { at: now, of: post.clone(), answer: answer.clone() });
+        (answer, true)
+    }
+
+    /// Whoever is `caller` is about to be shown what waits in `session`: what they were answered before is behind them, and
+    /// the same again is for what they see. To be called before that is looked up.
+    pub(super) fn shown(&self, caller: &Caller, session: &SessionId) {
+        let is_seen = |kept: &Kept<T>| {
+            kept.of.by == caller.principal && kept.of.session == *session && kept.answer.peek().is_some()
+        };
+        self.0.lock().retain(|kept| !is_seen(kept));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::{pending, ready},
+        sync::Arc,
+        time::Duration,
+    };
+
+    use countersign_core::id::{PrincipalId, SessionId};
+    use tokio::sync::oneshot;
+
+    use super::{Nameless, Post, TWICE};
+    use crate::web::{Caller, Via};
+
+    fn caller(name: &str) -> Caller {
+        Caller { principal: PrincipalId::new(name), name: name.to_owned(), via: Via::Open }
+    }
+
+    fn post(by: &str, session: &str, body: &str) -> Post {
+        Post { by: PrincipalId::new(by), session: SessionId::new(session), body: body.to_owned() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_again_is_a_repetition_for_a_moment() {
+        let nameless = Nameless::<u32>::default();
+        let ana = post("ana", "s", "once");
+        let answered = async |post: &Post, result| nameless.once(post, ready(result), |_| true).await;
+        assert_eq!(answered(&ana, 1).await, 1);
+        assert_eq!(answered(&ana, 2).await, 1);
+        for (other, result) in
+            [(post("bo", "s", "once"), 3), (post("ana", "t", "once"), 4), (post("ana", "s", "deny"), 5)]
+        {
+            assert_eq!(answered(&other, result).await, result);
+        }
+        tokio::time::advance(TWICE - Duration::from_millis(1)).await;
+        assert_eq!(answered(&ana, 6).await, 1);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(answered(&ana, 7).await, 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_was_shown_what_waits_now_answers_that() {
+        let nameless = Nameless::<u32>::default();
+        let ana = post("ana", "s", "once");
+        assert_eq!(nameless.once(&ana, ready(1), |_| true).await, 1);
+        for (name, session) in [("bo", "s"), ("ana", "t")] {
+            nameless.shown(&caller(name), &SessionId::new(session));
+            assert_eq!(nameless.once(&ana, ready(2), |_| true).await, 1, "{name} looked at {session}");
+        }
+        nameless.shown(&caller("ana"), &SessionId::new("s"));
+        assert_eq!(nameless.once(&ana, ready(3), |_| true).await, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_while_the_first_is_answered_makes_no_second() {
+        let nameless = Arc::new(Nameless::<u32>::default());
+        let ana = post("ana", "s", "once");
+        let (go, gone) = oneshot::channel();
+        let first = {
+            let (nameless, ana) = (Arc::clone(&nameless), ana.clone());
+            tokio::spawn(async move { nameless.once(&ana, async move { gone.await.unwrap() }, |_| true).await })
+        };
+        tokio::task::yield_now().await;
+        nameless.shown(&caller("ana"), &SessionId::new("s"));
+        let second = nameless.once(&ana, pending(), |_| true);
+        go.send(1).unwrap();
+        assert_eq!((second.await, first.await.unwrap()), (1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_found_nothing_to_answer_is_not_repeated() {
+        let nameless = Nameless::<Option<u32>>::default();
+        let ana = post("ana", "s", "once");
+        assert_eq!(nameless.once(&ana, ready(None), Option::is_some).await, None);
+        assert_eq!(nameless.once(&ana, ready(Some(1)), Option::is_some).await, Some(1));
+    }
+}
