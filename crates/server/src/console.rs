@@ -25,6 +25,7 @@ mod sessions;
 mod stream;
 mod transcript;
 mod trial;
+mod wanted;
 mod words;
 
 use std::sync::Arc;

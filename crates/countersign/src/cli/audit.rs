@@ -17,6 +17,11 @@ pub(super) struct Of {
 }
 
 impl Of {
+    /// Whether no record was named.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.log.is_none()
+    }
+
     /// The folder of the gateway that writes it; none where a log is named.
     pub(super) fn gateway(&self, at: &Where) -> anyhow::Result<Option<PathBuf>> {
         if self.log.is_some() { Ok(None) } else { Ok(Some(at.place()?.folder)) }

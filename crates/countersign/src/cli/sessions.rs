@@ -1,8 +1,9 @@
 //! `sessions`.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Subcommand, ValueEnum};
+use anyhow::bail;
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{at::Where, audit::Of};
 use crate::{running, sessions};
@@ -16,6 +17,23 @@ pub(super) enum Format {
     Html,
 }
 
+/// Flags that say which record is meant, where none is read: they are not offered, and refused.
+#[derive(Args)]
+pub(super) struct NoRecord {
+    #[arg(long, hide = true)]
+    log: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    config: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    data: Option<PathBuf>,
+}
+
+impl NoRecord {
+    const fn is_empty(&self) -> bool {
+        self.log.is_none() && self.config.is_none() && self.data.is_none()
+    }
+}
+
 #[derive(Subcommand)]
 pub(super) enum Sessions {
     /// Which there are, the one that was last at work first
@@ -23,7 +41,10 @@ pub(super) enum Sessions {
     /// Which of gjc's run on this machine now, and how each is reached, as programs find them
     ///
     /// Reads the agent directory, and no record. Records of processes that are gone are removed.
-    Running,
+    Running {
+        #[command(flatten)]
+        meant: NoRecord,
+    },
     /// What happened in one
     Show {
         /// Its id, or the end of it
@@ -42,7 +63,12 @@ pub(super) enum Sessions {
 pub(super) fn run(what: &Sessions, of: Of, at: &Where) -> anyhow::Result<ExitCode> {
     let form = at.form();
     match what {
-        Sessions::Running => running::list(form),
+        Sessions::Running { meant } => {
+            if !meant.is_empty() || !of.is_empty() || at.config.is_some() || at.data.is_some() {
+                bail!("--config, --data and --log mean nothing to `sessions running`: it reads the agent directory");
+            }
+            running::list(form)
+        }
         Sessions::List => {
             let gateway = of.gateway(at)?;
             sessions::list(&of.log(at)?, gateway.as_deref(), form)
@@ -53,5 +79,38 @@ pub(super) fn run(what: &Sessions, of: Of, at: &Where) -> anyhow::Result<ExitCod
         }
         Sessions::Export { id, format: Format::Jsonl } => sessions::export(&of.log(at)?, id),
         Sessions::Export { id, format: Format::Html } => sessions::export_html(&of.log(at)?, id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use crate::cli::Cli;
+
+    #[test]
+    fn what_names_a_record_is_offered_only_where_one_is_read() {
+        let mut command = Cli::command();
+        command.build();
+        let sessions = command.find_subcommand_mut("sessions").unwrap();
+        for (name, is_offered) in [("running", false), ("list", true), ("show", true)] {
+            let help = sessions.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+            for flag in ["--config", "--data", "--log"] {
+                assert_eq!(help.contains(flag), is_offered, "{name} {flag}: {help}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_no_record_is_read_none_can_be_named() {
+        for before in [true, false] {
+            for flag in ["--config", "--data", "--log"] {
+                let mut line = vec!["countersign", "sessions", "running"];
+                let at = if before { 2 } else { 3 };
+                line.splice(at..at, [flag, "x"]);
+                let refused = crate::cli::run(Cli::try_parse_from(line).unwrap()).unwrap_err().to_string();
+                assert!(refused.contains("mean nothing to `sessions running`"), "{refused}");
+            }
+        }
     }
 }

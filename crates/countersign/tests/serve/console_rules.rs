@@ -306,13 +306,15 @@ fn a_rule_is_changed_and_taken_out_where_it_stands() {
     assert_eq!(
         links,
         [
+            "form=yaml",
             "pattern=turn%28lock*&action=deny&line=3",
             "action=remove&line=3",
             "pattern=look*&action=allow&line=5",
             "action=remove&line=5",
+            "line=6&form=yaml",
             "action=remove&line=6"
         ],
-        "what says more than the form is not changed by it"
+        "what says more than the form is changed as it is written"
     );
     let page = preview(&visitor, &gateway, "pattern=turn%28lock*&action=ask&line=3");
     assert!(
@@ -340,6 +342,58 @@ fn a_rule_is_changed_and_taken_out_where_it_stands() {
         "{}",
         record(&place)
     );
+}
+
+#[test]
+fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
+    let place = Place::with(
+        "",
+        "rules:\n  # blinds\n  - tool: turn\n    args: { way: up }   # never down\n    action: allow\ndefaults:\n  - { pattern: 'look*', action: allow }\n",
+    );
+    let gateway = Gateway::start(&place);
+    let visitor = Visitor::default();
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "east", "way": "down" }));
+    place.allow(&place.gate());
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    let policy = visitor.get(&gateway, "/console/policy").text;
+    assert!(policy.contains("turn {&quot;way&quot;:&quot;up&quot;}"), "all of it is shown: {policy}");
+    let stands = preview(&visitor, &gateway, "line=3&form=yaml").text;
+    assert!(stands.contains("\ntool: turn\nargs: { way: up }   # never down\naction: allow</textarea>"), "{stands}");
+    let query = "form=yaml&line=3&text=tool%3A+turn%0D%0Aargs%3A%0D%0A++way%3A+%7B+in%3A+%5Bup%2C+down%5D+%7D+%23+both%0D%0Aaction%3A+allow%0D%0A";
+    let page = preview(&visitor, &gateway, query);
+    for want in [
+        "1 recorded call: it would have <strong>allowed 1</strong>",
+        "+   - tool: turn",
+        "+       way: { in: [up, down] } # both",
+    ] {
+        assert!(page.text.contains(want), "{want}: {}", page.text);
+    }
+    assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
+    let rule =
+        "rules:\n  # blinds\n  - tool: turn\n    args:\n      way: { in: [up, down] } # both\n    action: allow\n";
+    assert_eq!(text(&place), format!("{rule}defaults:\n  - {{ pattern: 'look*', action: allow }}\n"));
+    agent.request(2, "turn", json!({ "thing": "west", "way": "down" }));
+    assert_eq!(agent.reply(&json!(2))["result"]["status"], "executed");
+    let page = preview(&visitor, &gateway, "form=yaml&line=8&text=%7B+pattern%3A+%27look*%27%2C+action%3A+deny+%7D");
+    assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
+    assert_eq!(text(&place), format!("{rule}defaults:\n  - {{ pattern: 'look*', action: deny }}\n"));
+    agent.request(3, "look", json!({ "thing": "lamp" }));
+    assert!(agent.reply(&json!(3))["error"].is_object());
+    for (text, told) in [
+        ("tool: turn\nargs: { way: { mx: 1 } }\naction: deny", "permissions.yaml:8: rules[1].args.way"),
+        ("tool: turn\naction: perhaps", "Invalid permission action"),
+        ("just words", "what was written is no rule"),
+        ("tool: turn\nargs: {", "of what was written"),
+    ] {
+        let query: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let page = preview(&visitor, &gateway, &format!("form=yaml&text={query}"));
+        assert!(page.text.contains("This cannot be saved") && page.text.contains(told), "{told}: {}", page.text);
+    }
+    let nowhere = visitor.get(&gateway, "/console/try?form=yaml&line=99");
+    assert_eq!(nowhere.status, 404);
+    assert!(nowhere.text.contains("no rule begins in line 99"), "{}", nowhere.text);
+    place.verify();
 }
 
 #[test]

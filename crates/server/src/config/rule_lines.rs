@@ -1,4 +1,5 @@
-//! Puts a rule into the text of a file of rules, or takes one out, and leaves everything else as it is, to the letter.
+//! Puts a rule into the text of a file of rules, or takes one or a default out, and leaves everything else as it is, to the
+//! letter.
 //!
 //! It must not know what rules mean. Text is only put in or cut out between lines, or before the bracket that closes a list.
 //! What came out is parsed again and must differ from what went in by exactly that rule.
@@ -14,6 +15,8 @@ use crate::{
 };
 
 const LIST: &str = "rules";
+/// The lists of a file in which something stands that can be changed.
+const LISTS: [&str; 2] = [LIST, "defaults"];
 
 /// A rule as one line of a file of rules, without the dash: a mapping in braces, all of whose texts are in quotes.
 ///
@@ -48,25 +51,60 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// `text` with `item`, a rule as [`line`] writes it, behind the last of its rules.
+/// `item` as an entry of a list whose dashes stand at column `indent`, each line with `end` behind it.
+pub(crate) fn entry(item: &str, indent: usize, end: &str) -> String {
+    let pad = " ".repeat(indent);
+    let mut lines = item.lines();
+    let mut out = format!("{pad}- {}{end}", lines.next().unwrap_or_default());
+    for line in lines {
+        match line.is_empty() {
+            true => out.push_str(end),
+            false => out.push_str(&format!("{pad}  {line}{end}")),
+        }
+    }
+    out
+}
+
+/// The text of the rule or default that begins in line `at`, counted from 1: as it stands there, without its dash.
+///
+/// # Errors
+/// Why nothing can be changed there.
+pub(crate) fn written(text: &str, at: u64) -> Result<String, String> {
+    let found = find(text, at)?;
+    let mut lines = text[found.cut].lines();
+    let first = lines.next().unwrap_or_default();
+    let column = first.len() - first[found.indent + 1..].trim_start().len();
+    let mut out = first[column..].to_owned();
+    for line in lines {
+        out.push('\n');
+        out.push_str(&line[depth(line).min(column)..]);
+    }
+    let out = out.trim_end().to_owned();
+    if parsed(&out).is_ok_and(|read| read == found.value) { Ok(out) } else { Err(UNKNOWN.to_owned()) }
+}
+
+/// `text` with `item`, a rule as [`line`] or a person writes it, behind the last of its rules.
 ///
 /// # Errors
 /// Why the text is not one into which that can be put.
 pub(crate) fn with(text: &str, item: &str) -> Result<String, String> {
     let mut want = parsed(text)?;
-    let rule = parsed(item)?;
-    rules_of(&mut want)?.push(rule);
+    let rule = mapping(item)?;
+    list_of(&mut want, LIST)?.push(rule);
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let out = match place(&lines)? {
+    let out = match place(&lines, LIST)? {
         Place::Nowhere => {
             let gap = if text.is_empty() || text.ends_with('\n') { "" } else { end };
-            format!("{text}{gap}{LIST}:{end}  - {item}{end}")
+            format!("{text}{gap}{LIST}:{end}{}", entry(item, 2, end))
         }
         Place::Block { before, indent } => {
             let at = offset(text, before);
             let gap = if at == text.len() && !text.is_empty() && !text.ends_with('\n') { end } else { "" };
-            format!("{}{gap}{}- {item}{end}{}", &text[..at], " ".repeat(indent), &text[at..])
+            format!("{}{gap}{}{}", &text[..at], entry(item, indent, end), &text[at..])
+        }
+        Place::Brackets { .. } if item.contains('\n') => {
+            return Err("its rules stand in brackets: write this one on one line, in braces".to_owned());
         }
         Place::Brackets { line, column } => {
             let open = offset(text, line) + column;
@@ -83,20 +121,41 @@ pub(crate) fn with(text: &str, item: &str) -> Result<String, String> {
     checked(out, want)
 }
 
-/// `text` without the rule that begins in line `at`, counted from 1, or with `item` in its place, and the lines that were
-/// cut out.
+/// `text` without the rule or default that begins in line `at`, counted from 1, or with `item` in its place, and the lines
+/// that were cut out.
 ///
 /// # Errors
-/// Why no rule can be taken out there.
+/// Why nothing can be taken out there.
 pub(crate) fn without(text: &str, at: u64, item: Option<&str>) -> Result<(String, String), String> {
+    let found = find(text, at)?;
     let mut want = parsed(text)?;
-    let known = index(text, at).ok_or_else(|| format!("no rule begins in line {at}"))?;
-    let fresh = item.map(parsed).transpose()?;
-    rules_of(&mut want)?.splice(known..=known, fresh);
+    let fresh = item.map(mapping).transpose()?;
+    list_of(&mut want, found.list)?.splice(found.index..=found.index, fresh);
+    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let fresh = item.map(|item| entry(item, found.indent, end)).unwrap_or_default();
+    let out = format!("{}{fresh}{}", &text[..found.cut.start], &text[found.cut.end..]);
+    Ok((checked(out, want)?, text[found.cut].trim_end().to_owned()))
+}
+
+/// A rule or default that stands on lines of its own.
+struct Found {
+    list: &'static str,
+    index: usize,
+    value: Value,
+    /// The column of its dash.
+    indent: usize,
+    /// Its lines.
+    cut: Range<usize>,
+}
+
+fn find(text: &str, at: u64) -> Result<Found, String> {
+    let mut tree = parsed(text)?;
+    let found = LISTS.iter().find_map(|list| Some((*list, index(text, list, at)?)));
+    let (list, index) = found.ok_or_else(|| format!("no rule begins in line {at}"))?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let refused = || format!("the rule of line {at} does not stand on lines of its own");
     let first = usize::try_from(at).ok().and_then(|at| at.checked_sub(1)).ok_or_else(refused)?;
-    if !matches!(place(&lines)?, Place::Block { .. }) || !lines.get(first).is_some_and(|line| is_item(line)) {
+    if !matches!(place(&lines, list)?, Place::Block { .. }) || !lines.get(first).is_some_and(|line| is_item(line)) {
         return Err(refused());
     }
     let indent = depth(&lines[first]);
@@ -110,11 +169,8 @@ pub(crate) fn without(text: &str, at: u64, item: Option<&str>) -> Result<(String
         }
         behind = next + 1;
     }
-    let cut = offset(text, first)..offset(text, behind);
-    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let fresh = item.map(|item| format!("{}- {item}{end}", " ".repeat(indent))).unwrap_or_default();
-    let out = format!("{}{fresh}{}", &text[..cut.start], &text[cut.end..]);
-    Ok((checked(out, want)?, text[cut].trim_end().to_owned()))
+    let value = list_of(&mut tree, list)?.get_mut(index).map(Value::take).ok_or_else(refused)?;
+    Ok(Found { list, index, value, indent, cut: offset(text, first)..offset(text, behind) })
 }
 
 /// Where a rule goes.
@@ -127,8 +183,8 @@ enum Place {
     Brackets { line: usize, column: usize },
 }
 
-fn place(lines: &[String]) -> Result<Place, String> {
-    let found = lines.iter().enumerate().find_map(|(at, line)| Some((at, named(line, 0, LIST)?)));
+fn place(lines: &[String], list: &str) -> Result<Place, String> {
+    let found = lines.iter().enumerate().find_map(|(at, line)| Some((at, named(line, 0, list)?)));
     let Some((at, inline)) = found else { return Ok(Place::Nowhere) };
     let (content, _) = split_comment(inline);
     if content.starts_with('[') {
@@ -196,10 +252,10 @@ fn last_of(text: &str, open: usize) -> Result<usize, String> {
     Err("its list of rules has no end".to_owned())
 }
 
-/// Which of the rules begins in line `at`.
-fn index(text: &str, at: u64) -> Option<usize> {
+/// Which of a list begins in line `at`.
+fn index(text: &str, list: &str, at: u64) -> Option<usize> {
     let Kind::Map(members) = Node::parse(text).ok()??.kind else { return None };
-    let (_, list) = members.into_iter().find(|(key, _)| key == LIST)?;
+    let (_, list) = members.into_iter().find(|(key, _)| key == list)?;
     let Kind::List(rules) = list.kind else { return None };
     let mut found = rules.iter().enumerate().filter(|(_, rule)| rule.line == at).map(|(index, _)| index);
     // Of two on one line it is not known which is meant.
@@ -211,19 +267,28 @@ fn parsed(text: &str) -> Result<Value, String> {
     Ok(node.map_or_else(|| Value::Object(Map::new()), |node| node.to_json()))
 }
 
-/// The list of rules, made where there is none.
-fn rules_of(tree: &mut Value) -> Result<&mut Vec<Value>, String> {
+/// What a person wrote as a rule.
+fn mapping(item: &str) -> Result<Value, String> {
+    let read = Node::parse(item).map_err(|(line, message)| format!("line {line} of what was written: {message}"))?;
+    let read = read.map(|node| node.to_json()).filter(Value::is_object);
+    read.ok_or_else(|| "what was written is no rule: it has a pattern or a tool, and an action".to_owned())
+}
+
+/// A list of the file, made where there is none.
+fn list_of<'a>(tree: &'a mut Value, list: &str) -> Result<&'a mut Vec<Value>, String> {
     let Value::Object(members) = tree else { return Err("the file is not a mapping".to_owned()) };
-    let list = members.entry(LIST).or_insert(Value::Null);
-    if list.is_null() {
-        *list = json!([]);
+    let found = members.entry(list.to_owned()).or_insert(Value::Null);
+    if found.is_null() {
+        *found = json!([]);
     }
-    list.as_array_mut().ok_or_else(|| "its rules are no list".to_owned())
+    found.as_array_mut().ok_or_else(|| format!("its {list} are no list"))
 }
 
 fn checked(out: String, want: Value) -> Result<String, String> {
     let mut got = parsed(&out).map_err(|_| UNKNOWN.to_owned())?;
-    rules_of(&mut got).map_err(|_| UNKNOWN.to_owned())?;
+    for list in LISTS.iter().filter(|list| want.get(**list).is_some_and(Value::is_array)) {
+        list_of(&mut got, list).map_err(|_| UNKNOWN.to_owned())?;
+    }
     if got == want { Ok(out) } else { Err(UNKNOWN.to_owned()) }
 }
 

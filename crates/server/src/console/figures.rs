@@ -13,7 +13,7 @@ use super::{
     page::{Tab, Trouble, page},
     picture,
     record::tabs,
-    trial::Wanted,
+    wanted::Wanted,
     words::{counted, one, path, plain},
 };
 use crate::{session_file::time::iso, web::Caller};

@@ -10,6 +10,7 @@ use axum::{
 };
 use countersign_core::{
     engine::Engine,
+    gate::{OnExpiry, Step},
     id::GateId,
     policy::{self, Action, Constraint, Grant},
 };
@@ -21,6 +22,7 @@ use super::{
     Console, Look, explain,
     page::{Tab, Trouble, page},
     trial,
+    wanted::Wanted,
     words::{ago, left, many, one, plain, who},
 };
 use crate::{
@@ -44,8 +46,9 @@ struct Row {
     is_default: bool,
     bound: Vec<(&'static str, String)>,
     description: Option<String>,
-    steps: usize,
-    /// Where it is changed, if it can be here, and where it is taken out. Defaults are changed in the file.
+    /// Who has to allow, in words; empty where that is not said.
+    steps: String,
+    /// Where it is changed, and where it is taken out, if it stands in the file.
     changed: Option<String>,
     out: Option<String>,
 }
@@ -99,7 +102,7 @@ impl Console {
             }
             section.two {
                 div.panel { h2 { "What becomes of a call?" } (explain::form(self, &explain::Wanted::default())) }
-                div.panel { h2 { "New rule" } (trial::form(&trial::Wanted::default())) }
+                div.panel { h2 { "New rule" } (trial::form(&Wanted::default())) }
             }
             section aria-labelledby="rules" {
                 div.heads {
@@ -119,7 +122,7 @@ impl Console {
 
 fn row(listed: &policy::Listed<'_>) -> Row {
     let rule = listed.rule;
-    let (is_ours, wanted) = (!listed.is_default && rule.line > 0, trial::Wanted::standing(rule));
+    let (is_ours, wanted) = (rule.line > 0, Wanted::standing(rule));
     let bound = [("principal", &rule.principal), ("door", &rule.door), ("target", &rule.target)];
     let bound = bound.into_iter().filter_map(|(side, pattern)| Some((side, plain(pattern.as_deref()?))));
     // The name of a rule says all of it; of a pattern the rest stands beside it.
@@ -131,10 +134,29 @@ fn row(listed: &policy::Listed<'_>) -> Row {
         is_default: listed.is_default,
         bound: bound.collect(),
         description: rule.description.clone(),
-        steps: rule.steps.len(),
-        changed: (is_ours && is_plain(rule)).then(|| wanted.at()),
+        steps: steps(&rule.steps),
+        // In fields where those can say all of it, else as it is written.
+        changed: is_ours.then(|| match is_plain(rule) {
+            true => wanted.at(),
+            false => Wanted::as_written(rule.line).at(),
+        }),
         out: is_ours.then(|| wanted.out()),
     }
+}
+
+/// Who has to allow, one step after the other.
+fn steps(steps: &[Step]) -> String {
+    let told = steps.iter().map(|step| {
+        let people = step.from.as_ref().map(|from| from.iter().map(|one| plain(one)).collect::<Vec<_>>().join(", "));
+        let people = people.unwrap_or_else(|| "whoever may answer".to_owned());
+        let within = step.within.map_or_else(String::new, |within| format!(" within {} s", within.as_secs()));
+        let then = match step.on_expiry {
+            OnExpiry::Deny | OnExpiry::Next => String::new(),
+            OnExpiry::Again(times) => format!(" (asked again {times} times)"),
+        };
+        format!("{} of {people}{within}{then}", step.approvals)
+    });
+    told.collect::<Vec<_>>().join(", else ")
 }
 
 /// The rules in the order in which they are looked at.
@@ -173,7 +195,7 @@ fn line(row: &Row) -> Markup {
             td {
                 code { (one(&row.text)) }
                 @for (side, pattern) in &row.bound { " " span.bound { (side) " " code { (pattern) } } }
-                @if row.steps > 0 { " " span.bound { "named people have to allow" } }
+                @if !row.steps.is_empty() { " " span.bound { "has to be allowed by " (row.steps) } }
                 @if let Some(description) = &row.description { p.note { (one(description)) } }
             }
             td.origin {
@@ -282,4 +304,24 @@ pub(super) async fn reload(
 /// When something was last so, or never.
 pub(super) fn ago_or_never(at: Option<countersign_core::time::Millis>, now: countersign_core::time::Millis) -> Markup {
     at.map_or_else(|| html! { "never" }, |at| ago(at, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use countersign_core::gate::{OnExpiry, Step};
+
+    #[test]
+    fn who_has_to_allow_is_said_step_by_step() {
+        let from = Some(BTreeSet::from(["ana".to_owned(), "bo\u{202e}".to_owned()]));
+        let within = Some(Duration::from_secs(600));
+        let steps = [
+            Step { approvals: 2, from, within, on_expiry: OnExpiry::Next },
+            Step { on_expiry: OnExpiry::Again(3), ..Step::default() },
+        ];
+        let want = "2 of ana, bo\\u{202e} within 600 s, else 1 of whoever may answer (asked again 3 times)";
+        assert_eq!(super::steps(&steps), want);
+        assert_eq!(super::steps(&[]), "");
+    }
 }

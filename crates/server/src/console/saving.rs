@@ -10,7 +10,7 @@ use countersign_core::{
 };
 use countersign_runtime::Lane;
 
-use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, trial::Wanted};
+use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
 use crate::{
     decisions,
     gateway::rulebook::{DraftError, SaveError},
@@ -44,7 +44,7 @@ pub(super) async fn save(
         let told = refused(StatusCode::BAD_REQUEST, "what waits is not what was shown. Look at it again.".to_owned());
         return console.trial_page(&look, wanted, Some(told)).await;
     }
-    let is_out = edit.rule.is_none();
+    let is_out = edit.comes.is_none();
     let seen = body.text("seen").unwrap_or_default().to_owned();
     let saved = console.site.rulebook.save(edit, seen, look.caller.principal.clone()).await;
     match saved {

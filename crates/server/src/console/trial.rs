@@ -9,12 +9,11 @@ use axum::{
     response::Response,
 };
 use countersign_core::{
-    policy::{Action, Covers, Rule, propose},
+    policy::{Covers, propose},
     time::Millis,
 };
 use countersign_runtime::Lane;
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::{
     Console, Look,
@@ -25,134 +24,19 @@ use super::{
     history::{Made, Verdict},
     page::{Tab, Trouble, page_with},
     policy::verb,
+    wanted::{ACTIONS, REMOVE, Wanted, YAML},
     words::{ago, counted, many, one, path},
 };
 use crate::{
     gateway::rulebook::{Draft, DraftError, Edit},
-    web::{Body, Caller},
+    web::Caller,
 };
-
-const ACTIONS: [(Action, &str, &str); 3] =
-    [(Action::Allow, "allow", "allowed"), (Action::Ask, "ask", "asked about"), (Action::Deny, "deny", "denied")];
-/// The action of a form that takes a rule out.
-const REMOVE: &str = "remove";
-/// How long a text of a rule may be, in characters.
-const LONGEST: usize = 2000;
-
-/// The rule, as the form has it.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Wanted {
-    #[serde(default)]
-    pattern: String,
-    #[serde(default)]
-    action: String,
-    #[serde(default)]
-    principal: String,
-    #[serde(default)]
-    description: String,
-    /// The line in which the rule begins that goes.
-    #[serde(default)]
-    line: String,
-    /// The gate or the call that the rule is to be like.
-    #[serde(default)]
-    of: String,
-}
-
-impl Wanted {
-    /// What a form sent.
-    pub(super) fn sent(body: &Body) -> Self {
-        let text = |name: &str| body.text(name).unwrap_or_default().to_owned();
-        Self {
-            pattern: text("pattern"),
-            action: text("action"),
-            principal: text("principal"),
-            description: text("description"),
-            line: text("line"),
-            of: text("of"),
-        }
-    }
-
-    /// A rule that stands in the file, to be changed or taken out.
-    pub(super) fn standing(rule: &Rule) -> Self {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let action = ACTIONS.iter().find(|(action, ..)| *action == rule.action).map_or("", |(_, word, _)| word);
-        Self {
-            pattern: text(&rule.pattern),
-            action: action.to_owned(),
-            principal: text(&rule.principal),
-            description: text(&rule.description),
-            line: rule.line.to_string(),
-            of: String::new(),
-        }
-    }
-
-    /// A rule that allows what a pattern covers, perhaps of one agent only.
-    pub(super) fn allowing(pattern: &str, principal: Option<&str>) -> Self {
-        let principal = principal.unwrap_or_default().to_owned();
-        Self { pattern: pattern.to_owned(), action: "allow".to_owned(), principal, ..Self::default() }
-    }
-
-    /// The gate or the call that the rule is to be like.
-    pub(super) fn of(&self) -> &str {
-        self.of.trim()
-    }
-
-    /// Where its effect is shown.
-    pub(super) fn at(&self) -> String {
-        let all = self.fields().into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>();
-        format!("/console/try?{}", serde_urlencoded::to_string(all).unwrap_or_default())
-    }
-
-    /// Where it is shown what comes of taking out the rule of its line.
-    pub(super) fn out(&self) -> String {
-        Self { action: REMOVE.to_owned(), line: self.line.clone(), ..Self::default() }.at()
-    }
-
-    fn fields(&self) -> [(&'static str, &str); 6] {
-        let Self { pattern, action, principal, description, line, of } = self;
-        [
-            ("pattern", pattern),
-            ("action", action),
-            ("principal", principal),
-            ("description", description),
-            ("line", line),
-            ("of", of),
-        ]
-    }
-
-    /// What is to be changed, if anything is. Where no action is named, it asks.
-    ///
-    /// # Errors
-    /// What it says is none, for people.
-    pub(super) fn edit(&self) -> Result<Option<Edit>, String> {
-        let line = Some(self.line.trim()).filter(|line| !line.is_empty()).map(str::parse::<u64>).transpose();
-        let instead = line.map_err(|_| format!("{} is no line of a file.", self.line))?;
-        if self.action == REMOVE {
-            return match instead {
-                Some(_) => Ok(Some(Edit { instead, rule: None })),
-                None => Err("Say which rule is to be taken out.".to_owned()),
-            };
-        }
-        // Browsers send the ends of lines as two characters.
-        let text = |text: &str| Some(text.trim().replace("\r\n", "\n")).filter(|text| !text.is_empty());
-        let Some(pattern) = text(&self.pattern) else { return Ok(None) };
-        let named = |wanted: &str| ACTIONS.iter().find(|(_, word, _)| *word == wanted).map(|(action, ..)| *action);
-        let action = match self.action.as_str() {
-            "" => Action::Ask,
-            wanted => named(wanted).ok_or_else(|| {
-                format!("Unknown action: {wanted}. A call is allowed (allow), asked about (ask) or denied (deny).")
-            })?,
-        };
-        if self.fields().iter().any(|(_, value)| value.chars().count() > LONGEST) {
-            return Err(format!("A part of it is longer than {LONGEST} characters."));
-        }
-        let (principal, description) = (text(&self.principal), text(&self.description));
-        Ok(Some(Edit { instead, rule: Some(Rule { principal, description, ..Rule::new(pattern, action) }) }))
-    }
-}
 
 /// The form in which a rule is written.
 pub(super) fn form(wanted: &Wanted) -> Markup {
+    if wanted.is_written() {
+        return written(wanted);
+    }
     html! {
         form.stack.rule method="get" action="/console/try" {
             label for="pattern" { "A call like" }
@@ -167,6 +51,26 @@ pub(super) fn form(wanted: &Wanted) -> Markup {
             label for="description" { "Why (may stay empty)" }
             input #description name="description" value=(wanted.description) autocomplete="off";
             @for (name, value) in [("line", &wanted.line), ("of", &wanted.of)] {
+                @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
+            }
+            button.primary type="submit" { "Show its effect" }
+        }
+        p.note { "For what the arguments must be, or who has to allow: " a href=(as_yaml(&wanted.line)) { "write it as YAML" } "." }
+    }
+}
+
+fn as_yaml(line: &str) -> String {
+    Wanted { form: YAML.to_owned(), line: line.to_owned(), ..Wanted::default() }.at()
+}
+
+/// The form in which it is written as it stands in the file.
+fn written(wanted: &Wanted) -> Markup {
+    let lines = wanted.text.lines().count().clamp(5, 20);
+    html! {
+        form.stack.rule method="get" action="/console/try" {
+            label for="text" { @if wanted.line.is_empty() { "A rule, as it is to stand in the file" } @else { "As it stands in line " (wanted.line) " of the file" } }
+            textarea.code #text name="text" rows=(lines) required spellcheck="false" placeholder="tool: pay\nargs:\n  sum: { max: 50 }\naction: allow" { "\n" (wanted.text) }
+            @for (name, value) in [("form", &wanted.form), ("line", &wanted.line), ("of", &wanted.of)] {
                 @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
             }
             button.primary type="submit" { "Show its effect" }
@@ -202,9 +106,16 @@ impl Console {
         notice: Option<(StatusCode, String)>,
     ) -> Result<Response, Trouble> {
         let like = self.like(wanted.of()).await?;
+        let mut notice = notice;
         let wanted = match &like {
-            Some(made) if wanted.pattern.is_empty() => filled(wanted, made),
-            _ => wanted,
+            Some(made) if wanted.pattern.is_empty() && !wanted.is_written() => filled(wanted, made),
+            _ => match self.as_it_stands(wanted).await {
+                (wanted, None) => wanted,
+                (wanted, Some(problem)) => {
+                    notice.get_or_insert((StatusCode::NOT_FOUND, problem));
+                    wanted
+                }
+            },
         };
         let gate = match like.as_ref().and_then(|made| made.gate) {
             Some(gate) => self.gate(gate).await?.filter(|(asked, _)| asked.is_pending()),
@@ -241,6 +152,18 @@ impl Console {
         Ok(page_with(status, look, Tab::Policy, title, None, &body))
     }
 
+    /// With what stands in the line of the file, where nothing else is written; and what is in the way of that.
+    async fn as_it_stands(&self, wanted: Wanted) -> (Wanted, Option<String>) {
+        let line = wanted.line.trim().parse::<u64>().ok();
+        let Some(line) = line.filter(|_| wanted.is_written() && wanted.text.trim().is_empty()) else {
+            return (wanted, None);
+        };
+        match self.site.rulebook.written(line).await {
+            Ok(text) => (Wanted { text, ..wanted }, None),
+            Err(problem) => (wanted, Some(format!("This cannot be changed here: {problem}"))),
+        }
+    }
+
     /// The call that a rule is to be like, if it is still at hand.
     pub(super) async fn like(&self, of: &str) -> Result<Option<Made>, Trouble> {
         if of.is_empty() {
@@ -257,7 +180,7 @@ impl Console {
         waits: Option<&Made>,
         asked: Option<&Asked>,
     ) -> Result<Option<Result<Tried, String>>, Trouble> {
-        let (rule, instead) = (edit.rule.clone(), edit.instead);
+        let instead = edit.instead;
         let draft = match self.site.rulebook.draft(edit).await {
             Ok(draft) => draft,
             // Nothing of it is changed yet.
@@ -269,7 +192,7 @@ impl Console {
         let calls: Vec<Made> = past.calls().filter(|made| made.verdict != Verdict::Open).cloned().collect();
         drop(past);
         let at = self.site.clock.now();
-        let then = now.under(draft.rules.clone());
+        let (then, rule) = (now.under(draft.rules.clone()), draft.rule.clone());
         let waits = waits.map(|made| let_through(&then, made, asked.is_some_and(Asked::is_hosted), at));
         let reckon = move || {
             let effect = between(&now, &then, &calls, at);
@@ -406,38 +329,6 @@ fn fitting(fit: &Fit) -> Markup {
         } @else if fit.held > 0 {
             p { strong.warn { @if fit.held == calls { "It would have decided nothing" } @else { "It would not have decided about " (fit.held) " of them" } } ", for something else goes before it:" }
             ul { @for (why, count) in &fit.why { li { (count) " " (one(why)) } } }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use countersign_core::policy::{Action, Rule};
-
-    use super::Wanted;
-    use crate::gateway::rulebook::Edit;
-
-    #[test]
-    fn what_a_form_says_is_a_rule_or_says_what_is_wrong() {
-        let wanted = Wanted::allowing(" look* ", Some("kitchen"));
-        let rule = Rule { principal: Some("kitchen".to_owned()), ..Rule::new("look*", Action::Allow) };
-        assert_eq!(wanted.edit(), Ok(Some(Edit { instead: None, rule: Some(rule.clone()) })));
-        let asks = Wanted { action: String::new(), principal: " ".to_owned(), ..wanted };
-        assert_eq!(asks.edit(), Ok(Some(Edit { instead: None, rule: Some(Rule::new("look*", Action::Ask)) })));
-        let standing = Wanted::standing(&Rule { line: 7, ..rule.clone() });
-        assert_eq!(standing.edit(), Ok(Some(Edit { instead: Some(7), rule: Some(rule) })));
-        assert_eq!(standing.out(), "/console/try?action=remove&line=7");
-        let of_lines = Wanted::allowing("say(a\r\n b)", None).edit().unwrap().unwrap().rule.unwrap();
-        assert_eq!(of_lines.pattern.as_deref(), Some("say(a\n b)"));
-        assert_eq!(Wanted::default().edit(), Ok(None));
-        for (wanted, told) in [
-            (Wanted { action: "alow }\n".to_owned(), ..asks.clone() }, "Unknown action: alow }"),
-            (Wanted { action: "remove".to_owned(), ..asks.clone() }, "Say which rule"),
-            (Wanted { line: "7x".to_owned(), ..asks.clone() }, "7x is no line"),
-            (Wanted { description: "x".repeat(2001), ..asks.clone() }, "longer than 2000"),
-        ] {
-            let problem = wanted.edit().unwrap_err();
-            assert!(problem.starts_with(told) || problem.contains(told), "{problem}");
         }
     }
 }

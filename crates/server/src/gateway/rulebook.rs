@@ -30,10 +30,19 @@ use crate::{
 /// A change of the file: a rule that comes, goes, or stands in the place of another.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Edit {
-    /// The line, counted from 1, in which the rule begins that goes.
+    /// The line, counted from 1, in which the rule or default begins that goes.
     pub(crate) instead: Option<u64>,
-    /// The rule that comes.
-    pub(crate) rule: Option<Rule>,
+    /// What comes.
+    pub(crate) comes: Option<Comes>,
+}
+
+/// What comes into the file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Comes {
+    /// A rule that [`is_plain`].
+    Plain(Rule),
+    /// The text of any, as it is to stand there.
+    Written(String),
 }
 
 /// What the file would be.
@@ -47,6 +56,8 @@ pub(crate) struct Draft {
     pub(crate) rules: Rules,
     /// What a person should know about the rule that comes.
     pub(crate) warnings: Vec<String>,
+    /// The rule that comes; none if that is a default.
+    pub(crate) rule: Option<Rule>,
     before: String,
     after: String,
 }
@@ -147,6 +158,16 @@ impl Rulebook {
         tokio::task::spawn_blocking(move || book.drafted(&edit)).await.unwrap_or(Err(DraftError::Lost))
     }
 
+    /// The text of the rule or default that begins in a line of the file, counted from 1.
+    ///
+    /// # Errors
+    /// [`DraftError::Io`], [`DraftError::Form`], [`DraftError::Lost`].
+    pub(crate) async fn written(self: &Arc<Self>, line: u64) -> Result<String, DraftError> {
+        let book = Arc::clone(self);
+        let read = move || rule_lines::written(&book.text()?, line).map_err(|why| book.form(why));
+        tokio::task::spawn_blocking(read).await.unwrap_or(Err(DraftError::Lost))
+    }
+
     /// Makes a change of the file whose text has the digest `seen`, and brings its rules into force. If this is dropped, what
     /// was begun is done all the same.
     ///
@@ -192,22 +213,26 @@ impl Rulebook {
         }
     }
 
-    fn drafted(&self, Edit { instead, rule }: &Edit) -> Result<Draft, DraftError> {
-        let form = |why: String| DraftError::Form { file: self.path.clone(), why };
+    fn form(&self, why: String) -> DraftError {
+        DraftError::Form { file: self.path.clone(), why }
+    }
+
+    fn drafted(&self, Edit { instead, comes }: &Edit) -> Result<Draft, DraftError> {
+        let form = |why: String| self.form(why);
         let before = self.text()?;
-        let known = self.file(&before).parse().map_err(RulesError::from)?.source.rules.rules;
-        if let Some(rule) = rule {
-            // Where it stands is no part of what it says.
-            let same = known.iter().find(|known| Rule { line: rule.line, ..(*known).clone() } == *rule);
-            if let Some(same) = same {
-                return Err(DraftError::There { file: self.path.clone(), line: same.line });
-            }
+        let known = self.file(&before).parse().map_err(RulesError::from)?.source.rules;
+        let is_old = |rule: &&Rule| Some(u64::from(rule.line)) == *instead;
+        if let Some(Comes::Plain(rule)) = comes {
+            self.is_new(rule, known.rules.iter().chain(known.defaults.iter().filter(is_old)))?;
         }
-        let item = rule.as_ref().map(rule_lines::line);
+        let item = comes.as_ref().map(|comes| match comes {
+            Comes::Plain(rule) => rule_lines::line(rule),
+            Comes::Written(text) => text.clone(),
+        });
         let (after, cut) = match (instead, &item) {
             (Some(at), item) => {
-                let old = known.iter().find(|rule| u64::from(rule.line) == *at);
-                if item.is_some() && !old.is_none_or(is_plain) {
+                let old = known.rules.iter().chain(&known.defaults).find(is_old);
+                if matches!(comes, Some(Comes::Plain(_))) && !old.is_none_or(is_plain) {
                     let why = format!("the rule of line {at} says more than can be changed here");
                     return Err(form(why));
                 }
@@ -218,9 +243,17 @@ impl Rulebook {
             (None, None) => return Err(form("there is nothing to change".to_owned())),
         };
         let cut = cut.iter().flat_map(|cut| cut.lines()).map(|line| format!("- {line}"));
-        let come = item.iter().map(|item| format!("+   - {item}"));
+        let come = item.iter().map(|item| rule_lines::entry(item, 2, "\n"));
+        let come = come.flat_map(|entry| entry.lines().map(|line| format!("+ {line}")).collect::<Vec<_>>());
         let change = cut.chain(come).collect::<Vec<_>>().join("\n");
         let read = self.file(&after).parse().map_err(RulesError::from)?;
+        let rule = item.as_ref().and_then(|_| come_into(&read.source.rules.rules, *instead)).cloned();
+        if let (Some(Comes::Written(_)), Some(rule)) = (comes, &rule) {
+            self.is_new(rule, known.rules.iter().filter(|rule| !is_old(rule)))?;
+        }
+        if let Some(line) = instead.and_then(|at| u32::try_from(at).ok()).filter(|_| before == after) {
+            return Err(DraftError::There { file: self.path.clone(), line });
+        }
         let loaded = rules::tested(rules::understood(read, &self.household)?, &self.household)?;
         let (mut warnings, mut idle) = (Vec::new(), Vec::new());
         if item.is_some() {
@@ -236,7 +269,14 @@ impl Rulebook {
         if let Some((_, told)) = idle.into_iter().next() {
             return Err(DraftError::Idle(told));
         }
-        Ok(Draft { seen: Digest::of(before.as_bytes()), change, rules: loaded.rules, warnings, before, after })
+        Ok(Draft { seen: Digest::of(before.as_bytes()), change, rules: loaded.rules, warnings, rule, before, after })
+    }
+
+    /// Whether nothing of `known` says what `rule` does.
+    fn is_new<'a>(&self, rule: &Rule, mut known: impl Iterator<Item = &'a Rule>) -> Result<(), DraftError> {
+        // Where it stands is no part of what it says.
+        let same = known.find(|known| Rule { line: rule.line, ..(*known).clone() } == *rule);
+        same.map_or(Ok(()), |same| Err(DraftError::There { file: self.path.clone(), line: same.line }))
     }
 
     fn file(&self, text: &str) -> RuleFile {
@@ -249,6 +289,14 @@ impl Rulebook {
         }
         let io = |source| DraftError::Io { file: self.path.clone(), source };
         Ok(replace(&self.path, draft.after.as_bytes(), Access::Private).map_err(io)?)
+    }
+}
+
+/// The rule that came into a file: in the place of another, or behind all others.
+fn come_into(rules: &[Rule], instead: Option<u64>) -> Option<&Rule> {
+    match instead {
+        Some(at) => rules.iter().find(|rule| u64::from(rule.line) == at),
+        None => rules.last(),
     }
 }
 

@@ -1,6 +1,6 @@
 use countersign_core::policy::{Action, Rule};
 
-use super::{added, line, with, without};
+use super::{added, entry, line, with, without, written};
 
 const ITEM: &str = "{ pattern: \"b\", action: ask }";
 
@@ -87,7 +87,7 @@ fn a_rule_is_taken_out_with_its_lines_alone() {
         (text, 99),
         ("rules: [ { pattern: a, action: ask } ]\n", 1),
         ("rules:\n  -\n    pattern: a\n    action: ask\n", 3),
-        ("defaults:\n  - { pattern: a, action: ask }\n", 2),
+        ("defaults: [ { pattern: a, action: ask } ]\n", 1),
     ] {
         assert!(without(text, at, None).is_err(), "{text} {at}");
     }
@@ -107,4 +107,57 @@ fn what_was_put_in_is_found_among_the_lines() {
     assert_eq!(added("a\na\n", "a\na\na\n"), 2..3);
     assert_eq!(added("", "rules:\n  - x\n"), 0..2);
     assert_eq!(added("rules: [ a ]\n", "rules: [ a, b ]\n"), 0..1);
+}
+
+#[test]
+fn a_rule_is_shown_as_it_stands_and_put_back_in_its_place() {
+    let text = "rules:\r\n    -   tool: pay   # careful\r\n        args:\r\n          to: \"ana\"\r\n\r\n          # at most\r\n          sum: { max: 5 }\r\n        action: ask\r\n    - { pattern: b, action: ask } # two\r\ndefaults:\r\n- pattern: '*'\r\n  action: deny\r\n";
+    let shown = "tool: pay   # careful\nargs:\n  to: \"ana\"\n\n  # at most\n  sum: { max: 5 }\naction: ask";
+    assert_eq!(written(text, 2).as_deref(), Ok(shown));
+    assert_eq!(written(text, 9).as_deref(), Ok("{ pattern: b, action: ask } # two"));
+    assert_eq!(written(text, 11).as_deref(), Ok("pattern: '*'\naction: deny"));
+    let (out, _) = without(text, 2, Some(&shown.replace("max: 5", "max: 6"))).unwrap();
+    assert_eq!(written(&out, 2).unwrap(), shown.replace("max: 5", "max: 6"));
+    assert!(out.contains("    - tool: pay   # careful\r\n      args:\r\n        to: \"ana\"\r\n\r\n"), "{out}");
+    assert!(out.ends_with("- pattern: '*'\r\n  action: deny\r\n"), "{out}");
+    let (out, cut) = without(text, 11, Some("{ pattern: '*', action: ask }")).unwrap();
+    assert!(out.ends_with("defaults:\r\n- { pattern: '*', action: ask }\r\n"), "{out}");
+    assert_eq!(cut, "- pattern: '*'\r\n  action: deny");
+    assert!(without(text, 11, None).unwrap().0.ends_with("# two\r\ndefaults:\r\n"));
+    for at in [1, 3, 10, 12, 99] {
+        assert!(written(text, at).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn what_is_written_over_lines_goes_in_whole_or_not_at_all() {
+    let item = "tool: pay\nargs:\n  to: |\n    a\n\n    b\naction: ask";
+    let want = "rules:\n  - tool: pay\n    args:\n      to: |\n        a\n\n        b\n    action: ask\n";
+    assert_eq!(with("", item).as_deref(), Ok(want));
+    assert_eq!(written(want, 2).as_deref(), Ok(item));
+    assert!(with("rules: []\n", item).unwrap_err().contains("on one line"));
+    for item in
+        ["", "# nothing", "pay", "- pattern: a\n  action: ask", "a: [", "a: 1\n---\nb: 2", "pattern: a\n  action: b"]
+    {
+        assert!(with("", item).is_err(), "{item}");
+        assert!(without("rules:\n  - { pattern: a, action: ask }\n", 2, Some(item)).is_err(), "{item}");
+    }
+    // Neither what closes a bracket nor what begins another list gets out of its place.
+    for item in [
+        "pattern: a }, { pattern: b",
+        "{ pattern: a, action: ask }\n- { pattern: b, action: allow }",
+        "a: 1\ndefaults: [ 1 ]",
+    ] {
+        let before = "rules:\n  - { pattern: c, action: ask }\ndefaults: []\n";
+        if let Ok(after) = with(before, item) {
+            assert_eq!(super::parsed(&after).unwrap()["defaults"], serde_json::json!([]), "{after}");
+            assert_eq!(super::parsed(&after).unwrap()["rules"].as_array().unwrap().len(), 2, "{after}");
+        }
+    }
+}
+
+#[test]
+fn an_entry_keeps_its_lines_below_its_dash() {
+    assert_eq!(entry("a: 1", 2, "\n"), "  - a: 1\n");
+    assert_eq!(entry("a: 1\n\nb:\n  c: 2", 0, "\r\n"), "- a: 1\r\n\r\n  b:\r\n    c: 2\r\n");
 }

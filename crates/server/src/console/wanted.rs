@@ -1,0 +1,205 @@
+//! What the form of a rule says: a rule to be written, changed or taken out. It must not know the file.
+
+use countersign_core::policy::{Action, Rule};
+use serde::Deserialize;
+
+use crate::{
+    gateway::rulebook::{Comes, Edit},
+    web::Body,
+};
+
+pub(super) const ACTIONS: [(Action, &str, &str); 3] =
+    [(Action::Allow, "allow", "allowed"), (Action::Ask, "ask", "asked about"), (Action::Deny, "deny", "denied")];
+/// The action of a form that takes a rule out.
+pub(super) const REMOVE: &str = "remove";
+/// The form in which a rule is written as it stands in the file.
+pub(super) const YAML: &str = "yaml";
+/// How long a text of a rule may be, in characters.
+const LONGEST: usize = 2000;
+/// How long a rule may be that is written as it stands in the file.
+const LONGEST_WRITTEN: usize = 8000;
+
+/// The rule, as the form has it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Wanted {
+    #[serde(default)]
+    pub(super) pattern: String,
+    #[serde(default)]
+    pub(super) action: String,
+    #[serde(default)]
+    pub(super) principal: String,
+    #[serde(default)]
+    pub(super) description: String,
+    /// The line in which the rule begins that goes.
+    #[serde(default)]
+    pub(super) line: String,
+    /// The gate or the call that the rule is to be like.
+    #[serde(default)]
+    pub(super) of: String,
+    /// How it is written: in fields, or as [`YAML`].
+    #[serde(default)]
+    pub(super) form: String,
+    /// As it is to stand in the file, where it is written so.
+    #[serde(default)]
+    pub(super) text: String,
+}
+
+impl Wanted {
+    /// What a form sent.
+    pub(super) fn sent(body: &Body) -> Self {
+        let text = |name: &str| body.text(name).unwrap_or_default().to_owned();
+        Self {
+            pattern: text("pattern"),
+            action: text("action"),
+            principal: text("principal"),
+            description: text("description"),
+            line: text("line"),
+            of: text("of"),
+            form: text("form"),
+            // What stands at its end may belong to it.
+            text: body.0.get("text").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// A rule that stands in the file, to be changed or taken out.
+    pub(super) fn standing(rule: &Rule) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let action = ACTIONS.iter().find(|(action, ..)| *action == rule.action).map_or("", |(_, word, _)| word);
+        Self {
+            pattern: text(&rule.pattern),
+            action: action.to_owned(),
+            principal: text(&rule.principal),
+            description: text(&rule.description),
+            line: rule.line.to_string(),
+            ..Self::default()
+        }
+    }
+
+    /// What begins in a line of the file, to be changed as it stands there.
+    pub(super) fn as_written(line: u32) -> Self {
+        Self { form: YAML.to_owned(), line: line.to_string(), ..Self::default() }
+    }
+
+    /// A rule that allows what a pattern covers, perhaps of one agent only.
+    pub(super) fn allowing(pattern: &str, principal: Option<&str>) -> Self {
+        let principal = principal.unwrap_or_default().to_owned();
+        Self { pattern: pattern.to_owned(), action: "allow".to_owned(), principal, ..Self::default() }
+    }
+
+    /// The gate or the call that the rule is to be like.
+    pub(super) fn of(&self) -> &str {
+        self.of.trim()
+    }
+
+    /// Where its effect is shown.
+    pub(super) fn at(&self) -> String {
+        let all = self.fields().into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>();
+        format!("/console/try?{}", serde_urlencoded::to_string(all).unwrap_or_default())
+    }
+
+    /// Where it is shown what comes of taking out the rule of its line.
+    pub(super) fn out(&self) -> String {
+        Self { action: REMOVE.to_owned(), line: self.line.clone(), ..Self::default() }.at()
+    }
+
+    /// Whether it is written as it stands in the file.
+    pub(super) fn is_written(&self) -> bool {
+        self.form == YAML && self.action != REMOVE
+    }
+
+    /// Every field, by its name in a form.
+    pub(super) fn fields(&self) -> [(&'static str, &str); 8] {
+        let Self { pattern, action, principal, description, line, of, form, text } = self;
+        [
+            ("pattern", pattern),
+            ("action", action),
+            ("principal", principal),
+            ("description", description),
+            ("line", line),
+            ("of", of),
+            ("form", form),
+            ("text", text),
+        ]
+    }
+
+    /// What is to be changed, if anything is. Where no action is named, it asks.
+    ///
+    /// # Errors
+    /// What it says is none, for people.
+    pub(super) fn edit(&self) -> Result<Option<Edit>, String> {
+        let line = Some(self.line.trim()).filter(|line| !line.is_empty()).map(str::parse::<u64>).transpose();
+        let instead = line.map_err(|_| format!("{} is no line of a file.", self.line))?;
+        if self.action == REMOVE {
+            return match instead {
+                Some(_) => Ok(Some(Edit { instead, comes: None })),
+                None => Err("Say which rule is to be taken out.".to_owned()),
+            };
+        }
+        if self.is_written() {
+            let text = self.text.trim_end().replace("\r\n", "\n");
+            if text.chars().count() > LONGEST_WRITTEN {
+                return Err(format!("It is longer than {LONGEST_WRITTEN} characters."));
+            }
+            let comes = Some(text).filter(|text| !text.is_empty()).map(Comes::Written);
+            return Ok(comes.map(|comes| Edit { instead, comes: Some(comes) }));
+        }
+        // Browsers send the ends of lines as two characters.
+        let text = |text: &str| Some(text.trim().replace("\r\n", "\n")).filter(|text| !text.is_empty());
+        let Some(pattern) = text(&self.pattern) else { return Ok(None) };
+        let named = |wanted: &str| ACTIONS.iter().find(|(_, word, _)| *word == wanted).map(|(action, ..)| *action);
+        let action = match self.action.as_str() {
+            "" => Action::Ask,
+            wanted => named(wanted).ok_or_else(|| {
+                format!("Unknown action: {wanted}. A call is allowed (allow), asked about (ask) or denied (deny).")
+            })?,
+        };
+        if self.fields().iter().any(|(_, value)| value.chars().count() > LONGEST) {
+            return Err(format!("A part of it is longer than {LONGEST} characters."));
+        }
+        let (principal, description) = (text(&self.principal), text(&self.description));
+        let rule = Rule { principal, description, ..Rule::new(pattern, action) };
+        Ok(Some(Edit { instead, comes: Some(Comes::Plain(rule)) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::policy::{Action, Rule};
+
+    use super::Wanted;
+    use crate::gateway::rulebook::{Comes, Edit};
+
+    fn plain(instead: Option<u64>, rule: &Rule) -> Edit {
+        Edit { instead, comes: Some(Comes::Plain(rule.clone())) }
+    }
+
+    #[test]
+    fn what_a_form_says_is_a_rule_or_says_what_is_wrong() {
+        let wanted = Wanted::allowing(" look* ", Some("kitchen"));
+        let rule = Rule { principal: Some("kitchen".to_owned()), ..Rule::new("look*", Action::Allow) };
+        assert_eq!(wanted.edit(), Ok(Some(plain(None, &rule))));
+        let asks = Wanted { action: String::new(), principal: " ".to_owned(), ..wanted };
+        assert_eq!(asks.edit(), Ok(Some(plain(None, &Rule::new("look*", Action::Ask)))));
+        let standing = Wanted::standing(&Rule { line: 7, ..rule.clone() });
+        assert_eq!(standing.edit(), Ok(Some(plain(Some(7), &rule))));
+        assert_eq!(standing.out(), "/console/try?action=remove&line=7");
+        let of_lines = Wanted::allowing("say(a\r\n b)", None).edit();
+        assert_eq!(of_lines, Ok(Some(plain(None, &Rule::new("say(a\n b)", Action::Allow)))));
+        let written = Wanted { text: "tool: pay\r\naction: ask\r\n\r\n".to_owned(), ..Wanted::as_written(3) };
+        let comes = Some(Comes::Written("tool: pay\naction: ask".to_owned()));
+        assert_eq!(written.edit(), Ok(Some(Edit { instead: Some(3), comes })));
+        assert_eq!(Wanted::as_written(3).edit(), Ok(None));
+        assert_eq!(Wanted::as_written(3).at(), "/console/try?line=3&form=yaml");
+        assert_eq!(Wanted::default().edit(), Ok(None));
+        for (wanted, told) in [
+            (Wanted { action: "alow }\n".to_owned(), ..asks.clone() }, "Unknown action: alow }"),
+            (Wanted { action: "remove".to_owned(), ..asks.clone() }, "Say which rule"),
+            (Wanted { line: "7x".to_owned(), ..asks.clone() }, "7x is no line"),
+            (Wanted { description: "x".repeat(2001), ..asks.clone() }, "longer than 2000"),
+            (Wanted { text: "x".repeat(8001), ..Wanted::as_written(3) }, "longer than 8000"),
+        ] {
+            let problem = wanted.edit().unwrap_err();
+            assert!(problem.starts_with(told) || problem.contains(told), "{problem}");
+        }
+    }
+}
