@@ -7,16 +7,16 @@ mod burst;
 mod door;
 mod figure;
 mod gates;
-mod gateway;
-mod host;
+pub(crate) mod gateway;
+pub(crate) mod host;
 mod lent;
-mod node;
+pub(crate) mod node;
 mod provider;
-mod scratch;
-mod socket;
-mod streams;
+pub(crate) mod scratch;
+pub(crate) mod socket;
+pub(crate) mod streams;
 mod telephone;
-mod web;
+pub(crate) mod web;
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -222,7 +222,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
     Ok(ExitCode::SUCCESS)
 }
 
-fn build(workspace: &Workspace, target: &Path) -> anyhow::Result<()> {
+pub(crate) fn build(workspace: &Workspace, target: &Path) -> anyhow::Result<()> {
     let mut command = Command::new(cargo());
     command.args(["build", "--release", "-p", "countersign", "--target-dir"]).arg(target);
     let status = command.current_dir(&workspace.root).status().context("cargo could not be started")?;
@@ -290,7 +290,7 @@ fn resident(id: u32) -> anyhow::Result<f64> {
 }
 
 /// The same in bytes.
-fn resident_bytes(id: u32) -> anyhow::Result<u64> {
+pub(crate) fn resident_bytes(id: u32) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("no /proc here")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
     let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmRSS is no number")?;

@@ -7,6 +7,7 @@
 mod bench;
 mod browser;
 mod fuzz;
+mod load;
 mod tidy;
 mod verify;
 mod workspace;
@@ -24,6 +25,8 @@ usage: cargo xtask COMMAND
                                 figures of the release binary, each beside its yardstick from the same run;
                                 --cold builds once more from nothing, --binary measures FILE and builds nothing
   browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
+  load [--minutes N] [--agents N] [--streams N] [--runs N] [--answers N] [--binary FILE] [--report FILE]
+                                agents, hosts, nodes, browsers and people at one gateway; a page with pictures of what came of it
   fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
                                 a decoder against mutated input; without a target, each in turn
 ";
@@ -50,6 +53,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "bench" => bench::run(&Workspace::read()?, &bench::Options::parse(rest)?, rest),
         bench::FAN_OUT => bench::fan_out(rest),
         "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
+        "load" => load::run(&Workspace::read()?, &load::Options::parse(rest)?, rest),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

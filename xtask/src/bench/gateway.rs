@@ -46,9 +46,13 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts one and waits until it says that it is ready.
     pub(crate) fn start(binary: &Path, service: SocketAddr, telephone: Option<SocketAddr>) -> anyhow::Result<Self> {
-        let scratch = Scratch::new("gateway")?;
-        write(scratch.path(), "config.yaml", &config(service, telephone))?;
-        write(scratch.path(), "permissions.yaml", RULES)?;
+        Self::start_in(binary, Scratch::new("gateway")?, &config(service, telephone), RULES)
+    }
+
+    /// Starts one with this configuration and these rules, in a folder of its own.
+    pub(crate) fn start_in(binary: &Path, scratch: Scratch, config: &str, rules: &str) -> anyhow::Result<Self> {
+        write(scratch.path(), "config.yaml", config)?;
+        write(scratch.path(), "permissions.yaml", rules)?;
         write(scratch.path(), "tools.yaml", TOOLS)?;
         let mut child = Command::new(binary)
             .args(["serve", "--config", "config.yaml"])
@@ -101,11 +105,17 @@ fn config(service: SocketAddr, telephone: Option<SocketAddr>) -> String {
         )
     });
     format!(
+        "{}agent: {{ token: {TOKEN} }}\nrate_limit: {{ max_requests_per_minute: 1000000000 }}\n{messenger}",
+        desk(service)
+    )
+}
+
+/// Where it listens, and the one service with its tools.
+pub(crate) fn desk(service: SocketAddr) -> String {
+    format!(
         "gateway: {{ host: 127.0.0.1, port: 0 }}
-agent: {{ token: {TOKEN} }}
 services:
   desk: {{ url: \"http://{service}\", auth: {{ type: bearer, token: secret-of-the-bench }}, tools: tools.yaml }}
-rate_limit: {{ max_requests_per_minute: 1000000000 }}
-{messenger}"
+"
     )
 }

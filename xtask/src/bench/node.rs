@@ -39,18 +39,19 @@ pub(crate) fn measure(binary: &Path) -> anyhow::Result<Called> {
 }
 
 /// A node's process. Dropped, it is killed.
-struct Node {
+pub(crate) struct Node {
     child: Child,
     _scratch: Scratch,
 }
 
 impl Node {
-    fn start(binary: &Path, address: &str) -> anyhow::Result<Self> {
+    /// Starts one under this name, with a file of three lines in its workspace.
+    pub(crate) fn start(binary: &Path, address: &str, name: &str) -> anyhow::Result<Self> {
         let scratch = Scratch::new("node")?;
         std::fs::create_dir(scratch.path().join("work"))?;
         std::fs::write(scratch.path().join("work/file"), "one\ntwo\nthree\n")?;
         let child = Command::new(binary)
-            .args(["node", "--url", &format!("ws://{address}/ws"), "--id", "desk", "--workspace", "work"])
+            .args(["node", "--url", &format!("ws://{address}/ws"), "--id", name, "--workspace", "work"])
             .args(["--data", "data"])
             .current_dir(scratch.path())
             .env_clear()
@@ -72,12 +73,13 @@ impl Drop for Node {
     }
 }
 
-fn request(id: usize, method: &str, params: &Value) -> String {
+/// A request of a client of the gsv door.
+pub(crate) fn request(id: usize, method: &str, params: &Value) -> String {
     json!({ "type": "req", "id": id.to_string(), "method": method, "params": params }).to_string()
 }
 
 /// The next frame for which `fits` says so.
-fn next(socket: &mut Socket, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+pub(crate) fn next(socket: &mut Socket, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
     loop {
         let frame: Value = serde_json::from_str(&socket.read()?)?;
         if fits(&frame) {
@@ -101,7 +103,7 @@ fn calls(mut call: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<f6
 
 fn alone(binary: &Path) -> anyhow::Result<f64> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let _node = Node::start(binary, &listener.local_addr()?.to_string())?;
+    let _node = Node::start(binary, &listener.local_addr()?.to_string(), "desk")?;
     let mut socket = Socket::accept(&listener)?;
     let ok =
         |id: &Value, payload: Value| json!({ "type": "res", "id": id, "ok": true, "payload": payload }).to_string();
@@ -127,7 +129,7 @@ fn through(binary: &Path) -> anyhow::Result<f64> {
         next(&mut client, |frame| frame["type"] == "res" && frame["id"].as_str() == Some(&*id.to_string()))
     };
     ask(0, "connect", &connect)?;
-    let _node = Node::start(binary, &gateway.address)?;
+    let _node = Node::start(binary, &gateway.address, "desk")?;
     let mut id = 0;
     let params = json!({ "tool": "desk__Read", "args": { "path": "file" } });
     let patience = Instant::now();

@@ -1,0 +1,299 @@
+//! `cargo xtask load`: agents, hosts, nodes, browsers and people at one gateway, all at once, and what came of it.
+//!
+//! They share the processors with the gateway. Each of them knows what it must get; whatever else comes is wrong, and the command
+//! fails. How long things took and how memory went is told, on a page with pictures; the command does not fail for speed.
+
+mod agents;
+mod chats;
+mod gauge;
+mod http;
+mod machines;
+mod page;
+mod people;
+mod tally;
+mod watchers;
+mod world;
+
+use std::{
+    path::PathBuf,
+    process::{Command, ExitCode},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use tokio::{runtime::Builder, sync::watch, task::JoinSet};
+
+use crate::{
+    bench::streams::more_descriptors,
+    load::{
+        gauge::{Look, growth},
+        machines::Hosting,
+        tally::{Row, Tally, per_mille},
+        world::World,
+    },
+    workspace::{Workspace, cargo},
+};
+
+/// How many nodes and hosts take part.
+const NODES: usize = 2;
+const HOSTS: usize = 4;
+/// What an answer should take at most, in milliseconds, 99 times of 100.
+const ANSWER: f32 = 50.0;
+/// By what part memory may grow behind the first third.
+const GROWTH: f64 = 0.1;
+/// How many streams are opened at once, and how long between two such groups.
+const AT_ONCE: usize = 100;
+const BETWEEN: Duration = Duration::from_millis(50);
+/// How long what is under way may take behind the end.
+const END: Duration = Duration::from_secs(150);
+/// Every fourth request of an agent is asked about.
+const ONE_ASKS: f64 = 4.0;
+
+/// Who takes part, and for how long.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Options {
+    minutes: f64,
+    agents: usize,
+    streams: usize,
+    runs: usize,
+    /// Answers of people a second.
+    answers: f64,
+    binary: Option<PathBuf>,
+    report: Option<PathBuf>,
+}
+
+impl Options {
+    pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
+        let mut options =
+            Self { minutes: 1.0, agents: 1_000, streams: 10_000, runs: 200, answers: 50.0, binary: None, report: None };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().with_context(|| format!("{argument} wants a value"));
+            match argument.as_str() {
+                "--minutes" => options.minutes = value()?.parse().context("--minutes wants a number")?,
+                "--agents" => options.agents = value()?.parse().context("--agents wants a number")?,
+                "--streams" => options.streams = value()?.parse().context("--streams wants a number")?,
+                "--runs" => options.runs = value()?.parse().context("--runs wants a number")?,
+                "--answers" => options.answers = value()?.parse().context("--answers wants a number")?,
+                "--binary" => options.binary = Some(value()?.into()),
+                "--report" => options.report = Some(value()?.into()),
+                unknown => bail!("load does not know {unknown:?}"),
+            }
+        }
+        if !(options.minutes > 0.0 && options.minutes <= 1440.0 && options.answers > 0.0) || options.agents == 0 {
+            bail!("load wants some minutes, agents and answers");
+        }
+        Ok(options)
+    }
+}
+
+/// What came of it.
+pub(crate) struct Outcome {
+    options: Options,
+    tally: Arc<Tally>,
+    looks: Vec<Look>,
+    /// Things that the service was told to do more than once.
+    repeated: usize,
+    took: Duration,
+}
+
+/// Something that was looked for, and whether it was so.
+pub(crate) struct Check {
+    holds: bool,
+    text: String,
+    /// Whether it is about speed or size, for which nothing fails.
+    is_measure: bool,
+}
+
+impl Outcome {
+    /// Who took part.
+    pub(crate) fn setting(&self) -> String {
+        let Options { agents, streams, runs, answers, .. } = &self.options;
+        format!(
+            "{:.1} minutes; {agents} agents, {streams} open streams, {runs} chats, {NODES} nodes, {HOSTS} attached hosts, \
+             about {answers} gates a second",
+            self.took.as_secs_f64() / 60.0
+        )
+    }
+
+    /// How often that is a second.
+    #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+    pub(crate) fn rate(&self, count: usize) -> f64 {
+        count as f64 / self.took.as_secs_f64()
+    }
+
+    pub(crate) fn checks(&self) -> Vec<Check> {
+        let wrongs: u64 = self.tally.wrongs().values().sum();
+        let took = self.tally.sorted(Row::Answered);
+        let longest = per_mille(&took, 990);
+        let grown = growth(&self.looks);
+        let missing: Vec<&str> =
+            Row::ALL.into_iter().filter(|row| self.tally.count(*row) == 0).map(Row::name).collect();
+        vec![
+            Check { holds: wrongs == 0, text: format!("nothing went wrong ({wrongs} did)"), is_measure: false },
+            Check {
+                holds: self.repeated == 0,
+                text: format!("nothing was done twice ({} were)", self.repeated),
+                is_measure: false,
+            },
+            Check {
+                holds: missing.is_empty(),
+                text: format!("everybody took part{}", if missing.is_empty() { "" } else { ", but for: " })
+                    + &missing.join(", "),
+                is_measure: false,
+            },
+            Check {
+                holds: longest.is_some_and(|longest| longest <= ANSWER),
+                text: format!("99 of 100 answers within {ANSWER} ms ({:.1} ms)", longest.unwrap_or_default()),
+                is_measure: true,
+            },
+            Check {
+                holds: grown.is_some_and(|grown| grown <= GROWTH),
+                text: format!(
+                    "memory flat behind the first third (grew by {:.1} %, from there to the end)",
+                    grown.unwrap_or_default() * 100.0
+                ),
+                is_measure: true,
+            },
+        ]
+    }
+}
+
+/// Plays as `options` say, which were read from `arguments`.
+pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]) -> anyhow::Result<ExitCode> {
+    if cfg!(debug_assertions) {
+        // Ten thousand readers that are slow themselves would be what is measured.
+        let mut fast = Command::new(cargo());
+        fast.args(["run", "--release", "--quiet", "--package", "xtask", "--", "load"]).args(arguments);
+        let status = fast.current_dir(&workspace.root).status().context("cargo could not be started")?;
+        return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let binary = match &options.binary {
+        Some(binary) => binary.canonicalize().with_context(|| format!("{} is not there", binary.display()))?,
+        None => {
+            crate::bench::build(workspace, &workspace.target)?;
+            workspace.target.join("release/countersign")
+        }
+    };
+    more_descriptors();
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let outcome = runtime.block_on(play(options, binary))?;
+    runtime.shutdown_background();
+    let report = options.report.clone().unwrap_or_else(|| workspace.target.join("load.html"));
+    std::fs::write(&report, page::page(&outcome)).with_context(|| format!("{}", report.display()))?;
+    println!("{}", outcome.setting());
+    let mut is_right = true;
+    for check in outcome.checks() {
+        println!("{}: {}", if check.holds { "holds" } else { "does not hold" }, check.text);
+        is_right &= check.holds || check.is_measure;
+    }
+    for (what, times) in outcome.tally.wrongs() {
+        println!("wrong, {times} times: {what}");
+    }
+    println!("the page is {}", report.display());
+    Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn play(options: &Options, binary: PathBuf) -> anyhow::Result<Outcome> {
+    let world = World::start(&binary, options.agents)?;
+    let tally = Arc::new(Tally::new());
+    let (end, over) = watch::channel(false);
+    let people = tokio::spawn(people::play(world.address, Arc::clone(&tally)));
+    let gauge = tokio::spawn(gauge::watch(world.gateway.id(), Duration::from_secs(1), Arc::clone(&tally)));
+
+    let mut watching = JoinSet::new();
+    for number in 0..options.streams {
+        let agent = number % options.agents;
+        watching.spawn(watchers::play(world.address, agent, Arc::clone(&tally), over.clone()));
+        if number % AT_ONCE == AT_ONCE - 1 {
+            tokio::time::sleep(BETWEEN).await;
+        }
+    }
+
+    let mut working = JoinSet::new();
+    #[expect(clippy::cast_precision_loss, reason = "there are few enough agents")]
+    let pace = Duration::from_secs_f64(options.agents as f64 / options.answers / ONE_ASKS);
+    for number in 0..options.agents {
+        let after = spread(pace, number, options.agents);
+        let (done, tally) = (world.done.clone(), Arc::clone(&tally));
+        working.spawn(agents::play(world.address, number, (after, pace), done, tally));
+    }
+    for number in 0..options.runs {
+        let after = spread(Duration::from_secs(5), number, options.runs);
+        working.spawn(chats::play(world.address, after, Arc::clone(&tally)));
+    }
+    let mut machines = Vec::new();
+    for number in 0..NODES {
+        let (binary, address, tally) = (binary.clone(), world.gateway.address.clone(), Arc::clone(&tally));
+        machines.push(std::thread::spawn(move || machines::node(&binary, &address, number, &tally)));
+    }
+    let hosting = Hosting { binary, data: world.data.clone(), base_url: format!("http://{}/v1", world.model) };
+    for _ in 0..HOSTS {
+        let (hosting, tally) = (hosting.clone(), Arc::clone(&tally));
+        machines.push(std::thread::spawn(move || machines::host(&hosting, &tally)));
+    }
+
+    let minutes = Duration::from_secs_f64(options.minutes * 60.0);
+    while tally.elapsed() < minutes {
+        tokio::time::sleep(Duration::from_secs(10).min(minutes.saturating_sub(tally.elapsed()))).await;
+        eprintln!(
+            "{:>5.0} s: {} streams, {} calls allowed, {} answers, {} runs, {} wrong",
+            tally.elapsed().as_secs_f64(),
+            tally.streams.load(Ordering::Relaxed),
+            tally.count(Row::Allowed),
+            tally.count(Row::Answered),
+            tally.count(Row::Run),
+            tally.wrongs().values().sum::<u64>()
+        );
+    }
+    tally.end();
+    let took = tally.elapsed();
+    if tokio::time::timeout(END, async { while working.join_next().await.is_some() {} }).await.is_err() {
+        tally.wrong("somebody did not come to an end");
+    }
+    for machine in machines {
+        if machine.join().is_err() {
+            tally.wrong("a node or host broke down");
+        }
+    }
+    end.send(true)?;
+    while watching.join_next().await.is_some() {}
+    people.abort();
+    let looks = gauge.await?;
+    Ok(Outcome { options: options.clone(), repeated: world.done.repeated(), tally, looks, took })
+}
+
+/// When this one of so many begins, so that not all do at once.
+fn spread(over: Duration, number: usize, of: usize) -> Duration {
+    over * u32::try_from(number).unwrap_or(u32::MAX) / u32::try_from(of).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_what_is_none_is_named() {
+        let read = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+            Options::parse(&arguments).map_err(|error| format!("{error:#}"))
+        };
+        let options = read(&["--minutes", "0.5", "--agents", "20", "--answers", "5"]).unwrap();
+        assert_eq!((options.minutes, options.agents, options.answers), (0.5, 20, 5.0));
+        for (arguments, want) in [
+            (&["--speed"] as &[&str], "load does not know \"--speed\""),
+            (&["--minutes"], "--minutes wants a value"),
+            (&["--minutes", "0"], "load wants some minutes, agents and answers"),
+            (&["--agents", "0"], "load wants some minutes, agents and answers"),
+        ] {
+            assert_eq!(read(arguments).unwrap_err(), want, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn they_begin_one_after_the_other() {
+        let over = Duration::from_secs(10);
+        assert_eq!([0, 1, 3].map(|number| spread(over, number, 4)), [0.0, 2.5, 7.5].map(Duration::from_secs_f64));
+    }
+}

@@ -1,0 +1,96 @@
+//! Agents on untrusted devices: each asks for something now and then, and knows what it got.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, time::Instant};
+use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
+
+use crate::{
+    bench::socket::request,
+    load::{
+        tally::{Row, Tally},
+        world::{Done, agent},
+    },
+};
+
+/// Of how many requests one is asked about.
+const ONE_ASKS: u64 = 4;
+/// How long a reply may take before it counts as missing.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Plays one agent until the load is over. It asks for something every `pace`, the first time after `after`.
+pub(crate) async fn play(
+    address: SocketAddr,
+    number: usize,
+    (after, pace): (Duration, Duration),
+    done: Done,
+    tally: Arc<Tally>,
+) {
+    tokio::time::sleep(after).await;
+    // Not all ask at the same time.
+    let mut served = number as u64;
+    while !tally.is_over() {
+        if let Err(error) = converse(address, number, pace, &done, &tally, &mut served).await {
+            tally.wrong(format!("an agent lost its connection: {error:#}"));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+async fn converse(
+    address: SocketAddr,
+    number: usize,
+    pace: Duration,
+    done: &Done,
+    tally: &Tally,
+    served: &mut u64,
+) -> anyhow::Result<()> {
+    let (name, token) = agent(number);
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (mut socket, _) = tokio_tungstenite::client_async(format!("ws://{address}/"), stream).await?;
+    let auth = json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": token }, "id": "auth-1" });
+    socket.send(Message::text(auth.to_string())).await?;
+    if reply(&mut socket).await?["result"]["status"] != "authenticated" {
+        bail!("it was not let in");
+    }
+    let mut next = Instant::now();
+    while !tally.is_over() {
+        *served += 1;
+        let (asks, thing) = (served.is_multiple_of(ONE_ASKS), format!("{name}_{served}"));
+        let begun = Instant::now();
+        let tool = if asks { "turn" } else { "look" };
+        socket.send(Message::text(request(*served, tool, &json!({ "thing": thing })))).await?;
+        let told = reply(&mut socket).await?;
+        if told["id"] != *served {
+            bail!("the reply is to something else");
+        }
+        let (status, code) = (told["result"]["status"].as_str(), told["error"]["code"].as_i64());
+        match (asks, status, code) {
+            (false, Some("executed"), _) => tally.did(Row::Allowed, begun.elapsed()),
+            (true, Some("executed"), _) if done.times(&thing) == 1 => tally.did(Row::Countersigned, begun.elapsed()),
+            (true, None, Some(-32001)) if done.times(&thing) == 0 => tally.did(Row::Countersigned, begun.elapsed()),
+            (true, Some("executed"), _) => tally.wrong("a call was reported as executed and was not done once"),
+            (true, None, Some(-32001)) => tally.wrong("a call was denied and done all the same"),
+            (_, _, code) => tally.wrong(format!("an agent was told the error {code:?}")),
+        }
+        next = (next + pace).max(Instant::now());
+        tokio::time::sleep_until(next).await;
+    }
+    Ok(socket.close(None).await?)
+}
+
+async fn reply(socket: &mut WebSocketStream<TcpStream>) -> anyhow::Result<Value> {
+    loop {
+        let message = tokio::time::timeout(PATIENCE, socket.next()).await.context("no reply within a minute")?;
+        match message.context("the connection ended")?? {
+            Message::Text(text) => return Ok(serde_json::from_str(&text)?),
+            Message::Close(frame) => bail!("it was closed: {frame:?}"),
+            // Pings are answered with the next read.
+            Message::Ping(_) | Message::Pong(_) | Message::Binary(_) | Message::Frame(_) => {}
+        }
+    }
+}

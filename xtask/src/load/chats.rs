@@ -1,0 +1,70 @@
+//! Browsers that chat: one run after the other, each read to the end of its stream.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::load::{
+    http::Client,
+    tally::{Row, Tally},
+};
+
+/// How long a run may take before it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often something is said in one session before a new one is opened.
+const TURNS: usize = 20;
+
+/// Chats until the load is over; the first time after `after`.
+pub(crate) async fn play(address: SocketAddr, after: Duration, tally: Arc<Tally>) {
+    tokio::time::sleep(after).await;
+    while !tally.is_over() {
+        if let Err(error) = converse(address, &tally).await {
+            tally.wrong(format!("a chat broke off: {error:#}"));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+async fn converse(address: SocketAddr, tally: &Tally) -> anyhow::Result<()> {
+    let mut client = Client::connect(address).await?;
+    let (status, session) = client.post("/api/session/new", &json!({})).await?;
+    if status != 200 {
+        bail!("{status} for a new session");
+    }
+    let session = session["session"]["session_id"].as_str().context("a session without a name")?.to_owned();
+    for _ in 0..TURNS {
+        if tally.is_over() {
+            break;
+        }
+        let begun = Instant::now();
+        let message = json!({ "session_id": session, "message": "What is here?" });
+        let (status, started) = client.post("/api/chat/start", &message).await?;
+        if status != 200 {
+            bail!("{status} for a message");
+        }
+        let stream = started["stream_id"].as_str().context("a turn without a stream")?;
+        tokio::time::timeout(PATIENCE, read(address, stream)).await.context("a run did not end")??;
+        tally.did(Row::Run, begun.elapsed());
+    }
+    Ok(())
+}
+
+/// Reads a turn to its end, which has to be one that succeeded.
+async fn read(address: SocketAddr, stream: &str) -> anyhow::Result<()> {
+    let mut client = Client::connect(address).await?;
+    client.open(&format!("/api/chat/stream?stream_id={stream}")).await?;
+    let (mut line, mut is_done) = (String::new(), false);
+    loop {
+        line.clear();
+        client.line(&mut line).await?;
+        match line.strip_prefix("event: ").map(str::trim) {
+            Some("done") => is_done = true,
+            Some("stream_end") if is_done => return Ok(()),
+            Some("stream_end") => bail!("a stream ended before its run was done"),
+            Some(failed @ ("apperror" | "cancel")) => bail!("a run ended as {failed}"),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! People who answer: they follow what happens, and allow or deny whatever begins to wait. Some press twice, some at once with
+//! somebody else.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::Instant,
+};
+
+use crate::load::{
+    http::Client,
+    tally::{Row, Tally},
+};
+
+/// How many answer at the same time.
+const PEOPLE: usize = 8;
+/// Of how many gates one is denied, and one is answered by two people at once.
+const ONE_DENIED: u64 = 10;
+const ONE_DOUBLE: u64 = 20;
+
+/// Follows and answers until nobody is left who would ask.
+pub(crate) async fn play(address: SocketAddr, tally: Arc<Tally>) {
+    let (tell, told) = mpsc::channel::<(u64, String)>(4096);
+    let told = Arc::new(Mutex::new(told));
+    let mut people = tokio::task::JoinSet::new();
+    for _ in 0..PEOPLE {
+        people.spawn(answer_all(address, Arc::clone(&told), Arc::clone(&tally)));
+    }
+    let mut seen = 0;
+    let mut after = "now".to_owned();
+    while follow(address, &mut after, &mut seen, &tell, &tally).await.is_err() {
+        tally.wrong("the stream of events was cut");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+async fn follow(
+    address: SocketAddr,
+    after: &mut String,
+    seen: &mut u64,
+    tell: &mpsc::Sender<(u64, String)>,
+    tally: &Tally,
+) -> anyhow::Result<()> {
+    let mut client = Client::connect(address).await?;
+    client.open(&format!("/api/v1/events?after={after}")).await?;
+    let mut line = String::new();
+    loop {
+        line.clear();
+        client.line(&mut line).await?;
+        if let Some(id) = line.strip_prefix("id: ") {
+            id.trim().clone_into(after);
+        }
+        let Some(data) = line.strip_prefix("data: ").filter(|data| data.contains(r#""kind":"gate","event":"opened""#))
+        else {
+            continue;
+        };
+        let event: Value = serde_json::from_str(data)?;
+        let Some(gate) = event["facts"]["opened"]["gate"].as_str() else { continue };
+        *seen += 1;
+        if tell.try_send((*seen, gate.to_owned())).is_err() {
+            tally.wrong("people are 4,096 gates behind");
+        }
+    }
+}
+
+async fn answer_all(address: SocketAddr, told: Arc<Mutex<mpsc::Receiver<(u64, String)>>>, tally: Arc<Tally>) {
+    let (Ok(mut one), Ok(mut other)) = (Client::connect(address).await, Client::connect(address).await) else {
+        return tally.wrong("a person could not connect");
+    };
+    loop {
+        let next = told.lock().await.recv().await;
+        let Some((number, gate)) = next else { return };
+        let verb = if number.is_multiple_of(ONE_DENIED) { "deny" } else { "allow" };
+        let path = format!("/api/v1/gates/{gate}/{verb}");
+        let begun = Instant::now();
+        let is_double = number.is_multiple_of(ONE_DOUBLE);
+        let nothing = json!({});
+        let (mine, theirs) = (format!("one-{gate}"), format!("other-{gate}"));
+        let (first, second) = tokio::join!(one.post_once(&path, &nothing, &mine), async {
+            if is_double { Some(other.post_once(&path, &nothing, &theirs).await) } else { None }
+        });
+        let statuses = [Some(first), second].map(|reply| reply.map(|reply| reply.map(|(status, _)| status)));
+        match statuses {
+            [Some(Ok(200)), None] | [Some(Ok(200)), Some(Ok(409))] | [Some(Ok(409)), Some(Ok(200))] => {
+                tally.did(Row::Answered, begun.elapsed());
+            }
+            [Some(Ok(200)), Some(Ok(200))] => tally.wrong("two people were both told that their answer counted"),
+            [Some(Ok(status)), _] => tally.wrong(format!("an answer got {status}")),
+            [_, _] => tally.wrong("an answer got no reply"),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What was seen while everybody was at it: how much of what, how long it took, and what went wrong.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// What people at the other end did, as rows of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Row {
+    /// A call that rules allow, from an agent's request to its result.
+    Allowed,
+    /// An answer to a gate, from the request to the reply.
+    Answered,
+    /// A call that was asked about, from the agent's request to its result.
+    Countersigned,
+    /// A run of a chat, from its message to the end of its stream.
+    Run,
+    /// A call of a node's tool through the gateway.
+    Node,
+    /// A prompt of a host whose session lives in the gateway, to its end.
+    Host,
+}
+
+impl Row {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Allowed, Self::Answered, Self::Countersigned, Self::Run, Self::Node, Self::Host];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "a call that rules allow",
+            Self::Answered => "a person's answer",
+            Self::Countersigned => "a call that a person was asked about",
+            Self::Run => "a run of a chat (the model speaks for 5 s)",
+            Self::Node => "a call of a node's tool",
+            Self::Host => "a prompt of an attached host",
+        }
+    }
+}
+
+/// How often, and how long.
+#[derive(Debug, Default)]
+struct Measured {
+    /// Milliseconds, in the order of their ends.
+    took: Vec<f32>,
+}
+
+/// One for all who take part.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    begun: Instant,
+    is_over: AtomicBool,
+    /// Frames that watchers read.
+    pub(crate) frames: AtomicU64,
+    /// Streams that are open.
+    pub(crate) streams: AtomicU64,
+    rows: Mutex<BTreeMap<Row, Measured>>,
+    wrongs: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            is_over: AtomicBool::new(false),
+            frames: AtomicU64::new(0),
+            streams: AtomicU64::new(0),
+            rows: Mutex::default(),
+            wrongs: Mutex::default(),
+        }
+    }
+
+    /// Since the load began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Whether nobody begins anything new.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Something went as it should.
+    pub(crate) fn did(&self, row: Row, took: Duration) {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.entry(row).or_default().took.push(took.as_secs_f32() * 1000.0);
+    }
+
+    /// Something did not. `what` has no names or numbers in it, so that the same is counted as the same.
+    pub(crate) fn wrong(&self, what: impl Into<String>) {
+        let mut wrongs = self.wrongs.lock().unwrap_or_else(PoisonError::into_inner);
+        *wrongs.entry(what.into()).or_default() += 1;
+    }
+
+    pub(crate) fn wrongs(&self) -> BTreeMap<String, u64> {
+        self.wrongs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often `row` was done so far.
+    pub(crate) fn count(&self, row: Row) -> usize {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner).get(&row).map_or(0, |row| row.took.len())
+    }
+
+    /// Milliseconds of everything that was done in `row`, shortest first.
+    pub(crate) fn sorted(&self, row: Row) -> Vec<f32> {
+        let mut took = {
+            let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+            rows.get(&row).map(|row| row.took.clone()).unwrap_or_default()
+        };
+        took.sort_by(f32::total_cmp);
+        took
+    }
+}
+
+/// What so many of a thousand `sorted` values do not exceed.
+pub(crate) fn per_mille(sorted: &[f32], of_thousand: usize) -> Option<f32> {
+    sorted.get((sorted.len() * of_thousand).div_ceil(1000).saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_a_thousand_is_the_least_value_that_enough_do_not_exceed() {
+        let values: Vec<f32> = (1_u8..=200).map(f32::from).collect();
+        for (of, want) in [(500, 100.0), (990, 198.0), (999, 200.0), (1000, 200.0)] {
+            assert_eq!(per_mille(&values, of), Some(want), "{of}");
+        }
+        assert_eq!(per_mille(&[], 990), None);
+        assert_eq!(per_mille(&[7.0], 10), Some(7.0));
+    }
+
+    #[test]
+    fn the_same_wrong_is_counted_and_every_row_keeps_its_own() {
+        let tally = Tally::new();
+        tally.wrong("cut");
+        tally.wrong("cut");
+        tally.did(Row::Run, Duration::from_millis(20));
+        tally.did(Row::Run, Duration::from_millis(10));
+        assert_eq!(tally.wrongs(), BTreeMap::from([("cut".to_owned(), 2)]));
+        assert_eq!(tally.sorted(Row::Run), [10.0, 20.0]);
+        assert_eq!((tally.count(Row::Run), tally.count(Row::Node)), (2, 0));
+    }
+}

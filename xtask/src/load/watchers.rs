@@ -1,0 +1,113 @@
+//! Browsers and phones that show what waits: each must end up with the truth, which is that nothing does.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::watch,
+};
+
+use crate::load::{tally::Tally, world::agent};
+
+const COUNT: &[u8] = b"\"pending_count\":";
+/// How long what was told last may take to come behind the end.
+const LAST: Duration = Duration::from_secs(20);
+
+/// Watches what waits for one agent. Behind the end the last that was told must be that nothing does.
+pub(crate) async fn play(address: SocketAddr, number: usize, tally: Arc<Tally>, mut end: watch::Receiver<bool>) {
+    let mut reading = Reading::default();
+    let Ok(mut stream) = open(address, number).await else {
+        return tally.wrong("a stream could not be opened");
+    };
+    let mut buffer = [0; 2048];
+    let read = async {
+        let mut is_open = false;
+        loop {
+            match stream.read(&mut buffer).await {
+                Ok(read @ 1..) => {
+                    if !std::mem::replace(&mut is_open, true) {
+                        tally.streams.fetch_add(1, Ordering::Relaxed);
+                    }
+                    let seen = reading.take(&buffer[..read]);
+                    tally.frames.fetch_add(seen, Ordering::Relaxed);
+                }
+                _ => return tally.wrong("a stream was cut"),
+            }
+            if *end.borrow() && reading.waiting == Some(0) {
+                return;
+            }
+        }
+    };
+    let patience = async {
+        let mut end = end.clone();
+        let _ = end.wait_for(|is_over| *is_over).await;
+        tokio::time::sleep(LAST).await;
+    };
+    tokio::select! {
+        () = read => {}
+        () = patience => if reading.waiting != Some(0) {
+            tally.wrong("a stream ended with something that no longer waits");
+        }
+    }
+    let _ = end.borrow_and_update();
+}
+
+async fn open(address: SocketAddr, number: usize) -> std::io::Result<TcpStream> {
+    let (name, _) = agent(number);
+    let mut stream = TcpStream::connect(address).await?;
+    let path = format!("/api/approval/stream?session_id=agent:{name}");
+    let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    Ok(stream)
+}
+
+/// Finds the newest count in what comes, also where it is cut in two.
+#[derive(Default)]
+struct Reading {
+    carry: Vec<u8>,
+    waiting: Option<u64>,
+}
+
+impl Reading {
+    /// How many counts were in it.
+    fn take(&mut self, piece: &[u8]) -> u64 {
+        self.carry.extend_from_slice(piece);
+        let (mut seen, mut from) = (0, 0);
+        while let Some(at) = self.carry[from..].windows(COUNT.len()).position(|part| part == COUNT) {
+            let digits = from + at + COUNT.len();
+            let Some(length) = self.carry[digits..].iter().position(|byte| !byte.is_ascii_digit()) else {
+                // The rest of the number is still to come.
+                self.carry.drain(..from + at);
+                return seen;
+            };
+            let number = std::str::from_utf8(&self.carry[digits..digits + length]).unwrap_or_default();
+            self.waiting = number.parse().ok();
+            seen += 1;
+            from = digits + length;
+        }
+        let keep = (self.carry.len() - from).min(COUNT.len() - 1);
+        self.carry.drain(..self.carry.len() - keep);
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_count_is_found_wherever_it_is_cut() {
+        let text = b"data: {\"pending\":null,\"pending_count\":12}\n\ndata: {\"pending_count\":0}\n\n";
+        for cut in 0..text.len() {
+            let mut reading = Reading::default();
+            let seen = reading.take(&text[..cut]) + reading.take(&text[cut..]);
+            assert_eq!((seen, reading.waiting), (2, Some(0)), "{cut}");
+            assert!(reading.carry.len() < COUNT.len(), "{cut}");
+        }
+    }
+}

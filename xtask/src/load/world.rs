@@ -1,0 +1,164 @@
+//! The gateway under load, and what it talks to: a service that counts what is done, and a model that takes its time.
+
+use std::{
+    collections::HashMap,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::bench::{
+    gateway::{self, Gateway},
+    scratch::Scratch,
+    web,
+};
+
+/// Pieces of an answer of the model, and how long it waits behind each.
+const PIECES: usize = 25;
+const PAUSE: Duration = Duration::from_millis(200);
+
+const RULES: &str = r#"
+defaults: [ { pattern: "*", action: ask } ]
+rules:
+  - { pattern: "look(*", action: allow }
+  - { pattern: "ls*", action: allow }
+"#;
+
+/// How often the service was told to do each thing.
+#[derive(Clone, Default)]
+pub(crate) struct Done(Arc<Mutex<HashMap<String, u32>>>);
+
+impl Done {
+    /// How often `thing` was done.
+    pub(crate) fn times(&self, thing: &str) -> u32 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(thing).copied().unwrap_or_default()
+    }
+
+    /// How many things were done more than once.
+    pub(crate) fn repeated(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|times| **times > 1).count()
+    }
+
+    fn did(&self, path: &str) {
+        if let Some(thing) = path.strip_prefix("/turn/") {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(thing.to_owned()).or_default() += 1;
+        }
+    }
+}
+
+/// Everything that the load plays with.
+pub(crate) struct World {
+    pub(crate) gateway: Gateway,
+    pub(crate) address: SocketAddr,
+    pub(crate) done: Done,
+    pub(crate) model: SocketAddr,
+    /// The gateway's data directory.
+    pub(crate) data: PathBuf,
+}
+
+/// The name of an agent, and what it shows.
+pub(crate) fn agent(number: usize) -> (String, String) {
+    (format!("a{number}"), format!("token-of-agent-{number}-of-the-load"))
+}
+
+impl World {
+    /// Starts all of it, with so many agents known to the gateway.
+    pub(crate) fn start(binary: &Path, agents: usize) -> anyhow::Result<Self> {
+        let done = Done::default();
+        let counted = done.clone();
+        let service = web::serve(move |asked| {
+            counted.did(&asked.path);
+            r#"{"state":"on"}"#.to_owned()
+        })?;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let model = listener.local_addr()?;
+        tokio::spawn(speak(TcpListener::from_std(listener)?));
+        let scratch = Scratch::new("load")?;
+        let data = scratch.path().join("data");
+        let gateway = Gateway::start_in(binary, scratch, &config(service, model, agents), RULES)?;
+        let address = gateway.address.parse().context("an address")?;
+        Ok(Self { gateway, address, done, model, data })
+    }
+}
+
+fn config(service: SocketAddr, model: SocketAddr, agents: usize) -> String {
+    let agents: Vec<String> = (0..agents)
+        .map(|number| {
+            let (id, token) = agent(number);
+            format!("  - {{ id: {id}, token: {token} }}\n")
+        })
+        .collect();
+    format!(
+        "{}storage: {{ type: sqlite, path: data/countersign.db }}
+rate_limit: {{ max_requests_per_minute: 1000000000, max_pending_approvals: 64 }}
+model: {{ provider: local, id: small-1 }}
+providers:
+  local:
+    api: openai-completions
+    base_url: \"http://{model}/v1\"
+    api_key: key
+    models: [ {{ id: small-1, context_window: 1000000, max_tokens: 4096 }} ]
+agents:
+{}",
+        gateway::desk(service),
+        agents.concat()
+    )
+}
+
+/// Answers each question first with a call that lists the folder, and what that gave with words that take five seconds.
+async fn speak(listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        // A client that hangs up is its own business.
+        tokio::spawn(async move { converse(stream).await.ok() });
+    }
+}
+
+async fn converse(mut stream: TcpStream) -> anyhow::Result<()> {
+    stream.set_nodelay(true)?;
+    let (reader, mut writer) = stream.split();
+    let mut reader = BufReader::new(reader);
+    let (mut line, mut length) = (String::new(), 0);
+    while reader.read_line(&mut line).await? > 0 && !line.trim().is_empty() {
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse()?;
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).await?;
+    let asked: Value = serde_json::from_slice(&body)?;
+    let last = asked["messages"].as_array().and_then(|messages| messages.last());
+    writer.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n").await?;
+    if last.is_some_and(|message| message["role"] == "tool") {
+        for number in 0..PIECES {
+            writer.write_all(chunk(&json!({ "content": format!("word {number} ") }), None).as_bytes()).await?;
+            tokio::time::sleep(PAUSE).await;
+        }
+        writer.write_all(chunk(&json!({}), Some("stop")).as_bytes()).await?;
+    } else {
+        let function = json!({ "name": "ls", "arguments": "{\"path\":\".\"}" });
+        let call = json!({ "tool_calls": [{ "index": 0, "id": "c1", "type": "function", "function": function }] });
+        writer.write_all(chunk(&call, None).as_bytes()).await?;
+        writer.write_all(chunk(&json!({}), Some("tool_calls")).as_bytes()).await?;
+    }
+    Ok(writer.write_all(b"data: [DONE]\n\n").await?)
+}
+
+fn chunk(delta: &Value, finish: Option<&str>) -> String {
+    let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+    let chunk = json!({
+        "id": "load", "object": "chat.completion.chunk", "created": 0, "model": "small-1", "choices": [choice],
+    });
+    format!("data: {chunk}\n\n")
+}
