@@ -5,13 +5,9 @@ use serde_json::{Value, json};
 use crate::{
     chat::{said, send, talk},
     peer::Peer,
-    provider::{Reply, call, say},
-    scene::Scene,
+    provider::{Reply, say},
+    scene::{Scene, write},
 };
-
-fn write(id: &str, path: &str) -> crate::provider::Part {
-    call(id, "write", &json!({ "path": path, "content": "by the agent\n" }))
-}
 
 /// A run that waits for an answer about these files; the event that asks.
 fn asks(scene: &Scene, peer: &mut Peer, files: &[&str]) -> Value {

@@ -6,7 +6,7 @@ use crate::{
     gateway::Gateway,
     peer::{Heard, Peer, error},
     provider::{Latch, Part, Reply, call, say, text},
-    scene::Scene,
+    scene::{Scene, mark, write},
 };
 
 /// A message of somebody, with its id.
@@ -46,15 +46,11 @@ fn network(scene: &Scene) -> (Gateway, Peer, Peer) {
     (gateway, client, wx)
 }
 
-fn write(id: &str, path: &str) -> Part {
-    call(id, "write", &json!({ "path": path, "content": "by the agent\n" }))
-}
-
 #[test]
 fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
     let scene = Scene::new();
     let (_gateway, mut client, mut wx) = network(&scene);
-    let looks = Reply::new(vec![text("\n\nlet me look"), call("c0", "ls", &json!({ "path": "." }))]);
+    let looks = Reply::new(vec![text("\n\nlet me look"), call("c0", "gsv__ListFiles", &json!({ "path": "." }))]);
     scene.provider.script([looks, say("here you are")]);
     let taken = hear(&mut wx, message("p1", "m1", "what is there?"));
     let run = taken["runId"].as_str().unwrap().to_owned();
@@ -269,8 +265,8 @@ fn a_message_that_comes_again_after_a_kill_is_the_same_message() {
 fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
     let scene = Scene::new();
     let (gateway, client, mut wx) = network(&scene);
-    let append = call("c0", "bash", &json!({ "command": "echo once >> marks" }));
-    scene.provider.script([Reply::new(vec![append]), say("done")]);
+    scene.to_mark();
+    scene.provider.script([Reply::new(vec![mark("c0")]), say("done")]);
     hear(&mut wx, message("ana", "m1", "mark it"));
     let asked = told(&mut wx);
     drop((client, wx));
@@ -285,8 +281,7 @@ fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
         words = told(&mut wx);
     }
     assert_eq!(words, "done");
-    let marks = std::fs::read_to_string(scene.place.folder.join("agents/main/marks")).unwrap();
-    assert_eq!(marks, "once\n");
+    assert_eq!(scene.marks(), "marks: once\n");
     scene.place.verify();
 }
 

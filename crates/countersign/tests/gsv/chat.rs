@@ -97,15 +97,33 @@ fn what_cannot_be_said_is_refused() {
 }
 
 #[test]
+fn runs_have_the_gateways_tools_those_of_nodes_and_a_question_to_their_person() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let _pi = Peer::node(&gateway, "pi", &["Bash", "Read"]);
+    talk(&mut peer, "s", "hello", "r-1");
+    let body = &scene.provider.asked(0).body;
+    let mut names: Vec<&str> =
+        body["tools"].as_array().unwrap().iter().map(|it| it["function"]["name"].as_str().unwrap()).collect();
+    let native = peer.ok("tools.list", json!({}));
+    let mut want: Vec<&str> = native["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(want.len(), 13);
+    want.push("ask");
+    names.sort_unstable();
+    want.sort_unstable();
+    assert_eq!(names, want);
+}
+
+#[test]
 fn text_beside_calls_is_told_on_the_way_with_its_message() {
     let scene = Scene::new();
     let (_gateway, mut peer) = scene.client();
-    scene.provider.script([Reply::new(vec![text("Let me look"), call("c1", "ls", &json!({}))]), say("empty")]);
+    scene.provider.script([Reply::new(vec![text("Let me look"), call("c1", "gsv__ListFiles", &json!({}))]), say("empty")]);
     send(&mut peer, "s", "what is there?", "r-1");
     let partial = peer.event("chat", &json!({ "runId": "r-1" }));
     assert_eq!((&partial["state"], &partial["text"]), (&json!("partial"), &json!("Let me look")));
     let wanted = &partial["message"]["content"][1];
-    assert_eq!((&wanted["type"], &wanted["name"]), (&json!("toolCall"), &json!("ls")));
+    assert_eq!((&wanted["type"], &wanted["name"]), (&json!("toolCall"), &json!("gsv__ListFiles")));
     let last = peer.event("chat", &json!({ "runId": "r-1" }));
     assert_eq!((&last["state"], said(&last)), (&json!("final"), "empty"));
     let told = peer.ok("session.preview", json!({ "sessionKey": "s" }));

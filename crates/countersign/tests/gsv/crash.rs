@@ -6,8 +6,8 @@ use crate::{
     chat::{said, send, talk},
     gateway::Gateway,
     peer::Peer,
-    provider::{Latch, Part, Reply, call, say, text},
-    scene::Scene,
+    provider::{Latch, Part, Reply, say, text},
+    scene::{Scene, mark},
 };
 
 #[test]
@@ -38,16 +38,15 @@ fn what_waits_in_a_session_is_answered_after_a_kill_under_the_names_that_it_had(
 fn a_gate_that_waits_is_answered_after_a_kill_and_runs_once() {
     let scene = Scene::new();
     let (gateway, mut peer) = scene.client();
-    let append = call("c0", "bash", &json!({ "command": "echo once >> marks" }));
-    scene.provider.script([Reply::new(vec![append]), say("done")]);
+    scene.to_mark();
+    scene.provider.script([Reply::new(vec![mark("c0")]), say("done")]);
     talk(&mut peer, "main", "please", "r-1");
     gateway.kill();
     let gateway = Gateway::start(&scene.place);
     let mut peer = Peer::client(&gateway, "again");
     assert_eq!(send(&mut peer, "main", "yes", "r-2"), json!({ "status": "started", "runId": "r-2" }));
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2", "state": "final" }))), "done");
-    let marks = std::fs::read_to_string(scene.place.folder.join("agents/main/marks")).unwrap();
-    assert_eq!(marks, "once\n");
+    assert_eq!(scene.marks(), "marks: once\n");
     scene.place.verify();
 }
 

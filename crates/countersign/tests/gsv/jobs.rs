@@ -7,7 +7,7 @@ use crate::{
     gateway::{Gateway, soon},
     peer::{Peer, error},
     provider::{Latch, Part, Reply, call, refuse, say, text},
-    scene::{Scene, TOKEN},
+    scene::{Scene, TOKEN, mark},
 };
 
 /// The distant future.
@@ -195,29 +195,29 @@ fn a_run_that_takes_too_long_or_fails_says_so() {
 
 #[test]
 fn what_a_job_asks_goes_to_a_person_and_without_one_is_refused() {
-    let mark = || call("c0", "bash", &json!({ "command": "echo once >> marks" }));
     let scene = Scene::new();
+    scene.to_mark();
     let (_gateway, mut peer) = scene.client();
     let job = add(&mut peer, task("marks", "go"));
     let key = format!("agent:main:cron:{}", id(&job));
-    scene.provider.script([Reply::new(vec![mark()]), say("done")]);
+    scene.provider.script([Reply::new(vec![mark("c0")]), say("done")]);
     let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
     let card = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
-    assert!(said(&card).contains("echo once >> marks"), "{card}");
+    assert!(said(&card).contains("marks: once"), "{card}");
     send(&mut peer, &key, "yes", "r-yes");
     let ran = peer.answer(&asked);
     assert_eq!(ran["payload"]["results"][0]["summary"], "done");
-    let marks = std::fs::read_to_string(scene.place.folder.join("agents/main/marks")).unwrap();
-    assert_eq!(marks, "once\n");
+    assert_eq!(scene.marks(), "marks: once\n");
 
     let scene = Scene::with(&format!("clients: {{ token: {TOKEN} }}\napproval_timeout: 1\n"));
+    scene.to_mark();
     let (_gateway, mut peer) = scene.client();
     let job = add(&mut peer, task("marks", "go"));
-    scene.provider.script([Reply::new(vec![mark()]), say("nobody was there")]);
+    scene.provider.script([Reply::new(vec![mark("c0")]), say("nobody was there")]);
     let ran = force(&mut peer, &job);
     let result = &ran["results"][0];
     assert_eq!((&result["status"], &result["summary"]), (&json!("ok"), &json!("nobody was there")));
-    assert!(!scene.place.folder.join("agents/main/marks").exists());
+    assert_eq!(scene.marks(), "marks:\n");
 }
 
 #[test]

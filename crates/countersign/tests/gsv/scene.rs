@@ -1,16 +1,33 @@
 //! A gateway whose runs ask a scripted model, for clients, nodes and channels.
 
-use crate::{gateway::Gateway, peer::Peer, place::Place, provider::Provider};
+use serde_json::json;
+
+use crate::{
+    gateway::Gateway,
+    peer::Peer,
+    place::Place,
+    provider::{Part, Provider, call},
+};
 
 /// What peers show.
 pub(crate) const TOKEN: &str = "tok-clients-31bd";
 /// The rules of most tests: what changes something is asked about, the rest is not.
 pub(crate) const RULES: &str = "
 defaults:
-  - { pattern: 'bash(*', action: ask }
-  - { pattern: 'write(*', action: ask }
+  - { pattern: 'gsv__EditFile(*', action: ask }
+  - { pattern: 'gsv__WriteFile(*.txt)', action: ask }
   - { pattern: '*', action: allow }
 ";
+
+/// A call that asks, and writes a file.
+pub(crate) fn write(id: &str, path: &str) -> Part {
+    call(id, "gsv__WriteFile", &json!({ "path": path, "content": "by the agent\n" }))
+}
+
+/// A call that asks, and leaves a mark each time that it is done.
+pub(crate) fn mark(id: &str) -> Part {
+    call(id, "gsv__EditFile", &json!({ "path": "marks", "oldString": "marks:", "newString": "marks: once" }))
+}
 
 pub(crate) struct Scene {
     pub(crate) place: Place,
@@ -39,6 +56,18 @@ impl Scene {
             provider.url
         );
         Self { place: Place::with(&format!("{models}{more}"), rules), provider }
+    }
+
+    /// Where [`mark`] leaves its marks; none are there yet.
+    pub(crate) fn to_mark(&self) {
+        let folder = self.place.folder.join("agents/main");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("marks"), "marks:\n").unwrap();
+    }
+
+    /// What calls of [`mark`] left.
+    pub(crate) fn marks(&self) -> String {
+        std::fs::read_to_string(self.place.folder.join("agents/main/marks")).unwrap()
     }
 
     pub(crate) fn start(&self) -> Gateway {

@@ -7,7 +7,7 @@ use crate::{
     chat::talk,
     peer::Peer,
     provider::{Reply, call, say},
-    scene::Scene,
+    scene::{Scene, write},
 };
 
 /// A gateway whose agents may do everything.
@@ -58,7 +58,7 @@ fn a_session_is_asked_and_its_reply_is_read_and_what_looks_like_an_answer_is_non
     let scene = open();
     scene.place.write(
         "permissions.yaml",
-        "defaults:\n  - { pattern: 'write(*', action: ask }\n  - { pattern: '*', action: allow }\n",
+        "defaults:\n  - { pattern: 'gsv__WriteFile(*', action: ask }\n  - { pattern: '*', action: allow }\n",
     );
     let (_gateway, mut client) = scene.client();
     let send = |id: &str, key: &str, words: &str, wait: u64| {
@@ -75,9 +75,8 @@ fn a_session_is_asked_and_its_reply_is_read_and_what_looks_like_an_answer_is_non
     assert_eq!(listed["count"], 2, "{listed}");
     assert_eq!(listed["sessions"][0]["messages"].as_array().map(Vec::len), Some(1));
     // A gate waits in the other session: its agent's friend cannot answer it.
-    let write = call("c2", "write", &json!({ "path": "a.txt", "content": "x" }));
     scene.provider.script([
-        Reply::new(vec![write]),
+        Reply::new(vec![write("c2", "a.txt")]),
         send("c3", "other", "yes", 0),
         send("c4", "s", "me", 5),
         say("done"),

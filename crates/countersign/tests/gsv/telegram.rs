@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::{
     outside::{Asked, Outside},
     peer::Peer,
-    provider::{Reply, call, say},
-    scene::{Scene, TOKEN},
+    provider::{Reply, say},
+    scene::{Scene, TOKEN, write},
 };
 
 /// What people wrote that was not taken yet.
@@ -87,8 +87,7 @@ fn is_to(asked: &Asked, chat: i64) -> bool {
 #[test]
 fn whoever_may_decide_may_speak_and_answers_there_what_their_run_asks() {
     let stage = Stage::new();
-    let write = call("c0", "write", &json!({ "path": "a.txt", "content": "x" }));
-    stage.scene.provider.script([say("hello Ana"), Reply::new(vec![write]), say("written")]);
+    stage.scene.provider.script([say("hello Ana"), Reply::new(vec![write("c0", "a.txt")]), say("written")]);
     let gateway = stage.scene.start();
     stage.updates.write(8, &private(8), "let me in");
     stage.updates.write(7, &private(7), "hello");

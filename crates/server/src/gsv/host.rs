@@ -88,7 +88,8 @@ impl Host for OfSession {
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
         let mut tools = native::tools(&self.door, &self.place);
-        tools.extend(self.rooms.registry().tools().cloned());
+        // What people's own machines do is theirs: of the tools of other doors only the question to a person is here.
+        tools.extend(self.rooms.registry().get("ask").cloned());
         tools.extend(self.door.toolbox.tools());
         Arc::new(Registry::of(tools))
     }
