@@ -106,7 +106,8 @@ fn runs_have_the_gateways_tools_those_of_nodes_and_a_question_to_their_person() 
     let mut names: Vec<&str> =
         body["tools"].as_array().unwrap().iter().map(|it| it["function"]["name"].as_str().unwrap()).collect();
     let native = peer.ok("tools.list", json!({}));
-    let mut want: Vec<&str> = native["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    let mut want: Vec<&str> =
+        native["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!(want.len(), 13);
     want.push("ask");
     names.sort_unstable();
@@ -118,7 +119,9 @@ fn runs_have_the_gateways_tools_those_of_nodes_and_a_question_to_their_person() 
 fn text_beside_calls_is_told_on_the_way_with_its_message() {
     let scene = Scene::new();
     let (_gateway, mut peer) = scene.client();
-    scene.provider.script([Reply::new(vec![text("Let me look"), call("c1", "gsv__ListFiles", &json!({}))]), say("empty")]);
+    scene
+        .provider
+        .script([Reply::new(vec![text("Let me look"), call("c1", "gsv__ListFiles", &json!({}))]), say("empty")]);
     send(&mut peer, "s", "what is there?", "r-1");
     let partial = peer.event("chat", &json!({ "runId": "r-1" }));
     assert_eq!((&partial["state"], &partial["text"]), (&json!("partial"), &json!("Let me look")));

@@ -8,6 +8,7 @@ mod channels;
 mod chat;
 mod connect;
 mod crash;
+mod crowd;
 #[path = "../serve/gateway.rs"]
 #[allow(dead_code, reason = "its other half is used by the tests of other doors")]
 mod gateway;
@@ -40,6 +41,7 @@ mod sessions;
 mod settings;
 mod speaking;
 mod telegram;
+mod transcripts;
 mod webhook;
 #[path = "../it/wire.rs"]
 #[allow(dead_code, reason = "as the gateway")]

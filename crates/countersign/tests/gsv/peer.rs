@@ -4,7 +4,10 @@ use std::{net::TcpStream, time::Instant};
 
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{
-    self, Error, Message, WebSocket, client::IntoClientRequest as _, http::HeaderValue,
+    self, Error, Message, WebSocket,
+    client::{IntoClientRequest as _, client_with_config},
+    http::HeaderValue,
+    protocol::WebSocketConfig,
 };
 
 use crate::{
@@ -49,7 +52,9 @@ impl Peer {
         for (name, value) in headers {
             request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
         }
-        match tungstenite::client(request, stream) {
+        // Thousands of them are held at once.
+        let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(0);
+        match client_with_config(request, stream, Some(config)) {
             Ok((socket, _)) => Ok(Self { socket, early: Vec::new(), asked: 0 }),
             Err(tungstenite::HandshakeError::Failure(Error::Http(response))) => Err(response.status().as_u16()),
             Err(error) => panic!("{error}"),

@@ -14,7 +14,7 @@ pub(crate) const TOKEN: &str = "tok-clients-31bd";
 /// The rules of most tests: what changes something is asked about, the rest is not.
 pub(crate) const RULES: &str = "
 defaults:
-  - { pattern: 'gsv__EditFile(*', action: ask }
+  - { pattern: 'gsv__EditFile(marks)', action: ask }
   - { pattern: 'gsv__WriteFile(*.txt)', action: ask }
   - { pattern: '*', action: allow }
 ";

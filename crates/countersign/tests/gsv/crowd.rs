@@ -1,0 +1,62 @@
+//! Many peers at once, and peers that come late or never say who they are.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::json;
+
+use crate::{
+    chat::{said, talk},
+    peer::{Heard, Peer},
+    provider::say,
+    scene::Scene,
+};
+
+/// How many should be there, and how many at least.
+const MANY: u64 = 10_000;
+const AT_LEAST: u64 = 1_000;
+/// What the test needs beside a descriptor for each of them.
+const OTHERS: u64 = 200;
+
+/// As many as this machine lets a process have: the test's own process has one line each, and so has the gateway.
+fn many() -> u64 {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let wanted = (MANY + OTHERS).min(hard);
+    if soft < wanted {
+        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).unwrap();
+    }
+    let count = MANY.min(soft.max(wanted) - OTHERS);
+    assert!(count >= AT_LEAST, "a process may have {hard} descriptors: too few for this test");
+    count
+}
+
+#[test]
+fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
+    let count = many();
+    let scene = Scene::new();
+    let gateway = scene.start();
+    let mut crowd: Vec<Peer> = (0..count).map(|number| Peer::client(&gateway, &format!("idle-{number}"))).collect();
+    let mut speaker = Peer::client(&gateway, "speaker");
+    scene.provider.script([say("hello everybody")]);
+    assert_eq!(said(&talk(&mut speaker, "s", "say hello", "r-1")), "hello everybody");
+    // None of them has read anything since it came.
+    for peer in &mut crowd {
+        let told = peer.event("chat", &json!({ "runId": "r-1" }));
+        assert_eq!(
+            (&told["state"], &told["sessionKey"], said(&told)),
+            (&json!("final"), &json!("s"), "hello everybody")
+        );
+    }
+    // Whoever comes late is told of what happens from then on.
+    let mut late = Peer::client(&gateway, "late");
+    scene.provider.script([say("and again")]);
+    talk(&mut speaker, "s", "say it again", "r-2");
+    assert_eq!(said(&late.event("chat", &json!({}))), "and again");
+    drop(crowd);
+    assert_eq!(speaker.ok("sessions.list", json!({}))["count"], 1);
+}
+
+#[test]
+fn whoever_never_connects_is_sent_away() {
+    let gateway = Scene::new().start();
+    let mut silent = Peer::line(&gateway);
+    assert_eq!(silent.read(), Heard::Closed(1008, "no connect in time".to_owned()));
+}
