@@ -28,7 +28,7 @@ pub(crate) use redact::{Reach, redact};
 use crate::paint::{Paint, Tone, cut};
 
 /// The newest form of events that this program reads.
-const EVENT_FORMAT: u32 = 1;
+pub(crate) const EVENT_FORMAT: u32 = 1;
 /// How many records are read at a time.
 pub(crate) const PAGE: usize = 512;
 /// How many records before the first that is shown are looked at, for the names of calls and gates.

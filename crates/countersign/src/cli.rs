@@ -3,22 +3,23 @@
 mod agents;
 mod at;
 mod audit;
+mod backup;
 mod node;
+mod pages;
 mod policy;
+mod serve;
 mod sessions;
 mod tokens;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use countersign_server::{agent_dir::Product, omp::flags};
 
 use countersign_core::gate::Scope;
 
-use countersign_server::config::Flags;
-
-use crate::{agent, config, demo, doctor, gates, serve};
+use crate::{agent, config, demo, doctor, gates};
 
 use at::{Before, Where};
 
@@ -38,7 +39,7 @@ Begin with `countersign demo`.";
 
 /// Agents propose, policy decides, people countersign, and only then does anything happen.
 #[derive(Parser)]
-#[command(name = "countersign", version, about, arg_required_else_help = true, after_help = AFTER_HELP)]
+#[command(name = "countersign", version = env!("COUNTERSIGN_VERSION"), about, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     before: Before,
@@ -94,29 +95,7 @@ enum Command {
     ///
     /// Prints `countersign ready on ADDRESS` when it takes connections. SIGHUP reads the rules again; SIGTERM ends it within
     /// seconds, and what waits goes on waiting for the next start.
-    Serve {
-        /// The configuration; without one every door is on loopback, and closed where it needs a credential
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-        /// The rules [default: permissions.yaml beside the configuration]
-        #[arg(long, value_name = "FILE")]
-        permissions: Option<PathBuf>,
-        /// The data directory, where the record lies
-        #[arg(long, value_name = "DIR")]
-        data: Option<PathBuf>,
-        /// The address to listen on
-        #[arg(long, value_name = "HOST")]
-        host: Option<String>,
-        /// The port to listen on; 0 lets the system choose
-        #[arg(long, value_name = "PORT")]
-        port: Option<u16>,
-        /// Serve the hermes front end that lies in this folder at /
-        #[arg(long, value_name = "DIR")]
-        webui: Option<PathBuf>,
-        /// Listen without TLS on an address that others can reach
-        #[arg(long)]
-        insecure: bool,
-    },
+    Serve(serve::Serve),
     /// Lend this machine's files and commands to a gateway elsewhere, as a node
     ///
     /// Connects to the gateway, offers its agents tools that work in one folder here, and keeps a journal of their calls, so that none
@@ -198,6 +177,24 @@ enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// Copy the record, its objects, workspaces and rules into a folder, whether or not a gateway runs
+    ///
+    /// Checks the copy from its first entry to its last, and prints the head. Whatever ends it before leaves nothing under that name.
+    Backup(backup::Backup),
+    /// Make a data directory of a backup, and check it
+    ///
+    /// Refused where a gateway runs with that directory. Whatever ends it before leaves the directory as it was.
+    Restore(backup::Restore),
+    /// Say what a gateway that runs logs on stderr, and change it until it ends
+    ///
+    /// Without LEVEL it prints what is logged. `log.level` in the configuration says what is logged from the start.
+    LogLevel {
+        /// off, error, warn, info, debug or trace, or several PART=LEVEL between commas
+        #[arg(value_name = "LEVEL")]
+        level: Option<String>,
+        #[command(flatten)]
+        at: Where,
+    },
     /// Look at the rules of a gateway before they are in force: what is wrong with them, and what becomes of a request
     #[command(subcommand)]
     Policy(policy::Policy),
@@ -207,6 +204,14 @@ enum Command {
     Completions {
         /// The shell
         shell: Shell,
+    },
+    /// Write the manual pages of all commands into a folder
+    ///
+    /// Such as `countersign man ~/.local/share/man/man1`, then `man countersign`.
+    Man {
+        /// The folder; it is made
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
     },
 }
 
@@ -325,7 +330,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Omp { flags } => Ok(crate::stdio::run(Product::Omp, flags)),
         Command::Gjc { flags } => Ok(crate::stdio::run(Product::Gjc, flags)),
         Command::Demo { yes, no, dir, keep } => {
-            crate::stdio::log();
+            crate::logging::start();
             let answer = match (yes, no) {
                 (true, _) => demo::Answered::Yes,
                 (false, true) => demo::Answered::No,
@@ -352,12 +357,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             let at = at.after(before);
             doctor::run(at.config.as_deref(), at.data.as_deref(), at.form())
         }
-        Command::Serve { config, permissions, data, host, port, webui, insecure } => {
-            crate::stdio::log();
-            let (config, data) = (config.or(before.config), data.or(before.data));
-            let flags = Flags { permissions, data, host, port, webui, insecure };
-            serve::run(serve::Options { config, flags })
-        }
+        Command::Serve(serve) => serve.run(before),
         Command::Node(node) => {
             if before.config.is_some() {
                 anyhow::bail!("--config means nothing to a node");
@@ -382,11 +382,18 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             };
             gates::grants(&at.place()?, what, at.form())
         }
+        Command::Backup(backup) => backup.run(before),
+        Command::Restore(restore) => restore.run(before),
+        Command::LogLevel { level, at } => {
+            let at = at.after(before);
+            crate::log_level::run(&at.place()?, level, at.form())
+        }
         Command::Policy(what) => policy::run(what, before),
         Command::Completions { shell } => {
-            std::io::stdout().write_all(&completions(shell))?;
+            std::io::stdout().write_all(&pages::completions(shell))?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man { folder } => pages::write_manual(&folder),
     }
 }
 
@@ -395,7 +402,7 @@ impl Command {
     const fn has_a_place(&self) -> bool {
         match self {
             Self::Audit { .. }
-            | Self::Serve { .. }
+            | Self::Serve(_)
             | Self::Node(_)
             | Self::Gates { .. }
             | Self::Grants { .. }
@@ -404,6 +411,9 @@ impl Command {
             | Self::Sessions { .. }
             | Self::Config { .. }
             | Self::Policy(_)
+            | Self::Backup(_)
+            | Self::Restore(_)
+            | Self::LogLevel { .. }
             | Self::Doctor { .. } => true,
             Self::Demo { .. }
             | Self::Omp { .. }
@@ -411,7 +421,8 @@ impl Command {
             | Self::Request { .. }
             | Self::Tools { .. }
             | Self::Pending { .. }
-            | Self::Completions { .. } => false,
+            | Self::Completions { .. }
+            | Self::Man { .. } => false,
         }
     }
 }
@@ -458,23 +469,6 @@ impl From<Gates> for gates::Gates {
     }
 }
 
-/// The script for `shell`, with the flags of the doors, which this command line hands on unread.
-fn completions(shell: Shell) -> Vec<u8> {
-    let with_flags = |door: clap::Command| {
-        door.args(flags::LISTED.map(|listed| {
-            let flag = Arg::new(listed.name).long(listed.name).help(listed.help);
-            if let Some(value) = listed.value { flag.value_name(value) } else { flag.action(ArgAction::SetTrue) }
-        }))
-    };
-    let listen = Arg::new("listen").long("listen").value_name("PATH").help("A socket to listen on");
-    let insecure = Arg::new("insecure").long("insecure").help("No TLS, on loopback").action(ArgAction::SetTrue);
-    let of_gjc = |door| with_flags(door).args([listen, insecure]);
-    let mut command = Cli::command().mut_subcommand("omp", with_flags).mut_subcommand("gjc", of_gjc);
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, "countersign", &mut script);
-    script
-}
-
 /// Turns how a command ended into an exit code, and tells of an error once.
 #[allow(clippy::print_stderr, reason = "this is how a person is told")]
 pub(crate) fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
@@ -498,32 +492,9 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory as _, ValueEnum as _};
+    use clap::CommandFactory as _;
 
-    use super::{Cli, Shell, completions, flags};
-
-    /// The names of all subcommands and long flags.
-    fn names(command: &clap::Command) -> Vec<String> {
-        let flags = command.get_arguments().filter_map(|argument| argument.get_long()).map(str::to_owned);
-        let below = command
-            .get_subcommands()
-            .flat_map(|below| std::iter::once(below.get_name().to_owned()).chain(names(below)).collect::<Vec<_>>());
-        flags.chain(below).collect()
-    }
-
-    #[test]
-    fn each_shell_completes_every_subcommand_and_flag() {
-        let mut wanted = names(&Cli::command());
-        assert!(wanted.iter().any(|name| name == "verify") && wanted.iter().any(|name| name == "keep"));
-        wanted.extend(flags::LISTED.iter().map(|listed| listed.name.to_owned()));
-        for shell in Shell::value_variants() {
-            let script = String::from_utf8(completions(*shell)).unwrap();
-            for name in &wanted {
-                assert!(script.contains(name.as_str()), "{shell}: {name}");
-            }
-            assert!(!script.contains("__exec"), "{shell}");
-        }
-    }
+    use super::{Cli, flags};
 
     #[test]
     fn the_help_of_a_door_names_its_flags() {

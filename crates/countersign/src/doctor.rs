@@ -8,7 +8,7 @@ use std::{io::Write as _, path::Path, process::ExitCode};
 
 use countersign_runtime::Clock;
 use countersign_server::{
-    config::{Config, Fault, Finding, Loaded},
+    config::{BindError, Config, Fault, Finding, Loaded},
     control::Request,
     gateway::checkup,
     messenger::telegram::Unfit,
@@ -63,7 +63,9 @@ impl Check {
 
 pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
     let mut checks = Vec::new();
-    match config::load(file, data.map(Path::to_owned)) {
+    let loaded = config::load(file, data.map(Path::to_owned));
+    let is_loaded = loaded.is_ok();
+    match loaded {
         Err(errors) => checks.extend(errors.0.iter().map(|problem| {
             let advice = match &problem.fault {
                 Fault::Variable(name) => format!("set {name} here as it is set where `serve` runs"),
@@ -75,12 +77,14 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
         Ok(loaded) => checks.extend(configured(file, &loaded)),
     }
     match Place::find(file, data) {
+        // It is told above what is wrong with the file; where the record lies is seen once that is mended.
+        Err(_) if !is_loaded => checks.push(Check::note("data", "not looked at: the configuration says where it lies")),
         Err(error) => {
             checks.push(Check::fix("data", format!("{error:#}"), "correct `storage`, or name the folder with --data"))
         }
         Ok(place) => {
             checks.push(running(&place));
-            checks.extend(tokens(&place));
+            checks.extend(if place.folder.is_file() { None } else { tokens(&place) });
             checks.extend(record::checks(&place, Clock::system().now()));
         }
     }
@@ -98,12 +102,20 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     checks.extend(
         warnings.map(|warning| Check::fix("configuration", warning.clone(), "see docs/protocol/agent-gate.md, Files")),
     );
+    let advice = |problem: &str| match config.binding().err() {
+        Some(open @ BindError::Open) if open.to_string() == problem => {
+            "set one of them, or listen on 127.0.0.1: `serve` does not start so"
+        }
+        Some(plain @ BindError::Plaintext) if plain.to_string() == problem => {
+            "give gateway.tls a certificate, listen on 127.0.0.1, or start `serve --insecure` behind something that does TLS"
+        }
+        Some(_) | None => "correct it: `serve` does not start so",
+    };
     let unusable = checkup::usable(config).into_iter();
-    checks
-        .extend(unusable.map(|problem| Check::fix("configuration", problem, "correct it: `serve` does not start so")));
+    checks.extend(unusable.map(|problem| Check::fix("configuration", problem.clone(), advice(&problem))));
     if config.agents.is_empty() {
-        let advice = "`countersign agents add ID --config FILE` makes one";
-        checks.push(Check::fix("agents", "none: the door for agents is shut", advice));
+        let what = "none: the door for agents is shut; `countersign agents add ID --config FILE` opens it";
+        checks.push(Check::note("agents", what));
     } else {
         checks.push(Check::ok("agents", format!("{} known", config.agents.len())));
     }

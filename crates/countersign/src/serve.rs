@@ -19,6 +19,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
     let loaded = config::load(options.config.as_deref(), &options.flags, &environment)
         .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
+    let levels = crate::logging::start_with(&loaded.config.log);
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
@@ -43,7 +44,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
             // Somebody who does not want to know need not.
             let _ = writeln!(out, "countersign ready on {address}").and_then(|()| out.flush());
         };
-        gateway::serve(loaded.config, &program, |text| tracing::warn!("{text}"), ready, reload, ended()).await
+        gateway::serve(loaded.config, &program, |text| tracing::warn!("{text}"), ready, reload, levels, ended()).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     outcome?;

@@ -16,7 +16,6 @@ use countersign_server::{
     omp,
 };
 use tokio::sync::mpsc;
-use tracing_subscriber::EnvFilter;
 
 use crate::{
     attach::{self, Pipe},
@@ -62,7 +61,7 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
         }
         return in_process(|program| bridge::listen(flags, path, program));
     }
-    log();
+    crate::logging::start();
     let path = match std::env::current_exe() {
         Ok(path) => path,
         Err(error) => return fail(&format!("the path of this program is not known: {error}")),
@@ -78,7 +77,7 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
 
 /// Serves something in place of standard input and output.
 fn in_process(serve: impl FnOnce(std::path::PathBuf) -> anyhow::Result<ExitCode>) -> ExitCode {
-    log();
+    crate::logging::start();
     let program = std::env::current_exe().map_err(anyhow::Error::from);
     match program.and_then(serve) {
         Ok(code) => code,
@@ -310,11 +309,6 @@ fn write(mut frames: mpsc::Receiver<Bytes>) {
             return;
         }
     }
-}
-
-pub(crate) fn log() {
-    let filter = EnvFilter::try_from_env("COUNTERSIGN_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
 }
 
 #[allow(clippy::print_stderr, reason = "this is how a person is told")]

@@ -4,6 +4,7 @@
 
 mod clock;
 mod deliver;
+pub mod meters;
 mod owner;
 mod peers;
 pub mod services;

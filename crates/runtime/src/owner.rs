@@ -7,6 +7,7 @@ mod parking;
 mod record;
 mod snapshots;
 mod step;
+mod told;
 
 use std::sync::Arc;
 

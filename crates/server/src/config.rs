@@ -35,7 +35,7 @@ pub use permissions::{Permissions, RuleFile, permissions};
 pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};
 pub use settings::{
-    Accounts, Agent, BindError, Config, Flags, Gateway, Limits, ModelName, OnShutdown, Person, Provider, Storage,
-    Telegram, Tls, Web,
+    Accounts, Agent, BindError, Config, Flags, Gateway, Limits, Logging, ModelName, OnShutdown, Person, Provider,
+    Retention, Storage, Telegram, Tls, Web,
 };
 pub use tools::{Request, Tool, Undeclared};

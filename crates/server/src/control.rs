@@ -76,6 +76,12 @@ pub enum Request {
     WaitingForHosts,
     /// Takes in the session of a host; the connection is its line from then on.
     Attach(Box<Handover>),
+    /// What the program logs; with a level what it logs from now on.
+    LogLevel {
+        /// That level.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        level: Option<String>,
+    },
     /// Takes a grant or a denial back.
     Revoke {
         /// Which.
@@ -127,6 +133,7 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
             read(&source, ids).await
         }
         Request::Attach(_) => Err("a session is taken in on a line of its own".to_owned()),
+        Request::LogLevel { .. } => Err("the log is the socket's own".to_owned()),
         Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke(&source, &id, by).await? })),
     }
 }

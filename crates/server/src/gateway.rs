@@ -4,6 +4,7 @@ mod approvers;
 pub mod checkup;
 mod explained;
 mod house;
+pub(crate) mod readiness;
 pub(crate) mod rulebook;
 pub mod rules;
 pub mod trial;
@@ -39,7 +40,11 @@ use crate::{
     control::Control,
     gsv, hermes,
     listen::{self, Doors, Hosts, Port, TlsError},
+    logging::Levels,
     messenger::telegram::{self, BadAddress, Ear, Telegram},
+    metrics,
+    objects::Store,
+    retention,
     sessions::SessionIndex,
     site::{Reporter, Site},
     tokens::Watched,
@@ -47,6 +52,7 @@ use crate::{
 };
 
 use house::House;
+use readiness::Readiness;
 use rulebook::Rulebook;
 use rules::{Household, RulesError};
 
@@ -107,7 +113,8 @@ pub enum ServeError {
 }
 
 /// Runs a gateway until `stop`. `program` is started again for commands of runs; `ready` gets its address once it takes
-/// connections; `reload` gives a value whenever the rules are to be read again; `notice` is for people.
+/// connections; `reload` gives a value whenever the rules are to be read again; `levels`
+/// is what the program logs, `notice` is for people.
 ///
 /// # Errors
 /// [`ServeError`]. Nothing is lost by any of them.
@@ -117,6 +124,7 @@ pub async fn serve(
     notice: impl Fn(&str) + Send + Sync + 'static,
     ready: impl FnOnce(&str),
     mut reload: tokio::sync::mpsc::Receiver<()>,
+    levels: Levels,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     config.binding()?;
@@ -191,7 +199,7 @@ pub async fn serve(
         folder: config.storage.folder.clone(),
     };
     let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
-    let control = Control::open(&config.storage.folder, Arc::clone(&hall), users)
+    let control = Control::open(&config.storage.folder, Arc::clone(&hall), users, levels)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let ear = Arc::new(Ear::default());
     let telegram = match &config.telegram {
@@ -244,9 +252,11 @@ pub async fn serve(
         pages: web::login_routes(&site.auth)
             .merge(api::routes(&site, household.clone()))
             .merge(console::routes(&site))
+            .merge(metrics::routes(&site))
             .merge(gsv::routes(&peers))
             .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
+        readiness: Readiness::new(handle.clone(), config.storage.folder.clone()),
         health: health(
             handle.clone(),
             services,
@@ -268,6 +278,17 @@ pub async fn serve(
         serving.spawn(health.serve_health(Arc::clone(&doors), until()));
     }
     let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
+    if config.retention.is_any() {
+        let (handle, objects) = (handle.clone(), Store::of(&config));
+        let keep = retention::keep(handle, clock.clone(), objects, config.retention);
+        let end = until();
+        serving.spawn(async move {
+            tokio::select! {
+                () = keep => {}
+                () = end => {}
+            }
+        });
+    }
     let told = site.address.clone();
     serving.spawn(port.serve(doors, most, until()));
     ready(&told);

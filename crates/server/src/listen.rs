@@ -8,6 +8,7 @@ pub(crate) mod peer;
 mod streams;
 mod taking;
 mod tls;
+mod told;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -21,6 +22,7 @@ use axum::{
 };
 use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
 use futures_util::future::BoxFuture;
+use serde_json::json;
 use tokio::net::{TcpListener, TcpSocket};
 
 pub(crate) use crowd::Place;
@@ -29,7 +31,7 @@ use streams::Streams;
 pub(crate) use taking::Guest;
 pub use tls::{TlsError, load as load_tls};
 
-use crate::{agent_gate, gsv as peers, web::dress};
+use crate::{agent_gate, gateway::readiness::Readiness, gsv as peers, metrics::open, web::dress};
 
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;
@@ -52,6 +54,8 @@ pub struct Doors {
     pub hosts: Hosts,
     /// Whether the record answers and messengers and services do: whether that is well, and all of it as JSON text.
     pub health: Box<dyn Fn() -> BoxFuture<'static, (bool, String)> + Send + Sync>,
+    /// Whether work can be taken.
+    pub(crate) readiness: Readiness,
 }
 
 /// A port that is bound and not served yet.
@@ -100,22 +104,39 @@ impl Port {
 
     /// Serves nothing but the answer whether the gateway is well.
     pub async fn serve_health(self, doors: Arc<Doors>, end: impl Future<Output = ()> + Send) {
-        let router = Router::new().route("/healthz", get(health));
-        let router = router.layer(from_fn_with_state((Arc::clone(&doors), false), guard::check));
-        taking::take(self.listener, self.tls, HEALTH_MOST, router.with_state(doors), end).await;
+        let router = watched(Arc::clone(&doors)).layer(from_fn_with_state((doors, false), guard::check));
+        taking::take(self.listener, self.tls, HEALTH_MOST, router, end).await;
     }
 }
 
 fn router(doors: Arc<Doors>, is_tls: bool, room: Streams) -> Router {
     let pages = doors.pages.clone();
-    Router::new()
-        .route("/healthz", get(health))
-        .with_state(Arc::clone(&doors))
+    watched(Arc::clone(&doors))
         .merge(pages)
         .layer(from_fn_with_state(room, streams::admit))
+        .layer(from_fn(told::tell))
         .layer(from_fn(dress))
         .layer(from_fn_with_state(Arc::clone(&doors), websockets))
         .layer(from_fn_with_state((doors, is_tls), guard::check))
+}
+
+/// What whoever watches over the process asks; it tells nothing that only some may know.
+fn watched(doors: Arc<Doors>) -> Router {
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/livez", get(async || "alive\n"))
+        .route("/readyz", get(ready))
+        .with_state(doors)
+}
+
+async fn ready(State(doors): State<Arc<Doors>>) -> Response {
+    let problems = doors.readiness.problems().await;
+    let (status, word) = match problems.is_empty() {
+        true => (StatusCode::OK, "ready"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+    };
+    let told = json!({ "status": word, "problems": problems }).to_string();
+    (status, [("content-type", "application/json")], told).into_response()
 }
 
 async fn health(State(doors): State<Arc<Doors>>) -> Response {
@@ -150,7 +171,10 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
             .max_write_buffer_size(2 * gsv::LARGEST_FRAME)
             .max_message_size(gsv::LARGEST_FRAME)
             .max_frame_size(gsv::LARGEST_FRAME)
-            .on_upgrade(move |socket| async move { door.serve(socket, guest).await });
+            .on_upgrade(move |socket| async move {
+                let _open = open::GSV.held();
+                door.serve(socket, guest).await;
+            });
     }
     if !doors.agent_gate.is_open() {
         return (StatusCode::FORBIDDEN, "No agent is configured: this door is closed.\n").into_response();
@@ -162,5 +186,8 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
         .max_write_buffer_size(2 * LARGEST_FRAME)
         .max_message_size(LARGEST_FRAME)
         .max_frame_size(LARGEST_FRAME)
-        .on_upgrade(move |socket| async move { door.serve(socket, guest.from.ip(), guest.place).await })
+        .on_upgrade(move |socket| async move {
+            let _open = open::AGENT_GATE.held();
+            door.serve(socket, guest.from.ip(), guest.place).await;
+        })
 }

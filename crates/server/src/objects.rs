@@ -6,6 +6,7 @@ use std::{
     io::Write as _,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Component, Path, PathBuf},
+    time::SystemTime,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -70,6 +71,15 @@ impl Store {
         tokio::task::spawn_blocking(clear).await.map_err(std::io::Error::other)?
     }
 
+    /// Takes objects away that were put there before a time; how many there were.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) async fn clear_older(&self, before: SystemTime) -> std::io::Result<usize> {
+        let folder = self.0.clone();
+        tokio::task::spawn_blocking(move || clear_older(&folder, before)).await.map_err(std::io::Error::other)?
+    }
+
     fn path(&self, name: &str) -> std::io::Result<PathBuf> {
         let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         if is_plain && !name.is_empty() {
@@ -78,6 +88,26 @@ impl Store {
             Err(std::io::Error::other("it is no name of an object"))
         }
     }
+}
+
+/// Takes files away that are older, in the folders below too.
+fn clear_older(folder: &Path, before: SystemTime) -> std::io::Result<usize> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    let mut count = 0;
+    for entry in entries {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            count += clear_older(&entry.path(), before)?;
+        } else if kind.is_file() && entry.metadata()?.modified()? < before {
+            std::fs::remove_file(entry.path())?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 /// Writes a file that is there as a whole or not at all, for nobody but the gateway.
@@ -107,6 +137,14 @@ mod tests {
         }
         assert_eq!((store.clear("media/a").await.unwrap(), store.clear("media/a").await.unwrap()), (1, 0));
         assert_eq!(store.base64("media/a/1.bin").await, None);
+        store.put("media/b/2.bin".to_owned(), b"two".to_vec()).await.unwrap();
+        let now = std::time::SystemTime::now();
+        let hour = std::time::Duration::from_secs(3600);
+        assert_eq!(
+            (store.clear_older(now - hour).await.unwrap(), store.clear_older(now + hour).await.unwrap()),
+            (0, 1)
+        );
+        assert_eq!(store.base64("media/b/2.bin").await, None);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -11,6 +11,7 @@ pub mod chain;
 pub mod suite;
 
 mod any;
+mod disk;
 mod error;
 mod log;
 mod memory;
@@ -20,10 +21,11 @@ mod verify;
 mod view;
 
 pub use any::AnyLog;
+pub use disk::free_space;
 pub use error::{AppendError, Cause, OpenError, ReadError, WriteError};
 pub use log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Scope, Snapshot, Stored};
 pub use memory::{Disk, Fault, MemoryLog, Outcome};
 pub use pages::Pages;
-pub use sqlite::{BALLAST_SIZE, Options, SqliteLog};
+pub use sqlite::{BALLAST_SIZE, Options, SqliteLog, copy};
 pub use verify::{Flaw, Report};
 pub use view::{Rows, View};

@@ -11,6 +11,7 @@
 //! | `log.db.lock` | names the owner; never removed, empty when nobody owns the log |
 
 mod ballast;
+mod copy;
 mod file;
 mod lock;
 mod query;
@@ -35,7 +36,7 @@ use bytes::Bytes;
 use countersign_core::id::Lsn;
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::ballast::BALLAST_SIZE;
+pub use self::{ballast::BALLAST_SIZE, copy::copy};
 use self::{
     ballast::Ballast,
     file::LogFile,

@@ -39,7 +39,7 @@ pub(super) struct Named(Scope);
 
 impl ValueEnum for Named {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self(Scope::Read), Self(Scope::Answer), Self(Scope::Chat), Self(Scope::Admin)]
+        &[Self(Scope::Read), Self(Scope::Answer), Self(Scope::Chat), Self(Scope::Admin), Self(Scope::Metrics)]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -48,6 +48,7 @@ impl ValueEnum for Named {
             Scope::Answer => "Answer gates and questions, once each",
             Scope::Chat => "Open sessions and speak in them",
             Scope::Admin => "Allow for longer than once; change rules, grants and agents",
+            Scope::Metrics => "Read the figures at /metrics, and nothing else",
         };
         Some(PossibleValue::new(self.0.word()).help(help))
     }

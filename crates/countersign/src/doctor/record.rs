@@ -33,7 +33,7 @@ pub(super) fn checks(place: &Place, now: Millis) -> Vec<Check> {
                 at
             }
             Err(error) => {
-                let advice = "keep the file, restore a copy of it, and look with `countersign audit verify`";
+                let advice = "keep the file, and bring a backup back with `countersign restore DIR --replace`; `countersign audit verify` says how far a record fits";
                 checks.push(Check::fix("record", format!("{error:#}"), advice));
                 None
             }

@@ -146,3 +146,29 @@ fn every_finding_says_what_to_do() {
         (Some(1), &json!("set NOT_SET here as it is set where `serve` runs"))
     );
 }
+
+#[test]
+fn what_is_wrong_is_told_once_and_with_what_helps() {
+    let place = Place::new();
+    place.write("config.yaml", "gateway: {port: 1\nagent");
+    let (code, told) = doctor(&place);
+    assert_eq!((code, &told["findings"]), (Some(1), &json!(1)), "{told:#}");
+    assert_eq!(check(&told, "data")["state"], json!("note"));
+    for (config, helps) in [
+        ("gateway: { host: 0.0.0.0, port: 0 }\n", "set one of them, or listen on 127.0.0.1"),
+        ("gateway: { host: 0.0.0.0, port: 0 }\nagent: { token: \"${SOME}\" }\n", "give gateway.tls a certificate"),
+    ] {
+        place.write("config.yaml", config);
+        let mut command = place.command();
+        command.args(["doctor", "--config", "config.yaml", "--json"]).env("SOME", "tok-some");
+        let told = crate::place::said(command).json();
+        let all = told["checks"].as_array().unwrap();
+        let advice = all.iter().filter_map(|check| check["advice"].as_str());
+        assert!(advice.clone().any(|advice| advice.contains(helps)), "{told:#}");
+    }
+    place.write("config.yaml", "gateway: { port: 0 }\n");
+    fs::write(place.folder.join("file"), "x").unwrap();
+    let told = place.run(&["doctor", "--config", "config.yaml", "--data", "file", "--json"]).json();
+    assert_eq!(told["findings"], json!(1), "a door that nobody needs is no trouble: {told:#}");
+    assert!(check(&told, "data")["what"].as_str().unwrap().contains("is no folder"));
+}

@@ -91,6 +91,11 @@ impl Handle {
         &self.log
     }
 
+    /// How many commands and questions wait for the owner.
+    pub fn waiting(&self) -> usize {
+        self.inbox.waiting()
+    }
+
     /// Stops taking commands, cancels what is in flight, records what comes back of it, and waits for the end.
     ///
     /// What was decided and not done stays owed: the next process finds it.

@@ -184,6 +184,11 @@ impl Inbox {
         queues.results.is_empty() && queues.requests.is_empty()
     }
 
+    /// How much waits in all lines together.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queues.lock().by_source.values().map(VecDeque::len).sum()
+    }
+
     /// Takes no more requests.
     pub(crate) fn close(&self) {
         self.queues.lock().closed = true;

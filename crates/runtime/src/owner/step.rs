@@ -26,9 +26,11 @@ use super::{
     parking::Parked,
     record::is_too_large,
     snapshots::Snapshots,
+    told,
 };
 use crate::{
     deliver::{Contents, Live, Released, Ring},
+    meters,
     work::{Close, Desk},
 };
 
@@ -263,6 +265,7 @@ impl Owner {
         self.snapshots.follow(&self.engine, self.durable);
         if self.engine.state().boot() == self.boot {
             self.desk.reconcile(&self.engine);
+            meters::IN_FLIGHT.set(self.desk.in_flight());
         }
         next
     }
@@ -418,6 +421,7 @@ impl Owner {
                 return Ok(decided);
             }
             Err(_) => {
+                meters::UNDECIDED.add(1);
                 error!("a decision panicked; its command is refused");
                 Refused::Panicked
             }
@@ -441,6 +445,8 @@ impl Owner {
             match release {
                 Release::Facts(facts) => {
                     for recorded in facts {
+                        meters::count(&recorded, self.engine.state());
+                        told::tell(&recorded);
                         if let Some(content) = &recorded.fact.content {
                             self.contents.remember(recorded.meta.lsn, content);
                         }

@@ -18,7 +18,7 @@ use super::{
     conversation::{self, Outline, said},
     turn,
 };
-use crate::deliver::Contents;
+use crate::{deliver::Contents, meters};
 
 /// The most that a summary may say, in tokens.
 const LONGEST: u64 = 8192;
@@ -251,6 +251,7 @@ async fn once(
         is_begun = true;
         if let Event::Stop(_) = event {
             spent.add(turn::spent_by_answer(&chosen.entry, &used));
+            meters::spent(used.input, used.output, used.cache_read, used.cache_write);
         }
         match event {
             Event::PartEnd { part: Part::Text { text: part, .. }, .. } => text.push_str(&part),

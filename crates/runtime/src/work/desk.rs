@@ -64,6 +64,11 @@ impl Desk {
         self.in_flight.is_empty()
     }
 
+    /// How much is in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
     /// Tells what is in flight to stop, and what is started from now on too. Each piece still says what became of it.
     pub(crate) fn close(&mut self, what: Close) {
         self.is_closing = true;
@@ -240,6 +245,7 @@ impl Desk {
 /// Runs a piece of work to its command. A panic ends in a command too.
 async fn ends(results: Source, broke: Command, work: impl Future<Output = Command>) {
     let command = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        crate::meters::PANICS.add(1);
         error!("a task panicked");
         broke
     });

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     deliver::{Contents, Live, LiveKind, Part as LivePart},
+    meters,
     owner::Source,
 };
 
@@ -314,6 +315,7 @@ impl<'a> Hearing<'a> {
             }
         };
         let usage = usage(self.entry, &self.usage);
+        meters::spent(usage.input, usage.output, usage.cache_read, usage.cache_write);
         let assistant = Assistant {
             content: raw.iter().map(block).collect(),
             api: self.entry.api.as_str().to_owned(),

@@ -13,10 +13,12 @@ use super::{
     chosen, exposed, location,
     problem::{Errors, Fault},
     providers, services,
-    settings::{Agent, Config, Flags, Gateway, Limits, OnShutdown, Person, Storage, Telegram, Tls, Web},
+    settings::{
+        Agent, Config, Flags, Gateway, Limits, Logging, OnShutdown, Person, Retention, Storage, Telegram, Tls, Web,
+    },
     value,
 };
-use crate::agent_dir::LARGEST;
+use crate::{agent_dir::LARGEST, logging};
 
 /// A configuration and what its author should know about it.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ const TOP: &[&str] = &[
     "providers",
     "agents_dir",
     "people",
+    "log",
+    "retention",
 ];
 const GATEWAY: &[&str] = &["host", "port", "tls", "health_port", "health_host", "public_url", "allowed_hosts"];
 const TELEGRAM: &[&str] = &["token", "chat_id", "allowed_users", "api_url"];
@@ -141,6 +145,8 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
         providers,
         people: people(&root.at("people")),
         webui: flags.webui.clone(),
+        log: logging(&root.at("log"), flags),
+        retention: retention(&root.at("retention")),
         literals: root.notes.literals.take(),
         tool_files: root.notes.files.take(),
     }
@@ -287,6 +293,60 @@ fn on_shutdown(place: &At<'_>) -> OnShutdown {
             OnShutdown::Keep
         }
     }
+}
+
+fn logging(place: &At<'_>, flags: &Flags) -> Logging {
+    place.mapping(&["level", "format"]);
+    let (level, format) = (place.at("level"), place.at("format"));
+    let said = level.text();
+    if said.as_ref().is_some_and(|said| !logging::is_level(said)) {
+        level
+            .refused("expected a level (off, error, warn, info, debug or trace), or several part=level between commas");
+    }
+    let form = format.text().and_then(|word| {
+        let form = logging::Form::ALL.into_iter().find(|(name, _)| *name == word).map(|(_, form)| form);
+        if form.is_none() {
+            format.refused("expected text or json");
+        }
+        form
+    });
+    Logging { level: said, form: flags.log_format.or(form).unwrap_or_default() }
+}
+
+/// How often what is too old is looked for, where nobody says: hourly.
+const EVERY: Duration = Duration::from_secs(3600);
+
+fn retention(place: &At<'_>) -> Retention {
+    place.mapping(&["calls", "gates", "objects", "every"]);
+    let span = |key: &str| {
+        let place = place.at(key);
+        let text = place.text()?;
+        let span = span(&text);
+        if span.is_none() {
+            place.refused("expected a number above 0 with s, m, h or d behind it, such as 90d");
+        }
+        span
+    };
+    Retention {
+        calls: span("calls"),
+        gates: span("gates"),
+        objects: span("objects"),
+        every: span("every").unwrap_or(EVERY),
+    }
+}
+
+/// Reads a span such as `90s`, `30m`, `8h` or `7d`.
+fn span(text: &str) -> Option<Duration> {
+    let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    let seconds = count.parse::<u64>().ok()?.checked_mul(unit)?;
+    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 fn limits(place: &At<'_>) -> Limits {

@@ -73,6 +73,16 @@ impl Config {
         put("agents_dir", json!(self.agents_dir));
         let person = |one: &super::Person| json!({"id": one.id, "telegram": one.telegram, "console": one.console, "local": one.local});
         put("people", self.people.iter().map(person).collect());
+        let level = self.log.level.as_deref().unwrap_or("warn");
+        put("log", json!({"level": level, "format": self.log.form.word()}));
+        if self.retention.is_any() {
+            let seconds = |span: std::time::Duration| json!(format!("{}s", span.as_secs()));
+            let kinds =
+                [("calls", self.retention.calls), ("gates", self.retention.gates), ("objects", self.retention.objects)];
+            let kept = kinds.into_iter().filter_map(|(kind, span)| Some((kind.to_owned(), seconds(span?))));
+            let every = ("every".to_owned(), seconds(self.retention.every));
+            put("retention", Value::Object(kept.chain([every]).collect()));
+        }
         put("permissions", json!(self.permissions));
         Value::Object(shown)
     }

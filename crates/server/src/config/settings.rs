@@ -8,6 +8,7 @@ use countersign_runtime::models::entry::{Api, Entry};
 use secrecy::SecretString;
 
 use super::{at::Literal, services::Service};
+use crate::logging::Form;
 
 /// What the command line says; it goes before the file. Paths are relative to the working folder.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,8 @@ pub struct Flags {
     pub port: Option<u16>,
     /// `--webui`.
     pub webui: Option<PathBuf>,
+    /// `--log-format`.
+    pub log_format: Option<Form>,
     /// `--insecure`.
     pub insecure: bool,
 }
@@ -65,6 +68,10 @@ pub struct Config {
     pub people: Vec<Person>,
     /// `--webui`.
     pub webui: Option<PathBuf>,
+    /// `log`.
+    pub log: Logging,
+    /// `retention`.
+    pub retention: Retention,
     pub(super) literals: Vec<Literal>,
     pub(super) tool_files: Vec<PathBuf>,
 }
@@ -78,7 +85,7 @@ pub struct Gateway {
     pub port: u16,
     /// `tls`.
     pub tls: Option<Tls>,
-    /// `health_host` and `health_port`: a second listener for `/healthz` alone.
+    /// `health_host` and `health_port`: a second listener for nothing but whether the gateway is well.
     pub health: Option<(String, u16)>,
     /// `public_url`, without a slash at its end.
     pub public_url: Option<String>,
@@ -133,6 +140,35 @@ pub struct Telegram {
     pub allowed_users: Vec<i64>,
     /// Base URL of the Bot API, without a slash at its end.
     pub api_url: String,
+}
+
+/// The program's own log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Logging {
+    /// `log.level`: what is logged; absent: warnings and errors.
+    pub level: Option<String>,
+    /// `log.format`, or `--log-format`.
+    pub form: Form,
+}
+
+/// How long what is kept. What has no time is kept for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// `retention.calls`: what calls were about and what came of them.
+    pub calls: Option<Duration>,
+    /// `retention.gates`: what people were shown and said.
+    pub gates: Option<Duration>,
+    /// `retention.objects`: archives of messages, and what came with messages of chat networks.
+    pub objects: Option<Duration>,
+    /// `retention.every`: how often it is looked at.
+    pub every: Duration,
+}
+
+impl Retention {
+    /// Whether anything is ever removed.
+    pub const fn is_any(&self) -> bool {
+        self.calls.is_some() || self.gates.is_some() || self.objects.is_some()
+    }
 }
 
 /// Where the log lies.

@@ -10,6 +10,7 @@ use std::{
 
 use countersign_core::{engine::Event, id::PrincipalId};
 use countersign_runtime::{Handle, Released};
+use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream, unix::OwnedWriteHalf},
@@ -19,6 +20,8 @@ use super::{Answered, Request, answer};
 use crate::{
     attach::{self, Hall},
     listen,
+    logging::Levels,
+    metrics::open::ATTACHED,
 };
 
 /// The socket's name in the data directory.
@@ -46,7 +49,7 @@ impl Control {
     ///
     /// # Errors
     /// What the system says, or that another gateway has the folder.
-    pub(crate) fn open(folder: &Path, hall: Arc<Hall>, others: Vec<u32>) -> std::io::Result<Self> {
+    pub(crate) fn open(folder: &Path, hall: Arc<Hall>, others: Vec<u32>, levels: Levels) -> std::io::Result<Self> {
         let path = folder.join(FILE);
         let owned = own(&path.with_extension("sock.lock"))?;
         match std::fs::remove_file(&path) {
@@ -60,6 +63,7 @@ impl Control {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
         // Its owner is whoever we are; what the system says of our own process may be another one's.
         let own = std::fs::metadata(&path)?.uid();
+        let levels = Arc::new(levels);
         let serving = tokio::spawn(async move {
             loop {
                 let stream = match listener.accept().await {
@@ -81,10 +85,10 @@ impl Control {
                     continue;
                 }
                 let caller = Caller { by: principal(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
-                let hall = Arc::clone(&hall);
+                let (hall, levels) = (Arc::clone(&hall), Arc::clone(&levels));
                 tokio::spawn(async move {
                     // A client that goes away in the middle needs no answer.
-                    let _ = serve(stream, &hall, &caller).await;
+                    let _ = serve(stream, &hall, &levels, &caller).await;
                 });
             }
         });
@@ -129,7 +133,7 @@ struct Caller {
     may_attach: bool,
 }
 
-async fn serve(stream: UnixStream, hall: &Arc<Hall>, caller: &Caller) -> std::io::Result<()> {
+async fn serve(stream: UnixStream, hall: &Arc<Hall>, levels: &Levels, caller: &Caller) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut reading = BufReader::new(reading);
     let Caller { by, may_attach } = caller;
@@ -145,10 +149,18 @@ async fn serve(stream: UnixStream, hall: &Arc<Hall>, caller: &Caller) -> std::io
                 Answered::Error("only the gateway's own user may bring sessions".to_owned())
             }
             Ok(Request::Attach(handover)) => {
+                let _open = ATTACHED.held();
                 let line = attach::serve(Arc::clone(hall), *handover, reading, writing);
                 // It ends with the gateway, which waits for it.
                 return hall.open.track_future(line).await;
             }
+            Ok(Request::LogLevel { .. }) if !may_attach => {
+                Answered::Error("only the gateway's own user may change what is logged".to_owned())
+            }
+            Ok(Request::LogLevel { level }) => match levels.change(level.as_deref()) {
+                Ok(level) => Answered::Ok(json!({ "level": level })),
+                Err(why) => Answered::Error(why),
+            },
             Ok(request) => answer(&hall.handle, request, by).await,
             Err(error) => Answered::Error(format!("this is no request: {error}")),
         };

@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::Semaphore;
 
 use super::taking::Guest;
-use crate::web::Problem;
+use crate::{metrics::open::STREAM, web::Problem};
 
 /// How many connections are kept free of streams, where there are as many to spare.
 const RESERVE: usize = 64;
@@ -55,10 +55,11 @@ pub(super) async fn admit(State(streams): State<Streams>, request: Request, next
     if guest.is_some_and(|guest| !guest.place.keep()) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
+    let open = STREAM.held();
     response.map(|body| {
         let frames = body.into_data_stream().map(move |frame: Result<Bytes, axum::Error>| {
             // The room is given back with the body.
-            let _held = &permit;
+            let _held = (&permit, &open);
             frame
         });
         Body::from_stream(frames)

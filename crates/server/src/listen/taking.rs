@@ -21,6 +21,7 @@ use super::{
     impatient::{Impatient, Patience},
     peer::Peer,
 };
+use crate::metrics::open::HTTP;
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -91,6 +92,7 @@ pub(super) async fn take(
         };
         let (router, acceptor, closes) = (router.clone(), acceptor.clone(), closes.clone());
         tokio::spawn(async move {
+            let _open = HTTP.held();
             let patience = Patience::new(DEAF);
             let guest = Guest { from, place: Arc::clone(&place), peer, patience };
             let served = async {

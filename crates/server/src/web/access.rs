@@ -12,12 +12,19 @@ pub enum Scope {
     Chat,
     /// Allow for longer than once, which goes on after the token is taken away; change rules, grants and agents.
     Admin,
+    /// Read the figures at `/metrics`, and nothing else.
+    Metrics,
 }
 
 impl Scope {
     /// All of them, by name.
-    pub const ALL: [(&'static str, Self); 4] =
-        [("read", Self::Read), ("answer", Self::Answer), ("chat", Self::Chat), ("admin", Self::Admin)];
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("read", Self::Read),
+        ("answer", Self::Answer),
+        ("chat", Self::Chat),
+        ("admin", Self::Admin),
+        ("metrics", Self::Metrics),
+    ];
 
     /// The word for it.
     pub const fn word(self) -> &'static str {
@@ -26,6 +33,7 @@ impl Scope {
             Self::Answer => "answer",
             Self::Chat => "chat",
             Self::Admin => "admin",
+            Self::Metrics => "metrics",
         }
     }
 }
@@ -58,7 +66,7 @@ pub(crate) enum Effect {
 pub(crate) type Entry = (&'static str, &'static str, Who, Effect);
 
 use Effect::{Acts, Tells};
-use Scope::{Answer, Chat, Read};
+use Scope::{Answer, Chat, Metrics, Read};
 use Who::{Anybody, Person, Scope as Needs};
 
 /// Everything.
@@ -68,6 +76,8 @@ pub(crate) const TABLE: &[Entry] = &[
     ("GET", "/login", Anybody, Tells),
     ("POST", "/login", Anybody, Acts),
     ("POST", "/logout", Anybody, Acts),
+    // whoever watches over the process
+    ("GET", "/metrics", Needs(Metrics), Tells),
     // the console
     ("GET", "/console", Person, Tells),
     ("GET", "/console/", Person, Tells),

@@ -16,7 +16,10 @@ use super::{
     reply::Problem,
     watched,
 };
-use crate::listen::{Guest, peer};
+use crate::{
+    listen::{Guest, peer},
+    metrics,
+};
 
 /// How long a form may take to come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -159,7 +162,10 @@ fn refused(parts: &Parts, why: &str) -> Response {
 /// Nobody knows who this is: programs are told so, people are asked.
 fn unknown(parts: &Parts) -> Response {
     let path = parts.uri.path();
-    if path.starts_with("/api/") || text(&parts.headers, "accept").is_some_and(|kind| kind.contains("event-stream")) {
+    if path.starts_with("/api/")
+        || path == metrics::PATH
+        || text(&parts.headers, "accept").is_some_and(|kind| kind.contains("event-stream"))
+    {
         return Problem::new(StatusCode::UNAUTHORIZED, "Authentication required").reply(path);
     }
     let wanted = parts.uri.path_and_query().map_or("/", |wanted| wanted.as_str());

@@ -221,6 +221,7 @@ impl Writer {
             self.make().map_err(|error| if error.is_full() { WriteError::Full } else { WriteError::Open(error) })?;
         }
         let Some(file) = &self.file else { return Err(WriteError::Closed) };
+        file.check(&self.shared.path).map_err(|error| WriteError::Io(self.shared.cause(error)))?;
         write::probe(&file.connection).map_err(|failure| self.refused(failure))?;
         self.shared.unsettled.store(false, Ordering::Release);
         self.ballast.reconsider();

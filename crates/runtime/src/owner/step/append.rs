@@ -8,10 +8,13 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Owner, PROBE_EVERY, Release};
-use crate::owner::{
-    handle::{NotRecorded, Refused},
-    inbox::Item,
-    record::record,
+use crate::{
+    meters::COMMITS,
+    owner::{
+        handle::{NotRecorded, Refused},
+        inbox::Item,
+        record::record,
+    },
 };
 
 /// How long whoever asked waits to hear what became of it where the log cannot say.
@@ -37,8 +40,10 @@ impl Owner {
         }
         let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();
         let end = Lsn(self.durable.0 + batch.len() as u64);
+        let begun = Instant::now();
         match self.log.append(Partition::ZERO, self.durable, Batch(batch)).await {
             Ok(head) => {
+                COMMITS.took(begun.elapsed());
                 self.is_durable(head);
                 Ok(())
             }

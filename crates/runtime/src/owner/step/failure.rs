@@ -10,6 +10,7 @@ use tracing::error;
 use super::{Next, Owner, PROBE_EVERY, Release};
 use crate::{
     deliver::Released,
+    meters::FAILED_COMMITS,
     owner::{
         handle::NotRecorded,
         inbox::Waiting,
@@ -37,6 +38,7 @@ impl Owner {
             Some(source) => format!("{failed}: {source}").into(),
             None => failed.to_string().into(),
         };
+        FAILED_COMMITS.add(1);
         error!(error = %why, "a batch was not recorded");
         let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
         self.coming = None;

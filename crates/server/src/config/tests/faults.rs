@@ -193,6 +193,20 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         ("on_shutdown: wait", "config.yaml:1: on_shutdown: expected keep or deny"),
         (
+            "log: { level: loud }",
+            "config.yaml:1: log.level: expected a level (off, error, warn, info, debug or trace), or several part=level between commas",
+        ),
+        (
+            "retention: { calls: 0d }",
+            "config.yaml:1: retention.calls: expected a number above 0 with s, m, h or d behind it, such as 90d",
+        ),
+        (
+            "retention: { every: soon }",
+            "config.yaml:1: retention.every: expected a number above 0 with s, m, h or d behind it, such as 90d",
+        ),
+        ("log: { format: xml }", "config.yaml:1: log.format: expected text or json"),
+        ("log: { levels: info }", "config.yaml:1: log.levels: unknown key"),
+        (
             "rate_limit: { max_pending_approvals: -1 }",
             "config.yaml:1: rate_limit.max_pending_approvals: expected a whole number from 0 to 4294967295, got: -1",
         ),

@@ -6,9 +6,12 @@ use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use super::{
-    super::{Auth, BindError, Config, Exposure, Finding, Flags, Limits, OnShutdown, Storage, Tls, Undeclared, load},
+    super::{
+        Auth, BindError, Config, Exposure, Finding, Flags, Limits, Logging, OnShutdown, Storage, Tls, Undeclared, load,
+    },
     Scene, VARIABLES,
 };
+use crate::logging::Form;
 
 const AGENTPASS: &str = r#"# agentpass configuration, ${NOWHERE} in a comment is nothing
 gateway:
@@ -191,18 +194,20 @@ fn a_variable_alone_is_what_it_says_and_text_where_text_is_needed() {
 
 #[test]
 fn flags_go_before_the_file() {
-    let scene = Scene::new("gateway: { host: 0.0.0.0, port: 1 }\nstorage: { path: a/b.db }");
+    let scene = Scene::new("gateway: { host: 0.0.0.0, port: 1 }\nstorage: { path: a/b.db }\nlog: { format: text }");
     let flags = Flags {
         permissions: Some("p.yaml".into()),
         data: Some("/d".into()),
         host: Some("::1".to_owned()),
         port: Some(2),
         webui: Some("/w".into()),
+        log_format: Some(Form::Json),
         insecure: true,
     };
     let config = scene.load_with(&flags, &[]).unwrap().config;
     assert_eq!((config.gateway.host.as_str(), config.gateway.port, config.gateway.insecure), ("::1", 2, true));
     assert_eq!(config.permissions, std::path::Path::new("p.yaml"));
+    assert_eq!(config.log, Logging { level: None, form: Form::Json });
     assert_eq!(config.storage, Storage { folder: "/d".into(), log: "/d/b.db".into() });
     assert_eq!(config.webui, Some("/w".into()));
 }

@@ -1,0 +1,115 @@
+//! A folder that is made beside the place where it will lie, and put there when it is whole.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+
+use super::sorted;
+
+/// A folder under way. Whoever makes one for the same target waits for nobody: it is refused.
+pub(super) struct Part {
+    folder: PathBuf,
+    /// Held until it is in its place, and let go of by the system when the process ends.
+    _lock: File,
+}
+
+impl Part {
+    /// Makes an empty one for `target`, and takes away what an attempt that was ended left behind.
+    pub(super) fn make(target: &Path) -> anyhow::Result<Self> {
+        let target = std::path::absolute(target)?;
+        let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
+            bail!("{} is no name for a folder", target.display());
+        };
+        fs::create_dir_all(above).with_context(|| above.display().to_string())?;
+        let folder = above.join(format!(".{}.part", name.to_string_lossy()));
+        if !folder.exists() {
+            fs::DirBuilder::new().mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
+        }
+        let lock = File::open(&folder).with_context(|| folder.display().to_string())?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => bail!("somebody else is making {} at this moment", target.display()),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| folder.display().to_string()),
+        }
+        for entry in sorted(&folder)? {
+            let gone = if entry.is_dir() && !entry.is_symlink() {
+                fs::remove_dir_all(&entry)
+            } else {
+                fs::remove_file(&entry)
+            };
+            gone.with_context(|| entry.display().to_string())?;
+        }
+        Ok(Self { folder, _lock: lock })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Gives it its name. Nothing, or an empty folder, may be there.
+    pub(super) fn put_in_place(&self, target: &Path) -> anyhow::Result<()> {
+        sync(&self.folder)?;
+        fs::rename(&self.folder, target).with_context(|| target.display().to_string())?;
+        sync_above(target)
+    }
+
+    /// Gives it its name, and what was there the name `old`. Nobody sees a moment without either.
+    pub(super) fn put_in_place_of(&self, target: &Path, old: &Path) -> anyhow::Result<()> {
+        use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+        sync(&self.folder)?;
+        renameat2(AT_FDCWD, &self.folder, AT_FDCWD, target, RenameFlags::RENAME_EXCHANGE)
+            .with_context(|| format!("{} could not be put in the place of what is there", target.display()))?;
+        fs::rename(&self.folder, old).with_context(|| old.display().to_string())?;
+        sync_above(target)
+    }
+}
+
+fn sync_above(target: &Path) -> anyhow::Result<()> {
+    let target = std::path::absolute(target)?;
+    File::open(target.parent().unwrap_or_else(|| Path::new("/")))?.sync_all()?;
+    Ok(())
+}
+
+/// Sees that all of a folder is on the disk.
+fn sync(folder: &Path) -> anyhow::Result<()> {
+    for entry in sorted(folder)? {
+        if entry.is_symlink() {
+            continue;
+        }
+        if entry.is_dir() {
+            sync(&entry)?;
+        } else {
+            File::open(&entry).and_then(|file| file.sync_all()).with_context(|| entry.display().to_string())?;
+        }
+    }
+    File::open(folder)?.sync_all().with_context(|| folder.display().to_string())
+}
+
+/// Copies a file, a link or a folder with all that is in it. What is none of these, such as a socket, is left out, and so is what
+/// goes away meanwhile: the folder may be in use.
+pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
+    let found = match fs::symlink_metadata(from) {
+        Ok(found) => found,
+        Err(error) => return gone(error).with_context(|| from.display().to_string()),
+    };
+    let kind = found.file_type();
+    if kind.is_symlink() {
+        std::os::unix::fs::symlink(fs::read_link(from)?, to).with_context(|| to.display().to_string())?;
+    } else if kind.is_dir() {
+        fs::create_dir(to).with_context(|| to.display().to_string())?;
+        for entry in sorted(from)? {
+            let Some(name) = entry.file_name() else { continue };
+            copy(&entry, &to.join(name))?;
+        }
+        fs::set_permissions(to, found.permissions())?;
+    } else if kind.is_file() {
+        fs::copy(from, to).map(drop).or_else(gone).with_context(|| from.display().to_string())?;
+    }
+    Ok(())
+}

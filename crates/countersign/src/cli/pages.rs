@@ -1,0 +1,83 @@
+//! What is made of the command line for people: scripts with which shells complete it, and its manual.
+
+use std::{fs, path::Path, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{Arg, ArgAction, CommandFactory as _};
+use clap_complete::Shell;
+use countersign_server::omp::flags;
+
+use super::Cli;
+
+/// The whole command line, with the flags of the doors, which it hands on unread.
+fn whole() -> clap::Command {
+    let with_flags = |door: clap::Command| {
+        door.args(flags::LISTED.map(|listed| {
+            let flag = Arg::new(listed.name).long(listed.name).help(listed.help);
+            if let Some(value) = listed.value { flag.value_name(value) } else { flag.action(ArgAction::SetTrue) }
+        }))
+    };
+    let listen = Arg::new("listen").long("listen").value_name("PATH").help("A socket to listen on");
+    let insecure = Arg::new("insecure").long("insecure").help("No TLS, on loopback").action(ArgAction::SetTrue);
+    let of_gjc = |door| with_flags(door).args([listen, insecure]);
+    Cli::command().mut_subcommand("omp", with_flags).mut_subcommand("gjc", of_gjc)
+}
+
+/// The script for `shell`.
+pub(super) fn completions(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut whole(), "countersign", &mut script);
+    script
+}
+
+/// Writes one page for the program and one for each command into `folder`.
+pub(super) fn write_manual(folder: &Path) -> anyhow::Result<ExitCode> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let whole = whole().disable_help_subcommand(true);
+    clap_mangen::generate_to(whole, folder).with_context(|| folder.display().to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, ValueEnum as _};
+
+    use super::{super::Cli, Shell, completions, flags, write_manual};
+
+    /// The names of all subcommands and long flags.
+    fn names(command: &clap::Command) -> Vec<String> {
+        let flags = command.get_arguments().filter_map(|argument| argument.get_long()).map(str::to_owned);
+        let below = command
+            .get_subcommands()
+            .flat_map(|below| std::iter::once(below.get_name().to_owned()).chain(names(below)).collect::<Vec<_>>());
+        flags.chain(below).collect()
+    }
+
+    #[test]
+    fn each_shell_completes_every_subcommand_and_flag() {
+        let mut wanted = names(&Cli::command());
+        assert!(wanted.iter().any(|name| name == "verify") && wanted.iter().any(|name| name == "keep"));
+        wanted.extend(flags::LISTED.iter().map(|listed| listed.name.to_owned()));
+        for shell in Shell::value_variants() {
+            let script = String::from_utf8(completions(*shell)).unwrap();
+            for name in &wanted {
+                assert!(script.contains(name.as_str()), "{shell}: {name}");
+            }
+            assert!(!script.contains("__exec"), "{shell}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_its_page_in_the_manual() {
+        let folder = tempfile::tempdir().unwrap();
+        write_manual(folder.path()).unwrap();
+        let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        for command in Cli::command().get_subcommands() {
+            let page = page(&format!("countersign-{}.1", command.get_name()));
+            assert!(page.contains(".SH SYNOPSIS"), "{}: {page}", command.get_name());
+        }
+        assert!(page("countersign.1").contains("countersign"));
+        assert!(page("countersign-audit-verify.1").contains("head"));
+        assert!(page("countersign-omp.1").contains(flags::LISTED[0].name));
+    }
+}

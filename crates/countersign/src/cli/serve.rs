@@ -1,0 +1,61 @@
+//! `serve`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueEnum, builder::PossibleValue};
+use countersign_server::{config::Flags, logging::Form};
+
+use super::at::Before;
+use crate::serve;
+
+#[derive(Args)]
+pub(super) struct Serve {
+    /// The configuration; without one every door is on loopback, and closed where it needs a credential
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The rules [default: permissions.yaml beside the configuration]
+    #[arg(long, value_name = "FILE")]
+    permissions: Option<PathBuf>,
+    /// The data directory, where the record lies
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The address to listen on
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// The port to listen on; 0 lets the system choose
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Serve the hermes front end that lies in this folder at /
+    #[arg(long, value_name = "DIR")]
+    webui: Option<PathBuf>,
+    /// How lines of the program's log look, before `log.format` [default: text]
+    #[arg(long, value_name = "FORMAT", value_enum, hide_default_value = true)]
+    log_format: Option<LogFormat>,
+    /// Listen without TLS on an address that others can reach
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl Serve {
+    pub(super) fn run(self, before: Before) -> anyhow::Result<ExitCode> {
+        let Self { config, permissions, data, host, port, webui, log_format, insecure } = self;
+        let (config, data) = (config.or(before.config), data.or(before.data));
+        let log_format = log_format.map(|named| named.0);
+        let flags = Flags { permissions, data, host, port, webui, log_format, insecure };
+        serve::run(serve::Options { config, flags })
+    }
+}
+
+/// How lines of the log look.
+#[derive(Clone, Copy, Debug)]
+struct LogFormat(Form);
+
+impl ValueEnum for LogFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self(Form::Text), Self(Form::Json)]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.word()))
+    }
+}

@@ -1,0 +1,158 @@
+//! Backups of a gateway that runs, and what becomes of them: whole, or not there.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use serde_json::json;
+
+use crate::{
+    agent::{Agent, executed},
+    gateway::Gateway,
+    place::{KITCHEN, Place, SECRET, Said, TOKEN},
+};
+
+fn backup(place: &Place, name: &str, flags: &[&str]) -> Said {
+    place.run(&[&["backup", name, "--config", "config.yaml"], flags].concat())
+}
+
+fn restore(place: &Place, from: &str, into: &str, flags: &[&str]) -> Said {
+    place.run(&[&["restore", from, "--data", into], flags].concat())
+}
+
+fn is_whole(place: &Place, data: &str) {
+    let log = place.folder.join(data).join("countersign.db");
+    let said = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap()]);
+    assert_eq!((said.code, &said.json()["flaw"]), (Some(0), &json!(null)), "{said:?}");
+}
+
+fn all_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { all_files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn a_gateway_that_runs_is_backed_up_and_goes_on_from_there_elsewhere() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    agent.request(2, "turn", json!({ "thing": "stove", "way": "on" }));
+    let gate = place.gate();
+    let made = backup(&place, "kept", &["--json"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let (made, folder) = (made.json(), place.folder.join("kept"));
+    assert!(made["left_out"].as_array().unwrap().contains(&json!("config.yaml")), "{made}");
+    for file in all_files(&folder) {
+        let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
+        for secret in [TOKEN, KITCHEN, SECRET] {
+            assert!(!text.contains(secret), "{secret} in {}", file.display());
+        }
+    }
+    assert!(folder.join("settings/permissions.yaml").is_file());
+    // What happens from here on is not in it.
+    assert_eq!(agent.call(3, "look", json!({ "thing": "b" })), executed(json!({ "did": "/look/b" })));
+
+    let restored = restore(&place, "kept", "again", &["--json"]);
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    assert_eq!(restored.json()["head"], made["head"]);
+    is_whole(&place, "again");
+    drop(gateway);
+    let gateway = Gateway::start_with(&place, &["--data", "again"]);
+    let waiting = place.run(&["gates", "list", "--json", "--data", "again"]).json();
+    assert_eq!(waiting[0]["id"], json!(gate));
+    assert_eq!(place.run(&["gates", "allow", &gate, "--data", "again"]).code, Some(0));
+    // Once, and by the gateway that took the other's place.
+    place.service.wait("/turn/stove", 1);
+    drop(gateway);
+    is_whole(&place, "again");
+    assert_eq!(place.service.count("/turn/stove"), 1);
+}
+
+#[test]
+fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
+    let place = Place::new();
+    let early = backup(&place, "kept", &[]);
+    assert!(early.code == Some(1) && early.err.contains("does not exist"), "{early:?}");
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    assert_eq!(backup(&place, "kept", &["--secrets"]).code, Some(0));
+    assert!(place.folder.join("kept/settings/config.yaml").is_file());
+    let again = backup(&place, "kept", &[]);
+    assert!(again.code == Some(1) && again.err.contains("is there already"), "{again:?}");
+    for (flags, told) in [(&[][..], "--replace"), (&["--replace"], "is in use: end the gateway first")] {
+        let said = restore(&place, "kept", "data", flags);
+        assert!(said.code == Some(1) && said.err.contains(told), "{said:?}");
+    }
+    drop(gateway);
+    let said = restore(&place, "kept", "data", &["--replace", "--json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let before = PathBuf::from(said.json()["before"].as_str().unwrap());
+    assert!(before.join("countersign.db").is_file() && !place.folder.join(".data.part").exists());
+    is_whole(&place, "data");
+
+    let log = place.folder.join("kept/data/countersign.db");
+    let mut bytes = fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let said = restore(&place, "kept", "other", &[]);
+    assert!(said.code == Some(1) && said.err.contains("not what it was"), "{said:?}");
+    assert!(!place.folder.join("other").exists());
+    fs::write(place.folder.join("kept/data/more"), "x").unwrap();
+    let nothing = restore(&place, "nowhere", "other", &[]);
+    assert!(nothing.code == Some(1) && nothing.err.contains("is no backup"), "{nothing:?}");
+}
+
+/// Ends a command once `is_under_way`, after a little more each time.
+fn killed(place: &Place, arguments: &[&str], under_way: &Path, spins: u32) {
+    let mut command = place.command();
+    let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !under_way.exists() && child.try_wait().unwrap().is_none() {
+        std::hint::spin_loop();
+    }
+    for _ in 0..spins {
+        let _ = fs::metadata(under_way);
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+}
+
+#[test]
+fn whatever_ends_a_backup_or_a_restore_leaves_all_of_it_or_nothing() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for id in 0..20 {
+        assert_eq!(agent.call(id, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    }
+    for number in 0..40 {
+        fs::write(place.data().join(format!("agents/file-{number}")), vec![b'x'; 1 << 18]).unwrap();
+    }
+    for spins in [0, 50, 500, 2_000, 8_000, 20_000] {
+        killed(&place, &["backup", "kept", "--config", "config.yaml"], &place.folder.join(".kept.part"), spins);
+        let kept = place.folder.join("kept");
+        if kept.exists() {
+            assert_eq!(restore(&place, "kept", "checked", &[]).code, Some(0));
+            fs::remove_dir_all(place.folder.join("checked")).unwrap();
+            fs::remove_dir_all(kept).unwrap();
+        }
+    }
+    let made = backup(&place, "kept", &[]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(!place.folder.join(".kept.part").exists());
+    for spins in [0, 50, 500, 2_000, 8_000, 20_000] {
+        killed(&place, &["restore", "kept", "--data", "again"], &place.folder.join(".again.part"), spins);
+        let again = place.folder.join("again");
+        if again.exists() {
+            is_whole(&place, "again");
+            assert_eq!(fs::read_dir(again.join("agents")).unwrap().count(), 40);
+            fs::remove_dir_all(again).unwrap();
+        }
+    }
+    assert_eq!(restore(&place, "kept", "again", &[]).code, Some(0));
+    is_whole(&place, "again");
+}

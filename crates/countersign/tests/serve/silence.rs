@@ -1,0 +1,87 @@
+//! What the program logs at its most detailed: everything, but no credential.
+
+use std::net::TcpStream;
+
+use serde_json::json;
+use tokio_tungstenite::tungstenite::{self, Message, client::IntoClientRequest as _};
+
+use crate::{
+    agent::{Agent, executed},
+    gateway::{Gateway, PATIENCE},
+    http::Http,
+    place::{KITCHEN, Place, SECRET, TOKEN},
+    provider::{Provider, say},
+    talk::RULES as TALK,
+};
+
+const PASSWORD: &str = "pass-word-31c8";
+const USERS: &str = "pass-ana-77d2";
+const CLIENTS: &str = "tok-clients-4e90";
+const KEY: &str = "key-provider-0b1f";
+const HEADER: &str = "header-provider-9c2e";
+const BOT: &str = "31415:bot-token-62aa";
+
+#[test]
+fn no_credential_stands_in_the_log_at_its_most_detailed() {
+    let provider = Provider::start();
+    let more = format!(
+        "log: {{ level: trace }}
+web: {{ password: {PASSWORD}, users: {{ ana: {USERS} }} }}
+clients: {{ token: {CLIENTS} }}
+messenger: {{ type: telegram, telegram: {{ token: '{BOT}', chat_id: 1, allowed_users: [1], api_url: 'http://127.0.0.1:1' }} }}
+model: {{ provider: local, id: small }}
+providers:
+  local:
+    api: openai-completions
+    base_url: {}/v1
+    api_key: {KEY}
+    headers: {{ x-more: {HEADER} }}
+    models: [ {{ id: small, context_window: 100000, max_tokens: 4096 }} ]
+",
+        provider.url
+    );
+    let place = Place::with(&more, TALK);
+    let token = place.people(&["tokens", "add", "robot", "--scope", "read,chat", "--json"]).json();
+    let token = token["token"].as_str().unwrap().to_owned();
+    let mut gateway = Gateway::start(&place);
+
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    assert!(Agent::connect(&gateway).auth("tok-wrong-1111").get("error").is_some());
+    assert!(place.service.asked().iter().any(|asked| asked.authorization.contains(SECRET)), "it was used");
+
+    let http = Http::new(&gateway.address);
+    let login = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
+    assert_eq!(login.status, 200, "{login:?}");
+    let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(http.post("/api/auth/login", &json!({ "password": "pass-wrong-2222" })).status, 401);
+    let known = http.clone().with("cookie", &cookie);
+    provider.script([say("hello")]);
+    let session = known.session();
+    let stream = known.say(&session, "how are you");
+    known.turn(&stream).ended();
+    assert_eq!(http.clone().with("authorization", &format!("Bearer {token}")).get("/api/v1/sessions").status, 200);
+
+    let line = TcpStream::connect(&gateway.address).unwrap();
+    line.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("{}/ws", gateway.url()).into_client_request().unwrap();
+    let (mut socket, _) = tungstenite::client(request, line).unwrap();
+    let connect = json!({ "type": "req", "id": "c1", "method": "connect", "params": {
+        "minProtocol": 1, "maxProtocol": 1, "auth": { "token": CLIENTS },
+        "client": { "id": "test", "version": "1", "platform": "linux", "mode": "client" } } });
+    socket.send(Message::text(connect.to_string())).unwrap();
+    let Message::Text(answer) = socket.read().unwrap() else { panic!("no answer") };
+    assert!(answer.contains("\"ok\":true"), "{answer}");
+
+    assert_eq!(place.people(&["gates", "list", "--json"]).code, Some(0));
+    gateway.says("answered");
+    gateway.stop();
+    let said = gateway.said();
+    assert!(said.contains("TRACE"), "it was at its most detailed");
+    let cookie = cookie.split_once('=').unwrap().1.to_owned();
+    let secrets = [TOKEN, KITCHEN, SECRET, PASSWORD, USERS, CLIENTS, KEY, HEADER, BOT, &token, &cookie];
+    for secret in secrets.into_iter().chain(["tok-wrong-1111", "pass-wrong-2222"]) {
+        let line = said.lines().find(|line| line.contains(secret));
+        assert_eq!(line, None, "{secret} was logged");
+    }
+}

@@ -1,0 +1,171 @@
+//! What this process has done since it began, in numbers: for whoever watches over it.
+//!
+//! Labels are numbered, so nothing that somebody said can become one. Nothing here is decided by, recorded or read back, and a
+//! process that nobody watches pays for a few additions.
+
+mod facts;
+
+use std::{
+    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+pub(crate) use facts::count;
+pub use facts::{
+    CALLS_ENDED, ENDS, EXECUTORS, GATE_KINDS, GATES_OPENED, GATES_RESOLVED, RESOLUTIONS, RUN_ENDS, RUNS_ENDED, STOPS,
+};
+
+/// Something that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    /// How much it is.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Something that comes and goes.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self(AtomicI64::new(0))
+    }
+
+    /// One more, until what is returned is dropped.
+    pub fn held(&'static self) -> Held {
+        self.0.fetch_add(1, Relaxed);
+        Held(self)
+    }
+
+    pub(crate) fn set(&self, value: usize) {
+        self.0.store(i64::try_from(value).unwrap_or(i64::MAX), Relaxed);
+    }
+
+    /// How many there are.
+    pub fn get(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// One of what a [`Gauge`] counts.
+#[derive(Debug)]
+pub struct Held(&'static Gauge);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How long something took, each time.
+#[derive(Debug)]
+pub struct Timer<const N: usize> {
+    /// In seconds: up to where each bucket reaches, the last without an end.
+    pub bounds: [f64; N],
+    buckets: [Counter; N],
+    beyond: Counter,
+    millionths: Counter,
+}
+
+impl<const N: usize> Timer<N> {
+    const fn new(bounds: [f64; N]) -> Self {
+        Self { bounds, buckets: [const { Counter::new() }; N], beyond: Counter::new(), millionths: Counter::new() }
+    }
+
+    pub(crate) fn took(&self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        let bucket = self.bounds.iter().zip(&self.buckets).find(|(bound, _)| seconds <= **bound);
+        bucket.map_or(&self.beyond, |(_, bucket)| bucket).add(1);
+        self.millionths.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// How many took as long as each bound at most, in order, and how many there were.
+    pub fn counts(&self) -> ([u64; N], u64) {
+        let mut sum = 0;
+        let upto = std::array::from_fn(|index| {
+            sum += self.buckets[index].get();
+            sum
+        });
+        (upto, sum + self.beyond.get())
+    }
+
+    /// All of it together, in seconds.
+    #[allow(clippy::cast_precision_loss, reason = "a sum of seconds is read as about that")]
+    pub fn seconds(&self) -> f64 {
+        self.millionths.get() as f64 / 1e6
+    }
+}
+
+/// Facts that were recorded.
+pub static EVENTS: Counter = Counter::new();
+/// How long batches took to become durable.
+pub static COMMITS: Timer<9> = Timer::new([0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0]);
+/// Batches that could not be recorded.
+pub static FAILED_COMMITS: Counter = Counter::new();
+/// Tasks that panicked, each of which was ended by a command.
+pub static PANICS: Counter = Counter::new();
+/// Decisions that panicked; their commands were refused.
+pub static UNDECIDED: Counter = Counter::new();
+/// Pieces of work in flight: requests to models, calls, summaries, firings.
+pub static IN_FLIGHT: Gauge = Gauge::new();
+/// Runs that began.
+pub static RUNS_STARTED: Counter = Counter::new();
+/// Requests to models that began.
+pub static MODEL_REQUESTS: Counter = Counter::new();
+/// Requests to models that ended, as [`STOPS`] has it.
+pub static MODEL_ANSWERS: [Counter; STOPS.len()] = [const { Counter::new() }; STOPS.len()];
+/// How long people took to answer a gate.
+pub static ANSWERS: Timer<8> = Timer::new([1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 86_400.0]);
+
+/// The kinds of [`TOKENS`].
+pub const TOKEN_KINDS: [&str; 4] = ["input", "output", "cache_read", "cache_write"];
+/// What models were given and gave, in tokens.
+pub static TOKENS: [Counter; 4] = [const { Counter::new() }; 4];
+
+/// Notes what an answer of a model took.
+pub(crate) fn spent(input: u64, output: u64, cache_read: u64, cache_write: u64) {
+    for (counter, tokens) in TOKENS.iter().zip([input, output, cache_read, cache_write]) {
+        counter.add(tokens);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Gauge, Timer};
+
+    #[test]
+    fn a_time_counts_in_each_bucket_that_it_fits_into() {
+        let timer = Timer::new([0.1, 1.0]);
+        for millis in [50, 100, 700, 4000] {
+            timer.took(Duration::from_millis(millis));
+        }
+        assert_eq!(timer.counts(), ([2, 3], 4));
+        assert!((timer.seconds() - 4.85).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_held_counts_until_it_is_let_go() {
+        static HELD: Gauge = Gauge::new();
+        let (one, other) = (HELD.held(), HELD.held());
+        assert_eq!(HELD.get(), 2);
+        drop(one);
+        assert_eq!(HELD.get(), 1);
+        drop(other);
+        assert_eq!(HELD.get(), 0);
+    }
+}

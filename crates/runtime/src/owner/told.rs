@@ -1,0 +1,27 @@
+//! What the program's log says of facts, with the ids by which they are found in the record. Never with what anybody said.
+
+use countersign_core::{
+    call,
+    engine::{Event, Recorded},
+    gate, run,
+};
+use tracing::{debug, info};
+
+/// Tells of a fact that is durable, if it is one that people look for.
+pub(super) fn tell(recorded: &Recorded) {
+    let lsn = recorded.meta.lsn.0;
+    match &recorded.fact.event {
+        Event::Gate(gate::Event::Opened { gate, kind, call, run, .. }) => {
+            let (call, run) = (call.map(tracing::field::display), run.map(tracing::field::display));
+            info!(lsn, %gate, ?kind, call, run, "a gate waits");
+        }
+        Event::Gate(gate::Event::Resolved { gate, resolution, by, .. }) => {
+            info!(lsn, %gate, ?resolution, by = by.as_ref().map(tracing::field::display), "a gate is resolved");
+        }
+        Event::Run(run::Event::Started { run, .. }) => info!(lsn, %run, "a run began"),
+        Event::Run(run::Event::Ended { run, end, .. }) => info!(lsn, %run, ?end, "a run ended"),
+        Event::Call(call::Event::Started { call, .. }) => debug!(lsn, %call, "a call begins"),
+        Event::Call(call::Event::Ended { call, end, .. }) => debug!(lsn, %call, ?end, "a call ended"),
+        _ => {}
+    }
+}

@@ -1,0 +1,27 @@
+//! What the program's log says of requests: a number, under which everything about one stands, its method, path and end.
+//!
+//! Not what stands behind the path, nor any header: those may be secret.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
+
+use axum::{extract::Request, middleware::Next, response::Response};
+use tracing::{Instrument as _, debug, debug_span};
+
+/// Counts requests since the process began.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+pub(super) async fn tell(request: Request, next: Next) -> Response {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let span = debug_span!("request", number, method = %request.method(), path = request.uri().path());
+    async {
+        let begun = Instant::now();
+        let response = next.run(request).await;
+        debug!(status = response.status().as_u16(), took = ?begun.elapsed(), "answered");
+        response
+    }
+    .instrument(span)
+    .await
+}

@@ -1,0 +1,109 @@
+//! What the program's own log says, and how that is changed while it runs. The record of decisions is another thing.
+//!
+//! It must not know who writes the log.
+
+use std::fmt;
+
+/// How lines of the log look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line, for programs.
+    Json,
+}
+
+impl Form {
+    /// Both, by name.
+    pub const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
+
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// The words for how much is told.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// Whether `text` says what is logged: a level, or several `part=level` between commas.
+pub fn is_level(text: &str) -> bool {
+    let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':' | '-'))
+    };
+    !text.is_empty()
+        && text.split(',').map(str::trim).all(|one| match one.split_once('=') {
+            Some((part, level)) => is_part(part) && is_level(level),
+            None => is_level(one),
+        })
+}
+
+/// Reads what is logged, or changes it.
+type Change = dyn Fn(Option<&str>) -> Result<String, String> + Send + Sync;
+
+/// What is logged at present, for whoever may change it.
+pub struct Levels(Box<Change>);
+
+impl Levels {
+    /// Those that `change` changes: with a text to that, without to nothing; it gives what is logged from then on.
+    pub fn new(change: impl Fn(Option<&str>) -> Result<String, String> + Send + Sync + 'static) -> Self {
+        Self(Box::new(change))
+    }
+
+    /// What is logged; from now on `wanted`, if that is given.
+    ///
+    /// # Errors
+    /// Why not; what was logged is logged on.
+    pub(crate) fn change(&self, wanted: Option<&str>) -> Result<String, String> {
+        match wanted {
+            Some(wanted) if !is_level(wanted) => Err(format!(
+                "{wanted} says nothing about a log: a level is one of {}, or several part=level between commas",
+                LEVELS.join(", ")
+            )),
+            wanted => (self.0)(wanted),
+        }
+    }
+}
+
+impl fmt::Debug for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Levels").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Levels, is_level};
+
+    #[test]
+    fn a_level_is_a_word_or_one_for_each_part() {
+        for (text, want) in [
+            ("info", true),
+            ("WARN", true),
+            ("off", true),
+            ("warn,countersign_runtime=debug", true),
+            ("countersign_server::listen=trace", true),
+            ("", false),
+            ("loud", false),
+            ("a=", false),
+            ("=debug", false),
+            ("[span]=debug", false),
+            ("warn,,info", false),
+        ] {
+            assert_eq!(is_level(text), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_level_changes_nothing() {
+        let levels = Levels::new(|wanted| Ok(wanted.unwrap_or("warn").to_owned()));
+        assert_eq!((levels.change(None), levels.change(Some("info"))), (Ok("warn".to_owned()), Ok("info".to_owned())));
+        assert!(levels.change(Some("loud")).is_err_and(|why| why.contains("error, warn, info")));
+    }
+}

@@ -1,0 +1,261 @@
+//! Every figure: its name, what it is, what its labels may say, and what it means.
+//!
+//! One that is added here is added to docs/operations.md by `UPDATE_GOLDEN=1`, and the test says so where it was not.
+
+use countersign_runtime::meters::{self, Counter, Timer};
+
+use super::{
+    open,
+    text::{
+        Kind::{self, Counter as Counts, Gauge, Histogram},
+        Labels, Metric, Value,
+    },
+};
+
+/// The doors of `countersign_connections`.
+const DOORS: [&str; 5] = ["agent_gate", "gsv", "stream", "attach", "http"];
+
+/// All of them, in the order in which they are told.
+pub(super) const ALL: &[Metric] = &[
+    of(
+        "countersign_build_info",
+        Gauge,
+        &[("version", &[env!("CARGO_PKG_VERSION")])],
+        "Always 1; the version is in the label.",
+        |_| Value::Numbers(vec![(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
+    ),
+    of(
+        "countersign_gates_waiting",
+        Gauge,
+        &[("kind", &meters::GATE_KINDS)],
+        "Gates that wait for people now.",
+        |seen| labelled("kind", &meters::GATE_KINDS, seen.gates.iter().map(|count| number(*count))),
+    ),
+    of("countersign_gates_opened_total", Counts, &[("kind", &meters::GATE_KINDS)], "Gates that were opened.", |_| {
+        counted("kind", &meters::GATE_KINDS, &meters::GATES_OPENED)
+    }),
+    of(
+        "countersign_gates_resolved_total",
+        Counts,
+        &[("verdict", &meters::RESOLUTIONS)],
+        "Gates that were resolved; granted: a grant covered it.",
+        |_| counted("verdict", &meters::RESOLUTIONS, &meters::GATES_RESOLVED),
+    ),
+    of(
+        "countersign_gate_answer_seconds",
+        Histogram,
+        &[],
+        "How long people took to answer a gate; those that nobody answered do not count.",
+        |_| spread(&meters::ANSWERS),
+    ),
+    of(
+        "countersign_sessions_resident",
+        Gauge,
+        &[],
+        "Sessions in memory; those at rest are in the record alone.",
+        |seen| one(seen.sessions),
+    ),
+    of("countersign_runs_active", Gauge, &[], "Runs that have not ended.", |seen| one(seen.runs)),
+    of("countersign_runs_started_total", Counts, &[], "Runs that began.", |_| one(meters::RUNS_STARTED.get())),
+    of("countersign_runs_ended_total", Counts, &[("end", &meters::RUN_ENDS)], "Runs that ended.", |_| {
+        counted("end", &meters::RUN_ENDS, &meters::RUNS_ENDED)
+    }),
+    of(
+        "countersign_model_requests_total",
+        Counts,
+        &[],
+        "Requests to models that began; summaries do not count.",
+        |_| one(meters::MODEL_REQUESTS.get()),
+    ),
+    of(
+        "countersign_model_answers_total",
+        Counts,
+        &[("stop", &meters::STOPS)],
+        "Requests to models that ended, by why.",
+        |_| counted("stop", &meters::STOPS, &meters::MODEL_ANSWERS),
+    ),
+    of(
+        "countersign_model_tokens_total",
+        Counts,
+        &[("kind", &meters::TOKEN_KINDS)],
+        "Tokens as providers count them; input without what came from a cache.",
+        |_| counted("kind", &meters::TOKEN_KINDS, &meters::TOKENS),
+    ),
+    of(
+        "countersign_calls_ended_total",
+        Counts,
+        &[("executor", &meters::EXECUTORS), ("outcome", &meters::ENDS)],
+        "Calls that ended, by who did them (earlier: begun by an earlier process) and how; unknown: nobody knows whether it took effect. A pair that never came is left out.",
+        |_| calls(),
+    ),
+    of(
+        "countersign_work_in_flight",
+        Gauge,
+        &[],
+        "Requests to models, calls, summaries and firings that are under way.",
+        |_| Value::Numbers(vec![(Vec::new(), signed(meters::IN_FLIGHT.get()))]),
+    ),
+    of(
+        "countersign_tasks_broken_total",
+        Counts,
+        &[],
+        "Pieces of work that broke off inside and were ended by a command. Anything above 0 is a bug.",
+        |_| one(meters::PANICS.get()),
+    ),
+    of(
+        "countersign_decisions_broken_total",
+        Counts,
+        &[],
+        "Commands that were refused because deciding them broke off inside. Anything above 0 is a bug.",
+        |_| one(meters::UNDECIDED.get()),
+    ),
+    of("countersign_events_appended_total", Counts, &[], "Facts that were recorded.", |_| one(meters::EVENTS.get())),
+    of("countersign_record_head", Gauge, &[], "The position of the newest entry of the record.", |seen| one(seen.head)),
+    of("countersign_commit_seconds", Histogram, &[], "How long batches took to become durable.", |_| {
+        spread(&meters::COMMITS)
+    }),
+    of(
+        "countersign_commits_failed_total",
+        Counts,
+        &[],
+        "Batches that could not be recorded; whoever asked was told.",
+        |_| one(meters::FAILED_COMMITS.get()),
+    ),
+    of(
+        "countersign_owner_queue",
+        Gauge,
+        &[],
+        "Commands and questions that wait for the owner of the record.",
+        |seen| one(seen.waiting),
+    ),
+    of(
+        "countersign_connections",
+        Gauge,
+        &[("door", &DOORS)],
+        "Open connections. http: all at the port, whatever they became; stream: replies that go on; attach: hosts whose session lives here.",
+        |_| {
+            let gauges = [&open::AGENT_GATE, &open::GSV, &open::STREAM, &open::ATTACHED, &open::HTTP];
+            labelled("door", &DOORS, gauges.iter().map(|gauge| signed(gauge.get())))
+        },
+    ),
+    of(
+        "countersign_messenger_well",
+        Gauge,
+        &[],
+        "1 if the last call to the messenger worked, else 0; left out without a messenger.",
+        |seen| {
+            Value::Numbers(seen.messenger.iter().map(|is_well| (Vec::new(), f64::from(u8::from(*is_well)))).collect())
+        },
+    ),
+    of("countersign_record_bytes", Gauge, &[], "The size of the record on disk.", |seen| one(seen.record)),
+    of("countersign_disk_free_bytes", Gauge, &[], "Room on the disk of the data directory.", |seen| one(seen.free)),
+    of("process_resident_memory_bytes", Gauge, &[], "Memory that the process has.", |seen| one(seen.memory)),
+    of("process_open_fds", Gauge, &[], "Descriptors that the process has open.", |seen| one(seen.descriptors)),
+    of("process_start_time_seconds", Gauge, &[], "Since when the gateway runs, in seconds since 1970.", |seen| {
+        Value::Numbers(vec![(Vec::new(), seen.started)])
+    }),
+];
+
+const fn of(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [(&'static str, &'static [&'static str])],
+    help: &'static str,
+    read: fn(&super::seen::Seen) -> Value,
+) -> Metric {
+    Metric { name, kind, labels, help, read }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "Prometheus has no other numbers")]
+const fn number(count: u64) -> f64 {
+    count as f64
+}
+
+#[allow(clippy::cast_precision_loss, reason = "as above")]
+const fn signed(count: i64) -> f64 {
+    count as f64
+}
+
+fn one(count: u64) -> Value {
+    Value::Numbers(vec![(Vec::new(), number(count))])
+}
+
+fn labelled(label: &'static str, words: &[&'static str], values: impl Iterator<Item = f64>) -> Value {
+    Value::Numbers(words.iter().zip(values).map(|(word, value)| (vec![(label, *word)], value)).collect())
+}
+
+fn counted(label: &'static str, words: &[&'static str], counters: &[Counter]) -> Value {
+    labelled(label, words, counters.iter().map(|counter| number(counter.get())))
+}
+
+fn spread<const N: usize>(timer: &Timer<N>) -> Value {
+    let (upto, count) = timer.counts();
+    Value::Spread { upto: timer.bounds.into_iter().zip(upto).collect(), count, sum: timer.seconds() }
+}
+
+fn calls() -> Value {
+    let pairs = meters::EXECUTORS.iter().flat_map(|executor| meters::ENDS.iter().map(move |end| (*executor, *end)));
+    let all = pairs.zip(&meters::CALLS_ENDED).filter(|(_, counter)| counter.get() > 0);
+    let told = |((executor, end), counter): ((&'static str, &'static str), &Counter)| -> (Labels, f64) {
+        (vec![("executor", executor), ("outcome", end)], number(counter.get()))
+    };
+    Value::Numbers(all.map(told).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fmt::Write as _, path::Path};
+
+    use super::{ALL, Value};
+    use crate::metrics::seen::Seen;
+
+    /// The list as docs/operations.md has it.
+    fn table() -> String {
+        let mut table = "| name | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
+        for metric in ALL {
+            let labels = metric.labels.iter().map(|(name, values)| match *name {
+                "version" => "`version`".to_owned(),
+                name => format!("`{name}`: {}", values.join(", ")),
+            });
+            let labels: Vec<String> = labels.collect();
+            writeln!(table, "| `{}` | {} | {} | {} |", metric.name, metric.kind.word(), labels.join("; "), metric.help)
+                .unwrap();
+        }
+        table
+    }
+
+    #[test]
+    fn the_written_list_is_this_list() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+        let page = std::fs::read_to_string(&path).unwrap();
+        let (begin, end) = ("<!-- metrics: begin -->\n", "<!-- metrics: end -->");
+        let (before, rest) = page.split_once(begin).unwrap();
+        let (written, after) = rest.split_once(end).unwrap();
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, format!("{before}{begin}{}{end}{after}", table())).unwrap();
+            return;
+        }
+        assert_eq!(written, table(), "UPDATE_GOLDEN=1 writes it");
+    }
+
+    #[test]
+    fn names_are_told_apart_and_labels_say_what_the_list_allows() {
+        let mut names = BTreeSet::new();
+        for metric in ALL {
+            assert!(names.insert(metric.name), "{} stands twice", metric.name);
+            assert_eq!(metric.name.ends_with("_total"), metric.kind == super::Counts, "{}", metric.name);
+            match (metric.read)(&Seen { messenger: Some(true), ..Seen::default() }) {
+                Value::Spread { .. } => assert_eq!(metric.kind, super::Histogram, "{}", metric.name),
+                Value::Numbers(numbers) => {
+                    for (labels, _) in numbers {
+                        let allowed = metric.labels.iter();
+                        assert_eq!(labels.len(), metric.labels.len(), "{}", metric.name);
+                        for ((name, value), (label, values)) in labels.iter().zip(allowed) {
+                            assert!(name == label && values.contains(value), "{} {name}={value}", metric.name);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What is looked at when somebody asks, beside what is counted all the time.
+
+use std::{fs, time::Duration};
+
+use countersign_core::{gate::Kind, id::Lsn};
+use countersign_runtime::{Lane, meters::GATE_KINDS, store::free_space};
+
+use crate::site::Site;
+
+/// How long the owner has to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// Gates that wait, by kind as in [`GATE_KINDS`].
+    pub(super) gates: [u64; GATE_KINDS.len()],
+    /// Sessions at hand.
+    pub(super) sessions: u64,
+    /// Runs that have not ended.
+    pub(super) runs: u64,
+    /// The newest entry.
+    pub(super) head: u64,
+    /// What waits for the owner.
+    pub(super) waiting: u64,
+    /// The size of the record and what belongs to it, in bytes.
+    pub(super) record: u64,
+    /// Room on its disk, in bytes.
+    pub(super) free: u64,
+    /// Memory of this process, in bytes.
+    pub(super) memory: u64,
+    /// Its open descriptors.
+    pub(super) descriptors: u64,
+    /// Since when it runs, in seconds since 1970.
+    pub(super) started: f64,
+    /// Whether the messenger is well; absent where there is none.
+    pub(super) messenger: Option<bool>,
+}
+
+/// Looks. `None` if the owner does not answer.
+pub(super) async fn look(site: &Site) -> Option<Seen> {
+    let asked = site.handle.source(Lane::Request);
+    let read = asked.read(|engine| {
+        let state = engine.state();
+        let mut gates = [0; GATE_KINDS.len()];
+        state.pending_gates().for_each(|gate| gates[of(gate.kind())] += 1);
+        let (sessions, runs) = (state.sessions().count(), state.runs().count());
+        (gates, sessions as u64, runs as u64, state.head())
+    });
+    let ((gates, sessions, runs, Lsn(head)), _) = tokio::time::timeout(PATIENCE, read).await.ok()??;
+    let (log, folder) = (site.config.storage.log.clone(), site.config.storage.folder.clone());
+    let waiting = site.handle.waiting() as u64;
+    // Small files of the system; the disk may be slow to say how it is.
+    let machine = tokio::task::spawn_blocking(move || {
+        let wal = {
+            let mut name = log.clone().into_os_string();
+            name.push("-wal");
+            name
+        };
+        let size = |path: &std::path::Path| fs::metadata(path).map_or(0, |found| found.len());
+        let record = size(&log) + size(wal.as_ref());
+        let descriptors = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
+        (record, free_space(&folder).unwrap_or_default(), memory(), descriptors)
+    });
+    let (record, free, memory, descriptors) = machine.await.ok()?;
+    #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 have room")]
+    let started = site.started_at.0 as f64 / 1000.0;
+    let messenger = site.telegram.as_ref().map(|report| report().is_well());
+    Some(Seen { gates, sessions, runs, head, waiting, record, free, memory, descriptors, started, messenger })
+}
+
+const fn of(kind: Kind) -> usize {
+    match kind {
+        Kind::Approval => 0,
+        Kind::Question => 1,
+        Kind::Plan => 2,
+        Kind::Execution => 3,
+        Kind::Pairing => 4,
+        Kind::Budget => 5,
+    }
+}
+
+/// What the system says that this process has in memory, in bytes; 0 where it does not say.
+fn memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or_default() * 1024
+}

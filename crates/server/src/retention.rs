@@ -1,0 +1,125 @@
+//! What is not kept for ever: contents of calls and gates, and objects, each for as long as the settings say.
+//!
+//! Facts are never removed, so the chain still fits: a removal leaves in the record that there was something, and its digest. What is
+//! not over, and what an agent has not received, stays however old it is. Nothing of it runs where the settings say nothing.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
+
+use countersign_core::{engine::Engine, id::Lsn, time::Millis};
+use countersign_runtime::{
+    Clock, Handle, Lane,
+    store::{Log as _, Partition, ReadError, WriteError},
+};
+use tracing::{info, warn};
+
+use crate::{config::Retention, objects::Store};
+
+/// How many records are looked at in one go.
+const PAGE: usize = 512;
+/// How many contents are removed in one go. Every append waits behind it.
+const BATCH: usize = 128;
+
+/// Why nothing more was removed this time.
+#[derive(Debug, thiserror::Error)]
+enum Broke {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("the gateway is closing")]
+    Closing,
+}
+
+/// Removes what is too old, and again after each interval, until the owner ends.
+pub(crate) async fn keep(handle: Handle, clock: Clock, objects: Store, settings: Retention) {
+    // Up to there nothing is left to be removed.
+    let mut done = Lsn(0);
+    loop {
+        tokio::time::sleep(settings.every).await;
+        if settings.calls.is_some() || settings.gates.is_some() {
+            match contents(&handle, clock.now(), &settings, &mut done).await {
+                Ok(0) => {}
+                Ok(removed) => info!(removed, "contents that are too old were removed"),
+                Err(Broke::Closing) => return,
+                Err(error) => warn!(%error, "what is too old could not be removed; it is tried again later"),
+            }
+        }
+        if let Some(age) = settings.objects
+            && let Some(before) = SystemTime::now().checked_sub(age)
+        {
+            match objects.clear_older(before).await {
+                Ok(0) => {}
+                Ok(removed) => info!(removed, "objects that are too old were removed"),
+                Err(error) => warn!(%error, "objects that are too old could not be removed"),
+            }
+        }
+    }
+}
+
+/// Removes contents that are too old at `now`, from behind `done` on; how many there were.
+async fn contents(handle: &Handle, now: Millis, settings: &Retention, done: &mut Lsn) -> Result<usize, Broke> {
+    let before = |age: Option<Duration>| {
+        age.map(|age| Millis(now.0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))))
+    };
+    let (calls, gates) = (before(settings.calls), before(settings.gates));
+    let Some(newest) = calls.max(gates) else { return Ok(0) };
+    let (log, mut after, mut removed, mut may_advance) = (handle.log(), *done, 0, true);
+    loop {
+        let page = log.read(Partition::ZERO, after, PAGE).await?;
+        let Some(last) = page.last().map(|stored| stored.lsn) else { return Ok(removed) };
+        let needed = needed(handle).await.ok_or(Broke::Closing)?;
+        let mut due = Vec::new();
+        for stored in &page {
+            // Times in a record never go back.
+            if stored.at >= newest {
+                removed += remove(handle, &due).await?;
+                return Ok(removed);
+            }
+            let limit = match &*stored.kind {
+                "call" => calls,
+                "gate" => gates,
+                _ => None,
+            };
+            let has_one = stored.content_digest.is_some() && matches!(&*stored.kind, "call" | "gate");
+            if has_one && limit.is_some_and(|limit| stored.at < limit) && !needed.contains(&stored.lsn) {
+                due.push(stored.lsn);
+            } else if has_one && (limit.is_some() || needed.contains(&stored.lsn)) {
+                // It is looked at again when it is older, or over.
+                may_advance = false;
+            }
+            if may_advance {
+                *done = stored.lsn;
+            }
+        }
+        removed += remove(handle, &due).await?;
+        after = last;
+    }
+}
+
+async fn remove(handle: &Handle, lsns: &[Lsn]) -> Result<usize, WriteError> {
+    let mut removed = 0;
+    for batch in lsns.chunks(BATCH) {
+        removed += match handle.log().redact(Partition::ZERO, batch).await {
+            // They cannot be read any more; the next removal, or the next pass, empties what is left in the file.
+            Err(WriteError::Lingers(_)) => batch.len(),
+            other => other?,
+        };
+    }
+    Ok(removed)
+}
+
+/// The positions of contents that somebody may still need; `None` if the owner has ended.
+async fn needed(handle: &Handle) -> Option<BTreeSet<Lsn>> {
+    let read = |engine: &Engine| {
+        let state = engine.state();
+        let open = state.calls().filter(|call| !call.is_over()).map(|call| call.content());
+        let unreceived = state.sessions().filter_map(|session| session.requester());
+        let unreceived = unreceived.flat_map(|requester| requester.results().values());
+        let unreceived = unreceived.flat_map(|result| [result.wanted, result.lsn]);
+        engine.wants_admitted().into_iter().chain(open).chain(unreceived).collect()
+    };
+    handle.source(Lane::Request).read(read).await.map(|(needed, _)| needed)
+}
