@@ -8,6 +8,7 @@ mod bench;
 mod browser;
 mod fuzz;
 mod load;
+mod package;
 mod tidy;
 mod verify;
 mod workspace;
@@ -27,6 +28,7 @@ usage: cargo xtask COMMAND
   browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   load [--minutes N] [--agents N] [--streams N] [--runs N] [--answers N] [--binary FILE] [--report FILE]
                                 agents, hosts, nodes, browsers and people at one gateway; a page with pictures of what came of it
+  package [--binary FILE]       the manual, completions and the parts list of the release binary, into target/package
   fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
                                 a decoder against mutated input; without a target, each in turn
 ";
@@ -54,6 +56,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         bench::FAN_OUT => bench::fan_out(rest),
         "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
         "load" => load::run(&Workspace::read()?, &load::Options::parse(rest)?, rest),
+        "package" => package::run(&Workspace::read()?, &package::Options::parse(rest)?),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
