@@ -8,6 +8,7 @@ mod door;
 mod figure;
 mod gates;
 pub(crate) mod gateway;
+mod gsv;
 pub(crate) mod host;
 mod lent;
 pub(crate) mod node;
@@ -175,6 +176,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
         Figure::new("gsv: a call of a node's tool, over the node's own time", Unit::Millis).target(1.0),
         &mut || node::measure(&binary).map(|called| (called.over, Some(called.own))),
     );
+    measure(Figure::new("gsv: round trip of a request", Unit::Millis).target_yardsticks(2.0), &mut || {
+        gsv::round_trip(&binary)
+    });
+    gsv_figures(&binary, &mut measure);
     measure(Figure::new("serve: spawn to ready", Unit::Millis).target(50.0), &mut || {
         Ok((door::ready(&binary, STARTS)?, bare_start(&binary).ok()))
     });
@@ -220,6 +225,45 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
         print!("{}", figure::table(&figures));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What many clients, sessions and jobs of the gsv door cost.
+fn gsv_figures(
+    binary: &Path,
+    measure: &mut impl FnMut(Figure, &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>),
+) {
+    let mut crowd = gsv::crowd(binary).map_err(|error| format!("{error:#}"));
+    let mut of_crowd = |pick: fn(&gsv::Crowd) -> (f64, Option<f64>)| {
+        crowd.as_mut().map(|crowd| pick(crowd)).map_err(|why| anyhow::anyhow!("{why}"))
+    };
+    measure(Figure::new("gsv: an event at the last of 10,000 clients", Unit::Millis).target(150.0), &mut || {
+        of_crowd(|crowd| (crowd.last, Some(crowd.raw_last)))
+    });
+    measure(Figure::new("gsv: memory of a connection", Unit::Kibibytes).target(10.0), &mut || {
+        of_crowd(|crowd| (crowd.bytes / 1024.0, None))
+    });
+    let mut sessions = gsv::sessions(binary).map_err(|error| format!("{error:#}"));
+    let mut of_sessions = |pick: fn(&gsv::Sessions) -> f64| {
+        let sessions = sessions.as_mut().map_err(|why| anyhow::anyhow!("{why}"))?;
+        Ok((pick(sessions), None))
+    };
+    measure(Figure::new("gsv: listing 10,000 sessions", Unit::Millis).target(20.0), &mut || {
+        of_sessions(|sessions| sessions.listed)
+    });
+    measure(Figure::new("gsv: memory of each of 10,000 sessions at rest", Unit::Kibibytes), &mut || {
+        of_sessions(|sessions| sessions.bytes / 1024.0)
+    });
+    let mut jobs = gsv::jobs(binary).map_err(|error| format!("{error:#}"));
+    let mut of_jobs = |pick: fn(&gsv::Jobs) -> (f64, Option<f64>)| {
+        jobs.as_mut().map(|jobs| pick(jobs)).map_err(|why| anyhow::anyhow!("{why}"))
+    };
+    // The yardstick is the same gateway without a job.
+    let idle = "gsv: processor time in an idle second with 10,000 jobs";
+    measure(Figure::new(idle, Unit::Millis), &mut || of_jobs(|jobs| (jobs.idle, Some(jobs.idle_without))));
+    measure(
+        Figure::new("gsv: the latest of 20 jobs among 10,000, behind its time", Unit::Millis).target(50.0),
+        &mut || of_jobs(|jobs| (jobs.late, None)),
+    );
 }
 
 pub(crate) fn build(workspace: &Workspace, target: &Path) -> anyhow::Result<()> {

@@ -40,7 +40,8 @@ pub(crate) struct Gateway {
     child: Child,
     /// Such as `127.0.0.1:4711`.
     pub(crate) address: String,
-    _scratch: Scratch,
+    /// The folder, until another process takes it over.
+    scratch: Option<Scratch>,
 }
 
 impl Gateway {
@@ -54,6 +55,19 @@ impl Gateway {
         write(scratch.path(), "config.yaml", config)?;
         write(scratch.path(), "permissions.yaml", rules)?;
         write(scratch.path(), "tools.yaml", TOOLS)?;
+        Self::run(binary, scratch)
+    }
+
+    /// Ends it as a clean stop does, and starts one on the same data.
+    pub(crate) fn again(mut self, binary: &Path) -> anyhow::Result<Self> {
+        let id = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM)?;
+        self.child.wait()?;
+        let scratch = self.scratch.take().context("it has no folder")?;
+        Self::run(binary, scratch)
+    }
+
+    fn run(binary: &Path, scratch: Scratch) -> anyhow::Result<Self> {
         let mut child = Command::new(binary)
             .args(["serve", "--config", "config.yaml"])
             .current_dir(scratch.path())
@@ -66,7 +80,7 @@ impl Gateway {
             .spawn()
             .with_context(|| format!("{} could not be started", binary.display()))?;
         let stdout = child.stdout.take();
-        let mut gateway = Self { child, address: String::new(), _scratch: scratch };
+        let mut gateway = Self { child, address: String::new(), scratch: Some(scratch) };
         let mut line = String::new();
         BufReader::new(stdout.context("no standard output")?).read_line(&mut line)?;
         let address = line.trim().strip_prefix("countersign ready on http://");

@@ -154,7 +154,10 @@ async fn is_open(opened: &mut mpsc::Receiver<bool>) -> anyhow::Result<()> {
 }
 
 /// When the last of `count` had its frame, and how long one was.
-async fn all(frames: &mut mpsc::UnboundedReceiver<(Instant, usize)>, count: usize) -> anyhow::Result<(Instant, usize)> {
+pub(crate) async fn all(
+    frames: &mut mpsc::UnboundedReceiver<(Instant, usize)>,
+    count: usize,
+) -> anyhow::Result<(Instant, usize)> {
     let (mut last, mut size) = (Instant::now(), 0);
     for seen in 0..count {
         let frame = tokio::time::timeout(PATIENCE, frames.recv()).await;

@@ -1,0 +1,301 @@
+//! The gsv door: a request beside a raw echo, one event to ten thousand clients, ten thousand sessions at rest, ten thousand jobs.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, bail};
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, runtime::Builder, sync::mpsc, task::JoinSet};
+use tokio_tungstenite::{
+    client_async_with_config,
+    tungstenite::{Message, protocol::WebSocketConfig},
+};
+
+use crate::bench::{
+    figure::median,
+    gateway::{self, Gateway},
+    millis, resident_bytes,
+    socket::{self, Socket},
+    streams,
+};
+
+/// How many clients, sessions and jobs there are.
+pub(crate) const MANY: usize = 10_000;
+/// How often a request is made, behind as many that are not measured.
+const REQUESTS: usize = 2_000;
+const ROUNDS: usize = 7;
+/// How many clients connect at once.
+const AT_ONCE: usize = 256;
+/// How many jobs fire, a moment apart.
+const FIRINGS: u64 = 20;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an idle gateway is watched.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// A client that asks one thing at a time.
+struct Client {
+    socket: Socket,
+    asked: usize,
+}
+
+impl Client {
+    fn join(address: &str, id: &str) -> anyhow::Result<Self> {
+        let mut client = Self { socket: Socket::connect_to(address, "/ws")?, asked: 0 };
+        client.ask("connect", &connect(id))?;
+        Ok(client)
+    }
+
+    /// What a request that works is answered. Events on the way are passed over.
+    fn ask(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
+        self.asked += 1;
+        let id = self.asked.to_string();
+        self.socket.send(json!({ "type": "req", "id": id, "method": method, "params": params }).to_string())?;
+        let mut answer = self.next(|frame| frame["type"] == "res" && frame["id"].as_str() == Some(&*id))?;
+        if answer["ok"] != true {
+            bail!("{method} was answered {answer}");
+        }
+        Ok(answer["payload"].take())
+    }
+
+    fn next(&mut self, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+        loop {
+            let frame: Value = serde_json::from_str(&self.socket.read()?)?;
+            if fits(&frame) {
+                return Ok(frame);
+            }
+        }
+    }
+
+    /// Says something in a session and waits for the end of its run. There is no model: it ends at once.
+    fn say(&mut self, key: &str, run: &str) -> anyhow::Result<()> {
+        self.ask("chat.send", &json!({ "sessionKey": key, "message": "hello", "runId": run }))?;
+        self.next(|frame| frame["event"] == "chat" && frame["payload"]["runId"] == run).map(drop)
+    }
+}
+
+fn connect(id: &str) -> Value {
+    json!({ "minProtocol": 1, "client": { "id": id, "mode": "client" } })
+}
+
+/// Milliseconds of a request that is answered at once, and of as many bytes that are sent back.
+pub(crate) fn round_trip(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
+    let gateway = Gateway::start(binary, gateway::service()?, None)?;
+    let mut client = Client::join(&gateway.address, "bench")?;
+    let mut echo = Socket::connect(&socket::echo()?.to_string())?;
+    let params = json!({ "path": "session.mainKey" });
+    let (mut took, mut raw) = (Vec::new(), Vec::new());
+    for number in 0..REQUESTS * 2 {
+        let begun = Instant::now();
+        client.ask("config.get", &params)?;
+        let answered = Instant::now();
+        echo.send(
+            json!({ "type": "req", "id": number.to_string(), "method": "config.get", "params": params }).to_string(),
+        )?;
+        let sent_back: Value = serde_json::from_str(&echo.read()?)?;
+        if number >= REQUESTS && sent_back["type"] == "req" {
+            took.push(millis(answered.duration_since(begun)));
+            raw.push(millis(answered.elapsed()));
+        }
+    }
+    Ok((median(took).context("nothing was measured")?, median(raw)))
+}
+
+/// What one event to everybody takes.
+pub(crate) struct Crowd {
+    /// Milliseconds from the request to the frame at the last of them.
+    pub(crate) last: f64,
+    /// The same of a server that only sends it.
+    pub(crate) raw_last: f64,
+    /// Bytes of memory that each connection takes.
+    pub(crate) bytes: f64,
+}
+
+/// Measures with [`MANY`] clients.
+pub(crate) fn crowd(binary: &Path) -> anyhow::Result<Crowd> {
+    streams::more_descriptors();
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let gateway = Gateway::start(binary, gateway::service()?, None)?;
+    let address: SocketAddr = gateway.address.parse()?;
+    let mut speaker = Client::join(&gateway.address, "speaker")?;
+    speaker.say("warm", "warm")?;
+    let before = resident_bytes(gateway.id())?;
+    let (mut sitting, mut frames) = runtime.block_on(sit(address, MANY))?;
+    let after = resident_bytes(gateway.id())?;
+    let (mut last, mut size) = (Vec::new(), 0);
+    for round in 0..=ROUNDS {
+        let begun = Instant::now();
+        speaker.say("s", &format!("run-{round}"))?;
+        let (at, frame) = runtime.block_on(streams::all(&mut frames, MANY))?;
+        size = frame;
+        // The first round warms up.
+        if round > 0 {
+            last.push(millis(at.duration_since(begun)));
+        }
+    }
+    sitting.abort_all();
+    drop(gateway);
+    #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+    let bytes = after.saturating_sub(before) as f64 / MANY as f64;
+    let raw = streams::raw(&runtime, MANY, size)?;
+    let nothing = "nothing was measured";
+    Ok(Crowd { last: median(last).context(nothing)?, raw_last: median(raw).context(nothing)?, bytes })
+}
+
+/// Connects so many clients. Each reports when it had a chat event, and how long that was.
+async fn sit(
+    address: SocketAddr,
+    count: usize,
+) -> anyhow::Result<(JoinSet<()>, mpsc::UnboundedReceiver<(Instant, usize)>)> {
+    let (tell, told) = mpsc::unbounded_channel();
+    let mut sitting = JoinSet::new();
+    for from in (0..count).step_by(AT_ONCE) {
+        let coming = (from..count.min(from + AT_ONCE)).map(|number| async move {
+            let stream = TcpStream::connect(address).await?;
+            let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(0);
+            let url = format!("ws://{address}/ws");
+            let (mut line, _) = client_async_with_config(url, stream, Some(config)).await?;
+            let params = connect(&format!("idle-{number}"));
+            let request = json!({ "type": "req", "id": "1", "method": "connect", "params": params });
+            line.send(Message::text(request.to_string())).await?;
+            match line.next().await {
+                Some(Ok(Message::Text(text))) if text.contains("hello-ok") => anyhow::Ok(line),
+                other => bail!("instead of hello-ok: {other:?}"),
+            }
+        });
+        let lines = tokio::time::timeout(PATIENCE, futures_util::future::try_join_all(coming)).await;
+        for mut line in lines.context("the clients were not taken in time")?? {
+            let tell = tell.clone();
+            sitting.spawn(async move {
+                while let Some(Ok(message)) = line.next().await {
+                    if let Message::Text(text) = message {
+                        let _ = tell.send((Instant::now(), text.len()));
+                    }
+                }
+            });
+        }
+    }
+    Ok((sitting, told))
+}
+
+/// What [`MANY`] sessions cost that nobody speaks in any more.
+pub(crate) struct Sessions {
+    /// Milliseconds to list a page of them.
+    pub(crate) listed: f64,
+    /// Bytes of memory of each.
+    pub(crate) bytes: f64,
+}
+
+/// Measures sessions of one message each. The gateway is started again behind them, so that they are at rest.
+pub(crate) fn sessions(binary: &Path) -> anyhow::Result<Sessions> {
+    let gateway = Gateway::start(binary, gateway::service()?, None)?;
+    let mut client = Client::join(&gateway.address, "bench")?;
+    client.say("first", "first")?;
+    let gateway = gateway.again(binary)?;
+    let empty = resident_bytes(gateway.id())?;
+    let mut client = Client::join(&gateway.address, "bench")?;
+    for number in 1..MANY {
+        client.say(&format!("session-{number}"), &format!("run-{number}"))?;
+    }
+    drop(client);
+    let gateway = gateway.again(binary)?;
+    let full = resident_bytes(gateway.id())?;
+    let mut client = Client::join(&gateway.address, "bench")?;
+    let mut took = Vec::new();
+    for _ in 0..ROUNDS * 3 {
+        let begun = Instant::now();
+        let listed = client.ask("sessions.list", &json!({}))?;
+        took.push(millis(begun.elapsed()));
+        if listed["count"] != MANY {
+            bail!("instead of {MANY} sessions {} are listed", listed["count"]);
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+    let bytes = full.saturating_sub(empty) as f64 / MANY as f64;
+    Ok(Sessions { listed: median(took).context("nothing was measured")?, bytes })
+}
+
+/// What [`MANY`] jobs cost that wait, and how late those are that fire among them.
+pub(crate) struct Jobs {
+    /// Milliseconds of processor time in a second in which nothing happens.
+    pub(crate) idle: f64,
+    /// The same without a job.
+    pub(crate) idle_without: f64,
+    /// Milliseconds from the time of a job to the record of its firing.
+    pub(crate) late: f64,
+}
+
+pub(crate) fn jobs(binary: &Path) -> anyhow::Result<Jobs> {
+    let gateway = Gateway::start(binary, gateway::service()?, None)?;
+    let mut client = Client::join(&gateway.address, "bench")?;
+    let idle_without = idle(&gateway)?;
+    client.ask("config.set", &json!({ "path": "cron.maxJobs", "value": MANY * 2 }))?;
+    let day = 86_400_000;
+    for number in 0..MANY as u64 {
+        add(&mut client, &format!("far-{number}"), now()? + day + number * 1000)?;
+    }
+    let waiting = idle(&gateway)?;
+    let first = now()? + 2_000;
+    let mut near = BTreeMap::new();
+    for number in 0..FIRINGS {
+        let at = first + number * 150;
+        near.insert(add(&mut client, &format!("near-{number}"), at)?, at);
+    }
+    let mut late = f64::MIN;
+    for _ in 0..FIRINGS {
+        let told = client.next(|frame| frame["event"] == "chat")?;
+        // A run of a job is called as the job, with a number behind.
+        let run = told["payload"]["runId"].as_str().context("a run without a name")?;
+        let (job, _) = run.rsplit_once('-').context("a run of no job")?;
+        let at = near.remove(job).context("a run of another job")?;
+        late = late.max(fired(&mut client, job)? - millis(Duration::from_millis(at)));
+    }
+    Ok(Jobs { idle: waiting, idle_without, late })
+}
+
+/// When the last firing of a job was recorded, in milliseconds.
+fn fired(client: &mut Client, job: &str) -> anyhow::Result<f64> {
+    let patience = Instant::now();
+    loop {
+        let runs = client.ask("cron.runs", &json!({ "jobId": job, "limit": 1 }))?;
+        // The end of the run is told before that of the firing is recorded.
+        if let Some(at) = runs["runs"][0]["ts"].as_f64() {
+            return Ok(at);
+        }
+        if patience.elapsed() > PATIENCE {
+            bail!("no run of {job} is recorded");
+        }
+    }
+}
+
+/// Plans a job, and gives its id.
+fn add(client: &mut Client, name: &str, at: u64) -> anyhow::Result<String> {
+    let spec = json!({ "mode": "systemEvent", "text": "tick" });
+    let job = json!({ "name": name, "schedule": { "kind": "at", "atMs": at }, "spec": spec });
+    let added = client.ask("cron.add", &job)?;
+    Ok(added["job"]["id"].as_str().context("a job without an id")?.to_owned())
+}
+
+fn now() -> anyhow::Result<u64> {
+    Ok(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?)
+}
+
+/// Milliseconds of processor time that it takes a second while nobody asks for anything.
+fn idle(gateway: &Gateway) -> anyhow::Result<f64> {
+    let before = processor(gateway.id())?;
+    std::thread::sleep(IDLE);
+    Ok((processor(gateway.id())? - before) / IDLE.as_secs_f64())
+}
+
+/// Milliseconds of processor time of a process, in ticks of ten.
+fn processor(id: u32) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).context("no /proc here")?;
+    let (_, fields) = stat.rsplit_once(')').context("no /proc/stat")?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let (user, system) = (fields.next().context("no utime")?, fields.next().context("no stime")?);
+    Ok((user.parse::<f64>()? + system.parse::<f64>()?) * 10.0)
+}
