@@ -139,6 +139,8 @@ mod tests {
             ("\"`id`\"", unknown.clone(), vec!["id"], true),
             ("${X:-$(rm x)}", unknown.clone(), vec!["rm x"], true),
             ("${X:-'$(rm x)'}", unknown.clone(), vec!["rm x"], true),
+            ("${X:-<(id)}", unknown.clone(), vec!["id"], true),
+            ("${X:-a>(rm x; rm <(id))}", unknown.clone(), vec!["rm x; rm <(id)"], true),
             ("${a[$(id)]}", unknown.clone(), vec!["id"], true),
             ("$((1 + 2))", unknown.clone(), vec![], false),
             ("$((a[$(id)]))", unknown.clone(), vec!["(a[$(id)])", "id"], true),

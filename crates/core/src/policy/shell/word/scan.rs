@@ -185,6 +185,7 @@ impl Scanner<'_> {
                     .iter()
                     .any(|known| operator.starts_with(known));
         self.live(operator);
+        self.substituted(operator);
         if !plain {
             self.word.opaque = self.word.opaque.or(Some("a parameter expansion that computes"));
         }
@@ -203,6 +204,18 @@ impl Scanner<'_> {
         let inner = scan_live(text, self.known);
         self.word.runs.extend(inner.runs);
         self.word.opaque = self.word.opaque.or(inner.opaque);
+    }
+
+    /// Finds `<(…)` and `>(…)` within an expansion: what stands for a variable that is not set is read like any word.
+    fn substituted(&mut self, text: &str) {
+        let chars = text.chars().collect();
+        let mut scanner = Scanner { chars, at: 0, known: self.known, word: Word::default() };
+        while let Some(c) = scanner.next() {
+            if matches!(c, '<' | '>') && scanner.peek(0) == Some('(') {
+                self.word.runs.push(scanner.balanced('(', ')'));
+                self.word.opaque = Some("process substitution");
+            }
+        }
     }
 
     fn backticks(&mut self) {
