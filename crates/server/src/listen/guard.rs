@@ -1,6 +1,10 @@
 //! Refuses requests that a page of somebody else's sent, or that were led here under another name.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
 
 use axum::{
     extract::{Request, State},
@@ -53,12 +57,21 @@ impl Hosts {
 /// The host of an authority, without brackets.
 fn host_of(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
-        return rest.split_once(']').map_or(rest, |(host, _)| host);
+        let is_port = |text: &str| text.is_empty() || text.strip_prefix(':').is_some_and(is_number);
+        return match rest.split_once(']') {
+            Some((host, port)) if host.parse::<Ipv6Addr>().is_ok() && is_port(port) => host,
+            // Else what stands behind the bracket would not be looked at.
+            Some(_) | None => authority,
+        };
     }
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.contains(':') => host,
         _ => authority,
     }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a request may be heard.
@@ -103,6 +116,11 @@ mod tests {
             ("the address that is bound", &hosts, false, Some("10.0.0.5:8443"), None, true),
             ("its public name", &hosts, false, Some("Gate.Example.org"), None, true),
             ("another name", &hosts, false, Some("evil.example"), None, false),
+            ("another name behind brackets", &hosts, false, Some("[::1].evil.example"), None, false),
+            ("more behind brackets", &hosts, false, Some("[::1]127.0.0.1"), None, false),
+            ("no port behind brackets", &hosts, false, Some("[::1]:x"), None, false),
+            ("a name in brackets", &hosts, false, Some("[localhost]"), None, false),
+            ("a page behind brackets", &hosts, false, Some("localhost:1"), Some("http://[::1].evil.example"), false),
             ("another address", &hosts, false, Some("10.0.0.6:8443"), None, false),
             ("any address, where it listens on all", &any, false, Some("10.0.0.6:8443"), None, true),
             ("a name, where it listens on all", &any, false, Some("evil.example"), None, false),
