@@ -2,7 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -28,7 +27,7 @@ use super::{
     peer::Peer,
     told::Told,
 };
-use crate::listen::Guest;
+use crate::listen::{self, Guest};
 
 /// How long a peer has to connect.
 const HANDSHAKE: Duration = Duration::from_secs(15);
@@ -60,7 +59,7 @@ type Work = BoxFuture<'static, Utf8Bytes>;
 
 pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, guest: Guest) {
     let shown = tokio::select! {
-        shown = handshake(door, &mut socket, guest.from.ip()) => shown,
+        shown = handshake(door, &mut socket, &guest) => shown,
         () = guest.place.lost() => Err(End::close(close::RESTART, "too many connections")),
     };
     let end = match shown {
@@ -89,7 +88,8 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
 }
 
 /// Waits until the peer has connected. Whatever it asks for before is answered, and only a wrong token ends it.
-async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, from: IpAddr) -> Result<(Id, Connect), End> {
+async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, guest: &Guest) -> Result<(Id, Connect), End> {
+    let from = guest.from.ip();
     let mut closing = door.closing.subscribe();
     let until = Instant::now() + HANDSHAKE;
     loop {
@@ -102,6 +102,10 @@ async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, from: IpAddr) -> Re
             Incoming::Request { id, method, params } => match method::dispatch(&method, None) {
                 Err(fault) => frame::refusal(&id, &fault),
                 Ok(_) => match Connect::read(params.as_ref(), |token| door.trusts(token, from)) {
+                    // What a node or a network says would be heard in its name; a client is looked at when it acts.
+                    Ok(connect) if connect.mode() != Mode::Client && !guest.peer.may_decide().await => {
+                        frame::refusal(&id, &Fault::new(code::FORBIDDEN, listen::peer::REFUSED))
+                    }
                     Ok(connect) => return Ok((id, connect)),
                     Err(fault) => {
                         let is_over = fault.code == code::UNAUTHORIZED;

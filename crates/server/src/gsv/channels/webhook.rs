@@ -36,6 +36,7 @@ use super::{
     failed, inbound,
     places::{self, WEBHOOK},
 };
+use crate::listen::{Guest, peer};
 
 /// Where requests come in.
 const PATH: &str = "/channels/webhook";
@@ -131,6 +132,14 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<J
     let signed = sign::Signed { id, timestamp, signature, body: &body };
     if !signed.is_by(&settings.secret, door.site.clock.now()) {
         return Err(unsigned());
+    }
+    // An agent's command may find out with what others sign.
+    let is_agents = match head.extensions.get::<Guest>() {
+        Some(guest) => !guest.peer.may_decide().await,
+        None => true,
+    };
+    if is_agents {
+        return Err(Fault::new(code::FORBIDDEN, peer::REFUSED));
     }
     let mut params: Map<String, Value> = serde_json::from_slice(&body)
         .map_err(|error| Fault::invalid(format!("the body is no JSON object: {error}")))?;
