@@ -37,8 +37,10 @@ async fn an_argument_cannot_take_the_place_of_the_query_parameter() {
 #[tokio::test]
 async fn no_text_and_no_value_holds_them() {
     let pair = "bWU6czNjcjN0Lyt0b2sgZW4ieA==";
+    // Said by itself, behind one letter and behind two; and in digits.
+    let spelt = "czNjcjN0Lyt0b2sgZW4ieA== eHMzY3IzdC8rdG9rIGVuIng= eHhzM2NyM3QvK3RvayBlbiJ4 7333637233742f2b746f6b20656e2278 7333637233742F2B746F6B20656E2278";
     let echo = format!(
-        "{SECRET} {pair} s3cr3t%2F%2Btok%20en%22x s3cr3t/+tok en\\\"x s3cr3t\\/+tok en\\\"x {}",
+        "{SECRET} {pair} {spelt} s3cr3t%2F%2Btok%20en%22x s3cr3t/+tok en\\\"x s3cr3t\\/+tok en\\\"x {}",
         json!({ "seen": SECRET })
     );
     let json =
@@ -68,6 +70,15 @@ async fn no_text_and_no_value_holds_them() {
             let outcome = run(&services, &tool("GET", "/x"), json!({})).await;
             let told = format!("{outcome:?} {services:?} {service:?}");
             assert!(!told.contains("s3cr3t"), "{told}");
+            for form in [
+                "czNjcjN0Lyt0b2sgZW4ie",
+                "MzY3IzdC8rdG9rIGVuIn",
+                "zM2NyM3QvK3RvayBlbiJ4",
+                "746f6b20656e2278",
+                "746F6B20656E2278",
+            ] {
+                assert!(!told.contains(form), "{form}: {told}");
+            }
             assert!(!matches!(auth, Auth::Basic { .. }) || !told.contains(pair), "{told}");
         }
     }

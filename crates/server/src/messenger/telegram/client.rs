@@ -90,11 +90,21 @@ impl Http {
                     break;
                 }
             }
-            Ok(Answer { status, body })
+            Ok(Answer { status, body: self.without_token(body) })
         };
         match tokio::time::timeout(patience, receiving).await {
             Ok(answer) => answer.map_err(|error| self.words(error)),
             Err(_) => Err(format!("no answer within {} s", patience.as_secs_f32())),
+        }
+    }
+
+    /// An answer without the token, should somebody on the way say the address back: what is wrong with a call is logged.
+    fn without_token(&self, body: Vec<u8>) -> Vec<u8> {
+        let token = self.token.expose_secret();
+        match String::from_utf8(body) {
+            Ok(text) if !token.is_empty() && text.contains(token) => text.replace(token, "[hidden]").into_bytes(),
+            Ok(text) => text.into_bytes(),
+            Err(error) => error.into_bytes(),
         }
     }
 

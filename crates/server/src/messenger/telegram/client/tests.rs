@@ -60,6 +60,10 @@ async fn whatever_goes_wrong_the_token_is_not_told() {
         served(nonsense, "", patience).await.0.unwrap_err(),
         served("", "", Duration::from_millis(50)).await.0.unwrap_err(),
     ];
+    let echo = "{\"ok\":false,\"description\":\"/bot123:very-secret/getMe is not here\"}";
+    let head = format!("HTTP/1.1 404 x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{echo}", echo.len());
+    let echoed = served(&head, "", patience).await.0.unwrap();
+    errors.push(String::from_utf8(echoed.body).unwrap());
     // Nobody listens there.
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     errors.push(http(&format!("http://{unused}")).call("getMe", String::new(), patience).await.unwrap_err());
