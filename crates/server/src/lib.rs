@@ -35,3 +35,5 @@ pub mod tokens;
 pub mod view;
 mod web;
 pub mod yaml;
+
+pub use web::access;

@@ -2,7 +2,7 @@
 //!
 //! It must not know what any door says.
 
-pub(crate) mod access;
+pub mod access;
 pub(crate) mod auth;
 mod body;
 pub(crate) mod cookie;

@@ -44,7 +44,7 @@ pub(crate) const ONCE_ONLY: &str =
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub enum Who {
     /// Whoever reaches the port.
     Anybody,
     /// A person: with a cookie, or anybody on loopback where nothing is asked for.
@@ -55,7 +55,7 @@ pub(crate) enum Who {
 
 /// Whether a call changes something: another site's page must not be able to make a browser call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// It only tells.
     Tells,
     /// It changes something.
@@ -63,14 +63,14 @@ pub(crate) enum Effect {
 }
 
 /// One row: method, path, who may, and whether it acts.
-pub(crate) type Entry = (&'static str, &'static str, Who, Effect);
+pub type Entry = (&'static str, &'static str, Who, Effect);
 
 use Effect::{Acts, Tells};
 use Scope::{Answer, Chat, Metrics, Read};
 use Who::{Anybody, Person, Scope as Needs};
 
 /// Everything.
-pub(crate) const TABLE: &[Entry] = &[
+pub const TABLE: &[Entry] = &[
     // The console, or a front end that the user has.
     ("GET", "/", Person, Tells),
     ("GET", "/login", Anybody, Tells),

@@ -1,0 +1,299 @@
+//! Credentials that would be known wherever they turned up: a session at every door, and then a look at everything that was
+//! written and everything that was said.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpListener, TcpStream},
+    path::Path,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use crate::{
+    agent::Agent,
+    gateway::{Gateway, soon},
+    http::Http,
+    outside::Outside,
+    peer::{self, Peer},
+    place::{KITCHEN, SECRET, TOKEN as AGENT},
+    provider::{Reply, bash, say},
+    scene::{Scene, TOKEN},
+    service::Manner,
+    stage::{PASSWORD, SHELL, knock, talks},
+};
+
+const TELEGRAM: &str = "4242:telegram-canary-8f3b6d";
+const WEBHOOK: &str = "webhook-canary-51c9e2aa";
+const API_KEY: &str = "provider-canary-0be7714d";
+const BRIDGE: &str = "bridge-canary-77aa20c4";
+/// What nobody has, shown by somebody who tries.
+const WRONG: &str = "wrong-canary-c3d8f19e";
+
+/// A line to a gateway that keeps what the gateway says on it.
+struct Tap {
+    address: String,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Tap {
+    fn before(address: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tap = Self { address: listener.local_addr().unwrap().to_string(), heard: Arc::default() };
+        let (behind, heard) = (address.to_owned(), Arc::clone(&tap.heard));
+        thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let Ok(far) = TcpStream::connect(&behind) else { continue };
+                let (mut asks, mut asked) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                thread::spawn(move || {
+                    let _ = std::io::copy(&mut asks, &mut asked);
+                    let _ = asked.shutdown(Shutdown::Write);
+                });
+                let heard = Arc::clone(&heard);
+                thread::spawn(move || tell(far, near, &heard));
+            }
+        });
+        tap
+    }
+
+    fn heard(&self) -> Vec<u8> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+fn tell(mut far: TcpStream, mut near: TcpStream, heard: &Mutex<Vec<u8>>) {
+    let mut piece = vec![0; 1 << 16];
+    while let Ok(count) = far.read(&mut piece)
+        && count > 0
+    {
+        heard.lock().unwrap().extend_from_slice(&piece[..count]);
+        if near.write_all(&piece[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = near.shutdown(Shutdown::Both);
+}
+
+/// The forms in which a text may turn up.
+fn spellings(secret: &str) -> Vec<String> {
+    let hex = |upper: bool| {
+        let digit = |byte: u8| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") };
+        secret.bytes().map(digit).collect::<String>()
+    };
+    let percent: String = secret
+        .bytes()
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect();
+    // In the middle of other text it is one of three.
+    let base64 = (0..3).map(|shift| {
+        let text = STANDARD.encode(format!("{}{secret}", &"xyz"[..shift]));
+        text[4 * shift.div_ceil(3)..text.len() - 4].trim_end_matches('=').to_owned()
+    });
+    let reversed: String = secret.chars().rev().collect();
+    [secret.to_owned(), hex(false), hex(true), percent, reversed].into_iter().chain(base64).collect()
+}
+
+/// Looks for secrets, whatever they look like.
+fn is_clean(what: &str, bytes: &[u8], secrets: &[&str]) {
+    let text = String::from_utf8_lossy(bytes);
+    for secret in secrets {
+        for form in spellings(secret) {
+            let Some(at) = text.find(&form) else { continue };
+            let near = |range: std::ops::Range<usize>| String::from_utf8_lossy(&text.as_bytes()[range]).into_owned();
+            let near = near(at.saturating_sub(200)..(at + 100).min(text.len()));
+            panic!("{secret} is told by {what}, as {form}: {near}");
+        }
+    }
+}
+
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            found.extend(files(&entry.path()));
+        } else if kind.is_file() {
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
+/// Every file below a folder, but those that are meant to hold credentials.
+fn files_are_clean(folder: &Path, meant: &[&str], secrets: &[&str]) {
+    let files = files(folder);
+    assert!(files.len() > 3, "{files:?}");
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        if !meant.contains(&name) {
+            is_clean(&file.display().to_string(), &fs::read(&file).unwrap(), secrets);
+        }
+    }
+}
+
+fn telegram() -> Outside {
+    Outside::start(|asked| match asked.path.rsplit('/').next().unwrap_or_default() {
+        "getMe" => (200, json!({ "ok": true, "result": { "id": 1, "is_bot": true, "username": "b" } }).to_string()),
+        "getUpdates" => {
+            thread::park_timeout(std::time::Duration::from_secs(5));
+            (200, json!({ "ok": true, "result": [] }).to_string())
+        }
+        // A network that says back what it was shown.
+        _ => {
+            let text = format!("Unauthorized: {} is no token ({})", asked.path, TELEGRAM);
+            (400, json!({ "ok": false, "error_code": 400, "description": text }).to_string())
+        }
+    })
+}
+
+/// Every door of a gateway is used and misused once. Gives what has to be kept besides: tokens that were made meanwhile.
+fn everything(scene: &Scene, gateway: &Gateway) -> Vec<String> {
+    let place = &scene.place;
+    // A service that says back what it was shown, done and failed.
+    let body = json!({ "authorization": format!("Bearer {SECRET}"), "echo": STANDARD.encode(SECRET) }).to_string();
+    place.service.does("/look/mirror", Manner::Answer(200, "application/json", body.clone()));
+    place.service.does("/look/wall", Manner::Answer(500, "text/html", format!("<p>{body}")));
+    let mut agent = Agent::join(gateway, AGENT);
+    for (number, thing) in ["mirror", "wall", "a"].into_iter().enumerate() {
+        agent.call(number, "look", json!({ "thing": thing }));
+    }
+    Agent::join(gateway, KITCHEN).settle();
+    Agent::connect(gateway).auth(WRONG);
+    let mut refused = Peer::line(gateway);
+    let mut params = peer::params("client", "x");
+    params["auth"]["token"] = WRONG.into();
+    refused.fails("connect", params);
+    let mut client = Peer::client(gateway, "c");
+    for (path, value) in [("channels.webhook.secret", WEBHOOK), ("apiKeys.anthropic", API_KEY)] {
+        client.ok("config.set", json!({ "path": path, "value": value }));
+    }
+    // A setting that cannot be is told of, and not with what it was.
+    client.fails("config.set", json!({ "path": "apiKeys.anthropic", "value": { "deep": API_KEY } }));
+    client.ok("config.get", json!({}));
+    client.ok("config.get", json!({ "path": "apiKeys.anthropic" }));
+    scene
+        .provider
+        .script([Reply::new(vec![bash("c1", "env; cat /proc/self/environ /proc/$PPID/environ; set")]), say("done")]);
+    let http = Http::new(&gateway.address);
+    let login = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
+    assert_eq!(login.status, 200);
+    let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(http.post("/api/auth/login", &json!({ "password": WRONG })).status, 401);
+    let made = place.people(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
+    let token = made["token"].as_str().unwrap().to_owned();
+    let program = http.clone().with("authorization", &format!("Bearer {token}"));
+    soon("the token", || (program.get("/api/v1/gates").status == 200).then_some(()));
+    let opened = program.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+    let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+    soon("a gate", || {
+        let told = program.get("/api/v1/gates").json();
+        let gate = told["gates"][0]["id"].as_str()?.to_owned();
+        program.post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
+        Some(())
+    });
+    soon("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
+    let person = http.clone().with("cookie", &cookie);
+    let pages =
+        ["/console/", "/console/sessions", "/console/record", "/console/figures", "/console/policy", "/console/agents"];
+    let told = ["/api/sessions", "/api/settings", "/api/models", "/api/v1/audit?limit=1000", "/api/v1/sessions"];
+    for path in pages.iter().chain(&told) {
+        assert_eq!(person.get(path).status, 200, "{path}");
+    }
+    // In an address, where it is of no use, and in headers that nobody reads.
+    for secret in [AGENT, TOKEN, PASSWORD, token.as_str(), WRONG] {
+        for path in ["/api/v1/gates", "/console/", "/", "/ws", "/nothing/here"] {
+            knock(&gateway.address, "GET", &format!("{path}?token={secret}"), &[("x-token", secret)]);
+        }
+        knock(&gateway.address, "GET", "/api/v1/gates", &[("authorization", &format!("Bearer {secret}x"))]);
+        knock(&gateway.address, "POST", "/channels/webhook", &[("webhook-id", secret), ("webhook-signature", secret)]);
+    }
+    vec![token, cookie.split_once('=').unwrap().1.to_owned()]
+}
+
+#[test]
+fn no_credential_is_told_by_anything_that_a_gateway_writes_or_says() {
+    let api = telegram();
+    let scene = Scene::with(&format!(
+        "clients: {{ token: {TOKEN} }}\nweb: {{ password: {PASSWORD} }}\nmessenger: {{ type: telegram, telegram: {{ token: '{TELEGRAM}', chat_id: -5, allowed_users: [7], api_url: '{}' }} }}\n",
+        api.url
+    ));
+    scene.place.write("permissions.yaml", SHELL);
+    let mut command = scene.place.command();
+    command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "trace");
+    let mut gateway = Gateway::spawn(command);
+    let tap = Tap::before(&gateway.address);
+    gateway.address.clone_from(&tap.address);
+    let made = everything(&scene, &gateway);
+    gateway.stop();
+    let known = [AGENT, KITCHEN, TOKEN, PASSWORD, SECRET, TELEGRAM, WEBHOOK, API_KEY, WRONG];
+    let secrets: Vec<&str> = known.iter().copied().chain(made.iter().map(String::as_str)).collect();
+    let said = gateway.said();
+    assert!(said.contains("TRACE"), "the log is not at its most detailed");
+    is_clean("the log", said.as_bytes(), &secrets);
+    // A cookie is told once, to whoever logged in.
+    let cookie = made[1].as_str();
+    let heard = String::from_utf8_lossy(&tap.heard()).into_owned();
+    assert!(heard.len() > 100_000, "{} bytes were heard", heard.len());
+    is_clean("what clients heard", heard.replacen(cookie, "", 1).as_bytes(), &secrets);
+    files_are_clean(&scene.place.folder, &["config.yaml", "secrets.yaml"], &secrets);
+    let kept = fs::read_to_string(scene.place.data().join("secrets.yaml")).unwrap();
+    assert!(kept.contains(WEBHOOK) && kept.contains(API_KEY));
+    // Nor does a model, or another network, hear of any of them but its own.
+    for number in 0..scene.provider.count() {
+        let asked = scene.provider.asked(number);
+        is_clean("what the model is told", format!("{}{}", asked.head, asked.body).as_bytes(), &secrets);
+    }
+    for asked in scene.place.service.asked() {
+        is_clean("what a service is told", format!("{asked:?}").replace(SECRET, "").as_bytes(), &secrets);
+    }
+    for command in [&["config", "show", "--config", "config.yaml"][..], &["doctor", "--config", "config.yaml"]] {
+        let said = scene.place.run(command);
+        is_clean(command[0], format!("{}{}", said.out, said.err).as_bytes(), &secrets);
+    }
+    let said = scene.place.people(&["tokens", "list"]);
+    is_clean("tokens list", said.out.as_bytes(), &secrets);
+}
+
+#[test]
+fn no_credential_is_told_by_a_host_at_its_most_talkative() {
+    for (product, variable) in [("omp", "PI_CODING_AGENT_DIR"), ("gjc", "GJC_CODING_AGENT_DIR")] {
+        let scene = Scene::new();
+        let agent = talks::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");
+        let more = [("COUNTERSIGN_LOG", "trace"), ("ANTHROPIC_API_KEY", API_KEY), ("GJC_BRIDGE_TOKEN", BRIDGE)];
+        let mut host = talks::Host::start(&scene, product, variable, &agent, &more);
+        let look = "env; set; cat /proc/self/environ";
+        scene.provider.script([Reply::new(vec![bash("c1", look)]), say("done")]);
+        host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+        host.until("the end", |frame| frame.to_string().contains("\"agent_end\""));
+        for (id, command) in [("s", "get_state"), ("m", "get_available_models"), ("l", "get_messages")] {
+            host.say(&json!({ "id": id, "type": command }));
+            host.until(command, |frame: &Value| frame["id"] == id);
+        }
+        host.say(&json!({ "id": "b", "type": "bash", "command": look }));
+        host.until("its output", |frame| frame["id"] == "b");
+        let said = host.end();
+        let secrets = [talks::KEY, API_KEY, BRIDGE];
+        is_clean(product, said.as_bytes(), &secrets);
+        files_are_clean(&agent, &["models.yml"], &secrets);
+        let text = scene.provider.last().text();
+        is_clean("what the model is told", text.as_bytes(), &secrets);
+    }
+}
+
+#[test]
+fn a_spelling_of_a_secret_is_found() {
+    for text in ["Basic dXNlcjpob3VzZS1jYW5hcnk=", "686f7573652d63616e617279", "x=house%2Dcanary&house-canary"] {
+        let found = std::panic::catch_unwind(|| is_clean("a test", text.as_bytes(), &["house-canary"]));
+        assert!(found.is_err(), "{text}");
+    }
+    is_clean("a test", b"house", &["house-canary"]);
+}

@@ -1,0 +1,410 @@
+//! The table of classes: each fault that a program of this kind really had, and the tests that show that it is not here.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// One class of fault.
+struct Class {
+    name: &'static str,
+    /// Where it happened: an advisory or a public thread.
+    record: &'static str,
+    /// Files below `crates/`, each with the names of tests in it.
+    shown_by: &'static [(&'static str, &'static [&'static str])],
+    /// What of it does not apply yet, and why.
+    open: &'static str,
+}
+
+const fn class(
+    name: &'static str,
+    record: &'static str,
+    shown_by: &'static [(&'static str, &'static [&'static str])],
+) -> Class {
+    Class { name, record, shown_by, open: "" }
+}
+
+impl Class {
+    const fn open(self, open: &'static str) -> Self {
+        Self { open, ..self }
+    }
+}
+
+const BROWSERS: &str = "countersign/tests/security/browsers.rs";
+const CANARIES: &str = "countersign/tests/security/canaries.rs";
+const DOORS: &str = "countersign/tests/security/door_table.rs";
+const FORMS: &str = "countersign/tests/security/shell_forms.rs";
+const NAMES: &str = "countersign/tests/security/names.rs";
+const CHILDREN: &str = "countersign/tests/security/own_children.rs";
+const REFUSALS: &str = "server/src/gjc/bridge/tests/refusals.rs";
+const RECORDED: &str = "core/src/policy/evaluate/tests/recorded.rs";
+const EVALUATE: &str = "core/src/policy/evaluate/tests.rs";
+const STARTS: &str = "core/tests/it/settle/call_starts.rs";
+const TAPS: &str = "server/src/messenger/telegram/tests/taps.rs";
+
+const CLASSES: [Class; 28] = [
+    class(
+        "cross-site WebSocket hijacking, no look at Origin on loopback",
+        "CVE-2026-25253, CVE-2025-52882",
+        &[
+            (
+                BROWSERS,
+                &[
+                    "cross_site_websocket_hijacking",
+                    "a_cookie_alone_opens_no_websocket",
+                    "no_page_takes_the_address_of_a_server_from_its_own",
+                ],
+            ),
+            (REFUSALS, &["pages_of_others_and_other_names_are_not_heard"]),
+        ],
+    ),
+    class(
+        "HTTP on localhost without authentication, and CORS for everybody",
+        "CVE-2026-22812",
+        &[
+            (NAMES, &["unauthenticated_localhost_http", "a_door_that_needs_a_credential_is_closed_without_one"]),
+            (DOORS, &["privileged_mutation_without_auth"]),
+            (
+                "countersign/tests/serve/faults.rs",
+                &["an_address_that_others_reach_needs_a_credential_and_tls_or_the_flag"],
+            ),
+            ("server/src/config/tests/files.rs", &["an_address_that_others_reach_needs_a_credential_and_tls"]),
+            (REFUSALS, &["nothing_is_on_by_itself_and_help_says_so", "every_refusal_comes_in_its_order"]),
+        ],
+    ),
+    class(
+        "DNS rebinding",
+        "CVE-2025-66414, CVE-2025-66416, CVE-2026-34742, CVE-2026-42559",
+        &[
+            (NAMES, &["dns_rebinding", "names_of_a_host_that_were_made_by_chance_are_refused"]),
+            ("server/src/listen/guard.rs", &["only_names_of_the_gateway_are_answered"]),
+            (REFUSALS, &["pages_of_others_and_other_names_are_not_heard"]),
+        ],
+    ),
+    class(
+        "privileged mutation without authentication",
+        "CVE-2026-25593",
+        &[
+            (
+                DOORS,
+                &[
+                    "privileged_mutation_without_auth",
+                    "a_page_without_its_token_acts_nowhere",
+                    "every_route_over_http_has_a_row",
+                    "every_method_of_the_gsv_wire_is_refused_to_whom_its_row_does_not_name",
+                ],
+            ),
+            ("countersign/tests/gjc/unattended.rs", &["what_a_declaration_does_not_cover_is_refused"]),
+            ("core/tests/it/unattended/admission.rs", &["a_command_of_the_host_needs_its_scope_and_then_its_class"]),
+        ],
+    ),
+    class(
+        "scopes that a client declares for itself",
+        "GHSA-rqpp-rjj8-7wv8",
+        &[
+            (NAMES, &["self_declared_scopes"]),
+            ("countersign/tests/serve/interface.rs", &["a_token_does_what_its_scopes_say_until_it_is_removed"]),
+            ("countersign/tests/gjc/unattended.rs", &["declaring_again_only_narrows"]),
+        ],
+    ),
+    class(
+        "a tool that says where requests go",
+        "CVE-2026-26322",
+        &[
+            ("runtime/tests/it/services/requests.rs", &["values_stand_in_path_and_query_as_data"]),
+            (
+                "runtime/tests/it/services/redirects.rs",
+                &[
+                    "another_origin_gets_no_credentials_nor_does_the_way_back",
+                    "no_redirect_is_followed_for_what_changes_something",
+                    "only_http_is_followed",
+                ],
+            ),
+            ("runtime/tests/it/services/credentials.rs", &["an_argument_cannot_take_the_place_of_the_query_parameter"]),
+            ("server/src/messenger/telegram/client/tests.rs", &["no_redirect_is_followed"]),
+            ("countersign/tests/gsv/webhook.rs", &["a_redirect_is_not_followed_and_the_letter_is_not_tried_again"]),
+            ("countersign/src/node/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
+        ],
+    ),
+    class(
+        "a side door to tools, and approval by a part of a name",
+        "GHSA-943q-mwmv-hhvh",
+        &[
+            (
+                "countersign/tests/gsv/nodes.rs",
+                &["a_rule_that_denies_stops_what_a_client_has_a_node_do", "what_cannot_be_called_is_refused"],
+            ),
+            ("countersign/tests/serve/replies.rs", &["policy_decides_what_reaches_the_service"]),
+            ("core/tests/it/settle/judge.rs", &["a_tool_that_may_change_something_is_asked_about_whatever_its_lane"]),
+            (EVALUATE, &["a_contract_denies_the_classes_that_it_does_not_name"]),
+        ],
+    ),
+    class(
+        "tokens in addresses and over plain sockets",
+        "windows-node#349, agent37 gateway#25",
+        &[
+            (NAMES, &["token_in_url"]),
+            (
+                CANARIES,
+                &[
+                    "no_credential_is_told_by_anything_that_a_gateway_writes_or_says",
+                    "no_credential_is_told_by_a_host_at_its_most_talkative",
+                    "a_spelling_of_a_secret_is_found",
+                ],
+            ),
+            ("countersign/tests/serve/client.rs", &["no_token_lies_in_any_file_but_the_configuration"]),
+            ("countersign/src/node/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
+            ("countersign/tests/gsv/settings.rs", &["a_secret_lies_in_its_own_file_and_nowhere_else"]),
+            ("countersign/tests/gjc/bridge.rs", &["commands_of_the_agent_do_not_know_the_token"]),
+        ],
+    ),
+    class(
+        "allow lists by prefix, and commands behind commands",
+        "crush#3425, crush#2882, codewhale#5161, cli-mcp-server#17, orchestkit#4216",
+        &[
+            (FORMS, &["allow_list_prefix_and_chaining"]),
+            (RECORDED, &["every_recorded_shell_line_gets_its_verdict"]),
+            (EVALUATE, &["an_allow_never_widens_by_what_is_appended"]),
+        ],
+    ),
+    class(
+        "command substitution, redirection, here documents",
+        "qwen-code#4386",
+        &[
+            (FORMS, &["allow_list_prefix_and_chaining"]),
+            (RECORDED, &["every_recorded_shell_line_gets_its_verdict"]),
+            ("core/src/policy/shell/word.rs", &["what_expands_is_marked_and_what_runs_is_found"]),
+        ],
+    ),
+    class(
+        "programs that run programs",
+        "claude-code#92542, goclaw#1202, GHSA-796m-2973-wc5q, CVE-2026-29607",
+        &[
+            (FORMS, &["allow_list_prefix_and_chaining"]),
+            (
+                "core/src/policy/shell/classes/tests.rs",
+                &["no_wrapping_lowers_the_class_of_any_line_of_the_table", "no_prefix_lowers_the_class_of_a_plain_command"],
+            ),
+            ("core/src/policy/propose.rs", &["only_a_plain_command_without_power_over_others_offers_a_pattern"]),
+        ],
+    ),
+    class(
+        "what the arguments of interpreters and package managers can do",
+        "openworker#308",
+        &[
+            ("core/src/policy/shell/programs.rs", &["a_rule_may_name_a_script_but_not_an_interpreter_alone"]),
+            (EVALUATE, &["rules_that_make_no_sense_do_not_load_and_odd_ones_warn"]),
+            ("core/src/policy/propose.rs", &["only_a_plain_command_without_power_over_others_offers_a_pattern"]),
+        ],
+    ),
+    class(
+        "another spelling of a program's name",
+        "codex#37079",
+        &[(FORMS, &["argv0_spelling"]), (RECORDED, &["every_recorded_shell_line_gets_its_verdict"])],
+    )
+    .open("a copy of a program under a name of its own is another program to a rule: rules know names, not contents"),
+    class(
+        "variables, assignments and builtins",
+        "pi-packages#481, CVE-2026-22708",
+        &[
+            (FORMS, &["allow_list_prefix_and_chaining"]),
+            (EVALUATE, &["what_a_shell_call_sets_beside_its_line_is_judged_like_assignments"]),
+            ("tools/src/environment.rs", &["the_server_hands_on_the_named_variables_only"]),
+            (RECORDED, &["every_recorded_shell_line_gets_its_verdict"]),
+        ],
+    ),
+    class(
+        "a check before the shell expands",
+        "CVE-2026-28463",
+        &[
+            (FORMS, &["allow_list_prefix_and_chaining"]),
+            (RECORDED, &["every_recorded_shell_line_gets_its_verdict"]),
+            ("core/src/policy/shell/word.rs", &["a_word_is_its_text_where_nothing_expands"]),
+        ],
+    ),
+    class(
+        "shown is not run: identity but for white space",
+        "CVE-2026-32065",
+        &[
+            ("core/src/policy/subject.rs", &["an_exact_digest_tells_every_argument_and_the_folder_apart"]),
+            (STARTS, &["an_approval_holds_for_the_folder_that_was_shown"]),
+            ("countersign/tests/serve/asked.rs", &["a_grant_covers_what_was_shown_until_it_is_revoked"]),
+        ],
+    ),
+    class(
+        "shown is not run: cut off",
+        "GHSA-xww8-gqvh-92x9, cadis#732",
+        &[
+            (TAPS, &["what_is_too_long_is_sent_whole_before_it_can_be_allowed", "what_is_far_too_long_can_only_be_denied"]),
+            ("server/src/messenger/telegram/card/tests.rs", &["a_card_of_any_length_fits_into_a_message"]),
+            ("countersign/src/watch/screen.rs", &["what_was_not_shown_whole_is_not_allowed_but_can_be_denied"]),
+            ("countersign/tests/gsv/approvals.rs", &["what_would_run_is_shown_whole_and_the_next_message_answers"]),
+            ("countersign/tests/serve/console.rs", &["only_what_was_shown_is_allowed_and_only_what_is_offered"]),
+        ],
+    ),
+    class(
+        "shown is not run: zero width, bidirectional, terminal and Markdown signs",
+        "GHSA-pcqg-f7rg-xfvv, hermes#81403, zeroclaw#9396, agent-secret#66, deno#36195",
+        &[
+            (
+                "countersign/tests/security/hidden.rs",
+                &[
+                    "shown_is_not_run_zero_width_bidi_ansi_and_fences",
+                    "what_a_chat_is_asked_reads_back",
+                    "a_hosts_dialog_reads_back",
+                ],
+            ),
+            ("server/src/view/escape.rs", &["nothing_hidden_survives_and_nothing_is_lost"]),
+            ("server/src/view/gate_card.rs", &["a_value_cannot_pretend_to_be_another_argument"]),
+            ("server/src/view/export/tests.rs", &["hostile_content_stays_text_everywhere"]),
+        ],
+    ),
+    class(
+        "what was approved changes before it runs",
+        "openclaw#124738, openclaw#124858, openclaw#107683, CVE-2025-54136",
+        &[
+            ("tools/src/disk.rs", &["a_link_put_there_after_the_decision_is_not_followed"]),
+            (STARTS, &["an_approval_holds_for_the_folder_that_was_shown"]),
+            ("countersign/tests/serve/signals.rs", &["rules_that_came_after_an_approval_was_asked_for_still_deny"]),
+        ],
+    )
+    .open("a script whose text changes while its command waits: commands are judged by their text, and what they name is not yet pinned"),
+    class(
+        "what was taken back is still in a cache",
+        "openclaw#78225, openclaw#103515, openclaw#101906",
+        &[
+            (
+                STARTS,
+                &[
+                    "what_came_since_it_was_judged_wins_when_a_call_starts",
+                    "a_grant_that_was_revoked_since_does_not_start_a_call",
+                    "a_persons_denial_of_the_same_thing_wins_over_an_earlier_allow",
+                ],
+            ),
+            ("core/tests/it/gates.rs", &["a_rule_that_came_since_wins_when_a_call_starts"]),
+            ("countersign/tests/serve/crash.rs", &["a_kill_anywhere_after_the_approval_leaves_at_most_one_action"]),
+        ],
+    ),
+    class(
+        "an approval that is replayed",
+        "GHSA-hjvp-qhm6-wrh2",
+        &[
+            ("countersign/tests/serve/interface.rs", &["a_gate_is_listed_read_and_answered_once"]),
+            ("countersign/tests/serve/cuts.rs", &["whatever_was_the_last_commit_the_action_happens_at_most_once"]),
+            (TAPS, &["a_tap_that_is_delivered_twice_is_the_same_answer"]),
+            ("server/src/messenger/telegram/refs.rs", &["whatever_is_changed_on_a_button_makes_it_worthless"]),
+            ("countersign/tests/gjc/gates.rs", &["an_unattended_host_answers_gates_each_once"]),
+            ("countersign/tests/gsv/approvals.rs", &["a_word_that_comes_twice_allows_one_thing"]),
+            (
+                "countersign/tests/serve/hermes_prompts.rs",
+                &["an_answer_without_a_name_that_is_posted_twice_answers_one"],
+            ),
+        ],
+    ),
+    class(
+        "somebody in a chat who may not approve",
+        "hermes#18180, zeroclaw#9838, cadis#946, cadis#1032",
+        &[
+            (TAPS, &["whoever_may_not_answer_is_not_even_told_so", "a_button_that_means_nothing_has_expired"]),
+            ("countersign/tests/serve/approvals.rs", &["only_those_whom_the_rule_names_allow_and_anybody_denies", "whom_nobody_knows_is_no_approver"]),
+            ("countersign/tests/gsv/telegram.rs", &["whoever_may_decide_may_speak_and_answers_there_what_their_run_asks"]),
+            (CHILDREN, &["a_child_of_an_agent_cannot_send_what_others_sign"]),
+        ],
+    ),
+    class(
+        "an answer over somebody else's connection",
+        "GHSA-84j6-jc92-77jm",
+        &[
+            (DOORS, &["wrong_connection_answers"]),
+            (CHILDREN, &["a_child_of_an_agent_acts_at_no_route_whatever_it_shows", "a_child_of_an_agent_is_no_node_and_no_chat_network"]),
+            ("server/src/gjc/bridge/tests/answering.rs", &["a_token_of_one_session_is_nothing_in_another"]),
+            ("server/src/gjc/bridge/tests/working.rs", &["a_call_is_told_to_who_is_there_and_never_to_who_comes_back"]),
+            ("countersign/tests/gsv/nodes.rs", &["only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped"]),
+            ("countersign/tests/gjc/socket.rs", &["commands_of_the_agent_cannot_answer_for_the_host"]),
+            ("countersign/tests/serve/own_gates.rs", &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"]),
+        ],
+    ),
+    class(
+        "policy that an agent gives itself",
+        "CVE-2025-53773, CVE-2026-25725, CVE-2025-59536, CVE-2026-21852, CVE-2025-61260",
+        &[
+            (EVALUATE, &["a_repositorys_own_file_can_only_tighten", "file_tools_never_write_what_is_protected_and_ask_for_devices"]),
+            ("countersign/tests/serve/own_gates.rs", &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"]),
+            (CHILDREN, &["a_child_of_an_agent_acts_at_no_route_whatever_it_shows"]),
+            ("countersign/tests/gjc/unattended.rs", &["no_tool_writes_into_the_audit"]),
+        ],
+    ),
+    class(
+        "a mode that passes the gate by",
+        "hermes#30882, hermes#60505",
+        &[
+            ("countersign/tests/security/modes.rs", &["mode_silently_skips_gate"]),
+            ("countersign/tests/it/gates.rs", &["whatever_is_not_clearly_allowed_does_not_run", "what_destroys_beyond_the_folder_is_asked_for_without_any_rule"]),
+            ("countersign/tests/gjc/unattended.rs", &["the_agent_is_held_to_it_too"]),
+            ("countersign/tests/gsv/jobs.rs", &["what_a_job_asks_goes_to_a_person_and_without_one_is_refused"]),
+            ("countersign/tests/serve/interface.rs", &["no_token_lets_a_session_through_unasked"]),
+        ],
+    ),
+    class(
+        "links and paths that lead out",
+        "CVE-2025-54794",
+        &[
+            ("tools/src/roots.rs", &["a_path_is_judged_by_where_it_leads", "a_walk_is_shown_no_second_name_of_a_denied_file", "the_state_of_processes_is_closed_even_where_everything_is_open"]),
+            ("tools/src/disk.rs", &["a_link_put_there_after_the_decision_is_not_followed"]),
+            ("countersign/tests/node/confined.rs", &["files_stay_in_the_workspace_through_links_too"]),
+            ("countersign/tests/gsv/workspace.rs", &["what_leads_out_of_the_folder_is_refused"]),
+            ("countersign/tests/it/hostile_files.rs", &["an_id_that_is_a_path_makes_nothing_outside_the_agent_directory"]),
+        ],
+    ),
+    class("servers of MCP in a configuration are commands", "OX Security, April 2026; CVE-2025-61260", &[])
+        .open("nothing here reads a configuration of MCP or starts its servers: there is no command to pin"),
+    class(
+        "a budget that calls side by side exceed",
+        "paperclip#11276",
+        &[("core/tests/it/unattended/budgets.rs", &["twenty_calls_at_once_never_pass_the_limit"])],
+    ),
+];
+
+#[test]
+fn every_class_has_a_test_that_is_there_or_says_why_not() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut names = BTreeSet::new();
+    for class in &CLASSES {
+        assert!(names.insert(class.name), "{} stands twice", class.name);
+        assert!(!class.record.is_empty(), "{}", class.name);
+        assert!(!class.shown_by.is_empty() || !class.open.is_empty(), "{} has no test and no reason", class.name);
+        for (file, tests) in class.shown_by {
+            let text = fs::read_to_string(crates.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert!(!tests.is_empty(), "{}: {file}", class.name);
+            for test in *tests {
+                assert!(is_test(&text, test), "{}: {file} has no test {test}", class.name);
+            }
+        }
+    }
+}
+
+/// Whether a file has a test of this name.
+fn is_test(text: &str, name: &str) -> bool {
+    let Some((before, _)) = text.split_once(&format!("fn {name}(")) else { return false };
+    // Its attributes stand between it and what is before.
+    let attributes = before.rsplit("\n\n").next().unwrap_or(before);
+    attributes.contains("#[test]") || attributes.contains("#[tokio::test")
+}
+
+#[test]
+fn every_test_here_shows_a_class() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/security");
+    let named: BTreeSet<&str> = CLASSES
+        .iter()
+        .flat_map(|class| class.shown_by)
+        .filter(|(file, _)| file.starts_with("countersign/tests/security/"))
+        .flat_map(|(_, tests)| tests.iter().copied())
+        .collect();
+    for file in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.ends_with("classes.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        for rest in text.split("#[test]\nfn ").skip(1) {
+            let name = rest.split('(').next().unwrap();
+            assert!(named.contains(name), "{} shows no class: {name}", file.display());
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Who may ask for what: the tables of the code, row by row, against callers of every kind. What no row allows is refused.
+
+use std::{collections::BTreeSet, fs};
+
+use countersign_protocol::gsv::method::{self, Method};
+use countersign_server::access::{Effect, Entry, Scope, TABLE, Who};
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, Heard},
+    gateway::soon,
+    peer::{self, Peer},
+    place::{KITCHEN, TOKEN as AGENT},
+    scene::{Scene, TOKEN},
+    stage::{Answered, Stage},
+};
+
+/// A row's path with something in its places.
+fn concrete(path: &str) -> String {
+    let filled = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
+    filled.collect::<Vec<_>>().join("/")
+}
+
+fn may(who: Who, has: &[Scope]) -> bool {
+    match who {
+        Who::Anybody => true,
+        Who::Person => false,
+        Who::Scope(scope) => has.contains(&scope),
+    }
+}
+
+/// Asks for a row, and says whether whoever asked was let through.
+fn is_let_through(stage: &Stage, row: &Entry, headers: &[(&str, &str)]) -> (bool, Answered) {
+    let (method, path, ..) = *row;
+    let answered = stage.knock(method, &concrete(path), headers);
+    // What is asked of the login is refused by the login itself, for there is no password in it.
+    let is_login = path.ends_with("/login");
+    (is_login && answered.status != 403 || !answered.is_refused(), answered)
+}
+
+#[test]
+fn privileged_mutation_without_auth() {
+    let stage = Stage::with_front();
+    let all = [Scope::Read, Scope::Answer, Scope::Chat, Scope::Admin];
+    let mut programs: Vec<(String, String, Vec<Scope>)> = Vec::new();
+    for scope in all {
+        programs.push((format!("only {}", scope.word()), stage.program(scope.word(), scope.word()), vec![scope]));
+    }
+    programs.push(("all scopes".to_owned(), stage.program("all", "read,answer,chat,admin"), all.to_vec()));
+    let old = stage.program("old", "read,answer,chat,admin");
+    let gone = stage.program("gone", "read,answer,chat,admin");
+    let gates = |token: &str| stage.knock("GET", "/api/v1/gates", &[("authorization", &format!("Bearer {token}"))]);
+    soon("both tokens", || (gates(&old).status == 200 && gates(&gone).status == 200).then_some(()));
+    assert_eq!(stage.scene.place.people(&["tokens", "remove", "gone"]).code, Some(0));
+    // It was good for a while, which is over.
+    let file = stage.scene.place.data().join("tokens.json");
+    let mut kept: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let of_old = kept["tokens"].as_array_mut().unwrap().iter_mut().find(|token| token["name"] == "old").unwrap();
+    of_old["expires"] = 1.into();
+    fs::write(file.with_extension("new"), kept.to_string()).unwrap();
+    fs::rename(file.with_extension("new"), &file).unwrap();
+    soon("their end", || (gates(&old).status == 401 && gates(&gone).status == 401).then_some(()));
+    for token in [&old, &gone] {
+        programs.push(("a token that was".to_owned(), token.clone(), vec![]));
+    }
+    for (case, token) in [("an agent", AGENT), ("another agent", KITCHEN), ("a client of gsv", TOKEN), ("nobody", "x")]
+    {
+        programs.push((case.to_owned(), token.to_owned(), vec![]));
+    }
+    let (mut let_in, mut refused) = (0, 0);
+    for row in TABLE {
+        let (method, path, who, effect) = *row;
+        let (passed, answered) = is_let_through(&stage, row, &[]);
+        assert_eq!(passed, who == Who::Anybody, "{method} {path} of nobody: {answered:?}");
+        for (case, token, has) in &programs {
+            let bearer = format!("Bearer {token}");
+            let (passed, answered) = is_let_through(&stage, row, &[("authorization", &bearer)]);
+            assert_eq!(passed, may(who, has), "{method} {path} of {case}: {answered:?}");
+            if passed { let_in += 1 } else { refused += 1 }
+        }
+        let program = format!("Bearer {}", programs[4].1);
+        let foreign = [("authorization", program.as_str()), ("origin", "https://evil.example")];
+        let named = [("authorization", program.as_str()), ("host", "evil.example")];
+        let crossing = [("authorization", program.as_str()), ("sec-fetch-site", "cross-site")];
+        for headers in [&foreign[..], &named] {
+            let answered = stage.knock(method, &concrete(path), headers);
+            assert_eq!(answered.status, 403, "{method} {path} {headers:?}: {answered:?}");
+        }
+        let answered = stage.knock(method, &concrete(path), &crossing);
+        assert_eq!(answered.status == 403, effect == Effect::Acts || !may(who, &all), "{method} {path}: {answered:?}");
+    }
+    // Else the table would be of callers who are all the same.
+    assert!(let_in > 150 && refused > 500, "{let_in} {refused}");
+}
+
+/// A person's own browser, with pages that do not have the token of its forms.
+#[test]
+fn a_page_without_its_token_acts_nowhere() {
+    let stage = Stage::new();
+    let (cookie, own) = (stage.cookie(), format!("http://{}", stage.gateway.address));
+    let acting = TABLE.iter().filter(|row| row.3 == Effect::Acts && row.0 != "GET" && row.2 != Who::Anybody);
+    for (method, path, ..) in acting {
+        for csrf in ["", "0000"] {
+            let headers = [("cookie", cookie.as_str()), ("origin", &own), ("x-csrf-token", csrf)];
+            let answered = stage.knock(method, &concrete(path), &headers);
+            assert_eq!(answered.status, 403, "{method} {path}: {answered:?}");
+        }
+    }
+}
+
+/// A route beside the table would be one that nobody thought about.
+#[test]
+fn every_route_over_http_has_a_row() {
+    // Those that look for themselves who asks: whether the gateway is well, messages that are signed, the bridge.
+    let known = BTreeSet::from([
+        ("gjc/bridge.rs", "fallback(routes::answer)"),
+        ("gsv/channels/webhook.rs", "route(PATH, post(at_default))"),
+        ("gsv/channels/webhook.rs", "route(\"/channels/webhook/{account}\", post(at_account))"),
+        ("hermes.rs", "fallback(nothing)"),
+        ("listen.rs", "route(\"/healthz\", get(health))"),
+        ("listen.rs", "route(\"/livez\", get(async || "),
+        ("listen.rs", "route(\"/readyz\", get(ready))"),
+        ("web/routes.rs", "route(path, on(filter, handler)"),
+    ]);
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src");
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+                continue;
+            }
+            let text = fs::read_to_string(&entry).unwrap();
+            let text = text.split("#[cfg(test)]").next().unwrap();
+            if !text.contains("Router") {
+                continue;
+            }
+            let file = entry.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+            for form in ["route(", "route_service(", "nest(", "nest_service(", "fallback(", "fallback_service("] {
+                for (at, _) in text.match_indices(form).filter(|(at, _)| text[..*at].ends_with('.')) {
+                    found.insert((file.clone(), text[at..].lines().next().unwrap().to_owned()));
+                }
+            }
+        }
+    }
+    for (file, line) in &found {
+        let is_known = known.iter().any(|(known, form)| file == known && line.starts_with(form));
+        assert!(is_known, "{file} mounts what has no row in the table: {line}");
+    }
+    assert_eq!(found.iter().map(|(file, _)| file).collect::<BTreeSet<_>>().len(), 5, "{found:?}");
+}
+
+#[test]
+fn every_method_of_the_gsv_wire_is_refused_to_whom_its_row_does_not_name() {
+    let stage = Stage::new();
+    let hello = Peer::line(&stage.gateway).ok("connect", peer::params("client", "c"));
+    let told: BTreeSet<&str> =
+        hello["features"]["methods"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let rows: BTreeSet<&str> = method::TABLE.iter().map(|row| row.name).collect();
+    assert_eq!(told, rows);
+    let mut nobody = Peer::line(&stage.gateway);
+    let mut peers = [
+        ("client", Peer::client(&stage.gateway, "one")),
+        ("node", Peer::node(&stage.gateway, "two", &["A"])),
+        ("channel", Peer::channel(&stage.gateway, "wx", "three")),
+    ];
+    for row in method::TABLE.iter().filter(|row| row.method != Method::Connect) {
+        assert_eq!(nobody.fails(row.name, json!({}))["code"], 101, "{}", row.name);
+        for (mode, peer) in &mut peers {
+            let is_named = row.modes.iter().any(|named| named.name() == *mode);
+            let answer = peer.ask(row.name, json!({ "lines": 0 }));
+            let is_refused = answer["error"]["code"] == 403
+                && answer["error"]["message"].as_str().unwrap().contains("not allowed for mode");
+            assert_eq!(is_refused, !is_named, "{} of a {mode}: {answer}", row.name);
+        }
+    }
+    for name in ["", "Connect", "config.set ", "exec", "cron", "system.run"] {
+        assert_eq!(peers[0].1.fails(name, json!({}))["code"].as_i64().map(|code| code / 100), Some(4), "{name}");
+    }
+}
+
+/// Ids of one agent mean nothing to another, and nothing of it is told to it.
+#[test]
+fn wrong_connection_answers() {
+    let scene = Scene::ruled("defaults:\n  - { pattern: '*', action: ask }\n");
+    let stage = Stage { gateway: scene.start(), scene };
+    let place = &stage.scene.place;
+    let mut one = Agent::join(&stage.gateway, AGENT);
+    let mut other = Agent::join(&stage.gateway, KITCHEN);
+    one.request("same", "turn", json!({ "thing": "door", "way": "mine" }));
+    let gate = place.gate();
+    other.request("same", "turn", json!({ "thing": "window", "way": "theirs" }));
+    place.waits(2);
+    let nothing = json!({ "results": [], "queued": [] });
+    assert_eq!(other.pending("p1")["results"], json!([]));
+    for id in [gate.as_str(), &gate[gate.len() - 10..], "agent:default"] {
+        let told =
+            other.ask(json!({ "method": "get_pending_results", "params": { "id": id, "agent": id }, "id": "q" }));
+        assert!(!told.to_string().contains("door"), "{told}");
+    }
+    // What an agent can ask for answers no gate, its own or another's.
+    for method in ["gate.answer", "approval.respond", "tool.result", "chat.send", "auth", "connect"] {
+        let params = json!({ "id": gate, "gate": gate, "approval_id": gate, "choice": "once", "token": AGENT });
+        let told = other.ask(json!({ "method": method, "params": params, "id": method }));
+        assert_eq!(told["error"]["code"], -32601, "{told}");
+    }
+    // Their answer is theirs alone, though both call it the same.
+    place.allow(&gate);
+    let reply = one.reply(&json!("same"));
+    assert!(reply.to_string().contains("/turn/door"), "{reply}");
+    let rows = place.waits(1);
+    assert_eq!(rows[0]["session"], "agent:kitchen");
+    drop(one);
+    // Neither is what was missed.
+    other.request("x", "look", json!({ "thing": "a" }));
+    assert_eq!(other.pending("p2"), nothing);
+    let mut nobody = Agent::connect(&stage.gateway);
+    nobody.send(json!({ "method": "get_pending_results", "id": 1 }));
+    let Heard::Frame(told) = nobody.next() else { panic!("no answer") };
+    assert_eq!(told["error"]["code"], -32005, "{told}");
+}

@@ -1,0 +1,178 @@
+//! Names under which somebody may lead a browser here, ports that others reach, and credentials at the wrong place.
+
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+
+use serde_json::json;
+
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    peer::{self, Peer},
+    place::{Place, RULES, TOKEN as AGENT},
+    scene::{Scene, TOKEN},
+    stage::{DOORS, Stage, knock},
+};
+
+/// What a browser sends for a host that somebody had lead here, and near misses of our own names.
+const NAMES: [&str; 20] = [
+    "evil.example",
+    "evil.example:80",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "127.0.0.1.nip.io",
+    "sub.localhost",
+    "localhost.",
+    "xlocalhost",
+    "localhost@evil.example",
+    "evil.example@localhost:80",
+    "localhost:80:80",
+    "localhost:x",
+    "[::1].evil.example",
+    "[::1",
+    "127.1",
+    "0x7f.0.0.1",
+    "2130706433",
+    "0.0.0.0",
+    "169.254.169.254",
+    "\"localhost\"",
+];
+
+#[test]
+fn dns_rebinding() {
+    let stage = Stage::new();
+    let cookie = stage.cookie();
+    for door in DOORS {
+        for name in NAMES {
+            // A page that was led here by another name is of its own origin, and says so.
+            let origin = format!("http://{name}");
+            for headers in [&[("host", name)][..], &[("host", name), ("origin", &origin), ("cookie", &cookie)]] {
+                let answered = door.knock(&stage.gateway.address, headers);
+                assert!(matches!(answered.status, 400 | 403), "{} as {name}: {answered:?}", door.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn names_of_a_host_that_were_made_by_chance_are_refused() {
+    let stage = Stage::new();
+    let mut dice: u64 = 0x9e37_79b9_7f4a_7c15;
+    let parts =
+        ["localhost", "127.0.0.1", "[::1]", ".", ":", "80", "@", "evil", "%", "/", "\\", "_", "xn--", "::", "0"];
+    for _ in 0..400 {
+        let mut name = String::new();
+        for _ in 0..2 + dice % 4 {
+            dice ^= dice << 13;
+            dice ^= dice >> 7;
+            dice ^= dice << 17;
+            name.push_str(parts[usize::try_from(dice % 15).unwrap()]);
+        }
+        let host = name.rsplit_once(':').map_or(&*name, |(host, port)| match port.parse::<u16>() {
+            Ok(_) => host,
+            Err(_) => &name,
+        });
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let is_ours = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|at| at.is_loopback());
+        let answered = knock(&stage.gateway.address, "GET", "/healthz", &[("host", &name)]);
+        assert!(is_ours || matches!(answered.status, 400 | 403), "{name}: {answered:?}");
+    }
+}
+
+/// An address of this machine that others reach, if it has one. Nothing is sent.
+fn reachable() -> Option<SocketAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().filter(|address| !address.ip().is_loopback() && !address.ip().is_unspecified())
+}
+
+#[test]
+fn unauthenticated_localhost_http() {
+    let place = Place::with("", RULES);
+    place.write("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
+    let gateway = Gateway::start(&place);
+    let address: SocketAddr = gateway.address.parse().unwrap();
+    assert!(address.ip().is_loopback(), "{address}");
+    if let Some(mut outside) = reachable() {
+        outside.set_port(address.port());
+        assert!(TcpStream::connect(outside).is_err(), "others reach {outside}");
+    }
+    for door in DOORS {
+        for headers in [[("origin", "https://evil.example")], [("host", "evil.example")]] {
+            let answered = door.knock(&gateway.address, &headers);
+            assert_eq!(answered.status, 403, "{} {headers:?}: {answered:?}", door.name);
+        }
+        let preflight = [("origin", "https://evil.example"), ("access-control-request-method", "POST")];
+        let answered = knock(&gateway.address, "OPTIONS", door.path, &preflight);
+        assert!(answered.status == 403 && !answered.head.contains("access-control-allow"), "{answered:?}");
+    }
+    for host in ["0.0.0.0", "::"] {
+        let said = place.run(&["serve", "--config", "config.yaml", "--host", host]);
+        assert!(said.code != Some(0) && !said.out.contains("ready"), "{host}: {said:?}");
+    }
+}
+
+/// Tokens are taken from headers and first frames only: what stands in an address is in somebody's log.
+#[test]
+fn token_in_url() {
+    let stage = Stage::new();
+    let (reader, cookie) = (stage.program("reader", "read"), stage.cookie());
+    let value = cookie.split_once('=').unwrap().1;
+    for secret in [reader.as_str(), TOKEN, AGENT, crate::stage::PASSWORD, value] {
+        for name in ["token", "access_token", "auth", "key", "api_key", "password", "hermes_session", "bearer"] {
+            for path in ["/api/v1/gates", "/api/v1/events", "/api/sessions", "/console/"] {
+                let answered = stage.knock("GET", &format!("{path}?{name}={secret}"), &[]);
+                assert!(answered.is_refused(), "{path}?{name}: {answered:?}");
+            }
+        }
+    }
+    let (mut agent, mut client) = (Agent::connect(&stage.gateway), Peer::line(&stage.gateway));
+    // Both sockets take any query, and none of it says who somebody is.
+    for (path, secret) in [("/", AGENT), ("/ws", TOKEN)] {
+        let path = format!("{path}?token={secret}");
+        assert_eq!(stage.knock("GET", &path, &crate::stage::UPGRADE).status, 101);
+    }
+    assert_eq!(agent.ask(json!({ "method": "list_tools", "id": 1 }))["error"]["code"], -32005);
+    assert_eq!(client.fails("tools.list", json!({}))["code"], 101);
+}
+
+/// Clients say what they would like to be allowed. It can only make less of what they are.
+#[test]
+fn self_declared_scopes() {
+    let stage = Stage::new();
+    let wanted = json!(["operator.admin", "admin", "read", "answer", "chat"]);
+    for token in [json!("wrong"), serde_json::Value::Null] {
+        let mut params = peer::params("client", "c");
+        params["auth"] = json!({ "token": token, "scopes": wanted, "role": "admin" });
+        params["scopes"] = wanted.clone();
+        params["role"] = "operator".into();
+        let mut peer = Peer::line(&stage.gateway);
+        assert_eq!(peer.fails("connect", params)["code"], 401);
+    }
+    // A node that calls itself a person's client as well is a node.
+    let mut params = peer::node("n", &["A"]);
+    params["scopes"] = wanted.clone();
+    params["client"]["scopes"] = wanted.clone();
+    params["role"] = "client".into();
+    let mut node = Peer::line(&stage.gateway);
+    node.ok("connect", params);
+    for method in ["config.set", "pair.approve", "chat.send", "sessions.list"] {
+        assert_eq!(node.fails(method, json!({}))["code"], 403, "{method}");
+    }
+    let reader = format!("Bearer {}", stage.program("reader", "read"));
+    for header in ["x-scopes", "x-openclaw-scopes", "scope", "x-forwarded-user", "x-remote-user", "x-auth-scopes"] {
+        let headers = [("authorization", reader.as_str()), (header, "admin,answer,chat")];
+        let path = "/api/v1/gates/gate_00000000/allow?scope=answer&scopes=admin";
+        assert_eq!(stage.knock("POST", path, &headers).status, 403, "{header}");
+        assert!(stage.knock("GET", "/api/v1/gates", &[(header, "admin")]).is_refused(), "{header}");
+    }
+}
+
+#[test]
+fn a_door_that_needs_a_credential_is_closed_without_one() {
+    // No agent and no clients' token: agents come in nowhere, whatever they show.
+    let scene = Scene::with("");
+    scene.place.write("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
+    let gateway = scene.start();
+    assert_eq!(knock(&gateway.address, "GET", "/", &crate::stage::UPGRADE).status, 403);
+    assert_eq!(knock(&gateway.address, "POST", "/channels/webhook", &[]).status, 401);
+}

@@ -1,0 +1,167 @@
+//! An agent's own child process, with every credential that there is: it decides nothing, and speaks in nobody's name.
+
+use std::{fmt::Write as _, fs, path::PathBuf};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_server::access::{Effect, TABLE};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::{
+    gateway::{Gateway, soon},
+    http::Http,
+    peer::{self, Peer},
+    provider::{Reply, bash, say},
+    scene::Scene,
+};
+
+const SIGNED: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const TOLD: &str = "which may not decide";
+
+/// Has a run of an agent work to its end on one command, and gives the folder in which it ran.
+pub(crate) fn run(scene: &Scene, gateway: &Gateway, command: &str) -> PathBuf {
+    scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
+    let http = Http::new(&gateway.address);
+    let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+    let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    scene.place.folder.join("agents/main")
+}
+
+/// A gateway on loopback that asks nobody for anything, which is the weakest that there is.
+fn open() -> Scene {
+    Scene::with("")
+}
+
+fn loose(scene: &Scene) {
+    scene.place.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
+}
+
+/// What is written to a socket that opens a WebSocket and says these frames.
+fn conversation(path: &str, frames: &[Value]) -> Vec<u8> {
+    let mut bytes = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n").into_bytes();
+    for (name, value) in crate::stage::UPGRADE {
+        bytes.extend(format!("{name}: {value}\r\n").bytes());
+    }
+    bytes.extend(b"\r\n");
+    for frame in frames {
+        let text = frame.to_string();
+        let length = u16::try_from(text.len()).unwrap();
+        // A mask of nothing leaves the text as it is.
+        bytes.extend([0x81, 0xfe, length.to_be_bytes()[0], length.to_be_bytes()[1], 0, 0, 0, 0]);
+        bytes.extend(text.bytes());
+    }
+    bytes
+}
+
+/// What each of these conversations comes to when a command of an agent has it.
+fn told(scene: &Scene, gateway: &Gateway, conversations: &[Vec<u8>]) -> Vec<String> {
+    let room = scene.place.folder.join("agents/main");
+    fs::create_dir_all(&room).unwrap();
+    for (number, bytes) in conversations.iter().enumerate() {
+        fs::write(room.join(format!("says.{number}")), bytes).unwrap();
+    }
+    let port = gateway.address.rsplit_once(':').unwrap().1;
+    // A line ends with its end, or with the answer to the second thing that is asked on it.
+    let script = format!(
+        "for f in says.*; do exec 3<>/dev/tcp/127.0.0.1/{port}; cat $f >&3; all=; while IFS= read -r -t 60 -d '}}' part <&3; \
+         do all+=\"$part}}\"; [[ $all == *'\"id\":\"2\"'* ]] && part= && break; done; printf %s \"$all$part\" >told.${{f#says.}}; exec 3>&-; done
+"
+    );
+    fs::write(room.join("say.sh"), script).unwrap();
+    run(scene, gateway, "bash say.sh");
+    let told = |number: usize| fs::read(room.join(format!("told.{number}"))).unwrap();
+    (0..conversations.len()).map(|number| String::from_utf8_lossy(&told(number)).into_owned()).collect()
+}
+
+#[test]
+fn a_child_of_an_agent_acts_at_no_route_whatever_it_shows() {
+    let scene = open();
+    loose(&scene);
+    let gateway = scene.start();
+    let made = scene.place.people(&["tokens", "add", "all", "--scope", "read,answer,chat,admin", "--json"]).json();
+    let token = made["token"].as_str().unwrap();
+    let acting: Vec<_> = TABLE.iter().filter(|row| row.3 == Effect::Acts).collect();
+    assert!(acting.len() > 30);
+    let mut asked = Vec::new();
+    for (method, path, ..) in &acting {
+        let path = path.replace("{id}", "1");
+        for shown in [String::new(), format!("authorization: Bearer {token}\r\n")] {
+            let head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{shown}connection: close\r\n");
+            asked.push(format!("{head}content-length: 0\r\n\r\n").into_bytes());
+        }
+    }
+    for (number, told) in told(&scene, &gateway, &asked).iter().enumerate() {
+        let (method, path, ..) = acting[number / 2];
+        assert!(told.starts_with("HTTP/1.1 403 ") && told.contains(TOLD), "{method} {path}: {told}");
+    }
+}
+
+#[test]
+fn a_child_of_an_agent_is_no_node_and_no_chat_network() {
+    let scene = open();
+    loose(&scene);
+    let gateway = scene.start();
+    // Both are there already: nobody takes their places.
+    let mut node = Peer::node(&gateway, "desk", &["Bash"]);
+    let mut channel = Peer::channel(&gateway, "wx", "main");
+    let mut network = peer::params("channel", "main");
+    network["client"]["channel"] = "wx".into();
+    let connect = |params: Value| json!({ "type": "req", "id": "1", "method": "connect", "params": params });
+    let params = json!({
+        "sessionKey": "s", "message": "x", "path": "a.txt", "content": "x", "value": 1, "channel": "wx", "tool": "Bash",
+        "args": {}, "callId": "c", "id": "x", "pairingCode": "x", "senderId": "x", "agentId": "main",
+    });
+    let ask = |method: &str| json!({ "type": "req", "id": "2", "method": method, "params": params });
+    let client = connect(peer::params("client", "c"));
+    let mut says = vec![
+        conversation("/ws", &[connect(peer::node("desk", &["Bash"])), ask("tools.list")]),
+        conversation("/ws", &[connect(peer::node("new", &["Bash"])), ask("tools.list")]),
+        conversation("/ws", &[connect(network), ask("tools.list")]),
+    ];
+    use countersign_protocol::gsv::method::{self, Scope};
+    let acts = |scope: Scope| matches!(scope, Scope::Chat | Scope::Admin);
+    let acting: Vec<_> = method::TABLE.iter().filter(|row| acts(row.scope)).collect();
+    says.extend(acting.iter().map(|row| conversation("/ws", &[client.clone(), ask(row.name)])));
+    let told = told(&scene, &gateway, &says);
+    for told in &told[..3] {
+        assert!(told.contains(TOLD) && !told.contains("hello-ok"), "{told}");
+    }
+    let mut refused = 0;
+    for (row, told) in acting.iter().zip(&told[3..]) {
+        let (_, answer) = told.split_once("hello-ok").unwrap();
+        assert!(answer.contains("\"ok\":false"), "{}: {told}", row.name);
+        refused += usize::from(answer.contains(TOLD));
+    }
+    // The others asked for what makes no sense.
+    assert!(refused > 12, "{refused} of {}", acting.len());
+    // Whoever was there still is.
+    node.caught_up_node();
+    let refused = channel.fails("tools.list", json!({}));
+    assert_eq!(refused["code"], 403, "{refused}");
+}
+
+#[test]
+fn a_child_of_an_agent_cannot_send_what_others_sign() {
+    let scene = open();
+    loose(&scene);
+    let gateway = scene.start();
+    let mut client = Peer::client(&gateway, "c");
+    client.ok("config.set", json!({ "path": "channels.webhook.secret", "value": SIGNED }));
+    let body = json!({ "peer": { "kind": "dm", "id": "ana" }, "message": { "text": "/approve" } }).to_string();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let key = STANDARD.decode(SIGNED.strip_prefix("whsec_").unwrap()).unwrap();
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
+    mac.update(format!("m1.{now}.{body}").as_bytes());
+    let signature = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+    let mut head = "POST /channels/webhook HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n".to_owned();
+    let length = body.len();
+    write!(head, "webhook-id: m1\r\nwebhook-timestamp: {now}\r\nwebhook-signature: {signature}\r\n").unwrap();
+    write!(head, "content-length: {length}\r\n\r\n{body}").unwrap();
+    let told = told(&scene, &gateway, &[head.into_bytes()]);
+    assert!(told[0].starts_with("HTTP/1.1 403 ") && told[0].contains(TOLD), "{told:?}");
+    let http = Http::new(&gateway.address).with("webhook-id", "m1").with("webhook-timestamp", &now.to_string());
+    let taken = http.with("webhook-signature", &signature).send("POST", "/channels/webhook", &body);
+    assert_eq!(taken.status, 200, "{taken:?}");
+}

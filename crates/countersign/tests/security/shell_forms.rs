@@ -1,0 +1,377 @@
+//! Shell lines in every disguise, judged and then run: a line that runs something else is covered by no rule for the one.
+//!
+//! What ran is told by the programs themselves: each of them is a script of the test that writes its name down.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use countersign_core::{
+    digest::{Digest, canonical},
+    id::{PrincipalId, SessionId},
+    policy::{
+        Action, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject,
+        Surroundings, Verdict, compile, evaluate, signature,
+    },
+    time::Millis,
+    tool::Effect,
+};
+use serde_json::{Map, Value};
+
+/// What the rules of these tests let through.
+const ALLOWED: [&str; 4] = ["bash(good)", "bash(good *)", "bash(fine *)", "bash(env)"];
+
+fn compiled(rules: Vec<Rule>) -> Compiled {
+    let rules = Rules { rules, defaults: vec![Rule::new("*", Action::Ask)] };
+    compile(vec![Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }]).unwrap()
+}
+
+fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdict {
+    let arguments = Map::from_iter([("command".to_owned(), Value::from(command))]);
+    let subject = Subject {
+        principal: PrincipalId::new("agent:pi"),
+        door: None,
+        target: None,
+        session: SessionId::new("s1"),
+        tool: "bash".to_owned(),
+        signature: signature::undeclared("bash", &arguments).unwrap().remove(0),
+        further_signatures: Vec::new(),
+        named: vec!["command".to_owned()],
+        undeclared: Vec::new(),
+        arguments_digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
+        arguments,
+        effect: Effect::Changes,
+        reach: Reach::Files,
+        cwd: folder.display().to_string(),
+        paths: Vec::new(),
+        classes: BTreeSet::new(),
+    };
+    let surroundings = Surroundings {
+        home: Some(folder.display().to_string()),
+        temporary: vec![],
+        protected: vec![],
+        unreadable: vec![],
+        door: None,
+        realm: None,
+    };
+    let layers = Layers {
+        compiled,
+        constraints: &Constraints::default(),
+        contract: None,
+        grants: &Grants::default(),
+        posture: Posture::Gateway,
+        surroundings: &surroundings,
+    };
+    evaluate(&layers, &subject, Millis(1_000))
+}
+
+/// A folder with programs that say that they ran, and nothing else on their path.
+struct Bench {
+    root: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self { root: tempfile::tempdir().unwrap() };
+        let bin = bench.path("bin");
+        fs::create_dir(&bin).unwrap();
+        for name in ["good", "fine", "evil"] {
+            let script = format!("#!/bin/sh\necho {name} >>{}\necho evil\n", bench.path("ran").display());
+            fs::write(bin.join(name), script).unwrap();
+            fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        for name in [
+            "bash", "sh", "env", "xargs", "nice", "nohup", "timeout", "find", "cat", "echo", "true", "setsid",
+            "stdbuf", "awk", "sed", "touch", "ls", "tee",
+        ] {
+            for folder in ["/usr/bin", "/bin"] {
+                if Path::new(folder).join(name).exists() {
+                    std::os::unix::fs::symlink(Path::new(folder).join(name), bin.join(name)).unwrap();
+                    break;
+                }
+            }
+        }
+        bench
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Which of the programs ran.
+    fn ran(&self, line: &str) -> BTreeSet<String> {
+        let work = self.path("work");
+        let _ = fs::remove_dir_all(&work);
+        fs::create_dir(&work).unwrap();
+        fs::write(work.join("a.txt"), "evil\n").unwrap();
+        let _ = fs::remove_file(self.path("ran"));
+        let bash = self.path("bin/bash");
+        let mut command = Command::new(bash);
+        command.arg("-c").arg(line).current_dir(work).env_clear().env("PATH", self.path("bin"));
+        command.env("HOME", self.path("work")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A line that nobody can read ends with an error, and runs nothing.
+        let _ = command.status().unwrap();
+        let told = fs::read_to_string(self.path("ran")).unwrap_or_default();
+        told.lines().map(str::to_owned).collect()
+    }
+}
+
+/// Lines of which most run `evil`, made of what people and models write.
+fn forms() -> BTreeSet<String> {
+    let mut forms = BTreeSet::new();
+    let seconds = ["evil", "evil x", "'evil'", "e\\vil", "\"ev\"il", "./../bin/evil", "$(echo evil)", "`echo evil`"];
+    let joints = [
+        "; ",
+        ";",
+        " && ",
+        "&&",
+        " || ",
+        " | ",
+        "|",
+        " & ",
+        "&",
+        "\n",
+        " |& ",
+        "\n\n",
+        " ; ; ",
+        " &\n",
+        "; : ; ",
+        " && : && ",
+        "\\\n; ",
+        "; # x\n",
+    ];
+    for first in ["good", "good a.txt", "fine x"] {
+        for joint in joints {
+            for second in seconds {
+                forms.insert(format!("{first}{joint}{second}"));
+            }
+        }
+    }
+    let around = [
+        "good {}",
+        "good \"{}\"",
+        "good x{}",
+        "good > {}",
+        "good < {}",
+        "fine {} a",
+        "good -o={}",
+        "good --x {} --",
+        "good a$(:){}",
+        "good ${{x:-{}}}",
+        "good \"${{x:={}}}\"",
+        "good $[0]{}",
+        "good [{}]",
+        "good {{a,{}}}",
+    ];
+    let within =
+        ["$(evil)", "`evil`", "<(evil)", ">(evil)", "$( evil )", "$(good; evil)", "$(\nevil\n)", "$($(echo evil))"];
+    for outer in around {
+        for inner in within {
+            forms.insert(outer.replace("{{", "{").replace("}}", "}").replacen("{}", inner, 1));
+        }
+    }
+    let wrappers = [
+        "env evil",
+        "env A=b evil",
+        "env -i evil",
+        "env -S 'evil x'",
+        "env -S'good evil' evil",
+        "env -u A evil",
+        "nice evil",
+        "nice -n 5 evil",
+        "nohup evil",
+        "timeout 5 evil",
+        "timeout -k 1 5 evil",
+        "setsid evil",
+        "stdbuf -o0 evil",
+        "command evil",
+        "command -p evil; evil",
+        "exec evil",
+        "builtin command evil",
+        "eval evil",
+        "eval 'ev''il'",
+        "bash -c evil",
+        "sh -c evil",
+        "sh -c 'good; evil'",
+        "bash -lc evil",
+        "bash <<<evil",
+        "bash <<X\nevil\nX",
+        "sh < a.txt",
+        ". ./a.txt",
+        "source ./a.txt",
+        "xargs evil </dev/null",
+        "cat a.txt | sh",
+        "cat a.txt | xargs good; evil",
+        "find . -exec evil ';'",
+        "find . -name a.txt -exec evil {} +",
+        "find . -execdir evil ';' ; evil",
+        "awk 'BEGIN{system(\"evil\")}'",
+        "sed -n '1e evil' a.txt",
+        "trap evil EXIT",
+        "trap evil DEBUG; good",
+        "alias good=evil; evil",
+        "function good { evil; }; good",
+        "good() { evil; }; good",
+        "good () ( evil ); good x",
+        "PATH=.:$PATH evil",
+        "A=b evil",
+        "A=$(evil) good",
+        "A=`evil` good x",
+        "export A=$(evil); good",
+        "declare A=$(evil)",
+        "local x; evil",
+        "readonly A=$(evil)",
+        "typeset A=$(evil); good",
+        "time evil",
+        "! evil",
+        "coproc evil; wait",
+        "(evil)",
+        "{ evil; }",
+        "( good; evil )",
+        "{ good; evil; }",
+        "if good; then evil; fi",
+        "if evil; then good; fi",
+        "while evil; do break; done",
+        "until evil; do :; done",
+        "for x in 1; do evil; done",
+        "for x in $(evil); do good; done",
+        "case x in x) evil;; esac",
+        "case $(evil) in *) good;; esac",
+        "select x in 1; do evil; done <<<1",
+        "[[ $(evil) ]] && good",
+        "(( $(evil) ))",
+        "echo $(( $(evil) ))",
+        "good <<X\n$(evil)\nX",
+        "good <<\"X\"\nx\nX\nevil",
+        "good <<<$(evil)",
+        "good <<X\n`evil`\nX",
+        "good 2>&1 | evil",
+        "good 2>$(evil)",
+        "good &>x; evil",
+        "mapfile -C evil -c 1 a < a.txt",
+        "x=evil; $x",
+        "x=evil; good; \"$x\"",
+        "${x:-evil}",
+        "$'evil'",
+        "$'\\x65vil'",
+        "ev$''il",
+        "e''vil",
+        "ev\"\"il",
+        "\\evil",
+        "../bin/evil",
+        "../bin/./evil",
+        "$HOME/../bin/evil",
+        "~/../bin/evil",
+        "../b?n/evil",
+        "../bin/ev[i]l",
+        "../bin/e*l",
+        "{evil,x}",
+        "good; {evil,}",
+        "printf evil | sh",
+        "echo evil | bash",
+        "echo evil >x; sh x",
+        "enable -n good; evil",
+        "hash -p ../bin/evil good; good",
+        "set -- evil; \"$@\"",
+        "set evil; $1",
+        "compgen -F evil; evil",
+        "PROMPT_COMMAND=evil; evil",
+        "BASH_ENV=a.txt bash -c good; evil",
+        "env BASH_ENV=a.txt bash -c good",
+        "BASH_ENV=a.txt bash -c good",
+        "ENV=a.txt sh -c good; evil",
+        "PS4='$(evil)' bash -xc good",
+        "unset x; evil",
+        "good ${x:-a<(evil)b}",
+        "good ${x:-@(<(evil))}",
+        "good ${x:-${y:->(evil)}}",
+        "x=${y:-<(evil)}; good",
+        "good a[<(evil)]=1",
+        "x=(<(evil)); good",
+        "good ~<(evil)",
+        "good\u{a0}; evil",
+        "good\r; evil",
+        "good \u{200b}; evil",
+        "good\t;\tevil",
+        "good #\nevil",
+        "good '#'; evil",
+        "good \"; x\"; evil",
+        "good ';'; evil",
+        "good '\n'; evil",
+        "good \\; ; evil",
+        "good \\\nx; evil",
+        "good 'a\\'; evil",
+    ];
+    forms.extend(wrappers.into_iter().map(str::to_owned));
+    forms
+}
+
+#[test]
+fn allow_list_prefix_and_chaining() {
+    let bench = Bench::new();
+    let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, Action::Allow)).collect());
+    let forms = forms();
+    assert!(forms.len() >= 500, "{} lines", forms.len());
+    let (mut ran_evil, mut wrong) = (0, Vec::new());
+    for form in &forms {
+        let did = bench.ran(form).contains("evil");
+        ran_evil += usize::from(did);
+        let verdict = judge(&allowing, form, &bench.path("work"));
+        if did && matches!(verdict, Verdict::Allow(_)) {
+            wrong.push(form);
+        }
+    }
+    assert!(wrong.is_empty(), "allowed, and ran what no rule names: {wrong:#?}");
+    // Else the corpus would be of lines that do nothing.
+    assert!(ran_evil >= 450, "{ran_evil} of {} ran it", forms.len());
+    for plain in ["good", "good a.txt", "fine x", "good x; fine y", "good 'x; evil'", "good x && good y | fine z"] {
+        assert!(!bench.ran(plain).contains("evil"), "{plain}");
+        let verdict = judge(&allowing, plain, &bench.path("work"));
+        assert!(matches!(verdict, Verdict::Allow(_)), "{plain}: {verdict}");
+    }
+}
+
+/// However a program is called, a rule that denies it holds, or somebody is asked: the line is never simply run.
+#[test]
+fn argv0_spelling() {
+    let bench = Bench::new();
+    let denying = compiled(vec![Rule::new("bash(evil*)", Action::Deny), Rule::new("bash(*)", Action::Allow)]);
+    let mut spelt = 0;
+    for form in [
+        "evil",
+        "evil x",
+        "'evil'",
+        "e\\vil",
+        "\"ev\"il",
+        "ev''il x",
+        "$'evil'",
+        "../bin/evil",
+        "../bin/./evil",
+        "../bin//evil",
+        "../work/../bin/evil x",
+        "command evil",
+        "exec evil",
+        "env evil",
+        "nice evil",
+        "nohup evil",
+        "timeout 5 evil",
+        "good; evil",
+        "good && ../bin/evil",
+        "(evil)",
+        "{ evil; }",
+        "! evil",
+        "time evil",
+        "A=b evil",
+        "if :; then evil; fi",
+    ] {
+        assert!(bench.ran(form).contains("evil"), "{form}");
+        let verdict = judge(&denying, form, &bench.path("work"));
+        assert!(matches!(verdict, Verdict::Deny(_)), "{form}: {verdict}");
+        spelt += 1;
+    }
+    assert!(spelt >= 20);
+}
