@@ -411,6 +411,28 @@ describe("rules that are edited", () => {
     await page.getByRole("button", { name: "Read the file again" }).click();
     await close(page);
   });
+
+  test("are changed as they are written where fields cannot say all of them", async () => {
+    const written = (args, action) => `rules:\n  # blinds\n  - tool: turn\n    args:${args}\n    action: ${action}\n`;
+    gateway.rules(written(" { way: up } # never down", "ask"));
+    const page = await open("/console/policy", { javaScriptEnabled: false });
+    await page.getByRole("button", { name: "Read the file again" }).click();
+    await page.getByRole("link", { name: /^change ?: turn \{"way":"up"\}/ }).click();
+    const field = page.getByLabel("As it stands in line 3 of the file");
+    assert.equal(await field.inputValue(), "tool: turn\nargs: { way: up } # never down\naction: ask");
+    await field.fill("tool: turn\nargs:\n  way: { in: [up, down] } # both\naction: deny");
+    await page.getByRole("button", { name: "Show its effect" }).click();
+    assert.match(await page.locator("pre.copy").textContent(), /-     args: \{ way: up \} # never down.*\+       way: \{ in: \[up, down\] \} # both/s);
+    await look(new URL(page.url()).pathname + new URL(page.url()).search, "rule-written");
+    await page.getByRole("button", { name: "Save this rule" }).click();
+    assert.match(await page.locator(".told").textContent(), /The rules are in force/);
+    assert.equal(gateway.text(), written("\n      way: { in: [up, down] } # both", "deny"));
+    const denied = await gateway.request("turn", { thing: "roof", way: "down" });
+    assert.match(denied.out, /denied/i);
+    gateway.rules();
+    await page.getByRole("button", { name: "Read the file again" }).click();
+    await close(page);
+  });
 });
 
 describe("what waits", () => {

@@ -35,6 +35,7 @@ use countersign_core::{gate::People, id::Lsn, time::Millis};
 use countersign_runtime::Lane;
 
 use crate::{
+    gsv,
     site::Site,
     web::{Caller, Routes},
 };
@@ -44,6 +45,8 @@ use self::{history::History, live::Live, page::Trouble};
 /// What every page works with.
 struct Console {
     site: Arc<Site>,
+    /// The door of nodes and chat networks.
+    peers: Arc<gsv::Door>,
     live: Arc<Live>,
     history: History,
 }
@@ -77,9 +80,10 @@ async fn nothing(Path(path): Path<String>) -> Trouble {
 }
 
 /// The routes. `/` is the console's unless a front end of the user's is served there.
-pub(crate) fn routes(site: &Arc<Site>) -> Router {
+pub(crate) fn routes(site: &Arc<Site>, peers: &Arc<gsv::Door>) -> Router {
     let console = Arc::new(Console {
         site: Arc::clone(site),
+        peers: Arc::clone(peers),
         live: Live::follow(site.handle.clone(), site.clock.clone()),
         history: History::default(),
     });

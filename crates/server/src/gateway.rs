@@ -251,7 +251,7 @@ pub async fn serve(
         gsv: Arc::clone(&peers),
         pages: web::login_routes(&site.auth)
             .merge(api::routes(&site, household.clone()))
-            .merge(console::routes(&site))
+            .merge(console::routes(&site, &peers))
             .merge(metrics::routes(&site))
             .merge(gsv::routes(&peers))
             .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),

@@ -19,6 +19,7 @@ mod prompt;
 mod registry;
 mod roster;
 mod settings;
+mod shown;
 mod skills;
 mod told;
 mod workspace;
@@ -54,6 +55,7 @@ pub(crate) use host::Wings;
 pub(crate) use native::names as native_tools;
 pub(crate) use nodes::{Executions, NodeRegister};
 pub(crate) use registry::Registry;
+pub(crate) use shown::{Account, Node};
 pub(crate) use workspace::skills;
 
 /// How many events a client may be behind before it has to come again.

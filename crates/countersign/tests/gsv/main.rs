@@ -7,6 +7,7 @@ mod approvals;
 mod channels;
 mod chat;
 mod connect;
+mod console;
 mod crash;
 mod crowd;
 #[path = "../serve/gateway.rs"]

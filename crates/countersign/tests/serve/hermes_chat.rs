@@ -337,3 +337,38 @@ fn a_front_end_is_served_with_our_facts_in_it() {
     let token: String = serde_json::from_str(page.body.rsplit("csrf=").next().unwrap()).unwrap();
     assert_eq!(token.len(), 64);
 }
+
+#[test]
+fn a_browser_that_asks_first_is_told_nothing_that_lets_another_origin_in() {
+    let talk = Talk::with("web: { password: open-sesame }\n");
+    let (gateway, ours) = talk.start();
+    let theirs = Http::new(&gateway.address).with("origin", "http://evil.example");
+    for (http, status) in [(ours, 200), (theirs, 403)] {
+        let http = http.with("access-control-request-method", "POST");
+        for path in ["/api/chat/start", "/api/approval/respond", "/api/v1/gates", "/console/rules"] {
+            let told = http.send("OPTIONS", path, "");
+            assert_eq!(told.status, status, "{path}: {}", told.body);
+            for name in ["origin", "methods", "credentials"] {
+                assert_eq!(told.header(&format!("access-control-allow-{name}")), None, "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_front_end_that_lies_as_it_is_served_finds_its_files() {
+    let talk = Talk::new();
+    let front = talk.place.folder.join("front");
+    std::fs::create_dir_all(front.join("static/js")).unwrap();
+    for (name, text) in [("index.html", "page"), ("logo.svg", "logo"), ("static/js/ui.js", "let a = 1;")] {
+        std::fs::write(front.join(name), text).unwrap();
+    }
+    let gateway = crate::gateway::Gateway::start_with(&talk.place, &["--webui", "front"]);
+    let http = Http::new(&gateway.address);
+    for (path, want) in [("/", "page"), ("/static/js/ui.js", "let a = 1;"), ("/static/logo.svg", "logo")] {
+        assert_eq!((http.get(path).status, http.get(path).body.as_str()), (200, want), "{path}");
+    }
+    for path in ["/static/js/../../../config.yaml", "/static/static/js/none.js", "/static/js"] {
+        assert_eq!(http.get(path).status, 404, "{path}");
+    }
+}

@@ -313,3 +313,62 @@ async fn asked(id: GateId, handle: &Handle, source: &Source) -> Option<(Asked, u
     };
     source.read_of(engine::Scope::Gate(id), read).await?.0
 }
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::{Lsn, SessionId};
+    use countersign_runtime::{Live as Frame, LiveKind, Part};
+    use parking_lot::Mutex;
+    use tokio::sync::{broadcast, watch};
+
+    use super::{BEHIND, Joined, KEPT, Live, State, changed, reload};
+
+    fn live() -> Live {
+        Live { state: Mutex::default(), told: broadcast::Sender::new(BEHIND), recorded: watch::Sender::default() }
+    }
+
+    fn said(kind: LiveKind) -> Frame {
+        Frame { session: SessionId::new("s"), kind }
+    }
+
+    #[test]
+    fn who_comes_when_nobody_looked_reads_everything_that_nobody_was_told() {
+        let live = live();
+        assert!(live.nobody_looks(Lsn(5)));
+        assert_eq!(live.join(Lsn(4), None).first, [reload()], "its page is older than what was passed over");
+        let window = live.join(Lsn(5), None);
+        assert!(window.first.is_empty());
+        assert!(!live.nobody_looks(Lsn(6)), "what comes now is told");
+        drop(window);
+        assert!(live.nobody_looks(Lsn(7)));
+        assert_eq!(live.join(Lsn(6), None).first, [reload()]);
+    }
+
+    #[test]
+    fn a_cursor_before_all_that_is_kept_begins_anew() {
+        let live = live();
+        let frame = |lsn: u64| changed(&SessionId::new(lsn.to_string()), false);
+        let kept = (0..KEPT as u64).map(|lsn| (Lsn(lsn + 10), frame(lsn + 10))).collect();
+        *live.state.lock() = State { kept, ..State::default() };
+        assert_eq!(live.join(Lsn(9), None).first, [reload()], "more may have been before");
+        assert_eq!(live.join(Lsn(10), None).first.len(), KEPT - 1);
+        let last = KEPT as u64 + 9;
+        assert_eq!(live.join(Lsn(last - 1), None).first, [frame(last)]);
+    }
+
+    #[test]
+    fn a_window_in_the_middle_of_a_message_has_what_was_said_so_far() {
+        let live = live();
+        live.frame(&said(LiveKind::PartStarted { index: 0, part: Part::Text }));
+        live.frame(&said(LiveKind::Delta { index: 0, text: "hello \u{202e}".into() }));
+        let session = SessionId::new("s");
+        let Joined { first, mut then, .. } = live.join(Lsn(0), Some(&session));
+        let first: Vec<&str> = first.iter().map(|frame| std::str::from_utf8(frame).unwrap()).collect();
+        let want = r#"{"index":0,"kind":"text","name":"","text":"hello \\u{202e}"}"#;
+        assert!(matches!(&first[..], [frame] if frame.contains(want) && !frame.contains("id:")), "{first:?}");
+        live.frame(&said(LiveKind::Delta { index: 0, text: "you".into() }));
+        let next = then.try_recv().unwrap().bytes;
+        assert!(std::str::from_utf8(&next).unwrap().contains(r#"{"index":0,"text":"you"}"#), "{next:?}");
+        assert!(live.join(Lsn(0), Some(&SessionId::new("t"))).first.is_empty(), "others are told nothing of it");
+    }
+}

@@ -18,7 +18,10 @@ use super::{
     policy::ago_or_never,
     words::{ago, counted, one, path, plain, span},
 };
-use crate::web::Caller;
+use crate::{
+    gsv::{Account, Node},
+    web::Caller,
+};
 
 /// How long a page waits for a service to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -46,6 +49,8 @@ pub(super) async fn show(
     });
     let services = join_all(services).await;
     let (planned, count) = console.planned().await?;
+    let nodes = console.peers.nodes_shown().await.map_err(Trouble::unread)?;
+    let accounts = console.peers.accounts_shown().await.ok_or_else(Trouble::closing)?;
     let head = site.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
     // What was recorded lately lies beside it.
     let beside = format!("{}-wal", site.config.storage.log.display());
@@ -64,6 +69,11 @@ pub(super) async fn show(
             }))) }
         }
         (planned::section(&planned, count, look.now))
+        section aria-labelledby="nodes" {
+            h2 #nodes { "Nodes" }
+            @if nodes.is_empty() { p.empty { "No machine has connected as a node: " code { "countersign node" } " makes one of it." } }
+            @else { (self::nodes(&nodes, look.now)) }
+        }
         section aria-labelledby="services" {
             h2 #services { "Services" }
             @if services.is_empty() { p.empty { "No service is configured." } }
@@ -77,6 +87,7 @@ pub(super) async fn show(
         section aria-labelledby="messengers" {
             h2 #messengers { "Messengers" }
             (messengers(&console, look.now))
+            @if !accounts.is_empty() { (self::accounts(&accounts, look.now)) }
         }
         section aria-labelledby="models" {
             h2 #models { "Models" }
@@ -147,6 +158,41 @@ fn messengers(console: &Console, now: Millis) -> Markup {
             td { (state(is_well, "well", "not well")) }
             td data-label="Last worked" { (ago_or_never(report.worked, now)) }
             td data-label="Last error" { @match &report.failed { Some((at, why)) => { (one(why)) ", " (ago(*at, now)) }, None => "none" } }
+        }),
+    )
+}
+
+fn nodes(nodes: &[Node], now: Millis) -> Markup {
+    table(
+        &["Node", "State", "Last came or went", "Runs on", "Tools"],
+        nodes.iter().map(|node| {
+            html! {
+                td { (plain(&node.id)) }
+                td {
+                    (state(node.is_connected, "connected", "away"))
+                    @if !node.keeps_journal { p.note { "Keeps no journal: what a cut line leaves open stays unknown." } }
+                }
+                td data-label="Last came or went" { (ago(node.seen, now)) }
+                td data-label="Runs on" { (one(node.platform.as_deref().unwrap_or("not said"))) @if let Some(version) = &node.version { " " span.bound { (one(version)) } } }
+                td.number data-label="Tools" { (node.tools) }
+            }
+        }),
+    )
+}
+
+fn accounts(accounts: &[Account], now: Millis) -> Markup {
+    table(
+        &["Account", "State", "Last heard", "Letters that wait"],
+        accounts.iter().map(|account| {
+            html! {
+                td { (plain(&account.network)) " " code { (plain(&account.name)) } }
+                td {
+                    (state(account.is_connected, "connected", "away"))
+                    @if let Some(problem) = &account.problem { p.note { (one(problem)) } }
+                }
+                td data-label="Last heard" { (ago_or_never(account.heard, now)) }
+                td.number data-label="Letters that wait" { (account.waiting) }
+            }
         }),
     )
 }

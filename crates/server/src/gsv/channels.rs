@@ -33,6 +33,7 @@ use tokio::sync::mpsc;
 
 use super::{Door, chat::Moment, dispatch::Answer, missing, peer::Peer};
 
+pub(super) use accounts::shown;
 pub(crate) use carrier::{Carried, Carrier, Letter};
 pub(super) use places::{kind, peer};
 pub(super) use telegram::join as join_telegram;

@@ -27,7 +27,7 @@ pub(super) use probes::{Anew, nodes as known, probe, want};
 pub(crate) use register::NodeRegister;
 pub(super) use seats::{enter, leave};
 pub(super) use toolbox::Toolbox;
-#[allow(unused_imports, reason = "for tools of our own and pages that list nodes")]
+#[allow(unused_imports, reason = "for tools of our own")]
 pub(super) use {
     logs::read as read_log,
     register::{Known, all as registered},

@@ -69,7 +69,11 @@ async fn icon(State(front): State<Front>) -> Response {
 }
 
 async fn file(State(front): State<Front>, Named(path): Named<String>) -> Response {
-    front.plain(&path).await
+    // A copy laid out as it is served has them in a folder beside its pages.
+    match front.read(&format!("static/{path}")).await {
+        Some(bytes) => dressed(&path, bytes),
+        None => front.plain(&path).await,
+    }
 }
 
 impl Front {
@@ -92,12 +96,7 @@ impl Front {
     }
 
     async fn plain(&self, name: &str) -> Response {
-        let Some(bytes) = self.read(name).await else { return missing() };
-        let mut response = reply::plain(StatusCode::OK, kind_of(name), bytes);
-        let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-        response
+        self.read(name).await.map_or_else(missing, |bytes| dressed(name, bytes))
     }
 
     /// The bytes of a file in the folder; links do not lead out of it.
@@ -114,6 +113,15 @@ impl Front {
         });
         if is_plain { reading.await.ok().flatten() } else { None }
     }
+}
+
+/// A file as it is.
+fn dressed(name: &str, bytes: Vec<u8>) -> Response {
+    let mut response = reply::plain(StatusCode::OK, kind_of(name), bytes);
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response
 }
 
 fn missing() -> Response {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use countersign_core::{
     channel::{Account as Named, Command as Network, Known},
     engine::Command,
+    time::Millis,
 };
 use countersign_protocol::{
     Json,
@@ -18,7 +19,7 @@ use countersign_runtime::Lane;
 use serde_json::json;
 
 use super::{
-    super::{Door, dispatch::Answer},
+    super::{Door, dispatch::Answer, shown},
     failed,
     places::{self, TELEGRAM, WEBHOOK},
     webhook,
@@ -200,26 +201,60 @@ pub(super) async fn logout(door: &Arc<Door>, asked: Account) -> Answer {
 pub(super) async fn status(door: &Arc<Door>, asked: Account) -> Answer {
     let Account { channel, account, .. } = asked;
     let accounts = match driver(door, &channel).await? {
-        Driver::LeftOut(of) | Driver::Socket(of) => {
-            let connected = door.networks.connected.lock().clone();
-            let status = |known: Known| {
-                let is_connected = connected.contains_key(&known.account);
-                AccountStatus {
-                    last_activity: known.last_heard.map(|at| at.0),
-                    account_id: known.account.name,
-                    connected: is_connected,
-                    authenticated: is_connected,
-                    ..AccountStatus::default()
-                }
-            };
-            of.into_iter().map(status).collect()
-        }
+        Driver::LeftOut(of) | Driver::Socket(of) => sockets(door, of),
         Driver::Telegram => telegram(door).await?,
         Driver::Webhook => webhooks(door).await?,
     };
     let is_meant = |status: &AccountStatus| account.as_ref().is_none_or(|account| status.account_id == *account);
     let accounts = accounts.into_iter().filter(is_meant).collect();
     Ok(Json::of(&Status { channel, accounts }))
+}
+
+/// Accounts that connect by themselves.
+fn sockets(door: &Door, of: Vec<Known>) -> Vec<AccountStatus> {
+    let connected = door.networks.connected.lock().clone();
+    let status = |known: Known| {
+        let is_connected = connected.contains_key(&known.account);
+        AccountStatus {
+            last_activity: known.last_heard.map(|at| at.0),
+            account_id: known.account.name,
+            connected: is_connected,
+            authenticated: is_connected,
+            ..AccountStatus::default()
+        }
+    };
+    of.into_iter().map(status).collect()
+}
+
+/// Every account as pages show it, by network. Telegram is the messenger's. `None` if the gateway closes.
+pub(in crate::gsv) async fn shown(door: &Arc<Door>) -> Option<Vec<shown::Account>> {
+    let source = door.site.handle.source(Lane::Request);
+    let read = source.read(|engine| {
+        let state = engine.state().channels();
+        let mut waiting = BTreeMap::<Named, usize>::new();
+        for letter in state.letters() {
+            *waiting.entry(letter.to.account.clone()).or_default() += 1;
+        }
+        (state.accounts().cloned().collect::<Vec<_>>(), waiting)
+    });
+    let ((known, waiting), _) = read.await?;
+    let mut networks = BTreeMap::<String, Vec<Known>>::from([(WEBHOOK.to_owned(), Vec::new())]);
+    for known in known.into_iter().filter(|known| known.account.network != TELEGRAM) {
+        networks.entry(known.account.network.clone()).or_default().push(known);
+    }
+    let mut all = Vec::new();
+    for (network, of) in networks {
+        let of = if network == WEBHOOK { webhooks(door).await.ok()? } else { sockets(door, of) };
+        all.extend(of.into_iter().map(|status| shown::Account {
+            waiting: waiting.get(&places::account(&network, &status.account_id)).copied().unwrap_or_default(),
+            network: network.clone(),
+            name: status.account_id,
+            is_connected: status.connected,
+            heard: status.last_activity.map(Millis),
+            problem: status.error,
+        }));
+    }
+    Some(all)
 }
 
 /// When something last came through each account of a network.

@@ -104,7 +104,6 @@ pub(super) async fn find(log: &AnyLog, node: &str) -> Option<Known> {
 ///
 /// # Errors
 /// What the log says.
-#[allow(dead_code, reason = "for pages that list nodes")]
 pub(in crate::gsv) async fn all(log: &AnyLog) -> Result<Vec<Known>, ReadError> {
     let (mut known, mut after) = (Vec::new(), None::<String>);
     loop {

@@ -6,7 +6,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use countersign_core::id::{PrincipalId, SessionId};
+use countersign_core::{
+    digest::Digest,
+    id::{PrincipalId, SessionId},
+};
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
@@ -39,13 +42,14 @@ struct Kept<T> {
 pub(super) struct Post {
     by: PrincipalId,
     session: SessionId,
-    body: String,
+    /// Of the body, which may be long.
+    body: Digest,
 }
 
 impl Post {
     pub(super) fn new(caller: &Caller, session: &SessionId, body: &Body) -> Self {
         let body = Value::Object(body.0.clone()).to_string();
-        Self { by: caller.principal.clone(), session: session.clone(), body }
+        Self { by: caller.principal.clone(), session: session.clone(), body: Digest::of(body.as_bytes()) }
     }
 }
 
@@ -104,7 +108,10 @@ mod tests {
         time::Duration,
     };
 
-    use countersign_core::id::{PrincipalId, SessionId};
+    use countersign_core::{
+        digest::Digest,
+        id::{PrincipalId, SessionId},
+    };
     use tokio::sync::oneshot;
 
     use super::{Nameless, Post, TWICE};
@@ -115,7 +122,7 @@ mod tests {
     }
 
     fn post(by: &str, session: &str, body: &str) -> Post {
-        Post { by: PrincipalId::new(by), session: SessionId::new(session), body: body.to_owned() }
+        Post { by: PrincipalId::new(by), session: SessionId::new(session), body: Digest::of(body.as_bytes()) }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,54 @@
+//! What the console shows of this door.
+
+use crate::{
+    gateway::{Gateway, soon},
+    http::Http,
+    nodes::noting,
+    peer::Peer,
+    scene::Scene,
+};
+
+fn page(gateway: &Gateway) -> String {
+    let reply = Http::new(&gateway.address).get("/console/agents");
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    reply.body
+}
+
+/// Waits until the page has all of this.
+fn shows(gateway: &Gateway, wanted: &[&str]) {
+    soon("the page", || {
+        let page = page(gateway);
+        wanted.iter().all(|wanted| page.contains(wanted)).then_some(())
+    });
+}
+
+#[test]
+fn nodes_and_accounts_are_shown_while_they_are_here_and_when_they_are_away() {
+    let scene = Scene::new();
+    let gateway = scene.start();
+    let none = page(&gateway);
+    assert!(none.contains("No machine has connected as a node"), "{none}");
+    let node = noting(&gateway, "attic", &["Echo", "Other"]);
+    let plain = Peer::node(&gateway, "shed", &["Echo"]);
+    let account = Peer::channel(&gateway, "pigeon", "roof");
+    let here = "<span class=\"badge good\">connected</span>";
+    let away = "<span class=\"badge still\">away</span>";
+    let no_journal = "<p class=\"note\">Keeps no journal";
+    let row = |name: &str, state: &str| format!("<td>{name}</td><td>{state}");
+    let pigeon = |state: &str| format!("<td>pigeon <code>roof</code></td><td>{state}");
+    shows(
+        &gateway,
+        &[
+            &format!("{}</td>", row("attic", here)),
+            &format!("{}{no_journal}", row("shed", here)),
+            "data-label=\"Tools\">2</td>",
+            &pigeon(here),
+        ],
+    );
+    drop((node, account));
+    shows(&gateway, &[&row("attic", away), &row("shed", here), &pigeon(away)]);
+    drop(plain);
+    gateway.kill();
+    let gateway = scene.start();
+    shows(&gateway, &[&row("attic", away), &row("shed", away), &pigeon(away)]);
+}
