@@ -401,11 +401,13 @@ fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &
         why: brief(why),
         policy: scene.view.rules.digest(),
     }));
+    let (stage, number) = scene.session.next_place(gate::Kind::Approval);
     let opened = gate::Event::Opened {
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: gate::Kind::Approval,
         ordinal: scene.view.state.next_ordinal(scene.session.id()),
-        number: scene.session.next_number(gate::Kind::Approval),
+        number,
+        stage,
         run: scene.run.map(Run::id),
         call: Some(call.id()),
         subject: subject.digest(),

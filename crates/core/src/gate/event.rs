@@ -48,8 +48,16 @@ impl Kind {
     pub const fn stage(self) -> Stage {
         match self {
             Self::Question => Stage::Interview,
-            Self::Plan => Stage::Plan,
-            Self::Approval | Self::Execution | Self::Pairing | Self::Budget => Stage::Execution,
+            Self::Plan | Self::Approval => Stage::Plan,
+            Self::Execution | Self::Pairing | Self::Budget => Stage::Execution,
+        }
+    }
+
+    /// Where they were counted while facts did not say it.
+    pub(super) const fn unsaid_stage(self) -> Stage {
+        match self {
+            Self::Approval => Stage::Execution,
+            Self::Question | Self::Plan | Self::Execution | Self::Pairing | Self::Budget => self.stage(),
         }
     }
 
@@ -195,10 +203,13 @@ pub enum Event {
         kind: Kind,
         /// Counts the gates of its session from 1.
         ordinal: u32,
-        /// Counts those of the session in the same [stage](Kind::stage), from 1. What an agent requests is not counted and has 0, as has
-        /// what was recorded before.
+        /// Counts those of the session in the same stage, from 1. What an agent requests is not counted and has 0, as has what was
+        /// recorded before.
         #[serde(default, skip_serializing_if = "is_zero")]
         number: u32,
+        /// Where it is counted; none where it is not, and in what was recorded before approvals were counted among plans.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stage: Option<Stage>,
         /// The run that waits.
         run: Option<RunId>,
         /// The call that waits.

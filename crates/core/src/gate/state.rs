@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     command::{Answer, AnswerRefusal},
-    event::{Event, Fallback, Kind, Resolution, Scope},
+    event::{Event, Fallback, Kind, Resolution, Scope, Stage},
     step::{OnExpiry, People, Step, Vote},
     words,
 };
@@ -69,6 +69,7 @@ pub struct Gate {
     pub(crate) ordinal: u32,
     #[serde(default)]
     pub(crate) number: u32,
+    pub(crate) stage: Stage,
     pub(crate) run: Option<RunId>,
     pub(crate) call: Option<CallId>,
     pub(crate) subject: Digest,
@@ -105,6 +106,7 @@ impl Gate {
             kind,
             ordinal,
             number,
+            stage,
             run,
             call,
             subject,
@@ -123,6 +125,7 @@ impl Gate {
             kind: *kind,
             ordinal: *ordinal,
             number: *number,
+            stage: stage.unwrap_or_else(|| kind.unsaid_stage()),
             run: *run,
             call: *call,
             subject: *subject,
@@ -166,6 +169,11 @@ impl Gate {
     /// Counts those of its session in the same stage, from 1; 0 where it is not counted.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Where it is counted, if it is.
+    pub fn stage(&self) -> Stage {
+        self.stage
     }
 
     /// Of what it shows, or of what it decides about.

@@ -17,19 +17,20 @@ impl Session {
         self.stages.iter().map(|(stage, gates)| (*stage, gates.len()))
     }
 
-    /// The number of the next gate of this kind. What an agent requests is not counted.
-    pub(crate) fn next_number(&self, kind: gate::Kind) -> u32 {
+    /// Where the next gate of this kind is counted, and its number there. What an agent requests is not counted.
+    pub(crate) fn next_place(&self, kind: gate::Kind) -> (Option<Stage>, u32) {
         if self.requester.is_some() {
-            return 0;
+            return (None, 0);
         }
-        let opened = self.stages.get(&kind.stage()).map_or(0, Vec::len);
-        u32::try_from(opened).unwrap_or(u32::MAX).saturating_add(1)
+        let stage = kind.stage();
+        let opened = self.stages.get(&stage).map_or(0, Vec::len);
+        (Some(stage), u32::try_from(opened).unwrap_or(u32::MAX).saturating_add(1))
     }
 
     /// Notes a gate that was opened in it, if it counts.
     pub(crate) fn counted(&mut self, gate: &Gate) {
         if gate.number() > 0 {
-            self.stages.entry(gate.kind().stage()).or_default().push(gate.id());
+            self.stages.entry(gate.stage()).or_default().push(gate.id());
         }
     }
 }

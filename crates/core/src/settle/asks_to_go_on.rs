@@ -33,11 +33,13 @@ pub(super) fn ask(docket: Docket<'_>, branch: &mut Branch<'_>, wants_more: bool,
     let question = format!("{asker} was denied several times in a row. May it go on asking?");
     let content = serde_json::to_string(&Content::GoOn { asker, question, why: None, about: serde_json::Map::new() })
         .expect("content is plain data with text keys");
+    let (stage, number) = docket.session.next_place(Kind::Budget);
     let opened = Happened::Opened {
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: Kind::Budget,
         ordinal: docket.view.state.next_ordinal(docket.session.id()),
-        number: docket.session.next_number(Kind::Budget),
+        number,
+        stage,
         run: None,
         call: None,
         subject: Digest::of(content.as_bytes()),

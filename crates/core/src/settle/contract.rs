@@ -100,11 +100,13 @@ fn open(view: View<'_>, branch: &mut Branch<'_>, gate: GateId, question: String,
     let asker = actor.map_or_else(|| session.id().to_string(), str::to_owned);
     let content = Content::GoOn { asker, question, why: Some(why), about: serde_json::Map::new() };
     let content = serde_json::to_string(&content).expect("content is plain data with text keys");
+    let (stage, number) = session.next_place(Kind::Budget);
     let opened = gate::Event::Opened {
         gate,
         kind: Kind::Budget,
         ordinal: view.state.next_ordinal(session.id()),
-        number: session.next_number(Kind::Budget),
+        number,
+        stage,
         run: session.run(),
         call: None,
         subject: Digest::of(content.as_bytes()),

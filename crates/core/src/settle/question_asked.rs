@@ -69,11 +69,13 @@ fn open(scene: Scene<'_>, branch: &mut Branch<'_>, call: &Call, wanted: &Wanted,
     let settings = scene.session.settings();
     let patience = settings.asking.of(wanted.kind);
     let within = patience.within.unwrap_or(settings.clarify_timeout);
+    let (stage, number) = scene.session.next_place(wanted.kind);
     let opened = gate::Event::Opened {
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: wanted.kind,
         ordinal: scene.view.state.next_ordinal(scene.session.id()),
-        number: scene.session.next_number(wanted.kind),
+        number,
+        stage,
         run: Some(scene.run.id()),
         call: Some(call.id()),
         subject: Digest::of(content.as_bytes()),

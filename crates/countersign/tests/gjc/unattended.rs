@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     host::{Host, Mark, soon},
     place::Place,
-    provider::{Latch, Part, Reply, bash, call, say},
+    provider::{Latch, Part, Reply, bash, call, say, text},
     speaking::{event, start},
 };
 
@@ -130,7 +130,7 @@ fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
         negotiate(&mut host, &declared);
         let from = host.prompt("go");
         let gate = host.event(from, "workflow_gate");
-        assert_eq!((&gate["stage"], &gate["kind"]), (&json!("ultragoal"), &json!("approval")), "{gate}");
+        assert_eq!((&gate["stage"], &gate["kind"]), (&json!("ultragoal"), &json!("execution")), "{gate}");
         assert_eq!(place.get("late"), None, "{decision}: nothing begins meanwhile");
         let answer = json!({ "decision": decision });
         let wrong = json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": "yes" });
@@ -151,6 +151,57 @@ fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
         assert!(audit.contains(&"budget_exceeded exceeded tool_calls".to_owned()), "{audit:?}");
         host.close_cleanly();
     }
+}
+
+#[test]
+fn a_host_whose_time_is_up_can_still_look_and_give_more() {
+    let place = Place::new();
+    let latch = Latch::default();
+    place.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")])]);
+    let mut host = start(&place, &[]);
+    let mut declared = limited("max_wall_time_ms", 1_500);
+    declared["on_breach"] = "gate".into();
+    negotiate(&mut host, &declared);
+    let from = host.prompt("go");
+    let gate = host.event(from, "workflow_gate");
+    assert_eq!(host.state()["isStreaming"], true, "what works may end");
+    let waits = host.done(json!({ "type": "get_pending_workflow_gates" }));
+    assert_eq!(waits["gates"][0]["gate_id"], gate["gate_id"]);
+    assert_eq!(error(&mut host, json!({ "type": "bash", "command": "ls" }))["metric"], "wall_time");
+    let answer = json!({ "decision": "approve" });
+    let told = host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }));
+    assert_eq!(told["status"], "accepted", "{told}");
+    latch.open();
+    event(&host, from, "agent_end");
+    assert_eq!(host.done(json!({ "type": "bash", "command": "echo on" }))["output"], "on\n");
+    host.close_cleanly();
+}
+
+#[test]
+fn what_policy_asks_about_is_approved_like_a_plan() {
+    let place = Place::asking();
+    place.provider.script([Reply::new(vec![bash("a", "touch yes"), bash("b", "touch no")]), say("done")]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host, &declaration(json!({})));
+    let from = host.prompt("go");
+    let mut respond = |command: &str, answer: Value| {
+        let gate = host.wait(from, command, |frame| {
+            frame["type"] == "workflow_gate"
+                && frame["context"]["prompt"].as_str().is_some_and(|text| text.contains(command))
+        });
+        assert_eq!((&gate["stage"], &gate["kind"]), (&json!("ralplan"), &json!("approval")), "{gate}");
+        host.done(json!({ "type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer }))
+    };
+    assert_eq!(respond("touch yes", json!({ "decision": "approve" }))["status"], "accepted");
+    let told = respond("touch no", json!({ "decision": "request-changes" }));
+    assert_eq!(told["error"]["errors"][0]["keyword"], "missing_comments", "{told}");
+    let told = respond("touch no", json!({ "decision": "reject", "comments": "not on a Sunday" }));
+    assert_eq!(told["status"], "accepted", "{told}");
+    event(&host, from, "agent_end");
+    assert_eq!((place.get("yes").as_deref(), place.get("no")), (Some(""), None));
+    let result = place.provider.last().result("b").unwrap();
+    assert!(result.contains("not on a Sunday"), "{result}");
+    host.close_cleanly();
 }
 
 #[test]

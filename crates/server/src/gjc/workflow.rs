@@ -307,8 +307,8 @@ fn audit(
     let key = format!("{}:{name}:{}", word.trim_matches('"'), answer.as_deref().unwrap_or_default());
     let gate = gate.map(|gate| OfGate {
         id: name.to_owned(),
-        stage: form::stage(gate.kind().stage()),
-        kind: form::kind(gate.kind()),
+        stage: form::stage(gate.stage()),
+        kind: form::kind(gate.stage()),
     });
     unattended::note(door, Note { gate, answer_hash: answer, ..Note::new(at, event, outcome, key) });
 }

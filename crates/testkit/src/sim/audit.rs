@@ -444,7 +444,7 @@ impl Audit {
 
     fn gate(&mut self, meta: &Meta, event: &gate::Event) -> Result<(), String> {
         let id = event.gate();
-        if let gate::Event::Opened { call, scopes, steps, kind, number, .. } = event {
+        if let gate::Event::Opened { call, scopes, steps, kind, number, stage, .. } = event {
             let is_agents = meta.session.as_ref().is_some_and(|session| session.as_str() == people::AGENT);
             let counted = self.numbers.entry((meta.session.clone(), kind.stage())).or_default();
             if !is_agents {
@@ -452,6 +452,8 @@ impl Audit {
             }
             let wanted = if is_agents { 0 } else { *counted };
             ensure(*number == wanted, "a gate has another number than its place in its stage")?;
+            let place = (wanted > 0).then(|| kind.stage());
+            ensure(*stage == place, "a gate is counted in another stage than its kind")?;
             let (scopes, steps) = (scopes.clone(), steps.clone());
             let seen = GateSeen { call: *call, scopes, resolution: None, steps, step: 0, votes: Vec::new() };
             ensure(self.gates.insert(id, seen).is_none(), "a gate is opened twice")?;

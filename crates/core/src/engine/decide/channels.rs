@@ -184,6 +184,7 @@ fn knock(view: View<'_>, knock: Knock, context: &mut Context) -> Result<Decision
         kind: Kind::Pairing,
         ordinal: 0,
         number: 0,
+        stage: None,
         run: None,
         call: None,
         subject,

@@ -71,7 +71,9 @@ pub(super) fn admit(view: View<'_>, id: &SessionId, need: Need, context: &mut Co
     let told = |facts, outcome| Ok(Decision { facts, reply: Reply::Unattended(outcome) });
     let Some(contract) = session.unattended() else { return told(Vec::new(), Outcome::Admitted) };
     let Need { command, scope, takes_a_call, line } = need;
-    let mut exceeded = contract.ledger().out_of_time(context.now);
+    // While a person is asked for more, what begins no work is done whatever the time is: how else would they answer?
+    let is_asked = matches!(contract.standing(), Standing::Asked { .. });
+    let mut exceeded = contract.ledger().out_of_time(context.now).filter(|_| !is_asked);
     // Another session has what is left of this one's budget, and nothing where this one is over.
     if let Some(breach) = contract.over().filter(|_| scope == ContractScope::Session && exceeded.is_none()) {
         return told(Vec::new(), Outcome::Over(breach));

@@ -223,7 +223,7 @@ fn gates_are_counted_by_stage() {
     let mut seen = Vec::new();
     while let Some(gate) = stage.waiting() {
         let number = gate.number();
-        assert_eq!(stage.here().gate(gate.kind().stage(), number), Some(gate.id()));
+        assert_eq!(stage.here().gate(gate.stage(), number), Some(gate.id()));
         seen.push((format!("{:?}", gate.kind()), gate.ordinal(), number));
         stage.decide(gate.id(), says(&["approve"]), "ana", None).1.expect("it is offered");
     }

@@ -1,5 +1,6 @@
 use countersign_core::{
-    engine::Reply,
+    engine::{Command, Reply},
+    gate::{self, Answer},
     ledger::{Breach, Budget, Metric},
     message::StopReason,
     policy::{Class, Contract, ContractScope as Scope, Lack},
@@ -140,6 +141,21 @@ fn while_a_person_is_asked_for_more_no_command_begins_work() {
     assert_eq!(outcome(&mut stage, prompting()), (Outcome::Exceeded(breach), asked));
     assert_eq!(outcome(&mut stage, prompting()), (Outcome::Exceeded(breach), Vec::new()));
     assert_eq!(standing(&stage), ("asked", false));
+}
+
+#[test]
+fn while_a_person_is_asked_for_more_time_the_host_can_still_look_and_answer() {
+    let budget = Budget { wall_time: Some(500), ..Budget::default() };
+    let time = Breach { metric: Metric::WallTime, limit: 500, observed: 500 };
+    let mut stage = thinking(asking(budget));
+    stage.now = Millis(stage.now.0 + 500);
+    stage.tell(Command::Tick);
+    assert_eq!(standing(&stage), ("asked", true));
+    assert_eq!(outcome(&mut stage, of(Scope::Prompt)), (Outcome::Admitted, Vec::new()));
+    assert_eq!(outcome(&mut stage, prompting()), (Outcome::Exceeded(time), Vec::new()));
+    let gate = stage.gate();
+    stage.decide(gate, Answer::Allow(gate::Scope::Once), "host", None).1.expect("it waits");
+    assert_eq!(standing(&stage), ("in force", true));
 }
 
 #[test]

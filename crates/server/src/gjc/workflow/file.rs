@@ -177,7 +177,7 @@ impl Work {
         let mut texts = texts.into_iter();
         let shown = texts.next().flatten().and_then(|text| serde_json::from_str::<Content>(&text).ok());
         let Some((name, shown)) = form::name(&gate).zip(shown) else { return };
-        let stage = form::stage(gate.kind().stage());
+        let stage = form::stage(gate.stage());
         self.file.counters.reach(stage, gate.number());
         self.is_dirty = true;
         match record(&gate, &shown, texts.next().flatten().as_deref(), &name, !is_open) {

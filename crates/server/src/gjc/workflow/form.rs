@@ -26,9 +26,6 @@ use crate::{
     view::{GateCard, gate_card},
 };
 
-/// What an approval is told beside its decision; none of these is how far it reaches.
-const APPROVAL: [&str; 2] = [gate::APPROVE, gate::DECLINE];
-
 /// Whether hosts are shown the choices of a gate beside its schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Options {
@@ -42,7 +39,7 @@ pub(crate) enum Options {
 /// Returns the name of a gate on the wire; none for one that is not counted.
 pub(crate) fn name(gate: &Gate) -> Option<String> {
     let session = gate.session().filter(|_| gate.number() > 0)?;
-    Some(gate_id(session.as_str(), stage(gate.kind().stage()), gate.number()))
+    Some(gate_id(session.as_str(), stage(gate.stage()), gate.number()))
 }
 
 /// Returns where in `session` the gate of this name is counted, if the name can be one of its.
@@ -61,11 +58,12 @@ pub(crate) const fn stage(of: Stage) -> workflow::Stage {
     }
 }
 
-pub(crate) const fn kind(of: Kind) -> workflow::Kind {
+/// The kind, which goes with the stage: programs know the form of an answer by it.
+pub(crate) const fn kind(of: Stage) -> workflow::Kind {
     match of {
-        Kind::Question => workflow::Kind::Question,
-        Kind::Execution => workflow::Kind::Execution,
-        Kind::Plan | Kind::Approval | Kind::Pairing | Kind::Budget => workflow::Kind::Approval,
+        Stage::Interview => workflow::Kind::Question,
+        Stage::Plan => workflow::Kind::Approval,
+        Stage::Execution => workflow::Kind::Execution,
     }
 }
 
@@ -75,7 +73,7 @@ pub(crate) const fn kind(of: Kind) -> workflow::Kind {
 /// If no schema takes what it offers. None for a gate without a name.
 pub(crate) fn wire(gate: &Gate, content: &Content, options: Options) -> Option<Result<WorkflowGate, SchemaError>> {
     let name = name(gate)?;
-    Some(opening(gate.kind(), content).map(|opening| {
+    Some(opening(gate, content).map(|opening| {
         let made = opening.gate(name, iso(gate.opened_at()));
         match options {
             Options::Objects => made,
@@ -84,12 +82,11 @@ pub(crate) fn wire(gate: &Gate, content: &Content, options: Options) -> Option<R
     }))
 }
 
-fn opening(kind: Kind, content: &Content) -> Result<Opening, SchemaError> {
-    match (kind, content) {
-        (Kind::Question, Content::Question { .. }) => shapes::question(&question(content)),
-        (Kind::Plan, Content::Question { question, about, .. }) => Ok(shapes::approval(context(question, about))),
-        (_, Content::Question { question, about, .. }) => Ok(shapes::execution(context(question, about))),
-        (_, Content::Approval { tool, arguments, signature, intent, why }) => {
+fn opening(gate: &Gate, content: &Content) -> Result<Opening, SchemaError> {
+    match content {
+        Content::Question { .. } if gate.stage() == Stage::Interview => shapes::question(&question(content)),
+        Content::Question { question, about, .. } => Ok(sign_off(gate, context(question, about))),
+        Content::Approval { tool, arguments, signature, intent, why } => {
             let card = GateCard::new(&gate_card::Asked {
                 tool,
                 arguments,
@@ -98,18 +95,21 @@ fn opening(kind: Kind, content: &Content) -> Result<Opening, SchemaError> {
                 reason: why,
                 intent: intent.as_deref(),
                 cwd: None,
-                choices: &APPROVAL,
+                choices: if gate.stage() == Stage::Plan { &shapes::APPROVAL } else { &shapes::EXECUTION },
             });
-            Ok(approval(card.title.clone(), card.text()))
+            Ok(sign_off(gate, asked(card.title.clone(), card.text())))
         }
-        (_, Content::GoOn { question, .. }) => Ok(approval(question.clone(), question.clone())),
+        Content::GoOn { question, .. } => Ok(sign_off(gate, asked(question.clone(), question.clone()))),
     }
 }
 
-/// What a host decides about a call, or about whether a run goes on. It has the form of a sign-off.
-fn approval(title: String, prompt: String) -> Opening {
-    let context = Context { title: Some(title), prompt: Some(prompt), ..Context::default() };
-    Opening { kind: workflow::Kind::Approval, ..shapes::execution(context) }
+/// What is decided with a word, and others beside it.
+fn sign_off(gate: &Gate, context: Context) -> Opening {
+    if gate.stage() == Stage::Plan { shapes::approval(context) } else { shapes::execution(context) }
+}
+
+fn asked(title: String, prompt: String) -> Context {
+    Context { title: Some(title), prompt: Some(prompt), ..Context::default() }
 }
 
 fn context(text: &str, about: &Map<String, Value>) -> Context {
@@ -154,12 +154,12 @@ fn round(given: &Value) -> Option<Round> {
 /// # Errors
 /// Everything that is wrong with it; at least one thing.
 pub(crate) fn read(gate: &Gate, content: &Content, answer: Value) -> Result<Answer, Vec<Mismatch>> {
-    let opening = opening(gate.kind(), content).map_err(|error| vec![unusable(&error)])?;
+    let opening = opening(gate, content).map_err(|error| vec![unusable(&error)])?;
     let wrong = opening.schema.check(&answer);
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let said = said(gate.kind(), content, &answer).map_err(|unmeant| vec![unmeant.mismatch()])?;
+    let said = said(gate, content, &answer).map_err(|unmeant| vec![unmeant.mismatch()])?;
     let digest = hash(&answer).parse().expect("a hash is the digits of a digest");
     Ok(Answer::Form(Box::new(Form { answer: said, form: answer, digest })))
 }
@@ -172,7 +172,7 @@ pub(crate) fn unread(answer: Value) -> Answer {
 
 /// Returns the hash of the schema that answers to a gate are checked against.
 pub(crate) fn schema_hash(gate: &Gate, content: &Content) -> Option<String> {
-    opening(gate.kind(), content).ok().map(|opening| opening.schema.hash().to_owned())
+    opening(gate, content).ok().map(|opening| opening.schema.hash().to_owned())
 }
 
 /// What the engine does not take of an answer that fits the schema.
@@ -184,12 +184,12 @@ fn unusable(error: &SchemaError) -> Mismatch {
     Mismatch { path: "#".to_owned(), keyword: SchemaError::CODE, message: error.to_string(), expected: None }
 }
 
-fn said(kind: Kind, content: &Content, answer: &Value) -> Result<Answer, Unmeant> {
+fn said(gate: &Gate, content: &Content, answer: &Value) -> Result<Answer, Unmeant> {
     let words = |decision: &str, comments: Option<String>| {
         let comments = comments.filter(|comments| !comments.trim().is_empty());
         Answer::Say([decision.to_owned()].into_iter().chain(comments).collect())
     };
-    Ok(match kind {
+    Ok(match gate.kind() {
         Kind::Question => {
             let Choice { selected, custom } = meaning::choice(&question(content), answer)?;
             Answer::Say(selected.into_iter().chain(custom).collect())
@@ -202,6 +202,11 @@ fn said(kind: Kind, content: &Content, answer: &Value) -> Result<Answer, Unmeant
         Kind::Execution => match meaning::execution(answer)? {
             Execution::Approve { reason } => words(gate::APPROVE, reason),
             Execution::Decline { reason } => words(gate::DECLINE, reason),
+        },
+        Kind::Approval if gate.stage() == Stage::Plan => match meaning::approval(answer)? {
+            Approval::Approve { .. } => Answer::Allow(Scope::Once),
+            Approval::RequestChanges { comments } => Answer::Deny { reason: Some(comments) },
+            Approval::Reject { comments } => Answer::Deny { reason: comments },
         },
         Kind::Approval | Kind::Pairing | Kind::Budget => match meaning::execution(answer)? {
             Execution::Approve { .. } => Answer::Allow(Scope::Once),
@@ -220,7 +225,8 @@ pub(crate) fn resolved(gate: &Gate, content: &Content, text: Option<&str>) -> Op
             gate::Resolution::Answered => form_of(gate.kind(), content, &text.and_then(gate::said)?)?,
             gate::Resolution::Expired => by_default(gate, content)?,
             gate::Resolution::Allowed { .. } | gate::Resolution::Granted => json!({ "decision": gate::APPROVE }),
-            gate::Resolution::Denied => sign_off("reason", gate::DECLINE, text),
+            gate::Resolution::Denied if gate.stage() == Stage::Plan => decided("comments", gate::REJECT, text),
+            gate::Resolution::Denied => decided("reason", gate::DECLINE, text),
             gate::Resolution::Declined | gate::Resolution::Withdrawn => return None,
         },
     };
@@ -239,7 +245,7 @@ fn form_of(kind: Kind, content: &Content, said: &[String]) -> Option<Value> {
     let Content::Question { choices, .. } = content else { return None };
     if kind != Kind::Question {
         let why = if kind == Kind::Plan { "comments" } else { "reason" };
-        return Some(sign_off(why, said.first()?, said.get(1).map(String::as_str)));
+        return Some(decided(why, said.first()?, said.get(1).map(String::as_str)));
     }
     let is_label = |said: &&String| choices.iter().any(|choice| choice.label == **said);
     let (selected, custom): (Vec<&String>, Vec<&String>) = said.iter().partition(is_label);
@@ -251,7 +257,7 @@ fn form_of(kind: Kind, content: &Content, said: &[String]) -> Option<Value> {
     })
 }
 
-fn sign_off(why: &str, decision: &str, words: Option<&str>) -> Value {
+fn decided(why: &str, decision: &str, words: Option<&str>) -> Value {
     let mut form = json!({ "decision": decision });
     if let Some(words) = words {
         form[why] = words.into();
