@@ -254,6 +254,39 @@ fn an_unattended_host_answers_gates_each_once() {
     host.close_cleanly();
 }
 
+#[test]
+fn an_answer_that_counted_is_audited_also_where_the_process_died_before_its_line() {
+    let place = Place::new();
+    place.provider.script([plan(), say("done")]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host);
+    let from = host.prompt("hi");
+    let waits = gate(&host, from);
+    respond(&mut host, &waits, json!({"decision": "approve"}), "k");
+    let session = id(&mut host);
+    host.kill();
+    let file = place.work.join(format!(".gjc/audit/unattended/{session}.jsonl"));
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let (before, line) = whole.trim_end().rsplit_once('\n').unwrap();
+    assert!(line.contains("gate_response_accepted"), "{whole}");
+    std::fs::write(&file, format!("{before}\n")).unwrap();
+    let mut again = start(&place, &["--continue"]);
+    negotiate(&mut again);
+    respond(&mut again, &waits, json!({"decision": "approve"}), "k");
+    let told = std::fs::read_to_string(&file).unwrap();
+    let accepted: Vec<&str> = told.lines().filter(|line| line.contains("gate_response_accepted")).collect();
+    let read = |line: &str| {
+        let mut read: Value = serde_json::from_str(line).unwrap();
+        // It is numbered anew, and says when the answer was recorded.
+        for member in ["event_id", "timestamp"] {
+            read.as_object_mut().unwrap().remove(member);
+        }
+        read
+    };
+    assert_eq!(accepted.iter().map(|line| read(line)).collect::<Vec<_>>(), [read(line)]);
+    again.close_cleanly();
+}
+
 /// Where a process dies between a gate that is opened and the run that goes on with its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Dies {

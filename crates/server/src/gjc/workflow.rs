@@ -7,15 +7,18 @@ mod file;
 mod form;
 
 use countersign_core::{
+    digest::Digest,
     engine::{Command as EngineCommand, Engine, Refusal, Scope as At},
-    gate::{self, Answer, AnswerRefusal, Content, Gate},
+    gate::{self, Answer, AnswerRefusal, Content, Gate, Stage},
     id::{GateId, PrincipalId, SessionId},
     session,
+    time::Millis,
 };
 use countersign_protocol::{
     Json,
     gjc::{
         audit::{AuditEvent, Outcome},
+        gate_id::gate_id,
         schema::{Mismatch, hash},
         workflow::{GateError, InvalidAnswer, NOT_AVAILABLE, PendingGates, Resolution},
     },
@@ -303,12 +306,25 @@ fn audit(
         _ => None,
     };
     let at = at.unwrap_or_else(|| door.shelf.common.clock.now());
-    let word = serde_json::to_string(&event).unwrap_or_default();
-    let key = format!("{}:{name}:{}", word.trim_matches('"'), answer.as_deref().unwrap_or_default());
-    let gate = gate.map(|gate| OfGate {
-        id: name.to_owned(),
-        stage: form::stage(gate.stage()),
-        kind: form::kind(gate.stage()),
-    });
+    let key = key(event, name, answer.as_deref());
+    let gate = gate.map(|gate| of_gate(name.to_owned(), gate.stage()));
     unattended::note(door, Note { gate, answer_hash: answer, ..Note::new(at, event, outcome, key) });
+}
+
+/// What tells the line about an answer to a gate from all others.
+fn key(event: AuditEvent, name: &str, answer: Option<&str>) -> String {
+    let word = serde_json::to_string(&event).unwrap_or_default();
+    format!("{}:{name}:{}", word.trim_matches('"'), answer.unwrap_or_default())
+}
+
+fn of_gate(name: String, stage: Stage) -> OfGate {
+    OfGate { id: name, stage: form::stage(stage), kind: form::kind(stage) }
+}
+
+/// The line about an answer that counted, as the log has it: the same as was written when it did.
+pub(super) fn accepted(session: &SessionId, (stage, number): (Stage, u32), answer: Digest, at: Millis) -> Note {
+    let name = gate_id(session.as_str(), form::stage(stage), number);
+    let (event, answer) = (AuditEvent::GateResponseAccepted, answer.to_string());
+    let note = Note::new(at, event, Outcome::Accepted, key(event, &name, Some(&answer)));
+    Note { gate: Some(of_gate(name, stage)), answer_hash: Some(answer), ..note }
 }

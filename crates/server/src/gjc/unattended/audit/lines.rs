@@ -1,7 +1,9 @@
 //! What the log says of a contract, as lines of its audit.
 
+use std::collections::BTreeMap;
+
 use countersign_core::{
-    engine,
+    engine, gate,
     id::{Lsn, SessionId},
     ledger::{Breach, Metric},
     time::Millis,
@@ -18,26 +20,39 @@ use countersign_runtime::{
 use serde_json::json;
 
 use super::Note;
-use crate::gjc::unattended::terms::{self, Missing};
+use crate::gjc::{
+    unattended::terms::{self, Missing},
+    workflow,
+};
 
 /// How many records are read at once.
 const PAGE: usize = 512;
 
-/// The lines of everything that the log has of a session's contract, in order.
+/// The lines of everything that the log has of a session's contract, in order: what was decided of it, and the answers that
+/// counted.
 ///
 /// # Errors
 /// Why the log cannot be read, for people.
 pub(crate) async fn recorded(handle: &Handle, session: &SessionId) -> Result<Vec<Note>, String> {
-    let (mut notes, mut after) = (Vec::new(), Lsn(0));
+    let (mut notes, mut places, mut after) = (Vec::new(), BTreeMap::new(), Lsn(0));
     loop {
         let scope = Scope::Session(session);
         let page = handle.log().read_scope(Partition::ZERO, scope, after, PAGE).await;
         let page = page.map_err(|error| format!("what was decided cannot be audited: {error}"))?;
-        for stored in page.iter().filter(|stored| stored.kind == KIND) {
+        for stored in page.iter().filter(|stored| KINDS.contains(&stored.kind.as_ref())) {
             let event = engine::Event::decode(&stored.kind, stored.version, &stored.facts);
             let event = event.map_err(|error| format!("what was decided cannot be audited: {error}"))?;
-            if let engine::Event::Unattended(event) = event {
-                notes.extend(of(&event, session, stored.lsn, stored.at));
+            match event {
+                engine::Event::Unattended(event) => notes.extend(of(&event, session, stored.lsn, stored.at)),
+                engine::Event::Gate(gate::Event::Opened { gate, stage: Some(stage), number, .. }) => {
+                    places.insert(gate, (stage, number));
+                }
+                // Only hosts that are told of gates as such answer in a form.
+                engine::Event::Gate(gate::Event::Resolved { gate, form: Some(form), .. }) => {
+                    let place = places.get(&gate);
+                    notes.extend(place.map(|place| workflow::accepted(session, *place, form, stored.at)));
+                }
+                _ => {}
             }
         }
         match page.last() {
@@ -47,8 +62,8 @@ pub(crate) async fn recorded(handle: &Handle, session: &SessionId) -> Result<Vec
     }
 }
 
-/// What the log calls facts about contracts.
-const KIND: &str = "unattended";
+/// What the log calls facts about contracts and gates.
+const KINDS: [&str; 2] = ["unattended", "gate"];
 
 /// The lines of a fact at `lsn`, in order. Their keys are of its place: whoever reads the log again writes none twice.
 pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Vec<Note> {
