@@ -81,7 +81,7 @@ fn figures_are_for_people_and_tokens_of_their_own_and_count_what_happened() {
     let told_names: BTreeSet<&str> =
         told.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert_eq!(listed, told_names);
-    for secret in [TOKEN, KITCHEN, SECRET, "agent:", "gate_", "call_"] {
+    for secret in [TOKEN, KITCHEN, SECRET, &gate, "\"agent:", "\"gate_", "\"call_"] {
         assert!(!told.contains(secret), "{secret}");
     }
 }
