@@ -36,6 +36,10 @@ use crate::time::Millis;
 /// The shortest time between two firings of [`Schedule::Every`].
 pub const SHORTEST: Duration = Duration::from_secs(1);
 
+/// How far a wall clock may be put back with what was due in that time not being due again: so far people and time services
+/// correct a clock, and clocks are put back in autumn where a machine lives by local time. Further, it was wrong.
+const CORRECTED: Duration = Duration::from_secs(3 * 60 * 60);
+
 /// When something is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
@@ -106,6 +110,27 @@ impl Schedule {
             }
             Self::Cron { expression, zone } => expression.next(after, *zone),
         }
+    }
+
+    /// A wall clock that showed `before` was put back and shows `now`. Steps that were counted go on being counted.
+    fn put_back(&mut self, before: Millis, now: Millis) {
+        let Self::Every { every, anchor } = self else { return };
+        if *anchor > before || *anchor <= now || *every == 0 {
+            return;
+        }
+        let steps = (anchor.0 - now.0).div_ceil(*every);
+        *anchor = Millis(anchor.0.saturating_sub(steps.saturating_mul(*every)));
+    }
+
+    /// What was planned for `next` is planned for then. Something that fired is not due again for a clock that was only
+    /// corrected, and nothing waits much longer than its step.
+    fn next_put_back(&self, next: Millis, before: Millis, now: Millis) -> Option<Millis> {
+        let stays = match self {
+            Self::At { .. } => true,
+            Self::Every { every, .. } => before.since(now) < Duration::from_millis(*every).min(CORRECTED),
+            Self::Cron { .. } => before.since(now) <= CORRECTED,
+        };
+        if stays || next <= now { Some(next) } else { self.next(now) }
     }
 
     /// Decides whether the firing planned for `planned` is due at `now`, and what comes after it.

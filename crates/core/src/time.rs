@@ -14,6 +14,12 @@ impl Millis {
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
+
+    /// So many milliseconds later; earlier if negative. Saturates.
+    #[must_use]
+    pub const fn moved(self, by: i64) -> Self {
+        Self(self.0.saturating_add_signed(by))
+    }
 }
 
 impl Add<Duration> for Millis {

@@ -92,6 +92,9 @@ fn phone_numbers_are_told_apart_from_other_ids() {
         ("@ana:matrix.org", "@ana:matrix.org"),
         ("ana", "ana"),
         ("ana2", "ana2"),
+        // A group of a network is no person whose number has the same digits.
+        ("-1001234567890", "-1001234567890"),
+        ("-4711", "-4711"),
         ("", ""),
     ] {
         assert_eq!(key::phone(id), want, "{id}");

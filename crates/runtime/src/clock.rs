@@ -1,6 +1,13 @@
-//! The time as the engine is told it: it never goes back, and a jump of the wall clock does not move it.
+//! The time as the engine is told it: it never goes back, and a jump of the wall clock does not move it. What goes by the
+//! calendar is told how far the wall clock is from it.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use countersign_core::time::Millis;
 
@@ -15,20 +22,19 @@ pub struct Clock {
 enum Since {
     /// The machine's time since boot.
     Boot(Duration),
-    /// The runtime's time, which tests pause and move.
-    Runtime(tokio::time::Instant),
+    /// The runtime's time, which tests pause and move, and how far the wall clock is ahead, in milliseconds.
+    Runtime(tokio::time::Instant, Arc<AtomicI64>),
 }
 
 impl Clock {
     /// The machine's clock.
     pub fn system() -> Self {
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Self { base: Millis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)), since: Since::Boot(boot_time()) }
+        Self { base: wall_time(), since: Since::Boot(boot_time()) }
     }
 
     /// A clock that starts at `base` and follows the runtime's time. For tests, and for whoever brings a time of their own.
     pub fn starting_at(base: Millis) -> Self {
-        Self { base, since: Since::Runtime(tokio::time::Instant::now()) }
+        Self { base, since: Since::Runtime(tokio::time::Instant::now(), Arc::default()) }
     }
 
     /// The same clock, but never behind `last`, which a log holds already.
@@ -36,9 +42,9 @@ impl Clock {
     pub fn not_before(mut self, last: Millis) -> Self {
         if self.now() < last {
             self.base = last;
-            self.since = match self.since {
+            self.since = match self.since.clone() {
                 Since::Boot(_) => Since::Boot(boot_time()),
-                Since::Runtime(_) => Since::Runtime(tokio::time::Instant::now()),
+                Since::Runtime(_, ahead) => Since::Runtime(tokio::time::Instant::now(), ahead),
             };
         }
         self
@@ -46,12 +52,38 @@ impl Clock {
 
     /// Now.
     pub fn now(&self) -> Millis {
-        let elapsed = match self.since {
-            Since::Boot(start) => boot_time().saturating_sub(start),
-            Since::Runtime(start) => start.elapsed(),
+        let elapsed = match &self.since {
+            Since::Boot(start) => boot_time().saturating_sub(*start),
+            Since::Runtime(start, _) => start.elapsed(),
         };
         self.base + elapsed
     }
+
+    /// What the wall clock shows, which somebody may set. Never behind 1970.
+    pub fn wall(&self) -> Millis {
+        match &self.since {
+            Since::Boot(_) => wall_time(),
+            Since::Runtime(_, ahead) => self.now().moved(ahead.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// How many milliseconds the wall clock is ahead of [`Clock::now`]; behind if negative.
+    pub fn ahead(&self) -> i64 {
+        let signed = |at: Millis| i64::try_from(at.0).unwrap_or(i64::MAX);
+        signed(self.wall()) - signed(self.now())
+    }
+
+    /// Sets the wall clock of a clock that follows the runtime's time. The machine's is not for us to set.
+    pub fn set_ahead(&self, milliseconds: i64) {
+        if let Since::Runtime(_, ahead) = &self.since {
+            ahead.store(milliseconds, Ordering::Relaxed);
+        }
+    }
+}
+
+fn wall_time() -> Millis {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn boot_time() -> Duration {

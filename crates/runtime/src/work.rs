@@ -9,6 +9,7 @@ mod peer;
 mod turn;
 
 pub(crate) use call::returned;
+pub use compact::note_down;
 pub(crate) use desk::{Close, Desk};
 pub use host::{Chosen, Fired, Host, Memories, Served, Summaries, Wing, reference};
 

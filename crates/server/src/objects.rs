@@ -54,6 +54,20 @@ impl Store {
         read.await.ok()?.ok()
     }
 
+    /// Takes objects away that nobody has come to know of. What cannot be taken away stays: it is in nobody's way.
+    pub(crate) async fn discard(&self, names: Vec<String>) {
+        let paths: Vec<PathBuf> = names.iter().filter_map(|name| self.path(name).ok()).collect();
+        let discard = move || {
+            for path in paths {
+                if let Err(error) = std::fs::remove_file(&path) {
+                    tracing::debug!(%error, "an object stays that nobody needs");
+                }
+            }
+        };
+        // Nobody waits for what it comes to.
+        let _ = tokio::task::spawn_blocking(discard).await;
+    }
+
     /// Takes a folder of objects away; how many there were.
     ///
     /// # Errors
@@ -135,6 +149,9 @@ mod tests {
         for name in ["../x", "/x", "", "media/../../x", "./x"] {
             assert!(store.put(name.to_owned(), Vec::new()).await.is_err(), "{name}");
         }
+        store.put("media/a/2.bin".to_owned(), b"two".to_vec()).await.unwrap();
+        store.discard(vec!["media/a/2.bin".to_owned(), "media/a/3.bin".to_owned(), "../x".to_owned()]).await;
+        assert_eq!(store.base64("media/a/2.bin").await, None);
         assert_eq!((store.clear("media/a").await.unwrap(), store.clear("media/a").await.unwrap()), (1, 0));
         assert_eq!(store.base64("media/a/1.bin").await, None);
         store.put("media/b/2.bin".to_owned(), b"two".to_vec()).await.unwrap();

@@ -9,6 +9,7 @@ mod contracts;
 mod dice;
 mod hosts;
 mod jobs;
+mod networks;
 mod owner;
 mod people;
 mod rules;
@@ -56,11 +57,13 @@ pub enum Fault {
     FireTwice,
     /// A firing that is owed is not seen to.
     DropFiring,
+    /// A message of a chat network is taken twice.
+    HearTwice,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::ReplyBeforeAppend,
         Self::StartTwice,
         Self::DropTurn,
@@ -78,6 +81,7 @@ impl Fault {
         Self::MoreForNothing,
         Self::FireTwice,
         Self::DropFiring,
+        Self::HearTwice,
     ];
 }
 

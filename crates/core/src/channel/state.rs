@@ -1,6 +1,9 @@
 //! Where chat networks stand: accounts, letters on their way, and who last spoke with each agent.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -80,14 +83,20 @@ pub struct State {
     /// In the order in which they were owed.
     letters: BTreeMap<Lsn, Letter>,
     by_id: BTreeMap<LetterId, Lsn>,
+    by_account: BTreeMap<Account, BTreeSet<Lsn>>,
     keys: Recent,
     active: BTreeMap<String, Active>,
 }
 
 impl From<Form> for State {
     fn from(form: Form) -> Self {
+        let mut by_account = BTreeMap::<Account, BTreeSet<Lsn>>::new();
+        for letter in &form.letters {
+            by_account.entry(letter.to.account.clone()).or_default().insert(letter.content);
+        }
         Self {
             accounts: form.accounts.into_iter().map(|known| (known.account.clone(), known)).collect(),
+            by_account,
             by_id: form.letters.iter().map(|letter| (letter.id, letter.content)).collect(),
             letters: form.letters.into_iter().map(|letter| (letter.content, letter)).collect(),
             keys: form.keys,
@@ -121,6 +130,12 @@ impl State {
     /// The letters that wait, the oldest first.
     pub fn letters(&self) -> impl Iterator<Item = &Letter> {
         self.letters.values()
+    }
+
+    /// The letters that wait for one account, the oldest first.
+    pub fn letters_of(&self, account: &Account) -> impl ExactSizeIterator<Item = &Letter> {
+        static NONE: BTreeSet<Lsn> = BTreeSet::new();
+        self.by_account.get(account).unwrap_or(&NONE).iter().map(|lsn| &self.letters[lsn])
     }
 
     /// One letter, until it ends.
@@ -171,6 +186,7 @@ impl State {
             Event::Owed { letter, to, session, reply_to, key } => {
                 let (to, session, reply_to) = (to.clone(), session.clone(), reply_to.clone());
                 self.by_id.insert(*letter, lsn);
+                self.by_account.entry(to.account.clone()).or_default().insert(lsn);
                 self.letters.insert(
                     lsn,
                     Letter { id: *letter, to, content: lsn, at: now, session, reply_to, key: key.clone() },
@@ -180,8 +196,14 @@ impl State {
                 }
             }
             Event::Ended { letter, .. } => {
-                if let Some(lsn) = self.by_id.remove(letter) {
-                    self.letters.remove(&lsn);
+                let ended = self.by_id.remove(letter).and_then(|lsn| self.letters.remove(&lsn));
+                if let Some(ended) = ended
+                    && let Some(waiting) = self.by_account.get_mut(&ended.to.account)
+                {
+                    waiting.remove(&ended.content);
+                    if waiting.is_empty() {
+                        self.by_account.remove(&ended.to.account);
+                    }
                 }
             }
         }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
-pub const SNAPSHOT_VERSION: u32 = 19;
+pub const SNAPSHOT_VERSION: u32 = 20;
 
 /// What is written: the machines alone. Indexes are made again.
 #[derive(Serialize, Deserialize)]
@@ -40,6 +40,7 @@ struct Form<S, R, C, G, P, D, T, N, J> {
     peers: BTreeMap<PeerId, Present>,
     channels: N,
     limits: schedule::Limits,
+    ahead: i64,
     jobs: Vec<J>,
     is_partial: bool,
 }
@@ -47,7 +48,7 @@ struct Form<S, R, C, G, P, D, T, N, J> {
 impl State {
     /// The state as text.
     pub(super) fn to_snapshot(&self) -> String {
-        let (limits, jobs) = self.schedule.parts();
+        let (limits, ahead, jobs) = self.schedule.parts();
         let form = Form {
             head: self.head,
             at: self.at,
@@ -63,6 +64,7 @@ impl State {
             peers: self.peers.clone(),
             channels: &self.channels,
             limits,
+            ahead,
             jobs: jobs.collect(),
             is_partial: self.is_partial,
         };
@@ -80,7 +82,7 @@ impl State {
             settings: form.settings,
             peers: form.peers,
             channels: form.channels,
-            schedule: schedule::State::from_parts(form.limits, form.jobs),
+            schedule: schedule::State::from_parts(form.limits, form.ahead, form.jobs),
             is_partial: form.is_partial,
             ..Self::default()
         };

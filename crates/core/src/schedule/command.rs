@@ -78,6 +78,12 @@ pub enum Replan {
 pub enum Command {
     /// This holds for all of them from now on.
     Limit(Limits),
+    /// The wall clock is so many milliseconds ahead of the time that decisions are told. Recorded where that changes what is
+    /// due when.
+    Clocked {
+        /// Milliseconds; behind if negative.
+        ahead: i64,
+    },
     /// Plans something.
     Add {
         /// Its name.

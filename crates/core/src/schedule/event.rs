@@ -13,6 +13,12 @@ use crate::{id::JobId, time::Millis};
 pub enum Event {
     /// This holds for all jobs from now on.
     Limited(Limits),
+    /// The wall clock was moved: it is so far ahead of the time of records, in milliseconds. Instants of jobs are those
+    /// of the wall clock.
+    Clocked {
+        /// Milliseconds; behind if negative.
+        ahead: i64,
+    },
     /// Something is planned. The content says what it does.
     Added {
         /// Its name.

@@ -14,10 +14,15 @@ use crate::{
     time::Millis,
 };
 
+/// How far the wall clock may be from where it was, in milliseconds, before that counts as moved.
+const TOLERATED: u64 = 1000;
+
 /// Every job with its firing on its way, and what holds for all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     limits: Limits,
+    /// How far the wall clock is ahead of the time that decisions are told, in milliseconds.
+    ahead: i64,
     jobs: BTreeMap<JobId, Job>,
     /// What is due by itself, by when: jobs, and heartbeats.
     due: BTreeSet<(Millis, JobId)>,
@@ -35,6 +40,21 @@ impl State {
     /// What holds for all jobs.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// What the wall clock shows at `now`. Instants of jobs are its.
+    pub fn wall(&self, now: Millis) -> Millis {
+        now.moved(self.ahead)
+    }
+
+    /// Whether there is anything for which it matters what the wall clock shows.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Whether a wall clock that is this far ahead was moved since jobs last heard of it.
+    pub fn is_moved(&self, ahead: i64) -> bool {
+        self.ahead.abs_diff(ahead) > TOLERATED
     }
 
     /// One job, heartbeats too.
@@ -59,7 +79,8 @@ impl State {
 
     /// How many of [`Kind::Job`] wait though their time has come.
     pub fn waiting(&self, now: Millis) -> usize {
-        self.due.iter().take_while(|(at, _)| *at <= now).count()
+        let wall = self.wall(now);
+        self.due.iter().take_while(|(at, _)| *at <= wall).count()
     }
 
     /// When the next of [`Kind::Job`] is due.
@@ -92,7 +113,8 @@ impl State {
     /// When something fires by itself next.
     pub(crate) fn next_due(&self) -> Option<Millis> {
         let job = self.due.first().filter(|_| self.limits.enabled && self.has_room());
-        job.into_iter().chain(self.beats.first()).map(|(at, _)| *at).min()
+        let first = job.into_iter().chain(self.beats.first()).map(|(at, _)| *at).min();
+        first.map(|at| at.moved(self.ahead.saturating_neg()))
     }
 
     /// Whether another of [`Kind::Job`] may fire.
@@ -107,21 +129,24 @@ impl State {
     /// What fires by itself at `now`.
     pub(crate) fn fires(&self, now: Millis) -> Vec<Event> {
         let jobs = if self.limits.enabled { self.due_jobs(now) } else { Vec::new() };
-        let beats = self.beats.iter().take_while(|(at, _)| *at <= now).filter_map(|(_, id)| self.jobs.get(id));
-        jobs.into_iter().chain(beats).filter_map(|job| fired(job, Cause::Due, now)).collect()
+        let wall = self.wall(now);
+        let beats = self.beats.iter().take_while(|(at, _)| *at <= wall).filter_map(|(_, id)| self.jobs.get(id));
+        jobs.into_iter().chain(beats).filter_map(|job| fired(job, Cause::Due, wall)).collect()
     }
 
     /// The jobs whose time has come, the oldest first, as far as there is room.
     pub(crate) fn due_jobs(&self, now: Millis) -> Vec<&Job> {
         let room = self.at_once().saturating_sub(self.open_jobs);
-        let due = self.due.iter().take_while(|(at, _)| *at <= now).take(room);
+        let wall = self.wall(now);
+        let due = self.due.iter().take_while(|(at, _)| *at <= wall).take(room);
         due.filter_map(|(_, id)| self.jobs.get(id)).collect()
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, session: Option<&SessionId>, lsn: Lsn, at: Millis) {
         match event {
-            Event::Limited(limits) => self.limit(*limits, at),
+            Event::Limited(limits) => self.limit(*limits, self.wall(at)),
+            Event::Clocked { ahead } => self.clocked(*ahead, at),
             // A heartbeat may come back while the last of it is on its way.
             Event::Added { job, plan, next } if self.jobs.contains_key(job) => self.change(job, |job| {
                 job.plan = (**plan).clone();
@@ -234,6 +259,23 @@ impl State {
         }
     }
 
+    /// The wall clock was moved. What a clock that was put forward has passed is due; what one that was put back comes to
+    /// again is planned anew.
+    fn clocked(&mut self, ahead: i64, at: Millis) {
+        let before = self.wall(at);
+        self.ahead = ahead;
+        let now = self.wall(at);
+        if now >= before {
+            return;
+        }
+        for id in self.jobs.keys().cloned().collect::<Vec<_>>() {
+            self.change(&id, |job| {
+                job.plan.schedule.put_back(before, now);
+                job.next = job.next.and_then(|next| job.plan.schedule.next_put_back(next, before, now));
+            });
+        }
+    }
+
     fn change_firing(&mut self, id: &FiringId, change: impl FnOnce(&mut Firing)) {
         self.change(&id.job, |job| {
             if let Some(firing) = job.firing.as_mut().filter(|firing| firing.number == id.number) {
@@ -292,19 +334,19 @@ impl State {
     }
 
     /// What a snapshot holds: the rest is made again from it.
-    pub(crate) fn parts(&self) -> (Limits, impl Iterator<Item = &Job>) {
-        (self.limits, self.jobs.values())
+    pub(crate) fn parts(&self) -> (Limits, i64, impl Iterator<Item = &Job>) {
+        (self.limits, self.ahead, self.jobs.values())
     }
 
     /// The state of what [`State::parts`] gave.
-    pub(crate) fn from_parts(limits: Limits, jobs: Vec<Job>) -> Self {
-        let mut state = Self { limits, ..Self::default() };
+    pub(crate) fn from_parts(limits: Limits, ahead: i64, jobs: Vec<Job>) -> Self {
+        let mut state = Self { limits, ahead, ..Self::default() };
         jobs.into_iter().for_each(|job| state.enter(job));
         state
     }
 }
 
-/// The fact that a job fires. None if something of it is on its way.
+/// The fact that a job fires by a wall clock that shows `now`. None if something of it is on its way.
 pub(crate) fn fired(job: &Job, cause: Cause, now: Millis) -> Option<Event> {
     if job.firing.is_some() {
         return None;

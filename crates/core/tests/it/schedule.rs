@@ -6,6 +6,7 @@ mod clocks;
 mod expressions;
 mod heartbeats;
 mod jobs;
+mod moved_clocks;
 mod plans;
 mod resets;
 mod spoken;

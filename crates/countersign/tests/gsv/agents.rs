@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     chat::{said, send, talk},
+    gateway::soon,
     peer::{Peer, error, node},
     provider::{Reply, call, say},
     scene::Scene,
@@ -191,4 +192,30 @@ fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
     talk(&mut peer, "main", "and now", "r-4");
     let told = scene.provider.last().text();
     assert!(!told.contains("What was said before.") && told.contains("go on"), "{told}");
+}
+
+#[test]
+fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    scene.provider.script([say("noted")]);
+    talk(&mut peer, "main", "I like tea", "r-1");
+    scene.provider.script([say("- Ana likes tea")]);
+    peer.ok("session.reset", json!({ "sessionKey": "main" }));
+    let folder = scene.place.folder.join("agents/main/memory");
+    let notes = soon("notes", || {
+        let file = fs::read_dir(&folder).ok()?.next()?.ok()?.path();
+        fs::read_to_string(file).ok().filter(|notes| !notes.is_empty())
+    });
+    assert!(notes.ends_with(" -->\n- Ana likes tea\n"), "{notes}");
+    assert!(scene.provider.asked(1).text().contains("I like tea"));
+    // What is put away next has marks of its own, and nothing to remember leaves the notes as they are.
+    scene.provider.script([say("hello"), say("NONE"), say("here")]);
+    talk(&mut peer, "main", "hi", "r-2");
+    let reset = peer.ok("session.reset", json!({ "sessionKey": "main" }));
+    assert_eq!(reset["archivedMessages"], 2);
+    scene.provider.asked(3);
+    assert_eq!(said(&talk(&mut peer, "main", "still there?", "r-3")), "here");
+    let prompt = system(&scene, 4);
+    assert!(prompt.contains("- Ana likes tea") && !prompt.contains("NONE"), "{prompt}");
 }

@@ -110,6 +110,7 @@ fn an_answer_for_the_session_is_not_asked_for_again_and_ends_with_it() {
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2" }))), "went on");
     scene.provider.script([Reply::new(vec![write("c9", "a.txt")]), say("once more")]);
     assert_eq!(said(&talk(&mut peer, "s", "again", "r-3")), "once more");
+    peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     peer.ok("session.reset", json!({ "sessionKey": "s" }));
     scene.provider.script([Reply::new(vec![write("c10", "a.txt")]), say("once more")]);
     assert!(said(&talk(&mut peer, "s", "again", "r-4")).contains("Approval needed"));

@@ -211,6 +211,7 @@ fn no_more_messages_wait_than_there_is_room_for_and_a_reset_drops_them_all() {
 fn each_command_has_its_answers_and_its_errors() {
     let scene = Scene::new();
     let (_gateway, mut peer) = scene.client();
+    peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     talk(&mut peer, "c", "hello", "r-1");
     let levels = "Levels: off, minimal, low, medium, high, xhigh";
     let hint = "Use provider/id, or an id of the current provider.";

@@ -1,13 +1,17 @@
 //! Heartbeats: when an agent looks after its list, and what is told of it.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde_json::{Value, json};
 
 use crate::{
-    chat::said,
+    chat::{said, send},
     gateway::soon,
+    outside::Outside,
     peer::Peer,
-    provider::{refuse, say},
+    provider::{Latch, Part, Reply, refuse, say, text},
     scene::Scene,
+    webhook,
 };
 
 fn state(peer: &mut Peer) -> Value {
@@ -71,4 +75,85 @@ fn what_a_heartbeat_cannot_do_is_said() {
     assert_eq!(trigger(&mut peer)["ok"], true);
     soon("its end", || state(&mut peer)["lastHeartbeatAt"].as_u64());
     assert_eq!(state(&mut peer)["lastHeartbeatSentAt"], Value::Null);
+}
+
+fn set(peer: &mut Peer, path: &str, value: impl Into<Value>) {
+    peer.ok("config.set", json!({ "path": path, "value": value.into() }));
+}
+
+/// Waits until heartbeats were due twice.
+fn passes(peer: &mut Peer) {
+    for _ in 0..2 {
+        let before = planned(peer)["nextHeartbeatAt"].clone();
+        soon("the next", || (planned(peer)["nextHeartbeatAt"] != before).then_some(()));
+    }
+}
+
+#[test]
+fn there_is_no_heartbeat_without_a_list_at_night_or_while_somebody_talks() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let list = scene.place.folder.join("agents/main/HEARTBEAT.md");
+    std::fs::create_dir_all(list.parent().unwrap()).unwrap();
+    set(&mut peer, "agents.defaultHeartbeat.every", "1s");
+    passes(&mut peer);
+    std::fs::write(&list, "# Tasks\n\n<!-- nothing yet -->\n- [ ]\n---\n").unwrap();
+    passes(&mut peer);
+    assert_eq!((scene.provider.count(), &state(&mut peer)["lastHeartbeatAt"]), (0, &Value::Null));
+    // Only hours that are far from now.
+    let minute = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 60 % 1440;
+    let clock = |minute: u64| format!("{:02}:{:02}", minute / 60 % 24, minute % 60);
+    let hours = |start: u64, end: u64| json!({ "start": clock(minute + start), "end": clock(minute + end) });
+    set(&mut peer, "agents.defaultHeartbeat.activeHours", hours(600, 660));
+    std::fs::write(&list, "look at the oven").unwrap();
+    passes(&mut peer);
+    assert_eq!(scene.provider.count(), 0);
+    let latch = Latch::default();
+    let held = Reply::new(vec![Part::Until(latch.clone()), text("talked")]);
+    scene.provider.script([held].into_iter().chain((0..100).map(|_| say("HEARTBEAT_OK"))));
+    send(&mut peer, "main", "hello", "r-1");
+    scene.provider.asked(0);
+    set(&mut peer, "agents.defaultHeartbeat.activeHours", hours(1440 - 60, 60));
+    passes(&mut peer);
+    assert_eq!(scene.provider.count(), 1);
+    latch.open();
+    assert!(scene.provider.asked(1).text().contains("look at the oven"));
+}
+
+#[test]
+fn an_alert_reaches_the_chat_however_short_and_the_same_one_does_so_once() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let other = Outside::start(|_| (204, String::new()));
+    webhook::set_up(&mut peer, Some(&other.url));
+    let list = scene.place.folder.join("agents/main/HEARTBEAT.md");
+    std::fs::create_dir_all(list.parent().unwrap()).unwrap();
+    std::fs::write(&list, "look at the oven").unwrap();
+    scene.provider.script([say("hello")]);
+    webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &webhook::hello("hi"), |it| it);
+    let told = |number: usize| other.asked(number, |_| true).body["message"]["text"].clone();
+    assert_eq!(told(0), "hello");
+    let mut number = 0;
+    for (reply, want) in [
+        (say("HEARTBEAT_OK"), None),
+        (say("Fire!"), Some("Fire!")),
+        (say("**HEARTBEAT_OK** - all quiet."), None),
+        (say("Fire!"), None),
+        (say("HEARTBEAT_OK, but the oven is on"), Some("but the oven is on")),
+        (refuse(400, "no"), Some("The heartbeat failed: LLM error: ")),
+        (refuse(400, "no"), None),
+        (say("No fire. HEARTBEAT_OK"), Some("No fire")),
+    ] {
+        scene.provider.script([reply]);
+        let before = state(&mut peer)["lastHeartbeatAt"].clone();
+        assert_eq!(trigger(&mut peer)["ok"], true);
+        soon("its end", || (state(&mut peer)["lastHeartbeatAt"] != before).then_some(()));
+        if let Some(want) = want {
+            number += 1;
+            let told = told(number);
+            assert!(told.as_str().unwrap().starts_with(want), "{told}");
+        }
+    }
+    let last = state(&mut peer);
+    assert_eq!((&last["lastHeartbeatText"], other.count(|_| true)), (&told(number), number + 1));
 }

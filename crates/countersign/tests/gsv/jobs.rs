@@ -1,13 +1,20 @@
 //! Jobs: when they run, in which session, and what is told of them.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use serde_json::{Value, json};
 
 use crate::{
     chat::{said, send, talk},
     gateway::{Gateway, soon},
+    outside::Outside,
     peer::{Peer, error},
     provider::{Latch, Part, Reply, call, refuse, say, text},
     scene::{Scene, TOKEN, mark},
+    webhook,
 };
 
 /// The distant future.
@@ -406,4 +413,82 @@ fn limits_are_those_of_the_settings_as_they_are_now() {
     scene.provider.script([say("done")]);
     let ran = peer.ok("cron.run", json!({}));
     assert_eq!((&ran["ran"], &ran["results"][0]["jobId"]), (&json!(1), &job["id"]));
+}
+
+#[test]
+fn what_a_job_came_to_goes_to_its_chat_and_so_does_that_it_failed() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let other = Outside::start(|_| (204, String::new()));
+    webhook::set_up(&mut peer, Some(&other.url));
+    let mut report = task("report", "Count the boxes.");
+    report["spec"]["deliver"] = json!(true);
+    let report = add(&mut peer, report);
+    scene.provider.script([say("There are 7.")]);
+    let ran = force(&mut peer, &report);
+    let nobody = "delivery failed: nobody has spoken with main in a chat network yet";
+    assert_eq!((&ran["results"][0]["status"], &ran["results"][0]["error"]), (&json!("error"), &json!(nobody)));
+    scene.provider.script([say("hello")]);
+    webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &webhook::hello("hi"), |it| it);
+    let text = |number: usize| other.asked(number, |_| true).body["message"]["text"].as_str().unwrap().to_owned();
+    assert_eq!(text(0), "hello");
+    let (key, to) = (format!("agent:main:cron:{}", id(&report)), json!({ "kind": "dm", "id": "ana" }));
+    for (number, reply, want) in [
+        (1, say("There are 8."), "There are 8."),
+        (2, refuse(400, "no such thing"), "The job \"report\" failed: LLM error: "),
+    ] {
+        scene.provider.script([reply]);
+        force(&mut peer, &report);
+        assert!(text(number).starts_with(want), "{}", text(number));
+        let told = other.asked(number, |_| true).body;
+        assert_eq!((&told["sessionKey"], &told["peer"]), (&json!(key), &to));
+    }
+    // The same again is news to nobody; what comes next is.
+    for reply in [refuse(400, "no such thing"), say("There are 9.")] {
+        scene.provider.script([reply]);
+        force(&mut peer, &report);
+    }
+    assert_eq!(text(3), "There are 9.");
+    let mut silent = task("silent", "go");
+    silent["spec"]["deliver"] = json!(false);
+    let silent = add(&mut peer, silent);
+    scene.provider.script([refuse(400, "no"), say("There are 10.")]);
+    force(&mut peer, &silent);
+    force(&mut peer, &report);
+    assert_eq!(text(4), "There are 10.");
+    let mut odd = task("odd", "go");
+    odd["spec"]["model"] = json!("no/such");
+    odd["spec"]["deliver"] = json!(true);
+    let odd = add(&mut peer, odd);
+    assert_eq!(force(&mut peer, &odd)["results"][0]["status"], "error");
+    assert!(text(5).starts_with("The job \"odd\" failed: "), "{}", text(5));
+    // What each run of a job said is kept.
+    let kept = std::fs::read_dir(scene.place.data().join("objects/agents/main/sessions")).unwrap();
+    assert!(kept.count() > 2, "archives and their notes");
+    scene.place.verify();
+}
+
+#[test]
+fn a_delivery_that_a_kill_cut_off_is_made_and_is_the_same_letter() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let is_well = Arc::new(AtomicBool::new(false));
+    let well = Arc::clone(&is_well);
+    let other = Outside::start(move |_| (if well.load(Ordering::SeqCst) { 204 } else { 503 }, String::new()));
+    webhook::set_up(&mut peer, Some(&other.url));
+    let mut report = task("report", "Count the boxes.");
+    report["spec"]["channel"] = json!("webhook");
+    report["spec"]["to"] = json!("ana");
+    let report = add(&mut peer, report);
+    peer.ok("channel.start", json!({ "channel": "webhook" }));
+    scene.provider.script([say("There are 7.")]);
+    assert_eq!(force(&mut peer, &report)["results"][0]["status"], "ok");
+    let first = other.asked(0, |_| true);
+    gateway.kill();
+    is_well.store(true, Ordering::SeqCst);
+    let before = other.count(|_| true);
+    let _gateway = scene.start();
+    let again = other.asked(before, |_| true);
+    assert_eq!((first.header("webhook-id"), &first.body), (again.header("webhook-id"), &again.body));
+    assert_eq!((&again.body["message"]["text"], scene.provider.count()), (&json!("There are 7."), 1));
 }

@@ -113,6 +113,7 @@ fn the_last_active_session_is_listed_first_under_its_label() {
 fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() {
     let scene = Scene::new();
     let (_gateway, mut peer) = scene.client();
+    peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     for number in 0..3 {
         talk(&mut peer, "book", &format!("page {number} ü"), &format!("r{number}"));
     }
@@ -155,6 +156,7 @@ fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() 
 fn a_reset_ends_what_works_and_what_waits() {
     let scene = Scene::new();
     let (_gateway, mut peer) = scene.client();
+    peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("from the grave")]), say("fresh")]);
     send(&mut peer, "z", "one", "z1");

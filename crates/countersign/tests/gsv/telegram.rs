@@ -20,10 +20,16 @@ struct Updates(Arc<(Mutex<Vec<Value>>, Condvar)>);
 
 impl Updates {
     fn write(&self, from: i64, chat: &Value, text: &str) {
+        self.bring(from, chat, &json!({ "text": text }));
+    }
+
+    /// Something with these members.
+    fn bring(&self, from: i64, chat: &Value, more: &Value) {
         let mut updates = self.0.0.lock().unwrap();
         let id = i64::try_from(updates.len()).unwrap() + 1;
         let from = json!({ "id": from, "is_bot": false, "first_name": "Ana" });
-        let message = json!({ "message_id": 100 + id, "date": 1, "chat": chat, "from": from, "text": text });
+        let mut message = json!({ "message_id": 100 + id, "date": 1, "chat": chat, "from": from });
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         updates.push(json!({ "update_id": id, "message": message }));
         self.0.1.notify_all();
     }
@@ -54,10 +60,23 @@ impl Stage {
         let updates = Updates::default();
         let (polled, next) = (updates.clone(), AtomicI64::new(1));
         let api = Outside::start(move |asked| {
+            if let Some(file) = asked.path.strip_prefix("/file/bot42:tok/") {
+                return if file == "photos/p.jpg" { (200, "a picture".to_owned()) } else { (404, String::new()) };
+            }
             let method = asked.path.rsplit('/').next().unwrap_or_default();
             let result = match method {
                 "getMe" => json!({ "id": 1, "is_bot": true, "username": "guard_bot" }),
                 "getUpdates" => polled.from(asked.body["offset"].as_i64().unwrap_or_default()),
+                "getFile" => match asked.body["file_id"].as_str() {
+                    Some("large") => json!({ "file_id": "large", "file_size": 30_000_000 }),
+                    Some("p") => json!({ "file_id": "p", "file_size": 9, "file_path": "photos/p.jpg" }),
+                    _ => {
+                        return (
+                            400,
+                            json!({ "ok": false, "error_code": 400, "description": "wrong file_id" }).to_string(),
+                        );
+                    }
+                },
                 "sendMessage" => {
                     let id = next.fetch_add(1, Ordering::SeqCst);
                     json!({ "message_id": id, "date": 1, "chat": { "id": asked.body["chat_id"], "type": "private" } })
@@ -150,4 +169,45 @@ fn what_was_written_before_a_kill_is_taken_once() {
     let asked = stage.api.asked(0, |asked| is_to(asked, 7) && asked.body["text"] == "twice");
     assert_eq!(asked.body["reply_parameters"]["message_id"], 102);
     assert_eq!(stage.scene.provider.count(), 2);
+}
+
+#[test]
+fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_said() {
+    let stage = Stage::new();
+    stage.scene.provider.script([say("nice"), say("thanks")]);
+    let _gateway = stage.scene.start();
+    let size = |id: &str| json!({ "file_id": id, "width": 9, "height": 9 });
+    let picture = json!({ "caption": "look", "photo": [size("s"), size("p")] });
+    stage.updates.bring(7, &private(7), &picture);
+    assert_eq!(stage.sent(7, 0), "nice");
+    let stored = std::fs::read_dir(stage.scene.place.data().join("objects/media/agent:main:main")).unwrap();
+    let stored: Vec<_> = stored.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
+    assert_eq!(stored, [b"a picture".to_vec()]);
+    let file = json!({ "document": { "file_id": "p", "file_name": "a.csv", "mime_type": "text/csv" } });
+    stage.updates.bring(7, &private(7), &file);
+    assert_eq!(stage.sent(7, 1), "thanks");
+    assert!(stage.scene.provider.asked(1).text().contains("[Document a.csv (text/csv) at media/"));
+    for (number, what, want) in [
+        (2, json!({ "voice": { "file_id": "large" } }), "This recording was not taken: it has more than 20 MB"),
+        (
+            3,
+            json!({ "video": { "file_id": "v", "file_size": 30_000_000 } }),
+            "This video was not taken: it has more than 20 MB",
+        ),
+        (4, json!({ "document": { "file_id": "gone" } }), "This file was not taken: it could not be fetched"),
+        (5, json!({ "sticker": { "file_id": "x" } }), "A sticker is nothing that can be taken here."),
+    ] {
+        stage.updates.bring(7, &private(7), &what);
+        let told = stage.sent(7, number);
+        assert!(told.starts_with(want), "{told}");
+    }
+    // Nothing is fetched for whoever may not speak, and nothing is said to them.
+    stage.updates.bring(8, &private(8), &picture);
+    stage.updates.bring(8, &private(8), &json!({ "sticker": {} }));
+    stage.scene.provider.script([say("last")]);
+    stage.updates.write(7, &private(7), "and?");
+    assert_eq!(stage.sent(7, 6), "last");
+    let fetched = stage.api.count(|asked| asked.path.starts_with("/file/"));
+    assert_eq!((fetched, stage.api.count(|asked| is_to(asked, 8))), (2, 0));
+    stage.scene.place.verify();
 }

@@ -32,18 +32,25 @@ fn now() -> u64 {
 }
 
 /// Posts a message that was signed so many seconds ago.
-fn post(address: &str, path: &str, id: &str, age: u64, body: &Value, sign: impl Fn(String) -> String) -> Reply {
+pub(crate) fn post(
+    address: &str,
+    path: &str,
+    id: &str,
+    age: u64,
+    body: &Value,
+    sign: impl Fn(String) -> String,
+) -> Reply {
     let timestamp = (now() - age).to_string();
     let signed = sign(signature(id, &timestamp, &body.to_string()));
     let http = Http::new(address).with("webhook-id", id).with("webhook-timestamp", &timestamp);
     http.with("webhook-signature", &signed).post(path, body)
 }
 
-fn hello(words: &str) -> Value {
+pub(crate) fn hello(words: &str) -> Value {
     json!({ "peer": { "kind": "dm", "id": "ana" }, "message": { "text": words } })
 }
 
-fn set_up(client: &mut Peer, url: Option<&str>) {
+pub(crate) fn set_up(client: &mut Peer, url: Option<&str>) {
     let set = |client: &mut Peer, path: &str, value: &str| {
         client.ok("config.set", json!({ "path": path, "value": value }));
     };
@@ -133,4 +140,38 @@ fn a_redirect_is_not_followed_and_the_letter_is_not_tried_again() {
     let second = other.asked(0, |asked| asked.path == "/here");
     assert_eq!(second.body["message"]["text"], "two");
     assert_eq!(other.count(|asked| asked.path == "/moved"), 1);
+}
+
+#[test]
+fn a_body_that_says_nothing_of_its_length_or_is_too_long_is_refused_and_small_ones_go_on() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    set_up(&mut client, None);
+    let long = hello(&"x".repeat((1 << 20) + 10));
+    let taken = post(&gateway.address, "/channels/webhook", "m1", 0, &long, |it| it);
+    assert_eq!(taken.status, 200, "{taken:?}");
+    let forged = post(&gateway.address, "/channels/webhook", "m2", 0, &long, |_| "v1,AAAA".to_owned());
+    assert_eq!(forged.status, 401);
+    // As many as may come at once are begun and never end.
+    let timestamp = now().to_string();
+    let held: Vec<std::net::TcpStream> = (0..4)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(&gateway.address).unwrap();
+            let head = format!(
+                "POST /channels/webhook HTTP/1.1\r\nhost: {}\r\nexpect: 100-continue\r\nwebhook-id: m3\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: v1,AAAA\r\ncontent-length: 30000000\r\n\r\n",
+                gateway.address
+            );
+            std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+            // The gateway wants the body: it reads.
+            let mut told = [0; 12];
+            std::io::Read::read_exact(&mut stream, &mut told).unwrap();
+            assert_eq!(&told, b"HTTP/1.1 100");
+            stream
+        })
+        .collect();
+    let busy = post(&gateway.address, "/channels/webhook", "m4", 0, &long, |it| it);
+    assert_eq!((busy.status, &busy.json()["retryable"]), (503, &json!(true)), "{busy:?}");
+    let small = post(&gateway.address, "/channels/webhook", "m5", 0, &hello("hi"), |it| it);
+    assert_eq!(small.status, 200, "{small:?}");
+    drop(held);
 }

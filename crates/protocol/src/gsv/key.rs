@@ -204,7 +204,8 @@ pub fn phone(id: &str) -> String {
     // A name with a digit in it is no number.
     let is_number = bare.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | ' ' | '(' | ')' | '.' | '/'));
     let digits: String = bare.chars().filter(char::is_ascii_digit).collect();
-    if digits.is_empty() || !is_number {
+    // Networks that count their groups below zero mean nobody's number with that.
+    if digits.is_empty() || !is_number || bare.starts_with('-') {
         return id.to_owned();
     }
     if bare.starts_with('+') || digits.len() >= 10 { format!("+{digits}") } else { digits }

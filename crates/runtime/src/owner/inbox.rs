@@ -56,6 +56,11 @@ impl Item {
         matches!(self, Self::Command(command, _) if matches!(**command, Command::Gate(gate::Command::Answer { .. } | gate::Command::AnswerAs { .. })))
     }
 
+    /// Whether it is about what is planned by the wall clock.
+    pub(crate) fn is_about_jobs(&self) -> bool {
+        matches!(self, Self::Command(command, _) if matches!(**command, Command::Schedule(_)))
+    }
+
     fn is_asked(&self) -> bool {
         matches!(self, Self::Command(_, Some(_)))
     }

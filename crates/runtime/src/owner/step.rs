@@ -12,6 +12,7 @@ use std::{
 use countersign_core::{
     engine::{self, Command, Engine, Event, Meta, Recorded, Rules, Scope},
     id::Lsn,
+    schedule,
     time::Millis,
 };
 use countersign_store::{AnyLog, Log as _};
@@ -231,6 +232,11 @@ impl Owner {
         if self.degraded.is_none() && self.owes_time {
             self.tell_time(Command::Extend, &mut recorded, &mut releases).await;
         }
+        if self.degraded.is_none()
+            && let Some(ahead) = self.moved(&waiting)
+        {
+            self.tell_time(Command::Schedule(schedule::Command::Clocked { ahead }), &mut recorded, &mut releases).await;
+        }
         for waiting in waiting {
             self.take_up(waiting, &mut taken, &mut recorded, &mut releases).await;
         }
@@ -268,6 +274,15 @@ impl Owner {
             meters::IN_FLIGHT.set(self.desk.in_flight());
         }
         next
+    }
+
+    /// How far ahead the wall clock is, if somebody set it and there are jobs for which that matters.
+    fn moved(&self, waiting: &[Waiting]) -> Option<i64> {
+        let schedule = self.engine.state().schedule();
+        if schedule.is_empty() && !waiting.iter().any(|waiting| waiting.item.is_about_jobs()) {
+            return None;
+        }
+        Some(self.options.clock.ahead()).filter(|ahead| schedule.is_moved(*ahead))
     }
 
     /// Lets deadlines pass, and goes on with what did not fit into the last batch.

@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Chosen, Host,
+    Chosen, Host, Memories,
     conversation::{self, Outline, said},
     turn,
 };
@@ -98,8 +98,8 @@ impl CompactWork {
             _ => None,
         });
         let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
-        let memories = host.memories(&history, &turn);
         let parts = parts(&history, model.context_window);
+        let memories = to_remember(&parts, &turn, host);
         let mut spent = Spent(Some(Amount::default()));
         let history = match &summaries.history {
             Some(request) if parts.len() == 1 => {
@@ -124,18 +124,23 @@ impl CompactWork {
             ..Summary::default()
         };
         message.extra.insert("details".to_owned(), summaries.details);
-        if let Some(memories) = memories {
+        let mut noted = Vec::new();
+        for asked in &memories {
             // What is not remembered is still in what was put away.
-            match self.ask(&chosen, &memories.system, &memories.request, host, &mut spent).await {
-                Ok(text) => host.remember(&self.first_kept, text).await,
-                Err(error) => tracing::warn!(session = %self.session, error, "nothing could be remembered"),
+            match self.ask(&chosen, &asked.system, &asked.request, host, &mut spent).await {
+                Ok(text) => noted.push(text),
+                Err(error) => tracing::warn!(session = %self.session, %error, "nothing could be remembered"),
             }
+        }
+        if !noted.is_empty() {
+            host.remember(&self.first_kept, joined(&noted)).await;
         }
         host.put_away(&self.session, &self.first_kept).await?;
         Ok(Compacted::Done { said: said(&Message::CompactionSummary(message)), spent: spent.0 })
     }
 
-    /// Sums up what is too long for one request part by part, each with the summary of those before it.
+    /// Sums up what is too long for one request part by part, each with the summary of those before it. A part that a model
+    /// will not sum up is left out and named, unless that is all of it: what was said there is in what is put away.
     async fn in_parts(
         &self,
         chosen: &Chosen,
@@ -145,7 +150,7 @@ impl CompactWork {
         instructions: Option<&str>,
         spent: &mut Spent,
     ) -> Result<String, String> {
-        let mut left_out = String::new();
+        let (mut left_out, mut refused, mut is_summed_up) = (String::new(), None, previous.is_some());
         for part in parts {
             if let [message] = part
                 && tokens(message) > chosen.entry.context_window / 2
@@ -156,8 +161,25 @@ impl CompactWork {
             }
             let asked = host.summaries(part, &[], previous.as_ref(), instructions);
             let Some(request) = &asked.history else { continue };
-            let summary = self.ask(chosen, &asked.system, request, host, spent).await?;
-            previous = Some(Summary { summary, ..Summary::default() });
+            match self.ask(chosen, &asked.system, request, host, spent).await {
+                Ok(summary) => {
+                    previous = Some(Summary { summary, ..Summary::default() });
+                    is_summed_up = true;
+                }
+                // A provider that is away will be there again, and then all of it is summed up.
+                Err(unsaid) if unsaid.may_pass => return Err(unsaid.message),
+                Err(unsaid) => {
+                    let count = part.len();
+                    left_out.push_str(&format!(
+                        "\n\n[{count} messages could not be summed up: {}]",
+                        short(&unsaid.message)
+                    ));
+                    refused = Some(unsaid.message);
+                }
+            }
+        }
+        if let Some(why) = refused.filter(|_| !is_summed_up) {
+            return Err(why);
         }
         Ok(previous.map(|previous| previous.summary).unwrap_or_default() + &left_out)
     }
@@ -170,21 +192,87 @@ impl CompactWork {
         request: &str,
         host: &dyn Host,
         spent: &mut Spent,
-    ) -> Result<String, String> {
-        let mut attempt = 0;
-        loop {
-            let failure = match once(chosen, system, request, host, spent).await {
-                Ok(text) if text.is_empty() => return Err("the model gave no summary".to_owned()),
-                Ok(text) => return Ok(text),
-                Err(failure) => failure,
-            };
-            if !self.retry.enabled || !failure.kind.is_retryable() || attempt >= self.retry.max {
-                return Err(failure.message);
+    ) -> Result<String, Unsaid> {
+        ask(chosen, (system, request), self.retry, host.silence(), spent).await
+    }
+}
+
+/// Why a model said nothing that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+struct Unsaid {
+    message: String,
+    /// Whether the same request may be answered another time.
+    may_pass: bool,
+}
+
+impl From<Unsaid> for String {
+    fn from(unsaid: Unsaid) -> Self {
+        unsaid.message
+    }
+}
+
+async fn ask(
+    chosen: &Chosen,
+    (system, request): (&str, &str),
+    retry: Retry,
+    silence: Duration,
+    spent: &mut Spent,
+) -> Result<String, Unsaid> {
+    let mut attempt = 0;
+    loop {
+        let failure = match once(chosen, system, request, silence, spent).await {
+            Ok(text) if text.is_empty() => {
+                return Err(Unsaid { message: "the model gave no summary".to_owned(), may_pass: false });
             }
-            let delay = self.retry.base.saturating_mul(2_u32.saturating_pow(attempt));
-            attempt += 1;
-            tokio::time::sleep(delay.max(failure.retry_after.unwrap_or_default()).min(LONGEST_WAIT)).await;
+            Ok(text) => return Ok(text),
+            Err(failure) => failure,
+        };
+        let may_pass = failure.kind.is_retryable();
+        if !retry.enabled || !may_pass || attempt >= retry.max {
+            return Err(Unsaid { message: failure.message, may_pass });
         }
+        let delay = retry.base.saturating_mul(2_u32.saturating_pow(attempt));
+        attempt += 1;
+        tokio::time::sleep(delay.max(failure.retry_after.unwrap_or_default()).min(LONGEST_WAIT)).await;
+    }
+}
+
+/// What is asked of messages before they are summed up, in as many requests as that takes.
+fn to_remember(parts: &[&[Message]], turn: &[Message], host: &dyn Host) -> Vec<Memories> {
+    if let [history] = parts {
+        return host.memories(history, turn).into_iter().collect();
+    }
+    let turn = (!turn.is_empty()).then_some(turn);
+    parts.iter().copied().chain(turn).filter_map(|part| host.memories(part, &[])).collect()
+}
+
+fn joined(noted: &[String]) -> String {
+    noted.iter().map(|text| text.trim()).collect::<Vec<_>>().join("\n")
+}
+
+/// Has a model write down what should be remembered of a whole conversation, part by part where it is too long for one request.
+///
+/// # Errors
+/// Why it wrote nothing, if it did not write about any part.
+pub async fn note_down(
+    chosen: &Chosen,
+    messages: &[Message],
+    request: impl Fn(&[Message]) -> Memories + Send,
+    retry: Retry,
+    silence: Duration,
+) -> Result<String, String> {
+    let (mut noted, mut spent, mut refused) = (Vec::new(), Spent(None), None);
+    for part in parts(messages, chosen.entry.context_window) {
+        let Memories { system, request } = request(part);
+        match ask(chosen, (&system, &request), retry, silence, &mut spent).await {
+            Ok(text) => noted.push(text),
+            Err(unsaid) => refused = Some(unsaid.message),
+        }
+    }
+    match refused.filter(|_| noted.is_empty()) {
+        Some(why) => Err(why),
+        None => Ok(joined(&noted)),
     }
 }
 
@@ -228,7 +316,7 @@ async fn once(
     chosen: &Chosen,
     system: &str,
     request: &str,
-    host: &dyn Host,
+    silence: Duration,
     spent: &mut Spent,
 ) -> Result<String, Failure> {
     let level = chosen.entry.reasoning.then_some(Level::Low);
@@ -241,7 +329,7 @@ async fn once(
         max_tokens: Some(LONGEST),
         level,
         session: None,
-        silence: host.silence(),
+        silence,
     });
     let mut text = String::new();
     let mut used = models::Usage::default();

@@ -1,6 +1,8 @@
 //! The owner over real and failing logs, with a scripted model.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod moved_clock;
+mod notes;
 mod owner;
 mod peers;
 mod residency;

@@ -13,7 +13,7 @@ mod telegram;
 pub(crate) mod webhook;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
 };
 
@@ -29,7 +29,7 @@ use countersign_protocol::{
 };
 use countersign_runtime::Lane;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use super::{Door, chat::Moment, dispatch::Answer, missing, peer::Peer};
 
@@ -38,10 +38,8 @@ pub(crate) use carrier::{Carried, Carrier, Letter};
 pub(super) use places::{kind, peer};
 pub(super) use telegram::join as join_telegram;
 
-/// How many accounts may be waiting to be looked at again.
-const KICKS: usize = 4096;
-
 /// What the door holds of chat networks beside the record.
+#[derive(Default)]
 pub(super) struct Networks {
     /// Since when accounts are connected that connect by themselves.
     connected: Mutex<BTreeMap<Account, Millis>>,
@@ -53,30 +51,22 @@ pub(super) struct Networks {
     webhook: webhook::Sender,
     /// One after the other is let in: lists are read before they are written.
     finishing: tokio::sync::Mutex<()>,
-    kick: mpsc::Sender<Account>,
-    kicked: Mutex<Option<mpsc::Receiver<Account>>>,
-}
-
-impl Default for Networks {
-    fn default() -> Self {
-        let (kick, kicked) = mpsc::channel(KICKS);
-        Self {
-            connected: Mutex::default(),
-            silent: Mutex::default(),
-            telegram: OnceLock::new(),
-            webhook: webhook::Sender::default(),
-            finishing: tokio::sync::Mutex::default(),
-            kick,
-            kicked: Mutex::new(Some(kicked)),
-        }
-    }
+    /// Accounts to look at again, each once however often it was said, and that there are some.
+    kicked: Mutex<BTreeSet<Account>>,
+    rung: Notify,
 }
 
 impl Networks {
+    /// The accounts of which that was said, once there are some.
+    async fn kicked(&self) -> BTreeSet<Account> {
+        self.rung.notified().await;
+        std::mem::take(&mut *self.kicked.lock())
+    }
+
     /// Something can be carried to an account now that could not a moment ago.
     fn kick(&self, account: Account) {
-        // One that is full holds more than there are accounts: this one is among them.
-        let _ = self.kick.try_send(account);
+        self.kicked.lock().insert(account);
+        self.rung.notify_one();
     }
 }
 

@@ -22,11 +22,12 @@ use super::{Door, dispatch::Answer, missing, peer::Peer};
 
 pub(crate) use lives::DOOR;
 
+pub(super) use super::registry::session_of;
 pub(super) use card::{asking, resolved};
 pub(super) use cards::{Cards, Moment, in_chat};
 pub(super) use desk::Desks;
 pub(super) use lives::{canonical, media_folder};
-pub(super) use lives::{open, prepare};
+pub(super) use lives::{open_for_job, prepare};
 pub(super) use methods::last_messages;
 pub(super) use seen::CHAT;
 pub(super) use send::said;

@@ -109,7 +109,7 @@ impl Host for OfSession {
     fn system_prompt(&self, _: &SessionId, _: &str, tools: &[&Spec]) -> String {
         let native::Place { key, agent, run } = &self.place;
         let settings = &self.door.settings;
-        let (now, zone) = (self.door.site.clock.now(), settings.zone());
+        let (now, zone) = (self.door.site.clock.wall(), settings.zone());
         let folder = workspace::of(&self.door, Some(agent));
         let occasion = if *key == settings.keys().main(agent) {
             Occasion::Main
@@ -134,8 +134,7 @@ impl Host for OfSession {
     }
 
     fn silence(&self) -> Duration {
-        let tree = self.door.settings.tree();
-        Duration::from_millis(tree["timeouts"]["llmMs"].as_u64().unwrap_or(300_000))
+        self.door.settings.silence()
     }
 
     fn summaries(
@@ -153,8 +152,7 @@ impl Host for OfSession {
     }
 
     fn memories(&self, history: &[Message], turn: &[Message]) -> Option<Memories> {
-        let wanted = self.door.settings.tree()["compaction"]["extractMemories"].as_bool().unwrap_or(true);
-        wanted.then(|| memory::request(history, turn))
+        memory::is_wanted(&self.door).then(|| memory::request(history, turn))
     }
 
     fn remember<'a>(&'a self, first_kept: &'a EntryId, text: String) -> BoxFuture<'a, ()> {

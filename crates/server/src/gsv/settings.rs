@@ -275,6 +275,11 @@ impl Settings {
         }
     }
 
+    /// How long a model may say nothing.
+    pub(super) fn silence(&self) -> Duration {
+        Duration::from_millis(self.tree()["timeouts"]["llmMs"].as_u64().unwrap_or(300_000))
+    }
+
     /// The zone of the clock that people live by.
     pub(super) fn zone(&self) -> Zone {
         self.tree()["userTimezone"].as_str().and_then(|name| name.parse().ok()).unwrap_or(Zone::UTC)

@@ -8,6 +8,7 @@ mod card;
 mod cards;
 mod checkup;
 mod client;
+mod files;
 mod health;
 mod poll;
 mod rates;
@@ -35,6 +36,7 @@ use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+pub(crate) use self::files::{Attached, FileKind};
 pub(crate) use self::talk::{ChatType, Ear, Flow, Hear, Talk, Written};
 use self::{bot::Bot, cards::Cards, client::Transport, health::Health, poll::Poll, refs::Refs};
 pub use self::{

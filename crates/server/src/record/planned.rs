@@ -12,6 +12,11 @@ pub(super) fn tell(event: &Event, content: Option<&str>) -> String {
             let may = if limits.enabled { "are due by themselves" } else { "wait to be asked for" };
             format!("jobs {may}: at most {}, {} at once, in {}", limits.most, limits.at_once, limits.zone)
         }
+        Event::Clocked { ahead } => {
+            let by = ahead.unsigned_abs();
+            let way = if *ahead < 0 { "behind" } else { "ahead of" };
+            format!("the wall clock is {}.{:03} s {way} the clock of the record; jobs follow it", by / 1000, by % 1000)
+        }
         Event::Added { job, plan, next } => format!("{job} is planned {}{}", planned(plan), first(*next)),
         Event::Changed { job, plan, next } => format!("{job} is now planned {}{}", planned(plan), first(*next)),
         Event::Removed { job } => format!("{job} is planned no more"),

@@ -20,7 +20,7 @@ use countersign_core::{
     tool::Repeat,
 };
 
-use super::{contracts::Contracts, jobs::Jobs, people};
+use super::{contracts::Contracts, jobs::Jobs, networks::Networks, people};
 
 /// Where a call stands in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +101,7 @@ pub(super) struct Audit {
     received: BTreeSet<CallId>,
     contracts: Contracts,
     pub(super) jobs: Jobs,
+    pub(super) networks: Networks,
     /// Every kind of fact that came, for whoever wants to know how much of the engine was seen.
     pub(super) kinds: BTreeSet<String>,
 }
@@ -143,6 +144,7 @@ impl Audit {
         };
         let told = told.and_then(|()| self.contracts.read(meta, event));
         let told = told.and_then(|()| self.jobs.read(meta, event));
+        let told = told.and_then(|()| self.networks.read(event));
         let text = format!("{event:?}");
         let names = text.split(['(', '{', ' ']).filter(|name| !name.is_empty()).take(2);
         self.kinds.insert(names.collect::<Vec<_>>().join(" "));
@@ -450,7 +452,8 @@ impl Audit {
             if !is_agents {
                 *counted += 1;
             }
-            let wanted = if is_agents { 0 } else { *counted };
+            // What belongs to no session is in no stage.
+            let wanted = if is_agents || meta.session.is_none() { 0 } else { *counted };
             ensure(*number == wanted, "a gate has another number than its place in its stage")?;
             let place = (wanted > 0).then(|| kind.stage());
             ensure(*stage == place, "a gate is counted in another stage than its kind")?;

@@ -41,6 +41,7 @@ struct Seen {
     is_removed: bool,
     /// Whether it goes by itself after it ran well.
     goes: bool,
+    schedule: Schedule,
 }
 
 fn goes(plan: &Plan) -> bool {
@@ -51,6 +52,8 @@ fn goes(plan: &Plan) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Jobs {
     limits: Limits,
+    /// How far the wall clock is ahead of the record's.
+    ahead: i64,
     jobs: BTreeMap<JobId, Seen>,
     /// Firings that were said, for good.
     said: BTreeSet<FiringId>,
@@ -97,15 +100,24 @@ impl Jobs {
                 self.limits = *limits;
                 Ok(())
             }
+            schedule::Event::Clocked { ahead } => {
+                self.put(*ahead);
+                Ok(())
+            }
             schedule::Event::Added { job, plan, .. } => {
-                let (kind, goes) = (plan.kind, goes(plan));
-                let seen = Seen { kind, number: 0, planned: None, open: None, is_removed: false, goes };
+                let (kind, goes, schedule) = (plan.kind, goes(plan), plan.schedule.clone());
+                let seen = Seen { kind, number: 0, planned: None, open: None, is_removed: false, goes, schedule };
                 let before = self.jobs.insert(job.clone(), seen);
                 ensure(before.is_none_or(|job| job.is_removed && job.open.is_none()), "a job is added twice")
             }
             schedule::Event::Changed { job, plan, .. } => {
                 let seen = self.jobs.get_mut(job).filter(|job| !job.is_removed);
-                seen.ok_or("a job is changed that is not there")?.goes = goes(plan);
+                let seen = seen.ok_or("a job is changed that is not there")?;
+                seen.goes = goes(plan);
+                if seen.schedule != plan.schedule {
+                    // Its times are others.
+                    (seen.planned, seen.schedule) = (None, plan.schedule.clone());
+                }
                 Ok(())
             }
             schedule::Event::Removed { job } => {
@@ -115,6 +127,7 @@ impl Jobs {
                 Ok(())
             }
             schedule::Event::Fired { firing, planned, cause, next } => {
+                let wall = meta.at.moved(self.ahead);
                 let room = usize::try_from(self.limits.at_once).unwrap_or(usize::MAX);
                 let on_their_way = self.jobs.values().filter(|job| job.kind == Kind::Job && job.open.is_some()).count();
                 let seen = self.jobs.get_mut(&firing.job).ok_or("a job fires that is not there")?;
@@ -123,9 +136,9 @@ impl Jobs {
                 ensure(firing.number == seen.number + 1, "a firing has another number than its place")?;
                 ensure(seen.kind == Kind::Heartbeat || on_their_way < room, "more jobs are on their way than may be")?;
                 if *cause == Cause::Due {
-                    ensure(*planned <= meta.at, "a job fires before its time")?;
+                    ensure(*planned <= wall, "a job fires before its time")?;
                     ensure(seen.planned.is_none_or(|before| before < *planned), "a job fires twice for one time")?;
-                    ensure(next.is_none_or(|next| next > meta.at), "a job is due again at once")?;
+                    ensure(next.is_none_or(|next| next > wall), "a job is due again at once")?;
                     seen.planned = Some(*planned);
                 }
                 (seen.number, seen.open) = (firing.number, Some(Stage::Due));
@@ -155,6 +168,21 @@ impl Jobs {
         }
     }
 
+    /// The wall clock was moved. One that was put back far comes to times again that were not right before.
+    fn put(&mut self, ahead: i64) {
+        let back = u64::try_from(self.ahead.saturating_sub(ahead)).unwrap_or(0);
+        self.ahead = ahead;
+        for job in self.jobs.values_mut() {
+            let comes_again = match job.schedule {
+                Schedule::Every { every, .. } => back >= every.min(CORRECTED),
+                Schedule::At { .. } | Schedule::Cron { .. } => back > CORRECTED,
+            };
+            if comes_again {
+                job.planned = None;
+            }
+        }
+    }
+
     fn open(&mut self, firing: &FiringId) -> Result<&mut Seen, String> {
         let open = self.jobs.get_mut(&firing.job).filter(|job| job.number == firing.number && job.open.is_some());
         open.ok_or_else(|| "a fact about a firing that is not on its way".to_owned())
@@ -166,12 +194,15 @@ impl Jobs {
     }
 }
 
+/// Up to so many milliseconds a clock that is put back was right before.
+const CORRECTED: u64 = 3 * 60 * 60 * 1000;
+
 const JOBS: [&str; 4] = ["j1", "j2", "j3", "j4"];
 
 /// Somebody plans something, or wants it now.
 pub(super) fn command(dice: &mut Dice, now: Millis) -> Command {
     let job = JobId::new(dice.pick(&JOBS));
-    let command = match dice.below(10) {
+    let command = match dice.below(11) {
         0 | 1 => schedule::Command::Add { job, plan: Box::new(plan(dice, now)), content: "{}".into() },
         2 => schedule::Command::Change { job, plan: Box::new(plan(dice, now)), content: "{}".into() },
         3 => schedule::Command::Remove { job },
@@ -191,6 +222,9 @@ pub(super) fn command(dice: &mut Dice, now: Millis) -> Command {
                 every: dice.chance(80).then(|| dice.pick(&[100_000, 400_000])),
             }],
             replan: dice.pick(&[Replan::Changes, Replan::All]),
+        },
+        9 => schedule::Command::Clocked {
+            ahead: dice.pick(&[0, 900, 5_000, 7_200_000, -5_000, -7_200_000, -90_000_000]),
         },
         _ => stray(dice, job),
     };

@@ -25,7 +25,7 @@ use super::{
     book::Book,
     dice::Dice,
     hosts::{self, Hosts},
-    jobs, people, rules,
+    jobs, networks, people, rules,
     world::{Doing, Job, World},
 };
 
@@ -246,10 +246,10 @@ impl Owner {
 
     pub(super) fn step(&mut self) -> Result<(), String> {
         for _ in 0..self.dice.index(3) {
-            let command = if self.dice.chance(8) {
-                jobs::command(&mut self.dice, self.now)
-            } else {
-                people::command(&mut self.dice, &self.shadow, &self.audit)
+            let command = match self.dice.below(100) {
+                0..8 => jobs::command(&mut self.dice, self.now),
+                8..16 => networks::command(&mut self.dice, &self.audit.networks),
+                _ => people::command(&mut self.dice, &self.shadow, &self.audit),
             };
             self.request(command);
         }
@@ -383,6 +383,7 @@ impl Owner {
             self.engine.replay(&again.fact.event, &again.meta);
             batch.push(again);
         }
+        self.hears_twice(&mut batch);
         if releases.first().is_some_and(|first| first.upto > self.book.head()) && self.make(Fault::ReplyBeforeAppend) {
             let first = releases.remove(0);
             self.release(&first)?;

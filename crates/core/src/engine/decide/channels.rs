@@ -73,7 +73,7 @@ fn forget(view: View<'_>, account: Account) -> Decision {
     if view.state.channels().account(&account).is_none() {
         return Decision { facts: Vec::new(), reply: Reply::Idle };
     }
-    let letters = view.state.channels().letters().filter(|letter| letter.to.account == account);
+    let letters = view.state.channels().letters_of(&account);
     let ended = letters.map(|letter| with(Happened::Ended { letter: letter.id, end: End::Forgotten }, None));
     let facts = ended.chain([with(Happened::Forgotten { account: account.clone() }, None)]).collect();
     Decision { facts, reply: Reply::Done }
@@ -124,10 +124,12 @@ fn send(view: View<'_>, message: Message, context: &mut Context) -> Result<Decis
 
 /// The letter, and the end of the one that it takes the place of, if too many wait.
 fn owe(view: View<'_>, message: Message, context: &mut Context) -> Vec<Fact> {
-    let mut waiting = view.state.channels().letters().filter(|letter| letter.to.account == message.to.account);
-    let oldest = waiting.next();
-    let dropped = oldest.filter(|_| waiting.count() + 1 >= MOST_LETTERS);
-    let dropped = dropped.map(|letter| with(Happened::Ended { letter: letter.id, end: End::Dropped }, None));
+    let dropped = {
+        let mut waiting = view.state.channels().letters_of(&message.to.account);
+        let is_full = waiting.len() >= MOST_LETTERS;
+        let oldest = waiting.next().filter(|_| is_full);
+        oldest.map(|letter| with(Happened::Ended { letter: letter.id, end: End::Dropped }, None))
+    };
     let letter = LetterId::new(context.fresh.uuid(context.now));
     let Message { to, text, session, reply_to, key } = message;
     let owed = with(Happened::Owed { letter, to, session, reply_to, key }, Some(text));

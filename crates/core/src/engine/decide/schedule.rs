@@ -15,7 +15,11 @@ use crate::{
 
 pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refusal> {
     let state = view.state.schedule();
+    // Instants of jobs are those of the wall clock.
+    let wall = state.wall(context.now);
     match command {
+        Command::Clocked { ahead } if state.is_moved(ahead) => Ok(done(vec![plain(Happened::Clocked { ahead })])),
+        Command::Clocked { .. } => Ok(done(Vec::new())),
         Command::Limit(limits) if limits == state.limits() => Ok(done(Vec::new())),
         Command::Limit(limits) => Ok(done(vec![plain(Happened::Limited(limits))])),
         Command::Add { job, plan, content } => {
@@ -26,13 +30,13 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
             if plan.kind == Kind::Job && state.planned() >= usize::try_from(most).unwrap_or(usize::MAX) {
                 return Err(Refused::TooMany(most).into());
             }
-            let first = schedule::first(&plan, context.now).ok_or(Refused::Never)?;
+            let first = schedule::first(&plan, wall).ok_or(Refused::Never)?;
             let next = plan.enabled.then_some(first);
             let event = Event::Schedule(Happened::Added { job, plan, next });
             Ok(done(vec![Fact { event, session: None, content: Some(content) }]))
         }
         Command::Change { job, plan, content } => {
-            let next = changed(find(view, &job)?, &plan, context.now)?;
+            let next = changed(find(view, &job)?, &plan, wall)?;
             let event = Event::Schedule(Happened::Changed { job, plan, next });
             Ok(done(vec![Fact { event, session: None, content: Some(content) }]))
         }
@@ -40,7 +44,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
             Some(_) => Ok(done(vec![plain(Happened::Removed { job })])),
             None => Ok(Decision { facts: Vec::new(), reply: Reply::Idle }),
         },
-        Command::Beats { beats, replan } => Ok(done(planned_beats(view, beats, replan, context.now))),
+        Command::Beats { beats, replan } => Ok(done(planned_beats(view, beats, replan, wall))),
         Command::Fire(which) => fire(view, &which, context.now),
         Command::Say { firing, message } => Ok(say(view, firing, *message, context)),
         Command::End { firing, ending } => Ok(end(view, &firing, &ending, context.now)),
@@ -98,7 +102,8 @@ fn planned_beats(view: View<'_>, beats: Vec<Beat>, replan: Replan, now: Millis) 
 
 fn fire(view: View<'_>, which: &Which, now: Millis) -> Result<Decision, Refusal> {
     let state = view.state.schedule();
-    let is_due = |job: &&Job| job.plan().enabled && job.next().is_some_and(|next| next <= now);
+    let wall = state.wall(now);
+    let is_due = |job: &&Job| job.plan().enabled && job.next().is_some_and(|next| next <= wall);
     let (jobs, cause) = match which {
         Which::Due => (state.due_jobs(now), Cause::Due),
         Which::IfDue(job) => {
@@ -116,7 +121,7 @@ fn fire(view: View<'_>, which: &Which, now: Millis) -> Result<Decision, Refusal>
             (vec![job], Cause::Asked)
         }
     };
-    let fired: Vec<Happened> = jobs.into_iter().filter_map(|job| schedule::fired(job, cause, now)).collect();
+    let fired: Vec<Happened> = jobs.into_iter().filter_map(|job| schedule::fired(job, cause, wall)).collect();
     let named = fired.iter().filter_map(|event| match event {
         Happened::Fired { firing, .. } => Some(firing.clone()),
         _ => None,
@@ -179,7 +184,7 @@ fn end(view: View<'_>, id: &FiringId, ending: &Ending, now: Millis) -> Decision 
         firing: id.clone(),
         kind: job.plan().kind,
         status: ending.status,
-        fired_at: open.at,
+        fired_at: view.state.schedule().wall(open.at),
         took: until.since(open.at),
         next: job.next(),
         told: ending.told,

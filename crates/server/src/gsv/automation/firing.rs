@@ -9,7 +9,7 @@ use countersign_core::{
     message::{Assistant, Message, text_of},
     policy::Contract,
     run::{End, Marks},
-    schedule::{self, Conversation, Ending, Kind, Outcome, Over, Stage, Status},
+    schedule::{self, Conversation, Ending, Kind, Outcome, Over, REPEATED_AFTER, Stage, Status},
     unattended::{OnBreach, Terms},
 };
 use countersign_protocol::gsv::{
@@ -26,6 +26,7 @@ use super::{
     heartbeats,
     telling::{self, Telling},
 };
+use crate::view::{Lines, escape};
 
 /// How long a run may take that says nothing of it, in milliseconds.
 const LONGEST: u64 = 60 * 60 * 1000;
@@ -34,13 +35,19 @@ const SUMMARY: usize = 2000;
 
 /// Sees to what a firing needs. What went wrong on the way is its end.
 pub(super) async fn see_to(door: &Arc<Door>, fired: &Fired) -> schedule::Command {
-    let seen = match (fired.job.plan().kind, fired.step) {
+    let (kind, step) = (fired.job.plan().kind, fired.step);
+    let seen = match (kind, step) {
         (Kind::Job, Step::Say) => say(door, fired).await,
         (Kind::Heartbeat, Step::Say) => heartbeats::say(door, fired).await,
         (Kind::Job, Step::Tell) => tell(door, fired).await,
         (Kind::Heartbeat, Step::Tell) => heartbeats::tell(door, fired).await,
     };
-    seen.unwrap_or_else(|error| fired.failed(error))
+    match seen {
+        Ok(seen) => seen,
+        // What cannot be begun is told like what failed.
+        Err(error) if (kind, step) == (Kind::Job, Step::Say) => failed(door, fired, error, None).await,
+        Err(error) => fired.failed(error),
+    }
 }
 
 /// What a job is, by its record.
@@ -67,7 +74,7 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
         }
         Spec::Task(task) => {
             let key = Keys::of_job(agent, fired.job.id().as_str());
-            let session = chat::open(door, &key).await.map_err(|fault| fault.message)?;
+            let session = chat::open_for_job(door, &key).await.map_err(|fault| fault.message)?;
             let text = text_of_task(door, fired, &name, &task).await;
             let usual = door.settings.model_of(agent);
             let model = match &task.model {
@@ -86,7 +93,7 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
 }
 
 async fn text_of_task(door: &Arc<Door>, fired: &Fired, name: &str, task: &Task) -> String {
-    let time = door.settings.zone().full_time(fired.firing.at);
+    let time = door.settings.zone().full_time(door.site.clock.wall());
     let text = format!("[cron · {time}] {}", task.message);
     let is_told = match telling::of_task(task) {
         Some(telling) => telling.reaches(door, &fired.job.plan().agent).await,
@@ -130,7 +137,7 @@ async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Stri
     let (text, problem) = came_to(&over, said.as_ref());
     let summary = text.as_deref().map(short);
     if let Some(problem) = problem {
-        return Ok(ends(fired, Status::Failed, false, Some(problem), summary));
+        return Ok(failed(door, fired, problem, summary).await);
     }
     let Definition { spec, .. } = definition(door, fired).await?;
     let task = match spec {
@@ -138,7 +145,7 @@ async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Stri
         Spec::SystemEvent { .. } => return Ok(ends(fired, Status::Ok, false, None, summary)),
     };
     let Some(telling) = telling::of_task(&task) else { return Ok(ends(fired, Status::Ok, false, None, summary)) };
-    let told = say_to(door, fired, &over, telling, text.as_deref().unwrap_or_default()).await;
+    let told = say_to(door, fired, &over.session, telling, text.as_deref().unwrap_or_default()).await;
     Ok(match told {
         Ok(told) => ends(fired, Status::Ok, told, None, summary),
         Err(problem) => {
@@ -148,6 +155,56 @@ async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Stri
     })
 }
 
+/// The end of a firing that failed. Whoever is told of its outcome is told of that: nobody else would wonder. What they were told
+/// last they are not told again within a day, and what a person stopped they know.
+async fn failed(door: &Arc<Door>, fired: &Fired, problem: String, summary: Option<String>) -> schedule::Command {
+    let told = match definition(door, fired).await {
+        Ok(Definition { spec: Spec::Task(task), name, .. }) if problem != CANCELLED => {
+            let text = format!("The job \"{}\" failed: {}", escape(&name, Lines::One), short(&problem));
+            match telling::of_task(&task) {
+                Some(telling) => tell_failure(door, fired, telling, text).await,
+                None => None,
+            }
+        }
+        Ok(_) | Err(_) => None,
+    };
+    let is_told = told.is_some();
+    ends(fired, Status::Failed, is_told, Some(problem), told.or(summary))
+}
+
+/// Tells people that something failed; what they were told, if they were.
+pub(super) async fn tell_failure(door: &Arc<Door>, fired: &Fired, telling: Telling, text: String) -> Option<String> {
+    if is_repeated(door, fired, &text).await {
+        return None;
+    }
+    let session = match &fired.firing.stage {
+        Stage::Over(over) => over.session.clone(),
+        Stage::Due | Stage::Said { .. } => {
+            chat::session_of(&Keys::of_job(&fired.job.plan().agent, fired.job.id().as_str()))
+        }
+    };
+    match say_to(door, fired, &session, telling, &text).await {
+        Ok(told) => told.then_some(text),
+        Err(problem) => {
+            tracing::warn!(job = %fired.job.id(), problem, "nobody is told that a job failed");
+            None
+        }
+    }
+}
+
+/// Whether people were told the same a short while ago.
+async fn is_repeated(door: &Door, fired: &Fired, text: &str) -> bool {
+    let Some((at, place)) = fired.job.told() else { return false };
+    let is_recent = door.site.clock.now().since(at) < REPEATED_AFTER;
+    is_recent && words(door, place).await.as_deref() == Some(text)
+}
+
+/// What people were told, by the record that says that they were.
+pub(super) async fn words(door: &Door, place: Lsn) -> Option<String> {
+    let text = read(door, place).await.ok().flatten()?;
+    serde_json::from_str::<Outcome>(&text).ok()?.summary
+}
+
 /// Tells people. True if there was somebody to tell; asked for again after a restart, it is told once.
 ///
 /// # Errors
@@ -155,12 +212,12 @@ async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Stri
 pub(super) async fn say_to(
     door: &Arc<Door>,
     fired: &Fired,
-    over: &Over,
+    session: &SessionId,
     telling: Telling,
     text: &str,
 ) -> Result<bool, String> {
     let key = format!("{}-{}", fired.job.id(), fired.firing.number);
-    telling.say(door, &fired.job.plan().agent, &over.session, text, key).await
+    telling.say(door, &fired.job.plan().agent, session, text, key).await
 }
 
 /// What the run of a firing came to, and its last words.

@@ -18,6 +18,7 @@ use countersign_protocol::{
     Json,
     gsv::{
         Fault,
+        chat::CANCELLED,
         heartbeat::{self, STARTED, State, Triggered},
         key::{Keys, agent_id, agent_of},
         workspace::Path,
@@ -139,7 +140,7 @@ async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, State>, Fault> {
         let job = jobs.iter().find(|job| *job.id() == job_of(&agent));
         let told = job.and_then(Job::told);
         let text = match told {
-            Some((_, place)) => words(door, place).await,
+            Some((_, place)) => firing::words(door, place).await,
             None => None,
         };
         let state = State {
@@ -153,12 +154,6 @@ async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, State>, Fault> {
         states.insert(agent, state);
     }
     Ok(states)
-}
-
-/// What people were told, by the record that says that they were.
-async fn words(door: &Door, place: countersign_core::id::Lsn) -> Option<String> {
-    let text = firing::read(door, place).await.ok().flatten()?;
-    serde_json::from_str::<Outcome>(&text).ok()?.summary
 }
 
 pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
@@ -214,7 +209,7 @@ pub(super) async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Com
     }
     let key = Keys::of_heartbeat(agent);
     let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
-    let time = door.settings.zone().full_time(fired.firing.at);
+    let time = door.settings.zone().full_time(door.site.clock.wall());
     let list = list.map_or_else(|| format!("({LIST} is not there.)"), |list| format!("{LIST}:\n\n{}", list.trim()));
     let text = format!("[heartbeat · {time}] {}\n\n{list}", rules.prompt);
     let model = door.settings.reference(&door.site, &door.settings.model_of(agent));
@@ -234,7 +229,7 @@ const fn reason(skip: Skip) -> &'static str {
 
 /// Why there is no heartbeat now, if there is none.
 async fn skip(door: &Arc<Door>, fired: &Fired, rules: &Rules, list: Option<&str>) -> Result<Option<Skip>, String> {
-    if rules.hours.is_some_and(|hours| !hours.contain(fired.firing.at)) {
+    if rules.hours.is_some_and(|hours| !hours.contain(door.site.clock.wall())) {
         return Ok(Some(Skip::OutsideActiveHours));
     }
     let Some(list) = list else { return Ok(Some(Skip::NoHeartbeatFile)) };
@@ -270,6 +265,17 @@ async fn list(door: &Arc<Door>, agent: &str) -> Result<Option<String>, String> {
     }
 }
 
+/// Who is told what a heartbeat came to. `None` if nobody is.
+fn to_tell(door: &Door, fired: &Fired) -> Option<Telling> {
+    let channel = match Rules::here(door, &fired.job.plan().agent).target {
+        Target::Nobody => return None,
+        Target::Last => None,
+        Target::Channel(channel) => Some(channel),
+    };
+    let is_wanted = channel.is_some();
+    Some(Telling { channel, to: None, is_wanted })
+}
+
 /// Tells people what the agent said, unless it is nothing, or what they heard a short while ago.
 ///
 /// # Errors
@@ -278,10 +284,17 @@ pub(super) async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Co
     let (over, said) = firing::outcome(door, fired).await?;
     let (text, problem) = firing::came_to(&over, said.as_ref());
     if let Some(problem) = problem {
-        return Ok(firing::ends(fired, Status::Failed, false, Some(problem), None));
+        let told = match to_tell(door, fired) {
+            Some(telling) if problem != CANCELLED => {
+                let text = format!("The heartbeat failed: {}", firing::short(&problem));
+                firing::tell_failure(door, fired, telling, text).await
+            }
+            Some(_) | None => None,
+        };
+        return Ok(firing::ends(fired, Status::Failed, told.is_some(), Some(problem), told));
     }
     let last = match fired.job.told() {
-        Some((at, place)) => words(door, place).await.map(|text| (text, at)),
+        Some((at, place)) => firing::words(door, place).await.map(|text| (text, at)),
         None => None,
     };
     let last = last.as_ref().map(|(text, at)| (text.as_str(), *at));
@@ -289,14 +302,10 @@ pub(super) async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Co
         Told::Say(text) => text,
         Told::Nothing | Told::Repeated => return Ok(firing::ends(fired, Status::Ok, false, None, None)),
     };
-    let channel = match Rules::here(door, &fired.job.plan().agent).target {
-        Target::Nobody => return Ok(firing::ends(fired, Status::Ok, false, None, Some(text))),
-        Target::Last => None,
-        Target::Channel(channel) => Some(channel),
+    let Some(telling) = to_tell(door, fired) else {
+        return Ok(firing::ends(fired, Status::Ok, false, None, Some(text)));
     };
-    let is_wanted = channel.is_some();
-    let telling = Telling { channel, to: None, is_wanted };
-    Ok(match firing::say_to(door, fired, &over, telling, &text).await {
+    Ok(match firing::say_to(door, fired, &over.session, telling, &text).await {
         Ok(told) => firing::ends(fired, Status::Ok, told, None, Some(text)),
         Err(problem) => {
             let problem = format!("delivery failed: {problem}");

@@ -135,7 +135,7 @@ pub(super) async fn added(door: &Arc<Door>, create: cron::Create) -> Result<cron
         spec: create.spec,
         delete_after_run: create.delete_after_run,
     };
-    let plan = definition.plan(door, agent, create.enabled, door.site.clock.now())?;
+    let plan = definition.plan(door, agent, create.enabled, door.site.clock.wall())?;
     let id = Uuid::new_v4().to_string();
     let (job, plan, content) = (JobId::new(id.as_str()), Box::new(plan), definition.content());
     ask(door, schedule::Command::Add { job, plan, content }).await?;
@@ -170,7 +170,7 @@ pub(super) async fn updated(door: &Arc<Door>, update: cron::Update) -> Result<cr
     };
     let agent = update.agent.as_deref().map_or_else(|| job.plan().agent.clone(), key::agent_id);
     let enabled = update.enabled.unwrap_or_else(|| job.plan().enabled);
-    let mut plan = definition.plan(door, agent, enabled, door.site.clock.now())?;
+    let mut plan = definition.plan(door, agent, enabled, door.site.clock.wall())?;
     if !is_planned_anew {
         // Steps go on from where they were counted.
         plan.schedule = job.plan().schedule.clone();
@@ -271,6 +271,7 @@ async fn next_end(subscriber: &mut Subscriber) -> Option<(JobId, cron::RunResult
                 return Some((job.clone(), result(job, cron::Status::Skipped, error, None)));
             }
             schedule::Event::Limited(_)
+            | schedule::Event::Clocked { .. }
             | schedule::Event::Added { .. }
             | schedule::Event::Changed { .. }
             | schedule::Event::Fired { .. }

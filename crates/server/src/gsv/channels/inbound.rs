@@ -140,7 +140,7 @@ fn before(door: &Door, inbound: &Inbound) -> String {
 
 /// The time of day where people live, such as `3:05 PM CET`.
 fn clock(door: &Door) -> String {
-    door.settings.zone().time_of_day(door.site.clock.now())
+    door.settings.zone().time_of_day(door.site.clock.wall())
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use countersign_core::{
 };
 use countersign_runtime::{Lane, Refused, Released, Subscriber};
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use tokio::sync::mpsc;
 
 use super::{
     super::Door,
@@ -40,7 +39,6 @@ type Work = BoxFuture<'static, (Account, Step)>;
 
 /// Begins to deliver. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let kicked = door.networks.kicked.lock().take()?;
     let subscriber = door.site.handle.subscribe().await?;
     let source = door.site.handle.source(Lane::Request);
     let read = source.read(|engine| {
@@ -57,7 +55,7 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
     for account in waiting {
         post.look_at(account);
     }
-    tokio::spawn(post.run(subscriber, kicked));
+    tokio::spawn(post.run(subscriber));
     Some(())
 }
 
@@ -71,7 +69,8 @@ struct Post {
 }
 
 impl Post {
-    async fn run(mut self, mut subscriber: Subscriber, mut kicked: mpsc::Receiver<Account>) {
+    async fn run(mut self, mut subscriber: Subscriber) {
+        let door = Arc::clone(&self.door);
         loop {
             tokio::select! {
                 released = subscriber.next() => match released {
@@ -83,9 +82,11 @@ impl Post {
                     Some(_) => {}
                     None => return,
                 },
-                Some(account) = kicked.recv() => {
-                    self.failures.remove(&account);
-                    self.look_at(account);
+                kicked = door.networks.kicked() => {
+                    for account in kicked {
+                        self.failures.remove(&account);
+                        self.look_at(account);
+                    }
                 }
                 Some((account, step)) = self.working.next() => {
                     if matches!(step, Step::Over) {
@@ -112,7 +113,8 @@ impl Post {
                 let failures = self.failures.entry(account.clone()).or_default();
                 *failures = failures.saturating_add(1);
                 let grown = FIRST.saturating_mul(1 << (*failures - 1).min(16)).min(LONGEST);
-                after.map_or(grown, |after| after.min(LONGEST))
+                // A network that wants no wait at all would be asked all the time.
+                after.map_or(grown, |after| after.clamp(FIRST, LONGEST))
             }
             Step::Rests | Step::Over => {
                 self.failures.remove(&account);
@@ -173,9 +175,7 @@ async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
 async fn first(door: &Arc<Door>, account: &Account) -> Result<Option<Owed>, ()> {
     let of = account.clone();
     let source = door.site.handle.source(Lane::Request);
-    let read = source
-        .read(move |engine| engine.state().channels().letters().find(|letter| letter.to.account == of).cloned())
-        .await;
+    let read = source.read(move |engine| engine.state().channels().letters_of(&of).next().cloned()).await;
     read.map(|(owed, _)| owed).ok_or(())
 }
 

@@ -12,9 +12,12 @@ use std::{
 
 use axum::{
     Router,
-    body::to_bytes,
+    body::{Body, Bytes, to_bytes},
     extract::{Path, Request as HttpRequest, State},
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, StatusCode,
+        header::{CONTENT_LENGTH, CONTENT_TYPE},
+    },
     response::{IntoResponse as _, Response},
     routing::post,
 };
@@ -29,6 +32,7 @@ use countersign_protocol::{
 use reqwest::{Client, Url, redirect};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 
 use super::{
     super::Door,
@@ -40,6 +44,12 @@ use crate::listen::{Guest, peer};
 
 /// Where requests come in.
 const PATH: &str = "/channels/webhook";
+/// How long a body may take to come.
+const COMING: Duration = Duration::from_secs(120);
+/// A body up to this long is read whoever sends it.
+const SMALL: usize = 1 << 20;
+/// How many longer ones are read at once: that they are signed is known once they are there.
+const LARGE_AT_ONCE: usize = 4;
 /// How long another server may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How much of an answer is read before the connection is let go.
@@ -123,14 +133,12 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<J
     let unsigned = || Fault::new(code::UNAUTHORIZED, "Unauthorized: missing, wrong or old signature");
     let settings = Settings::of(door, account).map_err(|_| unsigned())?;
     // What cannot have been signed is not read.
-    if !sign::may_be(id, timestamp, signature, door.site.clock.now()) {
+    if !sign::may_be(id, timestamp, signature, door.site.clock.wall()) {
         return Err(unsigned());
     }
-    let body = to_bytes(body, LARGEST_FRAME).await;
-    let body =
-        body.map_err(|_| Fault::invalid(format!("the body has more than {LARGEST_FRAME} bytes, or broke off")))?;
+    let body = read(&door.networks.webhook, &head.headers, body).await?;
     let signed = sign::Signed { id, timestamp, signature, body: &body };
-    if !signed.is_by(&settings.secret, door.site.clock.now()) {
+    if !signed.is_by(&settings.secret, door.site.clock.wall()) {
         return Err(unsigned());
     }
     // An agent's command may find out with what others sign.
@@ -154,10 +162,35 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<J
     Ok(Json::of(&inbound::take(door, *message, came).await?))
 }
 
-/// Posts what is said to chats.
-#[derive(Default)]
+/// Reads a body of which it is not known yet who sent it.
+async fn read(sender: &Sender, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let is_large = length.is_none_or(|length| length > SMALL);
+    let _turn = match is_large.then(|| sender.large.try_acquire()).transpose() {
+        Ok(turn) => turn,
+        Err(_) => {
+            let busy = Fault::new(code::UNAVAILABLE, "as many large messages come in as may at once; try again later");
+            return Err(Fault { retryable: Some(true), ..busy });
+        }
+    };
+    let most = if is_large { LARGEST_FRAME } else { SMALL };
+    match tokio::time::timeout(COMING, to_bytes(body, most)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(Fault::invalid(format!("the body has more than {most} bytes, or broke off"))),
+        Err(_) => Err(Fault::invalid(format!("the body did not come within {} s", COMING.as_secs()))),
+    }
+}
+
+/// What is used for all requests, in and out.
 pub(super) struct Sender {
     client: OnceLock<Client>,
+    large: Semaphore,
+}
+
+impl Default for Sender {
+    fn default() -> Self {
+        Self { client: OnceLock::new(), large: Semaphore::new(LARGE_AT_ONCE) }
+    }
 }
 
 impl Sender {
@@ -199,7 +232,7 @@ impl Sender {
         };
         let body = Json::of(&outbound).text().to_owned();
         let id = letter.owed.id.to_string();
-        let now = door.site.clock.now();
+        let now = door.site.clock.wall();
         let Some(signature) = sign::sign(&settings.secret, &id, now, body.as_bytes()) else {
             return Carried::Refused("the secret that is set cannot be used".to_owned());
         };

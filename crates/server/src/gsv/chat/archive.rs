@@ -26,6 +26,15 @@ pub(super) async fn messages(door: &Arc<Door>, lines: &[Line]) -> Result<Vec<Mes
     Ok(messages::in_order(said.collect()))
 }
 
+/// Takes an archive away that was put there for something that came to nothing.
+pub(super) async fn discard(door: &Arc<Door>, name: &str) {
+    Store::of(&door.site.config).discard(vec![name.to_owned(), note_name(name)]).await;
+}
+
+fn note_name(name: &str) -> String {
+    Path::new(name).with_extension("json").display().to_string()
+}
+
 /// Puts messages into the store under `name`, and beside them what they are. They are there before this is done.
 ///
 /// # Errors
@@ -47,6 +56,5 @@ pub(super) async fn put(
     let packed = tokio::task::spawn_blocking(pack).await.map_err(unreadable)?.map_err(failed)?;
     let store = Store::of(&door.site.config);
     store.put(name.clone(), packed).await.map_err(failed)?;
-    let note_name = Path::new(&name).with_extension("json").display().to_string();
-    store.put(note_name, Json::of(&note).text().as_bytes().to_vec()).await.map_err(failed)
+    store.put(note_name(&name), Json::of(&note).text().as_bytes().to_vec()).await.map_err(failed)
 }

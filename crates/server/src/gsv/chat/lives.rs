@@ -18,7 +18,7 @@ use countersign_runtime::{Lane, Refused, Released, Subscriber};
 
 use super::{
     super::{Door, registry::session_of},
-    archive,
+    archive, memory,
     seen::{Seen, see, unreadable},
 };
 use crate::objects::Store;
@@ -163,13 +163,12 @@ pub(in crate::gsv) fn media_folder(key: &str) -> String {
 pub(super) async fn renew(door: &Arc<Door>, seen: Seen, by: &PrincipalId) -> Result<Renewed, Fault> {
     let id = open(door, &seen.key).await?;
     let seen = rest(door, &id, seen).await?;
-    let messages = archive::messages(door, &seen.lines).await?;
-    let archived = messages.len();
-    let archived_to = (archived > 0).then(|| wire::archive(&agent(door, &seen), &seen.id));
-    if let Some(name) = &archived_to {
-        archive::put(door, name.clone(), messages, note(door, &seen, archived)).await?;
+    let (archived, archived_to) = put_away(door, &seen).await?;
+    if let Err(refused) = ask(door, Command::Session(id, session::Command::Renew { by: by.clone() })).await {
+        discard(door, archived_to.as_deref(), &refused).await;
+        return Err(refused);
     }
-    ask(door, Command::Session(id, session::Command::Renew { by: by.clone() })).await?;
+    memory::extract(door, &seen);
     // Nothing that is said from now on refers to it. What a crash leaves goes the next time.
     let media_deleted = match Store::of(&door.site.config).clear(&media_folder(&seen.key)).await {
         Ok(count) => count,
@@ -180,6 +179,39 @@ pub(super) async fn renew(door: &Arc<Door>, seen: Seen, by: &PrincipalId) -> Res
     };
     let now = see(door, &seen.key).await?;
     Ok(Renewed { before: seen.id, id: now.id, archived, archived_to, media_deleted })
+}
+
+/// Puts all messages of a session into the store. How many there were, and where they are.
+async fn put_away(door: &Arc<Door>, seen: &Seen) -> Result<(usize, Option<String>), Fault> {
+    let messages = archive::messages(door, &seen.lines).await?;
+    let archived = messages.len();
+    let archived_to = (archived > 0).then(|| wire::archive(&agent(door, seen), &seen.id));
+    if let Some(name) = &archived_to {
+        archive::put(door, name.clone(), messages, note(door, seen, archived)).await?;
+    }
+    Ok((archived, archived_to))
+}
+
+/// Takes an archive away whose messages stay in the conversation. Where it is not known whether they do, it stays.
+async fn discard(door: &Arc<Door>, archived_to: Option<&str>, refused: &Fault) {
+    if let Some(name) = archived_to.filter(|_| refused.retryable != Some(true)) {
+        archive::discard(door, name).await;
+    }
+}
+
+/// Opens the session of a job, of which every firing begins anew. What the last one said is put away.
+///
+/// # Errors
+/// 500 if that could not be done.
+pub(in crate::gsv) async fn open_for_job(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+    let _turn = door.desks.turn(key).await;
+    let id = open(door, key).await?;
+    let seen = see(door, key).await?;
+    // Where something goes on in it, the message goes behind that, and nothing begins anew.
+    if seen.is_at_rest && seen.queued == 0 {
+        put_away(door, &seen).await?;
+    }
+    Ok(id)
 }
 
 /// Puts all but the last `keep` messages away. How many stay, how many went, and where.
@@ -200,7 +232,11 @@ pub(super) async fn trim(door: &Arc<Door>, seen: &Seen, keep: usize) -> Result<(
     let name = wire::archive_part(&agent(door, seen), &seen.id, door.site.clock.now().0);
     archive::put(door, name.clone(), messages, note(door, seen, head.len())).await?;
     let first_kept = tail[0].id.clone();
-    ask(door, Command::Session(session_of(&seen.key), session::Command::Trim { first_kept })).await?;
+    let trim = Command::Session(session_of(&seen.key), session::Command::Trim { first_kept });
+    if let Err(refused) = ask(door, trim).await {
+        discard(door, Some(&name), &refused).await;
+        return Err(refused);
+    }
     Ok((tail.len(), head.len(), Some(name)))
 }
 
@@ -208,7 +244,9 @@ pub(super) async fn trim(door: &Arc<Door>, seen: &Seen, keep: usize) -> Result<(
 pub(super) fn is_due(door: &Door, seen: &Seen) -> bool {
     let rule = seen.profile.renewal.unwrap_or_default().rule();
     let has_begun = seen.is_at_rest && seen.queued == 0 && !seen.lines.is_empty();
-    has_begun && rule.is_due(seen.last_at, door.site.clock.now(), door.settings.zone())
+    // By the clock that people live by.
+    let clock = &door.site.clock;
+    has_begun && rule.is_due(seen.last_at.moved(clock.ahead()), clock.wall(), door.settings.zone())
 }
 
 pub(super) fn agent(door: &Door, seen: &Seen) -> String {

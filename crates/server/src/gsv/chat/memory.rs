@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use countersign_core::{id::EntryId, message::Message};
 use countersign_protocol::gsv::{session as wire, workspace::Path};
-use countersign_runtime::Memories;
+use countersign_runtime::{Memories, note_down};
 
 use super::{
     super::{Door, workspace},
     archive, lives,
-    seen::{before, see},
+    seen::{Seen, before, see},
 };
 use crate::prompt::compaction::serialise;
 
@@ -26,6 +26,41 @@ const NOTHING: &str = "NONE";
 /// How long such notes may be, in bytes.
 const LONGEST: usize = 16 << 10;
 
+/// Whether what should be remembered is written down.
+pub(in crate::gsv) fn is_wanted(door: &Door) -> bool {
+    door.settings.tree()["compaction"]["extractMemories"].as_bool().unwrap_or(true)
+}
+
+/// Has a model write down what should be remembered of a conversation that has just been put away. Whoever begins anew does
+/// not wait for it; if it comes to nothing, or the gateway ends meanwhile, all of it is still in the archive.
+pub(super) fn extract(door: &Arc<Door>, seen: &Seen) {
+    if !is_wanted(door) || seen.lines.is_empty() {
+        return;
+    }
+    let (door, seen) = (Arc::clone(door), seen.clone());
+    tokio::spawn(async move {
+        if let Err(problem) = noted(&door, &seen).await {
+            tracing::warn!(key = seen.key, problem, "nothing of a conversation that was put away could be remembered");
+        }
+    });
+}
+
+async fn noted(door: &Arc<Door>, seen: &Seen) -> Result<(), String> {
+    let Some(begun) = seen.lines.first().map(|line| line.id.clone()) else { return Ok(()) };
+    let contents: Vec<_> = seen.lines.iter().map(|line| line.content).collect();
+    let texts = door.site.handle.contents().get(&contents).await.map_err(|error| error.to_string())?;
+    let messages: Vec<Message> = texts.iter().filter_map(|text| serde_json::from_str(text.as_deref()?).ok()).collect();
+    let (settings, agent) = (&door.settings, lives::agent(door, seen));
+    let model = seen.model.clone().unwrap_or_else(|| settings.model_of(&agent));
+    let model = settings.reference(&door.site, &model);
+    let key = settings.secret(&format!("apiKeys.{}", model.provider));
+    let chosen = door.site.chats.models().choose_with(&model, key).map_err(|unasked| unasked.to_string())?;
+    let retry = settings.of_session(&door.site, &agent).retry;
+    let text = note_down(&chosen, &messages, |part| request(part, &[]), retry, settings.silence()).await?;
+    remember(door, &agent, &begun, &text).await;
+    Ok(())
+}
+
 /// Asks what should be remembered of messages.
 pub(in crate::gsv) fn request(history: &[Message], turn: &[Message]) -> Memories {
     let parts = [history, turn].into_iter().filter(|part| !part.is_empty()).map(serialise);
@@ -35,9 +70,11 @@ pub(in crate::gsv) fn request(history: &[Message], turn: &[Message]) -> Memories
 
 /// Puts what the model wrote into the agent's notes of the day.
 pub(in crate::gsv) async fn remember(door: &Arc<Door>, agent: &str, first_kept: &EntryId, text: &str) {
+    let is_something = |line: &&str| !line.trim().trim_end_matches('.').eq_ignore_ascii_case(NOTHING);
+    // A long conversation was read in parts, and there may be nothing in some of them.
+    let text = text.trim().lines().filter(is_something).collect::<Vec<_>>().join("\n");
     let text = text.trim();
-    let is_nothing = text.is_empty() || text.trim_end_matches('.').eq_ignore_ascii_case(NOTHING);
-    let Some(day) = door.settings.zone().day(door.site.clock.now(), 0).filter(|_| !is_nothing) else { return };
+    let Some(day) = door.settings.zone().day(door.site.clock.wall(), 0).filter(|_| !text.is_empty()) else { return };
     let Ok(path) = Path::read(&format!("memory/{day}.md")) else { return };
     // A crash before the summary is recorded has all of it made again.
     let mark = format!("<!-- {first_kept} -->");

@@ -14,6 +14,8 @@ use super::{
 
 /// How long a call may take that the server answers at once.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a file may take.
+const FETCHING: Duration = Duration::from_secs(60);
 /// How much of a server's words is kept.
 const WORDS: usize = 300;
 
@@ -172,6 +174,24 @@ impl Bot {
             answer["show_alert"] = json!(true);
         }
         self.call("answerCallbackQuery", &answer, PATIENCE).await.map(drop)
+    }
+
+    /// The content of a file. `None` if it has more than `most` bytes.
+    pub(super) async fn file(&self, id: &str, most: u64) -> Result<Option<Vec<u8>>, Failure> {
+        let file = self.call("getFile", &json!({ "file_id": id }), PATIENCE).await?;
+        if file["file_size"].as_u64().is_some_and(|size| size > most) {
+            return Ok(None);
+        }
+        let Some(path) = file["file_path"].as_str() else {
+            return Err(self.failed("getFile", Failure::Refused("it has no path".to_owned())));
+        };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let answer = self.transport.file(path.to_owned(), most, FETCHING).await;
+        let answer = answer.map_err(|words| self.failed("the content of a file", Failure::Unreachable(words)))?;
+        match answer.status {
+            200 => Ok((answer.body.len() <= most).then_some(answer.body)),
+            status => Err(self.failed("the content of a file", Failure::Unreachable(format!("answered {status}")))),
+        }
     }
 
     async fn call(&self, method: &'static str, body: &Value, patience: Duration) -> Result<Value, Failure> {

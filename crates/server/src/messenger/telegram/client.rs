@@ -6,7 +6,7 @@
 use std::{error::Error as _, net::IpAddr, sync::OnceLock, time::Duration};
 
 use futures_util::future::BoxFuture;
-use reqwest::{Client, Url, header::CONTENT_TYPE, redirect};
+use reqwest::{Client, RequestBuilder, Url, header::CONTENT_TYPE, redirect};
 use secrecy::{ExposeSecret, SecretString};
 
 /// The most that is read of an answer. A full page of updates is far smaller.
@@ -26,6 +26,12 @@ pub(super) trait Transport: Send + Sync + 'static {
     /// # Errors
     /// In words, if there was no answer. The server may have done it all the same.
     fn call(&self, method: &'static str, body: String, patience: Duration) -> BoxFuture<'_, Result<Answer, String>>;
+
+    /// The content of the file at `path`, or a byte more than `most` of it, within `patience`.
+    ///
+    /// # Errors
+    /// In words, if there was no answer.
+    fn file(&self, path: String, most: usize, patience: Duration) -> BoxFuture<'_, Result<Answer, String>>;
 }
 
 /// The address of a Bot API server is not one.
@@ -80,13 +86,27 @@ impl Http {
 
     async fn ask(&self, method: &'static str, body: String, patience: Duration) -> Result<Answer, String> {
         let sending = self.client()?.post(self.address(method)).header(CONTENT_TYPE, "application/json").body(body);
+        self.receive(sending, ANSWER_LIMIT, patience).await
+    }
+
+    async fn fetch(&self, path: String, most: usize, patience: Duration) -> Result<Answer, String> {
+        let mut url = self.base.clone();
+        let bot = format!("bot{}", self.token.expose_secret());
+        if let Ok(mut way) = url.path_segments_mut() {
+            // What leads elsewhere is left out where it is pushed.
+            way.pop_if_empty().push("file").push(&bot).extend(path.split('/'));
+        }
+        self.receive(self.client()?.get(url), most, patience).await
+    }
+
+    async fn receive(&self, sending: RequestBuilder, most: usize, patience: Duration) -> Result<Answer, String> {
         let receiving = async {
             let mut response = sending.send().await?;
             let status = response.status().as_u16();
             let mut body = Vec::new();
             while let Some(chunk) = response.chunk().await? {
                 body.extend_from_slice(&chunk);
-                if body.len() > ANSWER_LIMIT {
+                if body.len() > most {
                     break;
                 }
             }
@@ -125,6 +145,10 @@ impl Http {
 impl Transport for Http {
     fn call(&self, method: &'static str, body: String, patience: Duration) -> BoxFuture<'_, Result<Answer, String>> {
         Box::pin(self.ask(method, body, patience))
+    }
+
+    fn file(&self, path: String, most: usize, patience: Duration) -> BoxFuture<'_, Result<Answer, String>> {
+        Box::pin(self.fetch(path, most, patience))
     }
 }
 

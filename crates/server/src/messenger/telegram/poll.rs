@@ -17,7 +17,7 @@ use super::{
     SURFACE, Shared,
     bot::{Backoff, Failure, Said},
     cards::rules,
-    principal,
+    files, principal,
     refs::{Action, Place},
     talk::{ChatType, Flow, Written},
     wire::{CallbackQuery, Message, Update, User},
@@ -250,8 +250,9 @@ impl Poll {
     /// What a person has to say to an agent. In a group that is what names the bot, is a command, or replies to it.
     async fn spoken(&self, message: Message, own: &str) -> Flow {
         let Some(ear) = &self.shared.ear else { return Flow::Next };
+        let (files, other) = (files::attached(&message), files::other(&message));
         let Some(from) = message.from else { return Flow::Next };
-        let Some(text) = message.text.or(message.caption) else { return Flow::Next };
+        let text = message.text.or(message.caption).unwrap_or_default();
         let chat_type = match message.chat.kind.as_deref() {
             Some("private") | None => ChatType::Private,
             Some("channel") => ChatType::Channel,
@@ -263,7 +264,8 @@ impl Poll {
             || text.starts_with('/')
             || text.to_lowercase().contains(&named.to_lowercase())
             || replied.is_some_and(|name| name.eq_ignore_ascii_case(own));
-        if !is_meant || text.trim().is_empty() {
+        let is_something = !text.trim().is_empty() || !files.is_empty() || other.is_some();
+        if !is_meant || !is_something {
             return Flow::Next;
         }
         let Some(hear) = ear.listener().await else { return Flow::Over };
@@ -276,6 +278,8 @@ impl Poll {
             name: from.first_name,
             username: from.username,
             text: command(&text, &named),
+            files,
+            other,
         };
         hear.hear(written).await
     }

@@ -8,7 +8,10 @@ use countersign_core::channel::Address;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::watch;
 
-use super::bot::{Bot, Failure};
+use super::{
+    bot::{Bot, Failure},
+    files::{self, Attached, Missing},
+};
 use crate::gsv::{Carried, Carrier, Letter};
 
 /// How long a message may be. Telegram counts units of UTF-16.
@@ -44,8 +47,12 @@ pub(crate) struct Written {
     pub(crate) name: Option<String>,
     /// What they are found by.
     pub(crate) username: Option<String>,
-    /// What it says.
+    /// What it says; nothing where only something else comes.
     pub(crate) text: String,
+    /// What comes with it.
+    pub(crate) files: Vec<Attached>,
+    /// What it is, where it is neither words nor a file.
+    pub(crate) other: Option<&'static str>,
 }
 
 /// How it goes on behind an update.
@@ -99,6 +106,14 @@ pub(crate) struct Talk(Bot);
 impl Talk {
     pub(super) const fn new(bot: Bot) -> Self {
         Self(bot)
+    }
+
+    /// The content of something that came with a message.
+    ///
+    /// # Errors
+    /// Why it is not to be had.
+    pub(crate) async fn fetch(&self, file: &Attached) -> Result<Vec<u8>, Missing> {
+        files::fetch(&self.0, file).await
     }
 
     async fn send(&self, letter: &Letter) -> Carried {

@@ -2,7 +2,9 @@
 //!
 //! Unknown members are ignored; null is absence.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+use super::files::File;
 
 /// The bot itself, or somebody in a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -26,7 +28,7 @@ pub(super) struct Chat {
 }
 
 /// A message, also one that is no longer accessible.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Message {
     pub(super) message_id: i64,
     pub(super) chat: Chat,
@@ -39,10 +41,40 @@ pub(super) struct Message {
     pub(super) caption: Option<String>,
     #[serde(default)]
     pub(super) reply_to_message: Option<Box<Message>>,
+    /// The sizes of one picture.
+    #[serde(default)]
+    pub(super) photo: Vec<File>,
+    #[serde(default)]
+    pub(super) document: Option<File>,
+    #[serde(default)]
+    pub(super) voice: Option<File>,
+    #[serde(default)]
+    pub(super) audio: Option<File>,
+    #[serde(default)]
+    pub(super) video: Option<File>,
+    #[serde(default)]
+    pub(super) video_note: Option<File>,
+    /// Of what follows only that it is there matters.
+    #[serde(default)]
+    pub(super) sticker: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) location: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) venue: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) contact: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) poll: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) dice: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) story: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) paid_media: Option<IgnoredAny>,
 }
 
 /// A button was tapped.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct CallbackQuery {
     pub(super) id: String,
     pub(super) from: User,
@@ -53,7 +85,7 @@ pub(super) struct CallbackQuery {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Update {
     pub(super) update_id: i64,
     #[serde(default)]

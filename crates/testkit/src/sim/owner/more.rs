@@ -1,4 +1,4 @@
-//! More of a budget than anybody gave: the mistake that the contracts of a simulation are looked after for.
+//! Facts that nothing led to: mistakes that the record of a simulation is looked after for.
 
 use countersign_core::{
     engine::{Event, Fact, Meta, Recorded},
@@ -8,6 +8,7 @@ use countersign_core::{
 };
 
 use super::Owner;
+use crate::sim::{Fault, networks};
 
 impl Owner {
     /// A session in which a person is asked for more.
@@ -16,6 +17,16 @@ impl Owner {
             Standing::Asked { breach, .. } => Some((session.id().clone(), breach)),
             Standing::InForce | Standing::Over { .. } | Standing::Settled { .. } => None,
         })
+    }
+
+    /// A message that was heard is heard once more.
+    pub(super) fn hears_twice(&mut self, batch: &mut Vec<Recorded>) {
+        let head = self.engine.state().head();
+        let again = batch.iter().find_map(|heard| networks::again(heard, head));
+        if let Some(again) = again.filter(|_| self.make(Fault::HearTwice)) {
+            self.engine.replay(&again.fact.event, &again.meta);
+            batch.push(again);
+        }
     }
 
     /// A fact that nothing led to, folded in as if it had been decided.

@@ -38,6 +38,7 @@ impl Owner {
         if *again.state() != *live.state() {
             return Err("a replay gives another state".to_owned());
         }
+        self.audit.networks.is_all_there(live.state())?;
         if *again.admitted() != *live.admitted() {
             return Err(format!("a replay admits something else: {:?} is not {:?}", again.admitted(), live.admitted()));
         }
@@ -123,6 +124,7 @@ impl Owner {
         if !self.open.is_empty() {
             return Err(format!("{} requests have no reply", self.open.len()));
         }
+        self.audit.networks.is_all_there(self.engine.state())?;
         // What has a host waits for it behind every restart.
         let goes_on = |id: &SessionId| id.as_str() != hosts::SESSION || self.audit.boot() == 1;
         if !self.has_waited && self.audit.waiting(Queue::Prompt, goes_on) > 0 {

@@ -1,0 +1,55 @@
+//! A wall clock that somebody sets while a gateway works: jobs fire when it shows their time, and deadlines stay where they were.
+
+use countersign_core::{
+    engine::{Command, Event, Resume},
+    id::JobId,
+    policy::Posture,
+    schedule::{self, Afterwards, Kind, Plan, Schedule},
+    time::Millis,
+};
+use countersign_runtime::{
+    Clock, Fired, Lane, Released,
+    models::scripted::{Reply, Scripted},
+    store::MemoryLog,
+};
+
+use crate::stage::open_seeing_to;
+
+const MINUTE: u64 = 60_000;
+
+fn failed(fired: &Fired) -> schedule::Command {
+    fired.failed("nobody is here")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_fires_when_the_clock_that_was_set_shows_its_time() {
+    let from = Millis(1_774_393_200_000);
+    let clock = Clock::starting_at(from);
+    let model = Scripted::new(Vec::<Reply>::new());
+    let log = MemoryLog::new();
+    let owner = open_seeing_to(failed, clock.clone(), log, &model, Posture::Stdio, Resume::Go).await;
+    let mut released = owner.subscribe().await.unwrap();
+    // It is planned for in ten hours, and the clock turns out to be five minutes less than that behind.
+    let at = Millis(from.0 + 600 * MINUTE);
+    let (agent, kind, afterwards) = ("main".to_owned(), Kind::Job, Afterwards::Stays);
+    let plan = Plan { agent, kind, schedule: Schedule::At { at }, follows_house: false, enabled: true, afterwards };
+    let add = schedule::Command::Add { job: JobId::new("once"), plan: Box::new(plan), content: "{}".into() };
+    owner.source(Lane::Request).ask(Command::Schedule(add)).await.unwrap();
+    let ahead = i64::try_from(595 * MINUTE).unwrap();
+    clock.set_ahead(ahead);
+    let mut clocked = Vec::new();
+    loop {
+        let Released::Fact(recorded) = released.next().await.unwrap() else { continue };
+        match &recorded.fact.event {
+            Event::Schedule(schedule::Event::Clocked { ahead }) => clocked.push((*ahead, recorded.meta.at)),
+            Event::Schedule(schedule::Event::Fired { planned, .. }) => {
+                assert_eq!((*planned, recorded.meta.at), (at, Millis(from.0 + 5 * MINUTE)));
+                break;
+            }
+            _ => {}
+        }
+    }
+    let [(told, when)] = clocked[..] else { panic!("{clocked:?}") };
+    assert_eq!(told, ahead);
+    assert!(when.since(from).as_secs() <= 30, "{when}");
+}

@@ -1,0 +1,207 @@
+//! What comes with messages besides words: which file it is, and its content.
+//!
+//! It must not know whose message it is: whoever asks for a file has decided that it is wanted.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{
+    bot::{Backoff, Bot, Failure},
+    wire::Message,
+};
+
+/// How large a file may be that a bot is given. Source: <https://core.telegram.org/bots/api#getfile>.
+pub(crate) const LARGEST: u64 = 20 << 20;
+/// How often a file is asked for.
+const TRIES: u32 = 3;
+/// How long to wait at most before another attempt. Everything else that is written waits as long.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// A file as a message names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct File {
+    file_id: String,
+    #[serde(default)]
+    file_size: Option<u64>,
+    #[serde(default)]
+    file_name: Option<String>,
+    #[serde(default)]
+    mime_type: Option<String>,
+    #[serde(default)]
+    duration: Option<u64>,
+}
+
+/// Of which kind something is that comes with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    /// A picture.
+    Picture,
+    /// Sound.
+    Sound,
+    /// A film.
+    Film,
+    /// Anything else.
+    Document,
+}
+
+impl FileKind {
+    /// What people call it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Picture => "picture",
+            Self::Sound => "recording",
+            Self::Film => "video",
+            Self::Document => "file",
+        }
+    }
+}
+
+/// Something that comes with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attached {
+    /// Of which kind.
+    pub(crate) kind: FileKind,
+    /// Its type, as whoever sent it says.
+    pub(crate) mime_type: String,
+    /// Its name.
+    pub(crate) name: Option<String>,
+    /// How long it is, in seconds.
+    pub(crate) duration: Option<u64>,
+    /// How many bytes it has, as far as that is told.
+    pub(crate) size: Option<u64>,
+    pub(super) id: String,
+}
+
+/// Why the content of a file is not to be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Missing {
+    /// Telegram gives bots no such file.
+    #[error("it has more than {} MB, which is the most that Telegram gives to a bot", LARGEST >> 20)]
+    TooLarge,
+    /// It could not be fetched.
+    #[error("it could not be fetched from Telegram")]
+    Unfetched,
+}
+
+/// Everything that comes with a message and that an agent can be given.
+pub(super) fn attached(message: &Message) -> Vec<Attached> {
+    let of = |kind, file: &File, usual: &str| Attached {
+        kind,
+        mime_type: file.mime_type.clone().unwrap_or_else(|| usual.to_owned()),
+        name: file.file_name.clone(),
+        duration: file.duration,
+        size: file.file_size,
+        id: file.file_id.clone(),
+    };
+    // The same picture comes in several sizes, the largest last.
+    let pictures = message.photo.last().map(|file| of(FileKind::Picture, file, "image/jpeg"));
+    let document = message.document.as_ref().map(|file| {
+        let is_picture = file.mime_type.as_deref().is_some_and(|mime| mime.starts_with("image/"));
+        of(if is_picture { FileKind::Picture } else { FileKind::Document }, file, "application/octet-stream")
+    });
+    let sound = [(&message.voice, "audio/ogg"), (&message.audio, "audio/mpeg")];
+    let sound = sound.into_iter().filter_map(|(file, usual)| Some(of(FileKind::Sound, file.as_ref()?, usual)));
+    let films = [&message.video, &message.video_note];
+    let films = films.into_iter().flatten().map(|file| of(FileKind::Film, file, "video/mp4"));
+    pictures.into_iter().chain(document).chain(sound).chain(films).collect()
+}
+
+/// What a message is that is neither words nor a file; none if it is nothing that somebody says.
+pub(super) fn other(message: &Message) -> Option<&'static str> {
+    let others = [
+        (&message.sticker, "sticker"),
+        (&message.location, "place"),
+        (&message.venue, "place"),
+        (&message.contact, "contact"),
+        (&message.poll, "poll"),
+        (&message.dice, "die"),
+        (&message.story, "story"),
+        (&message.paid_media, "paid file"),
+    ];
+    others.into_iter().find(|(there, _)| there.is_some()).map(|(_, word)| word)
+}
+
+/// The content of a file.
+///
+/// # Errors
+/// [`Missing`], after a few attempts.
+pub(super) async fn fetch(bot: &Bot, file: &Attached) -> Result<Vec<u8>, Missing> {
+    if file.size.is_some_and(|size| size > LARGEST) {
+        return Err(Missing::TooLarge);
+    }
+    let mut backoff = Backoff::default();
+    for _ in 1..TRIES {
+        match bot.file(&file.id, LARGEST).await {
+            Ok(bytes) => return bytes.ok_or(Missing::TooLarge),
+            Err(Failure::Wait(wait)) => tokio::time::sleep(wait.min(LONGEST_WAIT)).await,
+            Err(Failure::Refused(words)) if words.contains("file is too big") => return Err(Missing::TooLarge),
+            Err(Failure::Refused(_) | Failure::Moved(_) | Failure::Harmless(_)) => return Err(Missing::Unfetched),
+            Err(Failure::Token(_) | Failure::Conflict(_) | Failure::Unreachable(_)) => {
+                tokio::time::sleep(backoff.next()).await;
+            }
+        }
+    }
+    match bot.file(&file.id, LARGEST).await {
+        Ok(bytes) => bytes.ok_or(Missing::TooLarge),
+        Err(_) => Err(Missing::Unfetched),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{FileKind, attached, other};
+    use crate::messenger::telegram::wire::Message;
+
+    fn message(more: &Value) -> Message {
+        let mut message = json!({ "message_id": 1, "chat": { "id": 7 } });
+        for (name, value) in more.as_object().unwrap() {
+            message[name] = value.clone();
+        }
+        serde_json::from_value(message).unwrap()
+    }
+
+    #[test]
+    fn what_comes_with_a_message_is_a_file_or_has_a_name() {
+        let file = |more: Value| {
+            let mut file = json!({ "file_id": "f" });
+            for (name, value) in more.as_object().unwrap() {
+                file[name] = value.clone();
+            }
+            file
+        };
+        for (case, more, want) in [
+            (
+                "the largest size",
+                json!({ "photo": [file(json!({})), { "file_id": "g" }] }),
+                Some((FileKind::Picture, "image/jpeg", "g")),
+            ),
+            (
+                "a file",
+                json!({ "document": file(json!({ "mime_type": "text/csv" })) }),
+                Some((FileKind::Document, "text/csv", "f")),
+            ),
+            (
+                "a picture as a file",
+                json!({ "document": file(json!({ "mime_type": "image/png" })) }),
+                Some((FileKind::Picture, "image/png", "f")),
+            ),
+            ("a voice", json!({ "voice": file(json!({ "duration": 3 })) }), Some((FileKind::Sound, "audio/ogg", "f"))),
+            ("a round film", json!({ "video_note": file(json!({})) }), Some((FileKind::Film, "video/mp4", "f"))),
+            ("words", json!({ "text": "hi" }), None),
+        ] {
+            let got = attached(&message(&more));
+            let got = got.first().map(|file| (file.kind, file.mime_type.as_str(), file.id.as_str()));
+            assert_eq!(got, want, "{case}");
+        }
+        for (more, want) in [
+            (json!({ "sticker": {} }), Some("sticker")),
+            (json!({ "location": {}, "venue": {} }), Some("place")),
+            (json!({ "pinned_message": {} }), None),
+        ] {
+            assert_eq!(other(&message(&more)), want, "{more}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Chat networks and settings of a simulation: what comes, what is owed, who knocks and what is set.
+//!
+//! It must not ask the engine: it reads the record as an outsider would.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign_core::{
+    channel::{self, Account, Address, ChatKind, End, Event as Told, Heard, Knock, Message, Origin},
+    digest::Digest,
+    engine::{Command, Event, Fact, Meta, Recorded, State},
+    gate,
+    id::{GateId, LetterId, Lsn, PrincipalId, SessionId},
+    run,
+    settings::{self, Path},
+};
+use serde_json::{Map, Value, json};
+
+use super::{dice::Dice, people, words};
+
+/// All chat networks and settings, by the record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Networks {
+    /// Ids of messages by account, for as long as it is known.
+    accounts: BTreeMap<Account, BTreeSet<String>>,
+    /// Letters on their way, and those that ended.
+    owed: BTreeMap<LetterId, Account>,
+    ended: BTreeSet<LetterId>,
+    /// Under which something was owed.
+    keys: BTreeSet<String>,
+    /// Who waits to be let in.
+    knocking: BTreeMap<Digest, GateId>,
+    /// What is set, by its whole path, and which secrets.
+    set: BTreeMap<String, Value>,
+    secrets: BTreeSet<String>,
+}
+
+impl Networks {
+    /// Reads one record, and says which rule it breaks.
+    pub(super) fn read(&mut self, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Channel(event) => self.channel(event),
+            Event::Settings(event) => self.setting(event),
+            Event::Gate(gate::Event::Opened { gate, kind: gate::Kind::Pairing, subject, .. }) => ensure(
+                self.knocking.insert(*subject, *gate).is_none(),
+                "somebody who waits to be let in is asked about again",
+            ),
+            Event::Gate(gate::Event::Resolved { gate, .. }) => {
+                self.knocking.retain(|_, knocking| knocking != gate);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn channel(&mut self, event: &Told) -> Result<(), String> {
+        match event {
+            Told::Met { account } => {
+                ensure(self.accounts.insert(account.clone(), BTreeSet::new()).is_none(), "an account is met twice")
+            }
+            Told::Forgotten { account } => {
+                ensure(self.accounts.remove(account).is_some(), "an account is forgotten that nobody knows")?;
+                ensure(!self.owed.values().any(|of| of == account), "letters of an account stay that is forgotten")
+            }
+            Told::Heard { from, id, .. } => {
+                let heard = self
+                    .accounts
+                    .get_mut(&from.account)
+                    .ok_or("something is heard from an account that nobody knows")?;
+                ensure(id.as_ref().is_none_or(|id| heard.insert(id.clone())), "a message is heard twice")
+            }
+            Told::Owed { letter, to, key, .. } => {
+                ensure(self.accounts.contains_key(&to.account), "a letter is owed to an account that nobody knows")?;
+                ensure(
+                    key.as_ref().is_none_or(|key| self.keys.insert(key.clone())),
+                    "a letter is owed twice under a key",
+                )?;
+                let is_new = !self.ended.contains(letter) && self.owed.insert(*letter, to.account.clone()).is_none();
+                ensure(is_new, "a letter is owed twice")
+            }
+            Told::Ended { letter, .. } => {
+                ensure(self.owed.remove(letter).is_some(), "a letter ends that is not on its way")?;
+                ensure(self.ended.insert(*letter), "a letter ends twice")
+            }
+        }
+    }
+
+    fn setting(&mut self, event: &settings::Event) -> Result<(), String> {
+        let at = event.path().to_string();
+        match event {
+            settings::Event::Set { value, secrets, .. } => {
+                self.set.remove(&at);
+                self.set.extend(value.clone().map(|value| (at.clone(), value)));
+                self.secrets.retain(|secret| !secret.starts_with(&at));
+                self.secrets.extend(secrets.iter().map(|(path, _)| path.to_string()));
+                Ok(())
+            }
+            settings::Event::Added { item, .. } => {
+                let list = self.set.entry(at).or_insert_with(|| json!([]));
+                let list = list.as_array_mut().ok_or("a text is added to no list")?;
+                ensure(!list.iter().any(|there| there == item), "a list has a text twice")?;
+                list.push(item.as_str().into());
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a state has what the record says, neither less nor more.
+    pub(super) fn is_all_there(&self, state: &State) -> Result<(), String> {
+        let letters: BTreeSet<LetterId> = state.channels().letters().map(|letter| letter.id).collect();
+        ensure(letters == self.owed.keys().copied().collect(), "other letters are on their way than the record owes")?;
+        let accounts: BTreeSet<Account> = state.channels().accounts().map(|known| known.account.clone()).collect();
+        ensure(accounts == self.accounts.keys().cloned().collect(), "other accounts are known than the record says")?;
+        let set = |at: &String| path(at).and_then(|path| state.settings().get(&path).cloned());
+        ensure(
+            PATHS.iter().all(|at| set(&(*at).to_owned()) == self.set.get(*at).cloned()),
+            "something else is set than the record says",
+        )?;
+        let secrets: BTreeSet<String> = state.settings().secrets().map(|(path, _)| path.to_string()).collect();
+        ensure(secrets == self.secrets, "other secrets are set than the record says")
+    }
+}
+
+/// None of them is within another.
+const PATHS: [&str; 4] = ["auth.token", "channels.wx.allowFrom", "cron.enabled", "agents.list"];
+
+fn path(text: &str) -> Option<Path> {
+    Path::of(text.split('.').map(str::to_owned))
+}
+
+/// A network brings something or takes something, or somebody sets something.
+pub(super) fn command(dice: &mut Dice, seen: &Networks) -> Command {
+    let from = address(dice);
+    let network = match dice.below(20) {
+        0 | 1 => channel::Command::Meet(from.account),
+        2 => channel::Command::Forget(from.account),
+        3..10 => channel::Command::Hear(Box::new(heard(dice, from))),
+        10 | 11 => channel::Command::Send(Box::new(Message {
+            to: from,
+            text: "words".into(),
+            session: None,
+            reply_to: None,
+            // Seldom one again that was a letter of an account before.
+            key: dice.chance(60).then(|| format!("k{}", dice.below(6))),
+        })),
+        12..14 => {
+            let owed: Vec<LetterId> = seen.owed.keys().chain(&seen.ended).copied().collect();
+            let Some(letter) = owed.get(dice.index(owed.len() + 1)) else { return set(dice) };
+            let end = dice.pick(&[End::Delivered, End::Refused]);
+            channel::Command::Ended { letter: *letter, end, why: None }
+        }
+        14..17 => channel::Command::Knock(Box::new(Knock {
+            from,
+            sender: dice.pick(&["p1", "p2"]).to_owned(),
+            question: "May they?".to_owned(),
+            why: None,
+            about: Map::new(),
+            told: "wait".into(),
+        })),
+        _ => return set(dice),
+    };
+    Command::Channel(network)
+}
+
+fn address(dice: &mut Dice) -> Address {
+    let account = Account { network: "wx".to_owned(), name: dice.pick(&["a", "b"]).to_owned() };
+    Address { account, kind: ChatKind::Dm, chat: dice.pick(&["c1", "c2"]).to_owned() }
+}
+
+fn heard(dice: &mut Dice, from: Address) -> Heard {
+    let id = format!("m{}", dice.below(12));
+    let by = PrincipalId::new("channel:wx:p1");
+    let origin = Origin { from: from.clone(), by, message: Some(id.clone()) };
+    let marks = Box::new(run::Marks { origin: Some(Box::new(origin)), ..run::Marks::default() });
+    let session = SessionId::new(dice.pick(&people::SESSIONS));
+    let then = dice.chance(70).then(|| (session, words::user(dice), marks));
+    Heard { from, agent: "main".to_owned(), id: dice.chance(90).then_some(id), then }
+}
+
+fn set(dice: &mut Dice) -> Command {
+    let by = PrincipalId::new("person:ana");
+    let at = dice.pick(&PATHS);
+    let Some(path) = path(at) else { return Command::Tick };
+    Command::Settings(match (at, dice.chance(20)) {
+        (_, true) => settings::Command::Set { by, path, value: None, secrets: Vec::new() },
+        ("channels.wx.allowFrom" | "agents.list", _) => {
+            let item = dice.pick(&["p1", "p2", "p3"]).to_owned();
+            settings::Command::Add { by, path, item }
+        }
+        ("auth.token", _) => {
+            let secrets = vec![(path.clone(), Digest::of(dice.pick(&["one", "other"]).as_bytes()))];
+            settings::Command::Set { by, path, value: None, secrets }
+        }
+        _ => settings::Command::Set { by, path, value: Some(dice.chance(50).into()), secrets: Vec::new() },
+    })
+}
+
+/// The mistake of an owner that takes a message once more that came again.
+pub(super) fn again(heard: &Recorded, head: Lsn) -> Option<Recorded> {
+    let Event::Channel(Told::Heard { id: Some(_), .. }) = &heard.fact.event else { return None };
+    let meta = Meta { lsn: head.next(), ..heard.meta.clone() };
+    Some(Recorded { meta, fact: Fact { event: heard.fact.event.clone(), session: None, content: None } })
+}
+
+fn ensure(holds: bool, broken: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(broken.to_owned()) }
+}
