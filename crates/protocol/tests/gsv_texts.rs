@@ -416,6 +416,25 @@ fn settings_take_what_they_can_be_and_say_what_that_is() {
 }
 
 #[test]
+fn secrets_of_webhooks_sign_and_addresses_hold_none() {
+    let path = |path: &str| Path::read(path).unwrap();
+    for (at, value, is_taken) in [
+        ("channels.webhook.secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", true),
+        ("channels.webhook.accounts.b.secret", "sixteen letters!", true),
+        ("channels.webhook.secret", "hunter2", false),
+        ("channels.webhook.secret", "whsec_MfKQ9r8GKYqrTwjUPD8=", false),
+        ("channels.webhook.secret", "whsec_!!!!9r8GKYqrTwjUPD8ILPZIo2LaLaSw", false),
+        ("channels.webhook.secret", "***", false),
+        ("channels.webhook.url", "https://example.org/a@b?c=d@e", true),
+        ("channels.webhook.url", "https://ana:pw@example.org/", false),
+        ("channels.webhook.url", "ftp://example.org/", false),
+    ] {
+        let mut tree = json!({});
+        assert_eq!(set(&mut tree, &path(at), &json!(value)).is_ok(), is_taken, "{at} {value}");
+    }
+}
+
+#[test]
 fn lists_of_agents_and_bindings_are_looked_at_item_by_item() {
     for (at, value, want) in [
         ("agents.list", json!([{"id": "a", "default": true, "model": {"id": "m"}, "heartbeat": {"every": 0}}]), None),
@@ -423,6 +442,11 @@ fn lists_of_agents_and_bindings_are_looked_at_item_by_item() {
         (
             "agents.list",
             json!([{"id": "a"}, {"id": "a"}]),
+            Some("Invalid value for agents.list.1.id: another one has it"),
+        ),
+        (
+            "agents.list",
+            json!([{"id": "a"}, {"id": "A"}]),
             Some("Invalid value for agents.list.1.id: another one has it"),
         ),
         ("agents.list", json!([{"id": "a", "apiKey": "k"}]), Some("Unknown setting: agents.list.0.apiKey")),

@@ -9,6 +9,7 @@ pub use table::{DEFAULTS, defaults};
 
 use super::Fault;
 use super::fields::Fields;
+use super::key::agent_id;
 use crate::json::Wire;
 use table::{Kind, TABLE};
 
@@ -211,7 +212,7 @@ impl Change {
 }
 
 fn is_kept_apart(path: &[String]) -> bool {
-    matches!(kind(path), Some(Kind::Secret))
+    matches!(kind(path), Some(Kind::Secret | Kind::Signing))
 }
 
 fn is_list(path: &[String]) -> bool {
@@ -259,7 +260,7 @@ pub fn put(tree: &mut Value, path: &Path, value: &Value) {
 fn check(path: &[String], value: &Value) -> Result<(), Fault> {
     let shown = || path.join(".");
     if let Some(kind) = kind(path) {
-        if matches!(kind, Kind::Secret) && value.as_str() == Some(MASK) {
+        if matches!(kind, Kind::Secret | Kind::Signing) && value.as_str() == Some(MASK) {
             let what = "*** stands for the secret, and is not the secret itself";
             return Err(Fault::invalid(format!("Invalid value for {}: {what}", shown())));
         }
@@ -298,7 +299,9 @@ fn check_items(path: &[String], needed: &str, items: &[Value]) -> Result<(), Fau
         if named.is_none() {
             return Err(Fault::invalid(format!("Invalid value for {}: it is missing", at.join("."))));
         }
-        let is_again = items[..place].iter().any(|before| before[needed].as_str() == named);
+        // Agents are who they are whatever letters their ids are written with.
+        let id = |item: &Value| item[needed].as_str().map(agent_id);
+        let is_again = items[..place].iter().any(|before| id(before) == id(item));
         if needed == "id" && is_again {
             return Err(Fault::invalid(format!("Invalid value for {}: another one has it", at.join("."))));
         }

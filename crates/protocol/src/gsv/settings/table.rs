@@ -8,6 +8,8 @@ pub(super) enum Kind {
     Text,
     /// A text that is kept apart and never shown.
     Secret,
+    /// With which both ends sign.
+    Signing,
     Texts,
     Flag,
     /// A whole number within bounds.
@@ -32,6 +34,7 @@ impl Kind {
         match self {
             Self::Text => value.as_str().is_some_and(|text| !text.trim().is_empty()),
             Self::Secret => value.as_str().is_some_and(is_secret),
+            Self::Signing => value.as_str().is_some_and(|text| is_secret(text) && is_signing(text)),
             Self::Texts => texts(value),
             Self::Flag => value.is_boolean(),
             Self::Count(least, most) => value.as_u64().is_some_and(|count| (least..=most).contains(&count)),
@@ -49,11 +52,12 @@ impl Kind {
         match self {
             Self::Text => "a text that is not empty".to_owned(),
             Self::Secret => "a text without control characters, or white space at its ends".to_owned(),
+            Self::Signing => "whsec_ and base64 of at least 16 bytes, or another text of at least 16 characters,".to_owned(),
             Self::Texts => "an array of strings".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Count(least, most) => format!("a whole number from {least} to {most}"),
             Self::OneOf(words) => format!("one of {}", words.join(", ")),
-            Self::Address => "an address such as https://example.org/path".to_owned(),
+            Self::Address => "an address such as https://example.org/path, without a password,".to_owned(),
             Self::Clock => "a time such as 08:00".to_owned(),
             Self::Span => "a span such as 30m or 1h30m, or 0 for never".to_owned(),
             Self::TextsByName => "an object of arrays of strings".to_owned(),
@@ -68,9 +72,20 @@ fn is_secret(text: &str) -> bool {
     !text.is_empty() && text.len() <= 4096 && text.trim() == text && !text.chars().any(char::is_control)
 }
 
+/// One that cannot be guessed and that signatures can be made with.
+fn is_signing(text: &str) -> bool {
+    let Some(encoded) = text.strip_prefix("whsec_") else { return text.len() >= 16 };
+    let bare = encoded.trim_end_matches('=');
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    encoded.len() % 4 == 0 && encoded.len() - bare.len() <= 2 && bare.len() * 3 / 4 >= 16 && bare.bytes().all(is_base64)
+}
+
+/// Everybody who may read settings sees it: a name and a password have no place in it.
 fn is_address(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !text.contains(char::is_whitespace))
+    let is_bare = |rest: &str| !rest.split(['/', '?', '#']).next().unwrap_or_default().contains('@');
+    let is_there = |rest: &&str| !rest.is_empty() && !rest.starts_with('/') && !text.contains(char::is_whitespace);
+    rest.filter(is_there).is_some_and(is_bare)
 }
 
 fn is_clock(text: &str) -> bool {
@@ -119,9 +134,9 @@ pub(super) const TABLE: &[(&str, Kind)] = &[
     ("channels.*.dmPolicy", POLICIES),
     ("channels.*.allowFrom", Kind::Texts),
     ("channels.webhook.url", Kind::Address),
-    ("channels.webhook.secret", Kind::Secret),
+    ("channels.webhook.secret", Kind::Signing),
     ("channels.webhook.accounts.*.url", Kind::Address),
-    ("channels.webhook.accounts.*.secret", Kind::Secret),
+    ("channels.webhook.accounts.*.secret", Kind::Signing),
     ("systemPrompt", Kind::Text),
     ("session.defaultResetPolicy.mode", RESETS),
     ("session.defaultResetPolicy.atHour", Kind::Count(0, 23)),
