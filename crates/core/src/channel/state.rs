@@ -171,7 +171,11 @@ impl State {
                 let known = Known { account: account.clone(), since: now, last_heard: None, heard: Recent::default() };
                 self.accounts.entry(account.clone()).or_insert(known);
             }
-            Event::Forgotten { account } => drop(self.accounts.remove(account)),
+            Event::Forgotten { account } => {
+                self.accounts.remove(account);
+                // Nothing that is said there any more would reach anybody.
+                self.active.retain(|_, active| active.at.account != *account);
+            }
             Event::Heard { from, agent, id } => {
                 if let Some(known) = self.accounts.get_mut(&from.account) {
                     known.last_heard = Some(now);

@@ -131,8 +131,11 @@ fn of_too_many_letters_the_oldest_goes_and_an_account_takes_its_letters_along() 
     let oldest = letters(&stage)[0];
     assert_eq!(write(&mut stage, "hi", None), "Done: channel ended dropped, channel owed");
     assert_eq!((letters(&stage).len(), letters(&stage).contains(&oldest)), (1000, false));
+    hear(&mut stage, "m1", false);
+    assert_eq!(stage.engine.state().channels().active("main").map(|active| &active.at), Some(&chat()));
     stage.tell(Any::Channel(Command::Forget(chat().account)));
-    assert_eq!((letters(&stage).len(), stage.engine.state().channels().accounts().count()), (0, 0));
+    let channels = stage.engine.state().channels();
+    assert_eq!((letters(&stage).len(), channels.accounts().count(), channels.active("main")), (0, 0, None));
 }
 
 #[test]
