@@ -11,7 +11,7 @@ use countersign_core::{
 };
 use countersign_runtime::{Lane, Refused};
 
-use super::Door;
+use super::{Door, registry::session_of};
 
 /// To whom something is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<
     let message = Message {
         to: to.clone(),
         text: text.into(),
-        session: delivery.session.map(str::to_owned),
+        session: delivery.session.map(|key| session_of(key).as_str().to_owned()),
         reply_to: delivery.reply_to,
         key: delivery.key,
     };
