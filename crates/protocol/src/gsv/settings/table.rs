@@ -52,7 +52,9 @@ impl Kind {
         match self {
             Self::Text => "a text that is not empty".to_owned(),
             Self::Secret => "a text without control characters, or white space at its ends".to_owned(),
-            Self::Signing => "whsec_ and base64 of at least 16 bytes, or another text of at least 16 characters,".to_owned(),
+            Self::Signing => {
+                "whsec_ and base64 of at least 16 bytes, or another text of at least 16 characters,".to_owned()
+            }
             Self::Texts => "an array of strings".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Count(least, most) => format!("a whole number from {least} to {most}"),

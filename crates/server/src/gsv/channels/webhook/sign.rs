@@ -118,7 +118,11 @@ mod tests {
             ("another time", check("m1", "1700000001", &signature, b"{}", &secret, at.0), false),
             ("another body", check("m1", "1700000000", &signature, b"{ }", &secret, at.0), false),
             ("another secret", check("m1", "1700000000", &signature, b"{}", &other, at.0), false),
-            ("an id too long to be remembered", check(&"m".repeat(257), "1700000000", &signature, b"{}", &secret, at.0), false),
+            (
+                "an id too long to be remembered",
+                check(&"m".repeat(257), "1700000000", &signature, b"{}", &secret, at.0),
+                false,
+            ),
             ("no signature", check("m1", "1700000000", "", b"{}", &secret, at.0), false),
             ("another version", check("m1", "1700000000", &signature.replace("v1", "v2"), b"{}", &secret, at.0), false),
         ] {
