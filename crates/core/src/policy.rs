@@ -15,6 +15,7 @@ mod fnmatch;
 mod fuzz;
 mod grants;
 mod near;
+mod needs;
 mod path;
 mod patterns;
 mod propose;

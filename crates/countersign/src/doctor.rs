@@ -6,7 +6,7 @@ mod record;
 
 use std::{io::Write as _, path::Path, process::ExitCode};
 
-use countersign_runtime::Clock;
+use countersign_runtime::{Clock, tools::sandbox::OnMissing};
 use countersign_server::{
     config::{BindError, Config, Fault, Finding, Loaded},
     control::Request,
@@ -120,6 +120,7 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
         checks.push(Check::ok("agents", format!("{} known", config.agents.len())));
     }
     checks.push(rules(config));
+    checks.push(sandbox(config));
     checks.extend(exposed.iter().map(|finding: &Finding| Check::fix("files", finding.to_string(), finding.advice())));
     if exposed.is_empty() {
         checks.push(Check::ok("files", "nobody else can read or change what they should not"));
@@ -165,6 +166,23 @@ fn rules(config: &Config) -> Check {
             Check::note("rules", format!("{file} is not there: people are asked about everything"))
         }
         Ok(_) => Check::ok("rules", file.to_string()),
+    }
+}
+
+/// What holds the commands of runs, and whether this kernel can.
+fn sandbox(config: &Config) -> Check {
+    let sandbox = checkup::sandbox(config);
+    let what = sandbox.summary();
+    match sandbox.lacks() {
+        None if sandbox.is_on() => Check::ok("sandbox", what),
+        None => Check::note("sandbox", what),
+        Some(lacks) if config.sandbox.on_missing == OnMissing::Refuse => {
+            let advice = "run a kernel that has it, or set sandbox.on_missing: warn";
+            Check::fix("sandbox", format!("{what}; but {lacks}, so that no command is run"), advice)
+        }
+        Some(lacks) => {
+            Check::note("sandbox", format!("{what}; but {lacks}, so that commands are held by less than that"))
+        }
     }
 }
 

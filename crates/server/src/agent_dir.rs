@@ -10,6 +10,7 @@ pub mod persist;
 pub mod place;
 pub mod replace;
 pub mod roster;
+mod sandbox;
 pub mod settings;
 
 /// The largest file of settings that is read, in bytes.

@@ -17,6 +17,7 @@ mod problem;
 mod providers;
 mod redacted;
 pub(crate) mod rule_lines;
+mod sandbox;
 mod services;
 mod settings;
 mod tools;

@@ -166,7 +166,8 @@ pub async fn serve(
     std::fs::create_dir_all(&config.agents_dir)
         .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
     let models = Arc::new(Models::of(&config));
-    let rooms = Arc::new(Workrooms::new(program, &config.agents_dir, clock.clone()));
+    let sandbox = checkup::sandbox(&config);
+    let rooms = Arc::new(Workrooms::new(program, sandbox, &config.agents_dir, clock.clone()));
     let guests = Arc::new(Guests::default());
     let wings = Arc::new(gsv::Wings::default());
     let house = House::new(

@@ -16,6 +16,7 @@ mod feed;
 pub mod flags;
 mod gathering;
 pub(crate) mod grants;
+mod held;
 mod keeper;
 mod models;
 mod moving;

@@ -35,6 +35,15 @@ pub(crate) fn locate(given: &str, cx: &Context) -> Result<Place, Failure> {
     cx.roots.resolve(&cx.cwd, &expand(given, cx)).map_err(|error| Failure::Failed(error.to_string()))
 }
 
+/// The same for a path that is to be changed: where commands are held to folders, this is held to the same.
+pub(crate) fn locate_to_change(given: &str, cx: &Context) -> Result<Place, Failure> {
+    let place = locate(given, cx)?;
+    match cx.shells.sandbox().forbids_writing(place.path(), &cx.cwd, &cx.environment) {
+        None => Ok(place),
+        Some(reason) => Err(Failure::Failed(format!("{given} was not changed: {reason}"))),
+    }
+}
+
 /// The path as results show it: relative where it lies in the working folder.
 pub(crate) fn shown(path: &Path, cx: &Context) -> String {
     let real = std::fs::canonicalize(&cx.cwd);

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     arguments,
+    sandbox::Needs,
     shell::{Event, Job, Lost, ShellError},
     text,
     tool::{Context, Failure, Output, Tool},
@@ -67,6 +68,27 @@ pub struct Bash {
     spec: Spec,
 }
 
+impl Bash {
+    /// The same, of which a call says what it needs beyond the sandbox.
+    #[must_use]
+    pub fn in_sandbox(mut self) -> Self {
+        self.spec.description.push_str(
+            " Commands run in a sandbox that bounds where they write, and perhaps the network; what does not work for that reason needs a person's \
+            consent, which the argument needs asks for.",
+        );
+        if let Some(properties) = self.spec.schema.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert(
+                "needs".to_owned(),
+                json!({"type": "object", "additionalProperties": false, "description": "Only for a command that the sandbox made fail: exactly what it needs beyond. A person is asked; it then runs in a shell of its own, in the same folder", "properties": {
+                    "write": {"type": "array", "items": {"type": "string"}, "description": "Files or folders to write"},
+                    "network": {"type": "boolean", "description": "Reach other machines"},
+                }}),
+            );
+        }
+        self
+    }
+}
+
 impl Default for Bash {
     fn default() -> Self {
         let description = "Runs a command in the session's shell. The working folder, variables and functions are kept between commands; \
@@ -105,6 +127,8 @@ struct Arguments {
     #[serde(default)]
     env: BTreeMap<String, String>,
     pty: Option<bool>,
+    #[serde(default)]
+    needs: Needs,
 }
 
 impl Tool for Bash {
@@ -122,11 +146,21 @@ impl Tool for Bash {
             let timeout =
                 arguments.timeout.map_or(cx.bash_timeout, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
             let env = arguments.env.into_iter().collect();
-            let job = Job { command: arguments.command, cwd, at: cx.pinned.clone(), env, input: false };
+            let job = Job {
+                command: arguments.command,
+                cwd,
+                at: cx.pinned.clone(),
+                env,
+                input: false,
+                needs: arguments.needs,
+            };
             let window = Window { head: arguments.head, tail: arguments.tail };
             let mut done = follow(job, timeout, window, cx).await?;
             if arguments.pty == Some(true) {
                 done.notes.insert(0, "[pty was ignored: the command had no terminal]".to_owned());
+            }
+            if matches!(done.end, End::Exited(1..)) {
+                done.notes.extend(cx.shells.sandbox().hint(&done.shown.text, &cx.cwd));
             }
             done.into_result(timeout)
         })
@@ -285,7 +319,7 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
 impl From<ShellError> for Failure {
     fn from(error: ShellError) -> Self {
         match &error {
-            ShellError::Start(_) | ShellError::Moved(_) => Self::NotBegun(error.to_string()),
+            ShellError::Start(_) | ShellError::Moved(_) | ShellError::Sandbox(_) => Self::NotBegun(error.to_string()),
             ShellError::Broken(source) => {
                 Self::InDoubt(format!("{error}: {source}; it is not known how the command ended"))
             }

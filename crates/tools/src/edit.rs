@@ -95,8 +95,8 @@ struct Plan {
 fn apply(plan: &Plan, cx: &Context) -> Result<Output, Failure> {
     let Plan { path, old, new, rename } = plan;
     let failed = |path: &str, error: std::io::Error| Failure::Failed(format!("{path} was not changed: {error}"));
-    let place = arguments::locate(path, cx)?;
-    let target = rename.as_deref().map(|rename| arguments::locate(rename, cx)).transpose()?;
+    let place = arguments::locate_to_change(path, cx)?;
+    let target = rename.as_deref().map(|rename| arguments::locate_to_change(rename, cx)).transpose()?;
     if let (Some(target), Some(rename)) = (&target, rename)
         && target.exists()
     {

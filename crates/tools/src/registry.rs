@@ -14,6 +14,7 @@ use crate::{
     grep::Grep,
     ls::Ls,
     read::Read,
+    sandbox::Sandbox,
     todo::TodoWrite,
     tool::{EditMode, Tool},
     workflow::Workflow,
@@ -43,6 +44,15 @@ impl Registry {
             Arc::new(TodoWrite::default()),
             Arc::new(Ask::default()),
         ])
+    }
+
+    /// The same for commands that `sandbox` holds: they can ask for more.
+    #[must_use]
+    pub fn in_sandbox(mut self, sandbox: &Sandbox) -> Self {
+        for tool in self.0.iter_mut().filter(|tool| sandbox.is_on() && tool.spec().name == "bash") {
+            *tool = Arc::new(Bash::default().in_sandbox());
+        }
+        self
     }
 
     /// The same with the tools of a workflow behind them.

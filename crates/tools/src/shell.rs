@@ -4,7 +4,7 @@
 //! It must not know tools or results: it hands on bytes and ends.
 
 use std::{
-    io,
+    io::{self, Write as _},
     os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
     process::Stdio,
@@ -27,6 +27,7 @@ use crate::{
         Launcher, descendants,
         frame::{self, Order, Report},
     },
+    sandbox::{Bounds, Needs, Sandbox, SandboxError},
 };
 
 /// What the exec child has to end everything before it is given up: more than its own grace and patience.
@@ -39,6 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 #[derive(Clone, Debug)]
 pub struct Shells {
     launcher: Launcher,
+    sandbox: Sandbox,
     session: Arc<Mutex<Session>>,
     /// Where the shell was after the last command, for those who must not wait for it.
     folder: Arc<watch::Sender<Option<PathBuf>>>,
@@ -83,6 +85,8 @@ pub struct Job {
     pub env: Vec<(String, String)>,
     /// Whether it is given something to read while it runs; otherwise its input is empty.
     pub input: bool,
+    /// What it was granted beyond the sandbox. It then runs in a shell of its own, which ends with it.
+    pub needs: Needs,
 }
 
 /// What a command that runs does next.
@@ -104,6 +108,9 @@ pub enum ShellError {
     /// Nothing was run.
     #[error("cannot start a shell: {0}")]
     Start(String),
+    /// Nothing was run: the sandbox is not to be had, or not for this.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
     /// Nothing was run: the shell is not where it was when the command was decided.
     #[error("not run: the shell is in {} now, which is not where this call was decided for; call again", .0.display())]
     Moved(PathBuf),
@@ -115,7 +122,17 @@ pub enum ShellError {
 impl Shells {
     /// A session without a shell yet: nothing is started here.
     pub fn new(launcher: Launcher) -> Self {
-        Self { launcher, session: Arc::default(), folder: Arc::new(watch::Sender::new(None)) }
+        Self::held(launcher, Sandbox::default())
+    }
+
+    /// The same, whose commands a sandbox holds.
+    pub fn held(launcher: Launcher, sandbox: Sandbox) -> Self {
+        Self { launcher, sandbox, session: Arc::default(), folder: Arc::new(watch::Sender::new(None)) }
+    }
+
+    /// What holds the commands.
+    pub const fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
     /// The folder that the shell was in after the last command; absent before the first.
@@ -128,7 +145,8 @@ impl Shells {
     /// *Cancellation*: dropping this future, or what it gives, kills the command and the shell.
     ///
     /// # Errors
-    /// [`ShellError::Start`] if there is no shell to be had, [`ShellError::Moved`] if it is not where it must be.
+    /// [`ShellError::Start`] if there is no shell to be had, [`ShellError::Sandbox`] if it cannot be held as it must be,
+    /// [`ShellError::Moved`] if it is not where it must be.
     pub async fn run(&self, job: Job, cwd: &Path, environment: &Environment) -> Result<Running, ShellError> {
         let mut session = Arc::clone(&self.session).lock_owned().await;
         if job.command.contains('\0') {
@@ -138,24 +156,34 @@ impl Shells {
         if job.at.as_ref().is_some_and(|at| *at != place) {
             return Err(ShellError::Moved(place));
         }
-        let mut link = match session.link.take() {
+        let is_apart = self.sandbox.is_on() && !job.needs.is_empty();
+        let bounds = || self.sandbox.bounds(cwd, environment);
+        let open = |session: &Session, bounds| {
+            let start = session.cwd.as_deref().filter(|last| last.is_dir()).unwrap_or(cwd);
+            launch(&self.launcher, start, environment, bounds).map_err(|error| ShellError::Start(error.to_string()))
+        };
+        let mut link = match session.link.take_if(|_| !is_apart) {
             Some(link) if link.is_open() => link,
+            _ if is_apart => {
+                // What it needs is named from where it runs.
+                let from = job.cwd.as_deref().unwrap_or(&place);
+                open(&session, self.sandbox.widened(cwd, from, environment, &job.needs)?)?
+            }
             stale => {
                 if stale.is_some() {
                     session.lost = Some(Lost::Exited);
                 }
-                let start = session.cwd.as_deref().filter(|last| last.is_dir()).unwrap_or(cwd);
-                launch(&self.launcher, start, environment).map_err(|error| ShellError::Start(error.to_string()))?
+                open(&session, bounds()?)?
             }
         };
         let cwd = job.cwd.map(|cwd| cwd.to_str().map(str::to_owned).ok_or(())).transpose();
         let cwd = cwd.map_err(|()| ShellError::Start("the folder's name is not UTF-8".to_owned()))?;
         let order = Order::Run(frame::Run { command: job.command, cwd, env: job.env, input: job.input });
-        let lost = session.lost.replace(Lost::Stopped);
+        let lost = if is_apart { None } else { session.lost.replace(Lost::Stopped) };
         // An order that was not taken whole is not run.
         link.stream.write_all(&order.encode()).await.map_err(|error| ShellError::Start(error.to_string()))?;
         let folder = Arc::clone(&self.folder);
-        Ok(Running { session, link: Some(link), lost, stop: Stop::No, folder })
+        Ok(Running { session, link: Some(link), lost, stop: Stop::No, folder, is_apart })
     }
 
     /// Ends the shell and everything that it started, and waits for that. The next command gets a new shell in the same
@@ -186,6 +214,8 @@ pub struct Running {
     lost: Option<Lost>,
     stop: Stop,
     folder: Arc<watch::Sender<Option<PathBuf>>>,
+    /// In a shell of its own, which leaves the session's as it is.
+    is_apart: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +252,7 @@ impl Running {
 
     /// Whether the shell is gone since the last event: the next command gets a new one.
     pub fn shell_is_gone(&self) -> bool {
-        self.session.lost.is_some()
+        !self.is_apart && self.session.lost.is_some()
     }
 
     /// Tells the command to end, and everything with it. [`Running::next`] goes on until [`Event::Stopped`].
@@ -251,6 +281,16 @@ impl Running {
         match report {
             Ok(Report::Output(bytes)) => Ok(Event::Output(bytes)),
             Ok(Report::Taken(count)) => Ok(Event::Taken(count)),
+            Ok(Report::Ended(ended)) if self.is_apart => {
+                // Closing it ends what it left behind.
+                self.link = None;
+                let is_stopped = matches!(self.stop, Stop::Until(_)) && !ended.alive;
+                Ok(if is_stopped { Event::Stopped } else { Event::Exited(ended.code) })
+            }
+            Ok(Report::Failed(reason)) if self.is_apart => {
+                self.link = None;
+                Err(ShellError::Start(reason))
+            }
             Ok(Report::Ended(ended)) => {
                 self.session.link = self.link.take();
                 if let Some(cwd) = ended.cwd {
@@ -316,10 +356,12 @@ impl Drop for Link {
     }
 }
 
-fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment) -> io::Result<Link> {
+fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment, bounds: Option<Bounds>) -> io::Result<Link> {
     crate::exec::begun();
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    // Less than a socket holds, unless thousands of paths are named: then it is not started.
     ours.set_nonblocking(true)?;
+    ours.write_all(&Order::Begin(bounds).encode())?;
     let mut command = Command::new(&launcher.program);
     command
         .args(&launcher.leading_args)

@@ -55,7 +55,7 @@ impl Tool for Write {
             let Arguments { path, content } = arguments::parse(&self.spec.name, arguments)?;
             let given = cx.clone();
             arguments::to_the_end(cx, move || {
-                let place = arguments::locate(&path, &given)?;
+                let place = arguments::locate_to_change(&path, &given)?;
                 if path.ends_with('/') || place.path().is_dir() {
                     return Err(Failure::Failed(format!("{path} is a folder")));
                 }

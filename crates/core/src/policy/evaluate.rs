@@ -9,7 +9,7 @@ use crate::{
         contract::{Contract, Lack},
         floor,
         grants::Grants,
-        path,
+        needs, path,
         shell::{self, Line, Piece},
         subject::{Reach, Subject},
         table::{Lookup, Table},
@@ -139,7 +139,7 @@ impl Judge<'_> {
 
     fn floor(&self) -> Option<String> {
         match self.line {
-            Some(line) => line.floor.clone(),
+            Some(line) => line.floor.clone().or_else(|| needs::reason(self.subject)),
             None => floor::reason(self.subject, self.layers.surroundings),
         }
     }

@@ -39,6 +39,7 @@ mod queues;
 mod regressions;
 mod retries;
 mod runs;
+mod sandbox;
 mod sessions;
 mod settings;
 mod switching;

@@ -2,6 +2,7 @@
 
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
 
+use countersign_tools::sandbox::Kernel;
 use serde_json::{Value, json};
 
 use crate::{
@@ -89,6 +90,27 @@ fn a_gateway_that_is_well_leaves_nothing_to_do() {
     assert!(check(&told, "record")["what"].as_str().unwrap().ends_with(head.as_str().unwrap()), "{told:#}");
     let said = place.run(&["--config", "config.yaml", "doctor"]);
     assert!(said.out.ends_with("\nNothing to do.\n") && !said.out.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
+    let place = Place::new();
+    let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
+    for (section, is_on) in
+        [("", true), ("sandbox: { mode: off }\n", false), ("sandbox: { on_missing: refuse }\n", true)]
+    {
+        fs::write(place.folder.join("config.yaml"), format!("{config}{section}")).unwrap();
+        let (_, told) = doctor(&place);
+        let found = check(&told, "sandbox");
+        let want = match (is_on, Kernel::here().lacks()) {
+            (false, _) => "note",
+            (true, None) => "ok",
+            (true, Some(_)) if section.contains("refuse") => "fix",
+            (true, Some(_)) => "note",
+        };
+        assert_eq!(found["state"], json!(want), "{found}");
+        assert_eq!(found["what"].as_str().unwrap().starts_with("workspace: "), is_on, "{found}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use countersign_core::session::{Otherwise, Patience};
-use countersign_runtime::models::entry::Level;
+use countersign_runtime::{models::entry::Level, tools::sandbox};
 
 use super::AgentDir;
 use crate::yaml::{Node, Place, ReadError, WrongType};
@@ -103,6 +103,8 @@ pub struct Ours {
     pub bash_timeout: Duration,
     /// `countersign.gates`: how long gates wait that runs open, and what follows.
     pub gates: Gates,
+    /// `countersign.sandbox`: what commands may touch.
+    pub sandbox: sandbox::Settings,
     /// `countersign.attach`: whether sessions live in the gateway of this machine.
     pub attach: When,
     /// `countersign.data`: the data directory of that gateway.
@@ -181,6 +183,7 @@ impl Default for Settings {
                 host_timeout: Duration::from_secs(3600),
                 bash_timeout: Duration::from_secs(300),
                 gates: Gates::default(),
+                sandbox: sandbox::Settings::default(),
                 attach: When::Never,
                 data: None,
             },
@@ -314,6 +317,7 @@ impl Ours {
         put(&mut self.host_timeout, seconds(&ours.at("host_timeout")?)?);
         put(&mut self.bash_timeout, seconds(&ours.at("bash_timeout")?)?);
         self.gates.take(&ours.at("gates")?)?;
+        super::sandbox::take(&mut self.sandbox, &ours.at("sandbox")?)?;
         let attach = ours.at("attach")?;
         match attach.text()? {
             None => {}
@@ -358,7 +362,7 @@ mod tests {
     use std::{fs, time::Duration};
 
     use countersign_core::session::{Otherwise, Patience};
-    use countersign_runtime::models::entry::Level;
+    use countersign_runtime::{models::entry::Level, tools::sandbox};
 
     use super::{AgentDir, EditMode, Settings};
     use crate::agent_dir::{Environment, Product};
@@ -403,7 +407,8 @@ images: { autoResize: false, blockImages: true }
 approval_timeout: 60
 countersign:
   { approval_timeout: 30, clarify_timeout: 40, host_timeout: 50, bash_timeout: 0.5, gates: {
-    question: { timeout: 5, remind: 2, default: recommended }, approval: { default: reject }, execution: { default: none } } }
+    question: { timeout: 5, remind: 2, default: recommended }, approval: { default: reject }, execution: { default: none } },
+    sandbox: { write: [~/.cache, /srv/x], network: off, on_missing: warn } }
 ";
         let mut want = Settings::default();
         want.retry.enabled = false;
@@ -432,13 +437,20 @@ countersign:
         let (within, remind) = (Some(Duration::from_secs(5)), Some(Duration::from_secs(2)));
         want.ours.gates.question = Patience { within, remind, otherwise: Otherwise::Default };
         want.ours.gates.approval.otherwise = Otherwise::Default;
+        want.ours.sandbox = sandbox::Settings {
+            mode: sandbox::Mode::Workspace,
+            write: vec!["~/.cache".into(), "/srv/x".into()],
+            network: sandbox::Network::Off,
+            on_missing: sandbox::OnMissing::Warn,
+            ..sandbox::Settings::default()
+        };
         assert_eq!(load(user, ""), Ok(want));
     }
 
     #[test]
     fn a_project_overrides_single_keys_but_not_our_own() {
         let user = "retry: { maxRetries: 5, baseDelayMs: 7 }\ndefaultModel: a/b\ntodo: { reminders: false }\n";
-        let project = "retry: { maxRetries: 1 }\napproval_timeout: 1\ncountersign: { clarify_timeout: 1 }\n\
+        let project = "retry: { maxRetries: 1 }\napproval_timeout: 1\ncountersign: { clarify_timeout: 1, sandbox: { mode: guard } }\n\
                        defaultThinkingLevel: max\ncompaction: { thresholdTokens: -1, thresholdPercent: -1 }\n";
         let mut want = Settings::default();
         want.retry.max_retries = 1;
@@ -458,6 +470,16 @@ countersign:
                 "~/.omp/agent/config.yml:3: retry.enabled: expected true or false, found other text",
             ),
             ("", "retry: 3\n", "~/work/.omp/config.yml:1: retry: expected a mapping, found a number"),
+            (
+                "countersign:\n  sandbox: { mode: most }\n",
+                "",
+                "~/.omp/agent/config.yml:2: countersign.sandbox.mode: expected off, guard or workspace, found other text",
+            ),
+            (
+                "countersign: { sandbox: { write: [here] } }\n",
+                "",
+                "~/.omp/agent/config.yml:1: countersign.sandbox.write.0: expected a path that begins with / or ~/, found other text",
+            ),
             (
                 "",
                 "steeringMode: [all]\n",

@@ -10,7 +10,7 @@ use std::{
 use countersign_core::{id::SessionId, tool::Spec};
 use countersign_runtime::{
     Clock,
-    tools::{Context, Environment, Registry, Roots, Shells, Todos, exec::Launcher},
+    tools::{Context, Environment, Registry, Roots, Sandbox, Shells, Todos, exec::Launcher},
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -29,6 +29,7 @@ struct Room {
 /// The rooms of all sessions.
 pub(crate) struct Workrooms {
     launcher: Launcher,
+    sandbox: Sandbox,
     environment: Environment,
     registry: Arc<Registry>,
     instructions: AgentDir,
@@ -37,12 +38,13 @@ pub(crate) struct Workrooms {
 }
 
 impl Workrooms {
-    /// With the program's own binary for commands, and instructions of people from `folder`.
-    pub(crate) fn new(program: &Path, folder: &Path, clock: Clock) -> Self {
+    /// With the program's own binary for commands, which `sandbox` holds, and instructions of people from `folder`.
+    pub(crate) fn new(program: &Path, sandbox: Sandbox, folder: &Path, clock: Clock) -> Self {
         Self {
             launcher: Launcher::new(program),
             environment: Environment::clean([]),
-            registry: Arc::new(Registry::standard()),
+            registry: Arc::new(Registry::standard().in_sandbox(&sandbox)),
+            sandbox,
             instructions: AgentDir::at(folder.to_owned()),
             clock,
             rooms: Mutex::default(),
@@ -88,7 +90,7 @@ impl Workrooms {
         // Dropping a shell ends whatever it left in the background.
         rooms.retain(|id, room| id == session || now.duration_since(room.used) < IDLE);
         let room = rooms.entry(session.clone()).or_insert_with(|| Room {
-            shells: Shells::new(self.launcher.clone()),
+            shells: Shells::held(self.launcher.clone(), self.sandbox.clone()),
             todos: Todos::default(),
             used: now,
         });

@@ -12,7 +12,7 @@ use super::{
     cases::DEFAULT_AGENT,
     chosen, exposed, location,
     problem::{Errors, Fault},
-    providers, services,
+    providers, sandbox, services,
     settings::{
         Agent, Config, Flags, Gateway, Limits, Logging, OnShutdown, Person, Retention, Storage, Telegram, Tls, Web,
     },
@@ -48,6 +48,7 @@ const TOP: &[&str] = &[
     "people",
     "log",
     "retention",
+    "sandbox",
 ];
 const GATEWAY: &[&str] = &["host", "port", "tls", "health_port", "health_host", "public_url", "allowed_hosts"];
 const TELEGRAM: &[&str] = &["token", "chat_id", "allowed_users", "api_url"];
@@ -143,6 +144,7 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
         web: web(&root.at("web")),
         model,
         providers,
+        sandbox: sandbox::read(&root.at("sandbox")),
         people: people(&root.at("people")),
         webui: flags.webui.clone(),
         log: logging(&root.at("log"), flags),

@@ -6,6 +6,7 @@ use countersign_core::policy::arguments::Declared;
 use serde_json::{Map, Value, json};
 
 use super::{
+    sandbox,
     services::{Auth, Service},
     settings::{Config, OnShutdown, Provider},
     tools::{Tool, Undeclared},
@@ -51,6 +52,7 @@ impl Config {
                 "max_connections": self.limits.max_connections,
             }),
         );
+        put("sandbox", sandbox::shown(&self.sandbox));
         if self.clients.is_some() {
             put("clients", json!({"token": HIDDEN}));
         }

@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
-use countersign_runtime::models::entry::{Api, Entry};
+use countersign_runtime::{
+    models::entry::{Api, Entry},
+    tools::sandbox,
+};
 use secrecy::SecretString;
 
 use super::{at::Literal, services::Service};
@@ -64,6 +67,8 @@ pub struct Config {
     pub providers: BTreeMap<String, Provider>,
     /// `agents_dir`, else `agents` in the data directory.
     pub agents_dir: PathBuf,
+    /// `sandbox`: what commands of runs may touch.
+    pub sandbox: sandbox::Settings,
     /// `people`. No identity belongs to two of them.
     pub people: Vec<Person>,
     /// `--webui`.

@@ -2,9 +2,12 @@
 //!
 //! It starts nothing, opens no record and changes nothing.
 
-use std::{net::TcpListener, time::Duration};
+use std::{net::TcpListener, path::PathBuf, time::Duration};
 
-use countersign_runtime::services::{BadService, Services};
+use countersign_runtime::{
+    services::{BadService, Services},
+    tools::Sandbox,
+};
 
 use super::{address, house, io, rules};
 use crate::{
@@ -31,6 +34,13 @@ pub fn usable(config: &Config) -> Vec<String> {
     let tls = config.gateway.tls.as_ref().and_then(|tls| listen::load_tls(&tls.cert, &tls.key).err());
     let services = Services::new(house::services(config)).err().map(|error| error.to_string());
     binding.into_iter().chain(tls.map(|error| error.to_string())).chain(services).collect()
+}
+
+/// What holds the commands of runs: as the configuration says, and away from what is the gateway's own.
+pub fn sandbox(config: &Config) -> Sandbox {
+    let around = rules::surroundings(config);
+    let paths = |texts: Vec<String>| texts.into_iter().map(PathBuf::from).collect();
+    Sandbox::new(config.sandbox.clone(), paths(around.protected), paths(around.unreadable))
 }
 
 /// Asks every service whether it is well.

@@ -179,7 +179,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
 }
 
 /// Where the gateway's own files lie: what no run may write, and what none may read.
-fn surroundings(config: &Config) -> Surroundings {
+pub(super) fn surroundings(config: &Config) -> Surroundings {
     let folder = &config.storage.folder;
     let whole = [folder.clone()];
     let own = own_files(&config.storage.log);

@@ -13,11 +13,10 @@ use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use countersign_runtime::{
     Clock,
     models::{Api, Entry, Model, Providers, catalogue, demo},
-    tools::{self, EditMode, Registry, Roots},
+    tools::{self, EditMode, Registry, Roots, Sandbox},
 };
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
-use tracing::info;
 
 use super::{
     asking, commands,
@@ -25,7 +24,7 @@ use super::{
     door::{Door, Output},
     feed::{Feed, FromClients, Input},
     flags::Flags,
-    models,
+    held, models,
     opening::open_seat,
     rules,
     seat::SeatError,
@@ -293,7 +292,6 @@ pub(super) async fn open_in(
         asks: if is_bridge { &["bash"] } else { &[] },
     };
     let loaded = rules::compile(&files, &place).map_err(StartError::new)?;
-    info!("commands of the agent have the rights of this user: there is no sandbox (docs/protocol/omp.md)");
     for warning in &loaded.warnings {
         notice(warning);
     }
@@ -306,8 +304,10 @@ pub(super) async fn open_in(
     let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
 
     let of_gateway = abroad.iter().flat_map(|abroad| &abroad.hall.around.protected).map(PathBuf::from);
-    let denied = rules::protected(flags.product, &folder, &cwd, named, kept).into_iter().chain(of_gateway).collect();
-    let kit = Kit { launcher, clock, models, variables, denied, manner };
+    let denied = rules::protected(flags.product, &folder, &cwd, named, kept);
+    let denied: Vec<PathBuf> = denied.into_iter().chain(of_gateway).collect();
+    let sandbox = held::sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
+    let kit = Kit { launcher, sandbox, clock, models, variables, denied, manner };
     let common = Arc::new(common(&flags, &settings, folder, roster, kit));
     let sessions = flags.session_dir.as_ref().map_or_else(
         || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &temporary)),
@@ -417,6 +417,7 @@ fn initial(
 /// What sessions work with and the flags do not say.
 struct Kit {
     launcher: tools::exec::Launcher,
+    sandbox: Sandbox,
     clock: Clock,
     models: Arc<dyn Model>,
     variables: Vec<(OsString, OsString)>,
@@ -442,7 +443,7 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
     };
     let withheld = variables().chain([BRIDGE_TOKEN]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
-    let registry = Arc::new(registry);
+    let registry = Arc::new(registry.in_sandbox(&kit.sandbox));
     Common {
         product: flags.product,
         manner: kit.manner,
@@ -453,6 +454,7 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
         environment: tools::Environment::inherit_from(kit.variables, move |name| withheld.contains(name)),
         roots: Roots::whole(kit.denied),
         launcher: kit.launcher,
+        sandbox: kit.sandbox,
         system_prompt: flags.system_prompt.clone(),
         append_system_prompt: flags.append_system_prompt.clone(),
         clock: kit.clock,

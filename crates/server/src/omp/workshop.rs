@@ -11,7 +11,7 @@ use countersign_core::{
 use countersign_runtime::{
     Chosen, Clock, Host, Peers, Summaries,
     models::{Api, Entry, Event, Failure, FailureKind, Modality, Model, Request, demo},
-    tools::{self, Context, EditMode, Environment, Registry, Roots, Shells, Todos},
+    tools::{self, Context, EditMode, Environment, Registry, Roots, Sandbox, Shells, Todos},
 };
 use futures_util::{StreamExt as _, future, stream, stream::BoxStream};
 use parking_lot::Mutex;
@@ -39,6 +39,7 @@ pub(crate) struct Common {
     pub(crate) environment: Environment,
     pub(crate) roots: Roots,
     pub(crate) launcher: tools::exec::Launcher,
+    pub(crate) sandbox: Sandbox,
     pub(crate) system_prompt: Option<String>,
     pub(crate) append_system_prompt: Option<String>,
     pub(crate) clock: Clock,
@@ -61,7 +62,7 @@ pub(crate) struct Workshop {
 
 impl Workshop {
     pub(crate) fn new(common: Arc<Common>, todos: Todos, artifacts: Option<PathBuf>) -> Self {
-        let shells = Shells::new(common.launcher.clone());
+        let shells = Shells::held(common.launcher.clone(), common.sandbox.clone());
         Self { common, shells, todos, artifacts, brake: Mutex::default() }
     }
 

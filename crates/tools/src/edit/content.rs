@@ -32,7 +32,7 @@ impl Content {
     /// Reads a file; [`None`] if there is none.
     pub(crate) fn read(path: &str, cx: &Context) -> Result<Option<Self>, Failure> {
         let failed = |error: std::io::Error| Failure::Failed(format!("{path}: {error}"));
-        let place = arguments::locate(path, cx)?;
+        let place = arguments::locate_to_change(path, cx)?;
         if !place.exists() {
             return Ok(None);
         }

@@ -24,7 +24,7 @@ use nix::{
         signal::{SigSet, Signal},
         wait::{WaitStatus, waitpid},
     },
-    unistd::{Pid, pipe2, setsid},
+    unistd::{Pid, gettid, pipe2, setsid},
 };
 
 use super::{
@@ -56,9 +56,37 @@ pub(super) fn serve() -> io::Result<()> {
 
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     control.peer_addr()?;
-    let served = Child::new(control).and_then(|mut child| child.run());
+    // Before there is a second thread, which would not be held and shares our memory.
+    let Some(orders) = begin(&control)? else { return Ok(()) };
+    let served = Child::new(control, orders).and_then(|mut child| child.run());
     descendants::kill_all();
     served
+}
+
+/// Takes the first order and is held as it says; gives back what was read behind it. `None` if the gateway is gone. Where
+/// it cannot be held it says so and ends: nothing runs.
+fn begin(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
+    let mut orders = Vec::new();
+    let mut chunk = [0; 16 << 10];
+    let (order, length) = loop {
+        if let Some(first) = Order::decode(&orders).map_err(io::Error::other)? {
+            break first;
+        }
+        match control.read(&mut chunk) {
+            Ok(0) => return Ok(None),
+            Ok(count) => orders.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Ok(None),
+        }
+    };
+    let Order::Begin(bounds) = order else { return Err(io::Error::other("the first order is another")) };
+    if let Some(Err(error)) = bounds.map(|bounds| bounds.put_on()) {
+        let report = Report::Failed(format!("the sandbox cannot be had: {error}"));
+        control.write_all(&report.encode())?;
+        return Err(io::Error::other(error));
+    }
+    orders.drain(..length);
+    Ok(Some(orders))
 }
 
 struct Child {
@@ -101,14 +129,14 @@ enum Ready {
 }
 
 impl Child {
-    fn new(control: UnixStream) -> io::Result<Self> {
+    fn new(control: UnixStream, orders: Vec<u8>) -> io::Result<Self> {
         let (reaped, reports) = UnixStream::pair()?;
         let (spawned, spawns) = mpsc::channel();
         thread::spawn(move || reap(&reports, &spawns));
         let (status, status_end) = pipe()?;
         Ok(Self {
             control,
-            orders: Vec::new(),
+            orders,
             reaped,
             spawned,
             status,
@@ -123,6 +151,7 @@ impl Child {
     }
 
     fn run(&mut self) -> io::Result<()> {
+        self.obey()?;
         loop {
             for ready in self.wait()? {
                 match ready {
@@ -192,9 +221,16 @@ impl Child {
             // A reset says that the gateway died before it read all.
             Err(_) => return Ok(false),
         }
+        self.obey()?;
+        Ok(true)
+    }
+
+    /// Does what has been read whole.
+    fn obey(&mut self) -> io::Result<()> {
         while let Some((order, length)) = Order::decode(&self.orders).map_err(io::Error::other)? {
             self.orders.drain(..length);
             match order {
+                Order::Begin(_) => return Err(io::Error::other("a first order that is not the first")),
                 Order::Run(run) => self.begin(&run)?,
                 Order::Input(bytes) => {
                     if let Some(input) = self.running.as_mut().and_then(|running| running.input.as_mut()) {
@@ -212,7 +248,7 @@ impl Child {
                 Order::Stop => {}
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn begin(&mut self, run: &Run) -> io::Result<()> {
@@ -391,9 +427,10 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
     Ok((File::from(output), input))
 }
 
-/// The path by which a child of ours can open `fd`, as often as it likes.
+/// The path by which a child of ours can open `fd`, as often as it likes. It names this thread, whose sandbox the child is
+/// in: another thread of a test's harness is not.
 fn path_of(fd: BorrowedFd<'_>) -> String {
-    format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd())
+    format!("/proc/{}/fd/{}", gettid(), fd.as_raw_fd())
 }
 
 fn cwd_of(pid: Pid) -> Option<PathBuf> {

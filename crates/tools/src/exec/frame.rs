@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::sandbox::Bounds;
+
 /// The most that one payload may have.
 const LIMIT: usize = 64 << 20;
 /// Kind and length.
@@ -12,6 +14,8 @@ const HEAD: usize = 5;
 /// What the gateway says.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
+    /// Be held by this from now on, or by nothing; always the first.
+    Begin(Option<Bounds>),
     /// Run this; sent only when nothing runs.
     Run(Run),
     /// Give this to what runs as input, if it was to have any.
@@ -66,6 +70,7 @@ pub(crate) struct FrameError;
 impl Order {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
+            Self::Begin(bounds) => framed(b'B', &serde_json::to_vec(bounds).unwrap_or_default()),
             Self::Run(run) => framed(b'R', &serde_json::to_vec(run).unwrap_or_default()),
             Self::Input(bytes) => framed(b'I', bytes),
             Self::Stop => framed(b'S', b""),
@@ -76,6 +81,7 @@ impl Order {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
         let Some((kind, payload)) = split(bytes)? else { return Ok(None) };
         let order = match kind {
+            b'B' => Self::Begin(serde_json::from_slice(payload).map_err(|_| FrameError)?),
             b'R' => Self::Run(serde_json::from_slice(payload).map_err(|_| FrameError)?),
             b'I' => Self::Input(payload.to_vec()),
             b'S' => Self::Stop,
@@ -144,6 +150,7 @@ mod tests {
             assert_eq!(Report::decode(&bytes), Ok(Some((report, bytes.len()))));
         }
         for order in [
+            Order::Begin(None),
             Order::Run(Run { command: "echo".to_owned(), input: true, ..Run::default() }),
             Order::Input(b"a\0b".to_vec()),
         ] {

@@ -247,6 +247,28 @@ fn file_tools_never_write_what_is_protected_and_ask_for_devices() {
 }
 
 #[test]
+fn what_a_command_needs_beyond_the_sandbox_is_asked_about_each_time() {
+    let call = |needs| {
+        let arguments = json!({"command": "ls", "needs": needs});
+        Subject { arguments: arguments.as_object().unwrap().clone(), ..bash("ls") }
+    };
+    for (needs, want) in [
+        (json!(null), "allow"),
+        (json!({"network": false}), "allow"),
+        (json!({"network": true}), "floor"),
+        (json!({"write": ["/a"]}), "floor"),
+        (json!("everything"), "floor"),
+    ] {
+        let subject = call(needs.clone());
+        let exact = granted([grant(1, Covers::Exact(subject.digest()))]);
+        for world in [World::new(&["allow *"]), World { grants: exact, ..World::new(&["allow *"]) }] {
+            assert_eq!(word(&world.judge(&subject)), want, "{needs}");
+        }
+    }
+    assert_eq!(word(&World::new(&["deny bash(ls)", "allow *"]).judge(&call(json!({"network": true})))), "deny");
+}
+
+#[test]
 fn no_tool_reads_where_the_keys_lie() {
     let reads = |path: &str| Subject {
         effect: Effect::Reads,

@@ -1,0 +1,76 @@
+//! Commands in a sandbox, as a host and its model see them.
+
+use countersign_tools::sandbox::Kernel;
+use serde_json::{Value, json};
+
+use crate::{
+    place::Place,
+    provider::{Part, Reply, bash, call, say},
+};
+
+/// No folders for temporary files: the places of a test lie in one.
+const CONFIG: &str = "countersign: { sandbox: { temporary: [], network: off } }\n";
+
+/// Has the model want `part` and gives what it was told of it.
+fn told(place: &Place, part: Part, answer: Option<&Value>) -> String {
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![part]), say("done")]);
+    let from = host.prompt("go");
+    if let Some(answer) = answer {
+        let dialog = host.dialog(from);
+        let shown = dialog.to_string();
+        assert!(shown.contains("needs more than the sandbox gives: to write to "), "{shown}");
+        assert_eq!(dialog["method"], "confirm", "it is offered once: {shown}");
+        host.reply(&dialog, answer.clone());
+    }
+    host.settled(from);
+    host.close_cleanly();
+    place.provider.last().result("k").unwrap()
+}
+
+#[test]
+fn a_command_is_held_and_asks_for_exactly_what_it_needs() {
+    let place = Place::with_config(CONFIG);
+    let outside = place.home.join("made");
+    let command = format!("echo a >{}", outside.display());
+    let said = told(&place, bash("k", &command), None);
+    if let Some(lacks) = Kernel::here().lacks() {
+        assert!(said.contains("no command is run here") && said.contains(&lacks), "{said}");
+        assert!(!outside.exists());
+        return;
+    }
+    assert!(said.contains("Permission denied") && said.contains("call again with needs"), "{said}");
+    assert!(!outside.exists());
+    // What is known of the text of a command does not matter: the kernel knows the file.
+    let hidden =
+        format!("d={}; echo a >$d/age''nt/planted; cat $d/agent/*.yml", place.agent.parent().unwrap().display());
+    told(&place, bash("k", &hidden), None);
+    assert!(!place.agent.join("planted").exists());
+
+    let needs = json!({ "command": command, "needs": { "write": [place.home] } });
+    told(&place, call("k", "bash", &needs), Some(&json!({ "confirmed": false })));
+    assert!(!outside.exists());
+    told(&place, call("k", "bash", &needs), Some(&json!({ "confirmed": true })));
+    assert!(outside.exists());
+    let again = told(&place, bash("k", &format!("echo b >>{}", outside.display())), None);
+    assert!(again.contains("Permission denied"), "{again}");
+}
+
+#[test]
+fn files_are_changed_where_commands_may_change_them() {
+    let place = Place::with_config(CONFIG);
+    for (path, is_made) in [(place.work.join("made"), true), (place.home.join("made"), false)] {
+        let said = told(&place, call("k", "write", &json!({ "path": path, "content": "a" })), None);
+        assert_eq!(path.exists(), is_made, "{said}");
+        assert_eq!(said.contains("the sandbox lets tools write"), !is_made, "{said}");
+    }
+}
+
+#[test]
+fn without_the_setting_commands_have_the_rights_of_the_user() {
+    let place = Place::new();
+    let outside = place.home.join("made");
+    let said =
+        told(&place, bash("k", &format!("echo a >{}; grep NoNewPrivs: /proc/self/status", outside.display())), None);
+    assert!(outside.exists() && said.contains("NoNewPrivs:\t0"), "{said}");
+}

@@ -1,0 +1,52 @@
+//! Reads `countersign.sandbox`: what commands of the agent may touch.
+//!
+//! Hosts expect an agent that works as their user does, so that without this key nothing holds it.
+
+use std::path::PathBuf;
+
+use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings};
+
+use crate::yaml::{Place, WrongType};
+
+pub(super) fn take(settings: &mut Settings, place: &Place<'_>) -> Result<(), WrongType> {
+    if place.is_absent() {
+        return Ok(());
+    }
+    for (key, _) in place.members()? {
+        if !["mode", "write", "temporary", "read", "network", "on_missing"].contains(&key) {
+            return Err(place.at(key)?.wrong("mode, write, temporary, read, network or on_missing"));
+        }
+    }
+    // Whoever writes the section means one.
+    settings.mode = word(&place.at("mode")?, Mode::named, "off, guard or workspace")?.unwrap_or(Mode::Workspace);
+    settings.network = word(&place.at("network")?, Network::named, "on or off")?.unwrap_or_default();
+    settings.on_missing = word(&place.at("on_missing")?, OnMissing::named, "refuse or warn")?.unwrap_or_default();
+    settings.write = paths(&place.at("write")?)?.unwrap_or_default();
+    settings.temporary = paths(&place.at("temporary")?)?;
+    settings.read = paths(&place.at("read")?)?;
+    Ok(())
+}
+
+/// One of a few words. YAML reads two of them as flags.
+fn word<T>(
+    place: &Place<'_>,
+    named: impl Fn(&str) -> Option<T>,
+    expected: &'static str,
+) -> Result<Option<T>, WrongType> {
+    let text = match place.flag() {
+        Ok(Some(true)) => Some("on"),
+        Ok(Some(false)) => Some("off"),
+        Ok(None) => None,
+        Err(_) => place.text()?,
+    };
+    text.map(|text| named(text).ok_or_else(|| place.wrong(expected))).transpose()
+}
+
+fn paths(place: &Place<'_>) -> Result<Option<Vec<PathBuf>>, WrongType> {
+    let Some(items) = place.items()? else { return Ok(None) };
+    let path = |item: &Place<'_>| match item.text()? {
+        Some(text) if text.starts_with('/') || text.starts_with("~/") => Ok(PathBuf::from(text)),
+        Some(_) | None => Err(item.wrong("a path that begins with / or ~/")),
+    };
+    items.iter().map(path).collect::<Result<Vec<_>, _>>().map(Some)
+}

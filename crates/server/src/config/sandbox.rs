@@ -1,0 +1,115 @@
+//! Reads `sandbox`: what commands of runs may touch.
+
+use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings};
+use serde_json::{Value, json};
+
+use super::at::At;
+
+const KEYS: &[&str] = &["mode", "write", "temporary", "read", "network", "on_missing"];
+
+/// What holds where nothing is said: a gateway's runs have a workspace, and people who start one on an older kernel are
+/// told rather than left without a shell.
+pub(super) fn usual() -> Settings {
+    Settings { mode: Mode::Workspace, on_missing: OnMissing::Warn, ..Settings::default() }
+}
+
+pub(super) fn read(place: &At<'_>) -> Settings {
+    if !place.mapping(KEYS) {
+        return usual();
+    }
+    let paths = |key| place.at(key).items().iter().filter_map(At::path).collect::<Vec<_>>();
+    let listed = |key| (!place.at(key).is_absent()).then(|| paths(key));
+    let usual = usual();
+    Settings {
+        mode: word(&place.at("mode"), Mode::named, "off, guard or workspace").unwrap_or(usual.mode),
+        write: paths("write"),
+        temporary: listed("temporary"),
+        read: listed("read"),
+        network: word(&place.at("network"), Network::named, "on or off").unwrap_or(usual.network),
+        on_missing: word(&place.at("on_missing"), OnMissing::named, "refuse or warn").unwrap_or(usual.on_missing),
+    }
+}
+
+/// One of a few words. YAML reads two of them as flags.
+fn word<T>(place: &At<'_>, named: impl Fn(&str) -> Option<T>, expected: &str) -> Option<T> {
+    let text = match place.json() {
+        Some(Value::Bool(true)) => "on".to_owned(),
+        Some(Value::Bool(false)) => "off".to_owned(),
+        _ => place.text()?,
+    };
+    let found = named(&text);
+    if found.is_none() {
+        place.refused(format!("expected {expected}"));
+    }
+    found
+}
+
+/// As `config show` has it.
+pub(super) fn shown(settings: &Settings) -> Value {
+    let mut shown = json!({
+        "mode": settings.mode.name(),
+        "write": settings.write,
+        "network": settings.network.name(),
+        "on_missing": settings.on_missing.name(),
+    });
+    for (key, paths) in [("temporary", &settings.temporary), ("read", &settings.read)] {
+        if let (Some(paths), Some(members)) = (paths, shown.as_object_mut()) {
+            members.insert(key.to_owned(), json!(paths));
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings};
+
+    use crate::config::{Flags, load};
+
+    fn settings(text: &str) -> Result<Settings, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.yaml");
+        std::fs::write(&path, text).unwrap();
+        let loaded = load(Some(&path), &Flags::default(), &|_| None);
+        let place = folder.path().to_owned();
+        let relative = |paths: Vec<std::path::PathBuf>| {
+            paths.iter().map(|path| path.strip_prefix(&place).unwrap_or(path).to_owned()).collect::<Vec<_>>()
+        };
+        loaded.map_err(|errors| errors.to_string()).map(|loaded| {
+            let found = loaded.config.sandbox;
+            Settings { write: relative(found.write), read: found.read.map(relative), ..found }
+        })
+    }
+
+    #[test]
+    fn the_sandbox_is_what_is_said_and_a_workspace_where_nothing_is() {
+        assert_eq!(settings(""), Ok(super::usual()));
+        assert_eq!(settings("sandbox: { mode: off }"), Ok(Settings { mode: Mode::Off, ..super::usual() }));
+        let all = "sandbox: { mode: guard, write: [cache, /var/cache], read: [~/src], temporary: [/scratch], network: off, on_missing: refuse }";
+        let want = Settings {
+            mode: Mode::Guard,
+            write: ["cache", "/var/cache"].map(|path| Path::new(path).to_owned()).into(),
+            temporary: Some(vec!["/scratch".into()]),
+            read: Some(vec!["~/src".into()]),
+            network: Network::Off,
+            on_missing: OnMissing::Refuse,
+        };
+        assert_eq!(settings(all), Ok(want));
+    }
+
+    #[test]
+    fn what_is_not_a_sandbox_is_an_error_with_its_key() {
+        for (text, want) in [
+            ("sandbox: { mode: most }", "sandbox.mode: expected off, guard or workspace"),
+            ("sandbox: { network: some }", "sandbox.network: expected on or off"),
+            ("sandbox: { on_missing: off }", "sandbox.on_missing: expected refuse or warn"),
+            ("sandbox: { modus: off }", "sandbox.modus"),
+            ("sandbox: { write: here }", "sandbox.write: expected a list"),
+        ] {
+            let told = settings(text).unwrap_err();
+            assert!(told.contains(want), "{text}: {told}");
+        }
+    }
+}

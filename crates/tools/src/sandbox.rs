@@ -1,0 +1,326 @@
+//! What commands may touch, whatever their text says: settings, what is never theirs, and what one call asks for beyond.
+//!
+//! It must not know who decides about a call. The kernel holds what is decided here: a shell and all that it starts are
+//! under landlock and seccomp before they run anything. Landlock only allows, so a tree that is kept out of a writable
+//! one leaves a rule for each of its neighbours: what is new beside it, or on the way to it, cannot be made.
+
+pub(crate) mod bounds;
+mod calls;
+mod kernel;
+mod trees;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+pub(crate) use bounds::Bounds;
+pub use kernel::Kernel;
+
+/// How far commands are held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// They have the rights of the user.
+    #[default]
+    Off,
+    /// They may write wherever the user may, but to what is the gateway's own.
+    Guard,
+    /// They may write in the working folder, folders for temporary files and what the settings name.
+    Workspace,
+}
+
+/// Whether commands reach other machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// They make no socket but those of this machine's own kind, `AF_UNIX`.
+    Off,
+    /// As the user.
+    #[default]
+    On,
+}
+
+/// What becomes of commands where the kernel cannot hold them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnMissing {
+    /// They are not run.
+    #[default]
+    Refuse,
+    /// They are run, and it is said so.
+    Warn,
+}
+
+/// The settings. Paths may begin with `~/`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// How far commands are held back.
+    pub mode: Mode,
+    /// What they may write beyond what the mode gives.
+    pub write: Vec<PathBuf>,
+    /// Folders for temporary files, which they may write; none means `TMPDIR`, `/tmp`, `/var/tmp` and `/dev/shm`.
+    pub temporary: Option<Vec<PathBuf>>,
+    /// What they may read beside what they may write and the system's folders; none means everything.
+    pub read: Option<Vec<PathBuf>>,
+    /// Whether they reach other machines.
+    pub network: Network,
+    /// What becomes of them where the kernel cannot hold them.
+    pub on_missing: OnMissing,
+}
+
+/// What one call asks for beyond what every call has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Needs {
+    /// Files and folders to be written, absolute or relative to the folder of the command.
+    #[serde(default)]
+    pub write: Vec<String>,
+    /// Whether other machines are to be reached.
+    #[serde(default)]
+    pub network: bool,
+}
+
+impl Mode {
+    /// What the settings call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Guard => "guard",
+            Self::Workspace => "workspace",
+        }
+    }
+
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Off, Self::Guard, Self::Workspace].into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+impl Network {
+    /// What the settings call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+        }
+    }
+
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Off, Self::On].into_iter().find(|network| network.name() == name)
+    }
+}
+
+impl OnMissing {
+    /// What the settings call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Warn => "warn",
+        }
+    }
+
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Refuse, Self::Warn].into_iter().find(|what| what.name() == name)
+    }
+}
+
+impl Needs {
+    /// Whether it asks for nothing.
+    pub const fn is_empty(&self) -> bool {
+        self.write.is_empty() && !self.network
+    }
+}
+
+/// Why no command can be run as it was asked for. Nothing was run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SandboxError {
+    /// The kernel cannot hold it, and the settings refuse that.
+    #[error(
+        "no command is run here: the settings ask for a sandbox (sandbox.on_missing: refuse) and {0}. Tell the person; `countersign doctor` says what to do"
+    )]
+    Missing(String),
+    /// Something was asked for that is never given.
+    #[error("{} is the gateway's own: no command may write to it", .0.display())]
+    Reserved(PathBuf),
+}
+
+/// A sandbox: settings, and the trees that are nobody's to touch. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Sandbox(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    settings: Settings,
+    protected: Vec<PathBuf>,
+    unreadable: Vec<PathBuf>,
+    kernel: Option<Kernel>,
+}
+
+impl Sandbox {
+    /// Commands are held back as `settings` say; none of them writes to `protected`, or reads `unreadable`.
+    pub fn new(settings: Settings, protected: Vec<PathBuf>, unreadable: Vec<PathBuf>) -> Self {
+        Self(Arc::new(Inner { settings, protected, unreadable, kernel: None }))
+    }
+
+    /// The same on another kernel.
+    #[must_use]
+    pub fn on(&self, kernel: Kernel) -> Self {
+        let Inner { settings, protected, unreadable, .. } = &*self.0;
+        Self(Arc::new(Inner {
+            settings: settings.clone(),
+            protected: protected.clone(),
+            unreadable: unreadable.clone(),
+            kernel: Some(kernel),
+        }))
+    }
+
+    /// Whether commands are held back at all.
+    pub fn is_on(&self) -> bool {
+        self.0.settings.mode != Mode::Off
+    }
+
+    /// What the kernel lacks for it, if it lacks something.
+    pub fn lacks(&self) -> Option<String> {
+        if self.is_on() { self.0.kernel.unwrap_or_else(Kernel::here).lacks() } else { None }
+    }
+
+    /// What holds a command for which `needs` was granted, named from the folder `from`; `None` where nothing does.
+    ///
+    /// # Errors
+    /// [`SandboxError`], which is for the model and for people.
+    pub(crate) fn widened(
+        &self,
+        cwd: &Path,
+        from: &Path,
+        environment: &Environment,
+        needs: &Needs,
+    ) -> Result<Option<Bounds>, SandboxError> {
+        let Inner { settings, protected, unreadable, .. } = &*self.0;
+        if settings.mode == Mode::Off {
+            return Ok(None);
+        }
+        if let Some(lacks) = self.lacks() {
+            match settings.on_missing {
+                OnMissing::Refuse => return Err(SandboxError::Missing(lacks)),
+                OnMissing::Warn => tracing::warn!(lacks, "commands are held by less than the settings ask for"),
+            }
+        }
+        let home = environment.get("HOME").map(PathBuf::from);
+        let protected: Vec<PathBuf> = protected.iter().map(|path| trees::real(path)).collect();
+        // The working folder may lie in the data directory; what is written in addition may not.
+        let is_own = |path: &PathBuf| protected.iter().any(|own| path.starts_with(own));
+        let mut extra: Vec<PathBuf> = settings.write.iter().map(|path| expanded(path, home.as_deref())).collect();
+        extra.retain(|path| !is_own(path));
+        for path in &needs.write {
+            let path = expanded(&from.join(path), home.as_deref());
+            if is_own(&path) {
+                return Err(SandboxError::Reserved(path));
+            }
+            extra.push(path);
+        }
+        let write = match settings.mode {
+            Mode::Off | Mode::Guard => vec![PathBuf::from("/")],
+            Mode::Workspace => self.temporary(environment).chain(extra).collect(),
+        };
+        let read = settings.read.as_ref().map(|read| read.iter().map(|path| expanded(path, home.as_deref())).collect());
+        Ok(Some(Bounds {
+            workspace: (settings.mode == Mode::Workspace).then(|| trees::real(cwd)),
+            write,
+            read,
+            protected,
+            unreadable: unreadable.iter().map(|path| trees::real(path)).collect(),
+            network: if needs.network { Network::On } else { settings.network },
+            must_hold: settings.on_missing == OnMissing::Refuse,
+        }))
+    }
+
+    /// What holds every command.
+    ///
+    /// # Errors
+    /// [`SandboxError::Missing`].
+    pub(crate) fn bounds(&self, cwd: &Path, environment: &Environment) -> Result<Option<Bounds>, SandboxError> {
+        self.widened(cwd, cwd, environment, &Needs::default())
+    }
+
+    /// Why a tool that runs in this process may not write to `path`, which is real, if it may not.
+    pub(crate) fn forbids_writing(&self, path: &Path, cwd: &Path, environment: &Environment) -> Option<String> {
+        let settings = &self.0.settings;
+        if settings.mode != Mode::Workspace {
+            return None;
+        }
+        let home = environment.get("HOME").map(PathBuf::from);
+        let own = [trees::real(cwd)].into_iter().chain(self.temporary(environment));
+        let mut open = own.chain(settings.write.iter().map(|path| expanded(path, home.as_deref())));
+        if open.any(|tree| path.starts_with(tree)) {
+            return None;
+        }
+        Some(format!("it lies outside of what the sandbox lets tools write: {}", self.shown(cwd)))
+    }
+
+    /// What a model is told behind a command that failed, if the sandbox may be why.
+    pub(crate) fn hint(&self, output: &str, cwd: &Path) -> Option<String> {
+        let settings = &self.0.settings;
+        let says = |words: &[&str]| words.iter().any(|word| output.contains(word));
+        let refused =
+            says(&["ermission denied", "not permitted", "EACCES", "EPERM", "ead-only file system", "cross-device"]);
+        let network = settings.network == Network::Off
+            && says(&["resolve", "ame resolution", "unreachable", "EAI_AGAIN", "ENOTFOUND", "onnect", "ocket"]);
+        if !self.is_on() || !(refused || network) {
+            return None;
+        }
+        let write = match settings.mode {
+            Mode::Workspace => format!("it may write only in {}", self.shown(cwd)),
+            Mode::Off | Mode::Guard => "it may write everywhere but to what is the gateway's own".to_owned(),
+        };
+        let network = match settings.network {
+            Network::Off => ", and reaches no other machine",
+            Network::On => "",
+        };
+        Some(format!(
+            "[This ran in a sandbox: {write}{network}. If that is why it failed, ask for exactly what it needs: call again with needs, such as {{\"write\": [\"/path\"], \"network\": true}}. A person decides, for that call alone.]"
+        ))
+    }
+
+    /// One line for people who look after the machine.
+    pub fn summary(&self) -> String {
+        let settings = &self.0.settings;
+        let mode = match settings.mode {
+            Mode::Off => return "off: commands have the rights of the user".to_owned(),
+            Mode::Guard => "guard: commands write everywhere but to the gateway's own files",
+            Mode::Workspace => "workspace: commands write in their working folder and temporary folders",
+        };
+        let more: Vec<String> = settings.write.iter().map(|path| path.display().to_string()).collect();
+        let more = if more.is_empty() { String::new() } else { format!(", and in {}", more.join(", ")) };
+        let network = if settings.network == Network::Off { "off" } else { "on" };
+        format!("{mode}{more}; network {network}")
+    }
+
+    /// Folders for temporary files.
+    fn temporary(&self, environment: &Environment) -> impl Iterator<Item = PathBuf> {
+        let own = || environment.get("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        let usual = || own().into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from)).collect();
+        self.0.settings.temporary.clone().unwrap_or_else(usual).into_iter().map(|path| trees::real(&path))
+    }
+
+    fn shown(&self, cwd: &Path) -> String {
+        let more = self.0.settings.write.iter().map(|path| path.display().to_string());
+        let all: Vec<String> =
+            [cwd.display().to_string(), "folders for temporary files".to_owned()].into_iter().chain(more).collect();
+        all.join(", ")
+    }
+}
+
+fn expanded(path: &Path, home: Option<&Path>) -> PathBuf {
+    // A path that was joined to a folder holds its `~` further in.
+    let text = path.to_string_lossy();
+    let rest = text.find("/~/").map(|at| &text[at + 3..]).or_else(|| text.strip_prefix("~/"));
+    trees::real(&match (rest, home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        (Some(_), None) | (None, _) => path.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! System calls that no command needs and that would lead out of the sandbox, or bring the machine down.
+//!
+//! It must not know files. Everything that is not named here is allowed: ordinary programs must not notice.
+
+use std::collections::BTreeMap;
+
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, sock_filter,
+};
+
+use super::Network;
+
+/// Refused with EPERM: other processes, what is mounted, the kernel itself, clocks, keys, new namespaces.
+const REFUSED: &[libc::c_long] = &[
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_reboot,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_fanotify_init,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_kexec_file_load,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+];
+
+/// Said not to be there, so that programs take the older way: `clone3` hides its flags from a filter, and a ring makes
+/// sockets and opens files by itself.
+const ABSENT: &[libc::c_long] =
+    &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+
+/// Flags of `clone` that make a namespace.
+const NAMESPACES: &[libc::c_int] = &[
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
+/// Holds the calling thread and whatever it starts, for good.
+///
+/// # Errors
+/// What the kernel, or the making of a filter, says.
+pub(super) fn refuse(network: Network) -> Result<(), seccompiler::Error> {
+    for filter in filters(network)? {
+        seccompiler::apply_filter(&filter)?;
+    }
+    Ok(())
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn filters(network: Network) -> Result<Vec<BpfProgram>, seccompiler::Error> {
+    let whole = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect::<Rules>();
+    let mut refused = whole(REFUSED);
+    let masked = |flag: &libc::c_int| {
+        let flag = u64::from(flag.unsigned_abs());
+        // Where the call has its flags first, which is so on every machine that is built for.
+        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        SeccompRule::new(vec![condition])
+    };
+    refused.insert(libc::SYS_clone, NAMESPACES.iter().map(masked).collect::<Result<_, _>>()?);
+    let mut all = vec![filter(refused, libc::EPERM)?, filter(whole(ABSENT), libc::ENOSYS)?];
+    if network == Network::Off {
+        let domain = u64::from(libc::AF_UNIX.unsigned_abs());
+        let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, domain)?;
+        let sockets = Rules::from([(libc::SYS_socket, vec![SeccompRule::new(vec![other])?])]);
+        all.push(filter(sockets, libc::EACCES)?);
+    }
+    if cfg!(target_arch = "x86_64")
+        && let Some(first) = all.first_mut()
+    {
+        first.splice(0..0, without_x32());
+    }
+    Ok(all)
+}
+
+fn filter(rules: Rules, error: libc::c_int) -> Result<BpfProgram, seccompiler::Error> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let refused = SeccompAction::Errno(error.unsigned_abs());
+    Ok(SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)?.try_into()?)
+}
+
+/// The second numbering of the same calls, which a list of numbers would not see, is refused whole.
+fn without_x32() -> [sock_filter; 3] {
+    const LOAD_NUMBER: u16 = 0x20;
+    const JUMP_IF_AT_LEAST: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    const FIRST_OF_X32: u32 = 0x4000_0000;
+    const REFUSE: u32 = 0x0005_0000 | libc::EPERM.unsigned_abs();
+    [
+        sock_filter { code: LOAD_NUMBER, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: FIRST_OF_X32 },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: REFUSE },
+    ]
+}

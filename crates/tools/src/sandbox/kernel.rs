@@ -1,0 +1,76 @@
+//! What the running kernel has to hold commands with.
+//!
+//! It must not restrict anything.
+
+use std::{fs, sync::OnceLock};
+
+use landlock::{ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, Scope};
+
+/// What a kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The first version of landlock's interface with all that it has; 0 is no landlock. Only 1, 3, 4 and 6 are told apart.
+    pub landlock: u8,
+    /// Whether system calls can be refused.
+    pub seccomp: bool,
+}
+
+impl Kernel {
+    /// Without either.
+    pub const NONE: Self = Self { landlock: 0, seccomp: false };
+
+    /// The one that runs; looked at once.
+    pub fn here() -> Self {
+        static HERE: OnceLock<Kernel> = OnceLock::new();
+        *HERE.get_or_init(|| {
+            let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+            Self { landlock: landlock(), seccomp: actions.split_whitespace().any(|action| action == "errno") }
+        })
+    }
+
+    /// What it lacks, if anything, in words that follow "and".
+    pub fn lacks(self) -> Option<String> {
+        let landlock = match self.landlock {
+            0 => Some("this kernel has no landlock (it came with Linux 5.13, and can be turned off at boot)"),
+            1 | 2 => Some("the landlock of this kernel is too old (version 3 came with Linux 6.2)"),
+            _ => None,
+        };
+        let seccomp = (!self.seccomp).then_some("this kernel refuses no system calls (seccomp is missing)");
+        let all: Vec<&str> = landlock.into_iter().chain(seccomp).collect();
+        (!all.is_empty()).then(|| all.join(", and "))
+    }
+}
+
+fn landlock() -> u8 {
+    let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let files = |version| strict().handle_access(AccessFs::from_all(version)).and_then(Ruleset::create).is_ok();
+    let network = || strict().handle_access(AccessNet::from_all(ABI::V4)).and_then(Ruleset::create).is_ok();
+    let scopes = || strict().scope(Scope::from_all(ABI::V6)).and_then(Ruleset::create).is_ok();
+    match () {
+        () if !files(ABI::V1) => 0,
+        () if !files(ABI::V3) => 1,
+        () if !network() => 3,
+        () if !scopes() => 4,
+        () => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Kernel;
+
+    #[test]
+    fn a_kernel_lacks_what_does_not_hold() {
+        for (landlock, seccomp, want) in [
+            (6, true, None),
+            (3, true, None),
+            (1, true, Some("too old")),
+            (0, true, Some("no landlock")),
+            (6, false, Some("seccomp is missing")),
+        ] {
+            let got = Kernel { landlock, seccomp }.lacks();
+            assert_eq!(got.is_some(), want.is_some(), "{landlock} {seccomp}");
+            assert!(want.is_none_or(|want| got.unwrap().contains(want)), "{landlock} {seccomp}");
+        }
+    }
+}

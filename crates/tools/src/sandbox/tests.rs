@@ -1,0 +1,284 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+
+use super::{Kernel, Mode, Network, OnMissing, Sandbox, Settings};
+use crate::{
+    Shells,
+    bash::Bash,
+    exec::{Launcher, tests::AS_CHILD},
+    tool::testing::{Case, failure, text},
+    write::Write,
+};
+
+/// A workspace, and beside it what is the gateway's own, what is temporary and what is neither.
+struct World {
+    case: Case,
+    beside: tempfile::TempDir,
+}
+
+impl World {
+    fn new(settings: Settings, kernel: Option<Kernel>) -> Self {
+        let beside = tempfile::tempdir().unwrap();
+        for folder in ["own", "temporary", "outside", "more"] {
+            fs::create_dir(beside.path().join(folder)).unwrap();
+        }
+        fs::write(beside.path().join("own/rules"), "deny").unwrap();
+        fs::write(beside.path().join("own/key"), "secret").unwrap();
+        let at = |name: &str| beside.path().join(name);
+        let settings = Settings {
+            write: settings.write.iter().map(|path| beside.path().join(path)).collect(),
+            temporary: Some(vec![at("temporary")]),
+            read: settings.read.map(|read| read.iter().map(|path| beside.path().join(path)).collect()),
+            ..settings
+        };
+        let sandbox = Sandbox::new(settings, vec![at("own")], vec![at("own/key")]);
+        let sandbox = kernel.map_or_else(|| sandbox.clone(), |kernel| sandbox.on(kernel));
+        let mut case = Case::new();
+        let launcher =
+            Launcher { program: std::env::current_exe().unwrap(), leading_args: AS_CHILD.map(Into::into).to_vec() };
+        case.cx.shells = Shells::held(launcher, sandbox);
+        Self { case, beside }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.beside.path().join(name)
+    }
+
+    async fn run(&self, arguments: Value) -> String {
+        text(&self.case.run(&Bash::default().in_sandbox(), arguments).await).to_owned()
+    }
+
+    async fn says(&self, command: &str) -> String {
+        self.run(json!({"command": format!("at={}; {command}", self.beside.path().display())})).await
+    }
+}
+
+/// Whether this kernel can hold commands. Where it cannot, that it is told is what is shown.
+async fn holds() -> bool {
+    let Some(lacks) = Kernel::here().lacks() else { return true };
+    let world = World::new(Settings { mode: Mode::Guard, ..Settings::default() }, None);
+    let result = world.case.run(&Bash::default(), json!({"command": "true"})).await;
+    assert!(failure(&result).contains(&lacks));
+    false
+}
+
+fn workspace() -> Settings {
+    Settings { mode: Mode::Workspace, ..Settings::default() }
+}
+
+const PROBES: &[(&str, &str)] = &[
+    ("the workspace", "echo a >new && mkdir -p d/e && mv new d/e/ && rm -r d"),
+    ("temporary", "echo a >$at/temporary/new && rm $at/temporary/new"),
+    ("outside", "echo a >$at/outside/new"),
+    ("a folder outside", "mkdir $at/outside/d"),
+    ("named", "echo a >$at/more/new"),
+    ("the rules", "echo allow >>$at/own/rules"),
+    ("cutting the rules", "truncate -s 0 $at/own/rules"),
+    ("removing the rules", "rm -f $at/own/rules"),
+    ("moving them away", "mv $at/own $at/away"),
+    ("a second name for them", "ln $at/own/rules second"),
+    ("a link to them", "ln -sf $at/own link && echo allow >>link/rules"),
+    ("a key", "cat $at/own/key"),
+    ("reading the rules", "cat $at/own/rules"),
+    ("a pipe", "echo a | cat | grep -q a && cat <(echo a) && echo a >/dev/null"),
+    ("another's memory", "exec 3<>/proc/$PPID/../1/mem"),
+    ("the gateway by a signal", "kill -0 $(sed -n 's/PPid:[^0-9]*//p' /proc/$PPID/status)"),
+];
+
+#[tokio::test]
+async fn each_mode_gives_what_it_says_and_the_gateways_own_to_nobody() {
+    if !holds().await {
+        return;
+    }
+    let guard = Settings { mode: Mode::Guard, ..Settings::default() };
+    let more = Settings { write: vec!["more".into(), "own/deep".into()], ..workspace() };
+    let always = ["the workspace", "temporary", "reading the rules", "a pipe"];
+    for (case, settings, open) in [
+        ("workspace", workspace(), vec![]),
+        ("workspace and more", more, vec!["named"]),
+        ("guard", guard, vec!["outside", "a folder outside", "named"]),
+    ] {
+        let world = World::new(settings, None);
+        for (probe, command) in PROBES {
+            let said = world.says(&format!("( {command} ) 2>&1 && echo it-was-done")).await;
+            let want = always.contains(probe) || open.contains(probe);
+            // Scopes of signals came later than the rest.
+            if *probe == "the gateway by a signal" && Kernel::here().landlock < 6 {
+                continue;
+            }
+            assert_eq!(said.contains("it-was-done"), want, "{case}, {probe}: {said}");
+        }
+        assert_eq!(fs::read_to_string(world.at("own/rules")).unwrap(), "deny", "{case}");
+    }
+}
+
+#[tokio::test]
+async fn only_what_is_named_is_read_where_reading_is_held() {
+    if !holds().await {
+        return;
+    }
+    let world = World::new(Settings { read: Some(vec!["more".into()]), ..workspace() }, None);
+    fs::write(world.at("more/a"), "may").unwrap();
+    fs::write(world.at("outside/a"), "may-not").unwrap();
+    assert_eq!(world.says("cat $at/more/a").await, "may");
+    for command in ["cat $at/outside/a", "ls $at/outside", "cat $at/own/rules"] {
+        let said = world.says(command).await;
+        assert!(said.contains("Permission denied") && said.contains("[This ran in a sandbox"), "{command}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn without_network_there_are_no_sockets_but_of_this_machine() {
+    if !holds().await {
+        return;
+    }
+    let program = "import socket\nfor family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):\n  try:\n    socket.socket(family, socket.SOCK_DGRAM).close()\n    print(family.name, 'yes')\n  except OSError as error:\n    print(family.name, error.errno)\n";
+    let bash = "exec 3<>/dev/udp/127.0.0.1/9 && echo connected";
+    for (network, want, is_connected) in [
+        (Network::Off, "AF_UNIX yes\nAF_INET 13\nAF_INET6 13\nAF_NETLINK 13\n", false),
+        (Network::On, "AF_INET yes", true),
+    ] {
+        let world = World::new(Settings { network, ..workspace() }, None);
+        let said = world.says(&format!("( {bash} ) 2>&1")).await;
+        assert_eq!(said.contains("connected"), is_connected, "{said}");
+        if world.says("command -v python3").await.contains("python3\n") {
+            world.case.write("sockets.py", program);
+            let said = world.says("python3 sockets.py").await;
+            assert!(said.contains(want), "{said}");
+        }
+        let granted = world.run(json!({"command": format!("( {bash} ) 2>&1"), "needs": {"network": true}})).await;
+        assert!(granted.contains("connected"), "{granted}");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_lead_out_are_refused() {
+    if !holds().await {
+        return;
+    }
+    let world = World::new(Settings { mode: Mode::Guard, ..Settings::default() }, None);
+    for command in
+        ["unshare -U true", "unshare -m true", "mount -t tmpfs none .", "nsenter -t 1 -m true", "chroot / true"]
+    {
+        let said = world.says(command).await;
+        assert!(said.contains("Command exited with code"), "{command}: {said}");
+    }
+    assert_eq!(world.says("grep NoNewPrivs /proc/self/status | tr -d '\\t'").await, "NoNewPrivs:1\n");
+    assert_eq!(world.says("grep 'Seccomp:' /proc/self/status | tr -d '\\t'").await, "Seccomp:2\n");
+}
+
+#[tokio::test]
+async fn programs_that_people_use_work_in_it() {
+    if !holds().await {
+        return;
+    }
+    let world = World::new(Settings { network: Network::Off, ..workspace() }, None);
+    for (program, command) in [
+        (
+            "git",
+            "git init -q r && cd r && echo a >a && git add a && git -c user.name=a -c user.email=a@b commit -qm a && git log --oneline && cd ..",
+        ),
+        ("gcc", "echo 'int main(void) { return 0; }' >a.c && TMPDIR=$at/temporary gcc a.c -o a && ./a"),
+        (
+            "python3",
+            "python3 -c 'import subprocess, threading, tempfile; t = threading.Thread(target=print); t.start(); t.join(); subprocess.run([\"true\"], check=True)'",
+        ),
+        (
+            "node",
+            "node -e 'const f = require(\"fs\"); f.writeFileSync(\"n\", \"a\"); require(\"child_process\").execSync(\"true\"); f.promises.readFile(\"n\").then(() => console.log(\"read\"))'",
+        ),
+        ("make", "printf 'all:\\n\\ttrue\\n' >Makefile && make"),
+        ("tar", "echo a >t && tar czf t.tgz t && rm t && tar xzf t.tgz && cat t"),
+        ("perl", "perl -e 'open(F, q(>), q(p)) or die; system(q(true)) == 0 or die'"),
+    ] {
+        let said = world
+            .says(&format!(
+                "if command -v {program} >/dev/null; then {command} && echo it-works; else echo it-works; fi 2>&1"
+            ))
+            .await;
+        assert!(said.contains("it-works"), "{program}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_call_was_granted_holds_for_that_call_alone() {
+    if !holds().await {
+        return;
+    }
+    let world = World::new(workspace(), None);
+    let outside = world.at("outside");
+    assert_eq!(world.says("mkdir sub && cd sub && x=kept").await, "(no output)");
+    let said = world
+        .run(json!({"command": format!("echo a >{0}/new; sleep 600 >/dev/null & pwd; cd /; x=lost", outside.display()), "needs": {"write": [outside]}}))
+        .await;
+    assert_eq!(said, format!("{}\n", world.case.cx.cwd.join("sub").display()));
+    assert!(outside.join("new").exists());
+    assert_eq!(
+        world.says("echo $x; basename $PWD; rm $at/outside/new 2>/dev/null || echo no").await,
+        "kept\nsub\nno\n"
+    );
+    let relative = world.run(json!({"command": "echo b >../made", "needs": {"write": [".."]}})).await;
+    assert_eq!(relative, "(no output)");
+    for own in ["own", "own/rules", "own/new"] {
+        let result = world
+            .case
+            .run(&Bash::default().in_sandbox(), json!({"command": "true", "needs": {"write": [world.at(own)]}}))
+            .await;
+        assert!(failure(&result).contains("is the gateway's own"), "{own}");
+    }
+    // All around it is not it.
+    let around = world.run(json!({"command": format!("echo allow >{}", world.at("own/rules").display()), "needs": {"write": [world.beside.path()]}})).await;
+    assert!(around.contains("Permission denied"), "{around}");
+}
+
+#[tokio::test]
+async fn a_command_that_the_sandbox_made_fail_says_how_to_ask() {
+    if !holds().await {
+        return;
+    }
+    let world = World::new(workspace(), None);
+    let said = world.says("echo a >$at/outside/new").await;
+    assert!(said.contains("it may write only in") && said.contains("call again with needs"), "{said}");
+    let other = world.says("echo unrelated; false").await;
+    assert_eq!(other, "unrelated\n\nCommand exited with code 1");
+}
+
+#[tokio::test]
+async fn where_the_kernel_cannot_hold_them_the_settings_decide() {
+    for (kernel, on_missing, mode, runs) in [
+        (Kernel::NONE, OnMissing::Refuse, Mode::Workspace, false),
+        (Kernel { landlock: 1, seccomp: true }, OnMissing::Refuse, Mode::Guard, false),
+        (Kernel { landlock: 6, seccomp: false }, OnMissing::Refuse, Mode::Guard, false),
+        (Kernel::NONE, OnMissing::Warn, Mode::Workspace, true),
+        (Kernel::NONE, OnMissing::Refuse, Mode::Off, true),
+    ] {
+        let world = World::new(Settings { mode, on_missing, ..Settings::default() }, Some(kernel));
+        let result = world.case.run(&Bash::default(), json!({"command": "echo ran"})).await;
+        if runs {
+            assert!(text(&result).starts_with("ran\n"), "{kernel:?} {on_missing:?}");
+        } else {
+            let told = failure(&result);
+            assert!(told.contains("no command is run here") && told.contains("kernel"), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_are_written_where_commands_may_write() {
+    let world = World::new(workspace(), None);
+    let mut case = world.case;
+    case.cx.roots = crate::Roots::whole([]);
+    for (path, want) in [
+        (Path::new("a").to_owned(), true),
+        (world.beside.path().join("temporary/a"), true),
+        (world.beside.path().join("outside/a"), false),
+    ] {
+        let result = case.run(&Write::default(), json!({"path": path, "content": "a"})).await;
+        assert_eq!(result.is_ok(), want, "{}: {result:?}", path.display());
+        assert!(want || failure(&result).contains("sandbox"), "{result:?}");
+    }
+}
