@@ -16,7 +16,8 @@ fn http(address: &str) -> Http {
 }
 
 /// A server that answers one request with `answer`, or never where that is empty. Gives the request.
-async fn served(answer: &'static str, path: &str, patience: Duration) -> (Result<Answer, String>, String) {
+async fn served(answer: &str, path: &str, patience: Duration) -> (Result<Answer, String>, String) {
+    let answer = answer.to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}{path}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
