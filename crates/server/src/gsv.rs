@@ -11,6 +11,7 @@ mod connection;
 mod delivery;
 mod dispatch;
 mod host;
+mod load;
 mod native;
 mod nodes;
 mod outbox;

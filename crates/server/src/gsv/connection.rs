@@ -2,10 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -22,7 +19,9 @@ use tokio::{
 };
 
 use super::{
-    Door, automation, channels, dispatch, nodes,
+    Door, automation, channels, dispatch,
+    load::Load,
+    nodes,
     outbox::{Outbox, Post, Posts, outbox},
     peer::Peer,
     told::Told,
@@ -37,8 +36,6 @@ const ALIVE: Duration = Duration::from_secs(30);
 const STUCK: Duration = Duration::from_secs(40);
 /// What is said to an address from which too many wrong tokens came. The right one opens nothing then, because people choose it.
 const LIMITED: &str = "Unauthorized: too many wrong tokens from this address, try again in a minute";
-/// How many requests of one connection may be open.
-const OPEN: usize = 1024;
 
 /// Why a connection ends.
 enum End {
@@ -171,8 +168,8 @@ struct Connection<'a> {
     /// What is answered at once is done one by one, in the order in which it was asked for, by a task of its own: what was
     /// asked for is done whether or not the peer stays, and a peer that does not read holds up nobody else.
     lane: Option<mpsc::UnboundedSender<Work>>,
-    /// How many requests of the lane are not answered yet.
-    in_lane: Arc<AtomicUsize>,
+    /// The requests that are not answered yet.
+    load: Load,
     /// What is answered when somebody else is done.
     deferred: FuturesUnordered<Work>,
     /// Before that the peer is sent no event.
@@ -196,7 +193,7 @@ impl<'a> Connection<'a> {
             posts,
             chats,
             lane: None,
-            in_lane: Arc::default(),
+            load: Load::default(),
             deferred: FuturesUnordered::new(),
             listens_at: Instant::now(),
             proofs: VecDeque::new(),
@@ -331,14 +328,16 @@ impl<'a> Connection<'a> {
             Ok(read) => read,
             Err(fault) => return self.refuse(&id, &fault).await,
         };
-        if self.in_lane.load(Ordering::Relaxed) + self.deferred.len() >= OPEN {
-            let fault = Fault::new(code::UNAVAILABLE, format!("Too many open requests (at most {OPEN})"));
-            return self.refuse(&id, &fault).await;
-        }
+        let held = match self.load.take(text.len()) {
+            Ok(held) => held,
+            Err(fault) => return self.refuse(&id, &fault).await,
+        };
         let came = self.door.cards.now();
         let answering = dispatch::answer(Arc::clone(self.door), Arc::clone(&self.peer), method, request, came);
         let work = async move {
-            match answering.await {
+            let answer = answering.await;
+            drop(held);
+            match answer {
                 Ok(payload) => frame::answer(&id, &payload).into(),
                 Err(fault) => frame::refusal(&id, &fault).into(),
             }
@@ -346,8 +345,7 @@ impl<'a> Connection<'a> {
         if method.row().deadline.is_deferred() {
             self.deferred.push(work.boxed());
         } else {
-            let lane = self.lane.get_or_insert_with(|| lane(self.outbox.clone(), Arc::clone(&self.in_lane)));
-            self.in_lane.fetch_add(1, Ordering::Relaxed);
+            let lane = self.lane.get_or_insert_with(|| lane(self.outbox.clone()));
             // It ends only by a fault of ours; then no request would ever be answered.
             lane.send(work.boxed()).map_err(|_| End::Gone)?;
         }
@@ -356,12 +354,11 @@ impl<'a> Connection<'a> {
 }
 
 /// Starts what does requests one after the other, to the last of them.
-fn lane(outbox: Outbox, open: Arc<AtomicUsize>) -> mpsc::UnboundedSender<Work> {
+fn lane(outbox: Outbox) -> mpsc::UnboundedSender<Work> {
     let (lane, mut works) = mpsc::unbounded_channel::<Work>();
     tokio::spawn(async move {
         while let Some(work) = works.recv().await {
             let answer = work.await;
-            open.fetch_sub(1, Ordering::Relaxed);
             // A peer that is gone needs no answer.
             let _ = outbox.send(answer);
         }
