@@ -34,16 +34,13 @@ use crate::{
     run::{Abort, Run},
     session::{self, Breaker, Kind, Requester, Session},
     time::Millis,
-    tool::Effect,
+    tool::{Effect, Machine, Shell},
     unattended::{self, Unattended},
 };
 
 pub(crate) use contract::{ask_for_wider, breached};
 pub(crate) use queue_goes_on::{begin_own, continue_with};
 pub(crate) use run_continues::forget;
-
-/// The tool that runs commands in the session's shell.
-const SHELL: &str = "bash";
 
 /// The open calls of one session: those of a run's turn, or those that an agent requested.
 #[derive(Clone, Copy)]
@@ -291,6 +288,7 @@ pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect
 fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, principal: PrincipalId) -> Subject {
     let arguments = serde_json::Value::Object(content.arguments.clone());
     let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    let shell = shell_of(content);
     if let Some(request) = &content.request {
         return Subject {
             principal: request.principal.clone(),
@@ -309,6 +307,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
             reach: policy::Reach::Beyond,
             cwd: String::new(),
             paths: Vec::new(),
+            shell,
         };
     }
     // What a host does has its own names for things: a path there is no path of this machine.
@@ -331,7 +330,13 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
         reach: if is_here { policy::Reach::Files } else { policy::Reach::Beyond },
         cwd: folder_at(place, content),
         paths: paths.map(str::to_owned).into_iter().collect(),
+        shell,
     }
+}
+
+/// What of a call a shell reads, as it was recorded with it.
+fn shell_of(content: &call::Content) -> Shell {
+    content.shell.clone().unwrap_or_else(|| Shell::of_own(&content.tool))
 }
 
 /// The folder that a call would work in, by name alone: for the shell where it is now, or what the call says.
@@ -340,13 +345,13 @@ pub fn folder_of(session: &Session, content: &call::Content) -> String {
 }
 
 fn folder_at(place: Whereabouts<'_>, content: &call::Content) -> String {
-    if &*content.tool != SHELL {
-        return place.cwd.to_owned();
-    }
+    let Shell::Line { machine: Machine::This, .. } = shell_of(content) else { return place.cwd.to_owned() };
+    // Our own shell is where it was left, a host's where its tools work.
+    let folder = if content.class.is_none() { place.folder } else { place.cwd };
     let named = content.arguments.get("cwd").and_then(serde_json::Value::as_str).filter(|named| !named.is_empty());
-    let Some(named) = named else { return place.folder.to_owned() };
+    let Some(named) = named else { return folder.to_owned() };
     let mut parts: Vec<&str> = Vec::new();
-    let base = if named.starts_with('/') { "" } else { place.folder };
+    let base = if named.starts_with('/') { "" } else { folder };
     for part in base.split('/').chain(named.split('/')) {
         match part {
             "" | "." => {}

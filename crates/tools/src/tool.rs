@@ -4,7 +4,12 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use countersign_core::{id::PeerId, message::Block, policy::Class, tool::Spec};
+use countersign_core::{
+    id::PeerId,
+    message::Block,
+    policy::Class,
+    tool::{Shell, Spec},
+};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -73,6 +78,8 @@ pub struct Away {
     pub peer: PeerId,
     /// What it is for policy and contracts.
     pub class: Class,
+    /// What of it a shell reads.
+    pub shell: Shell,
 }
 
 /// Something that a run can call.

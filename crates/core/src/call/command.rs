@@ -9,7 +9,7 @@ use crate::{
     id::{CallId, PeerId, PrincipalId, SessionId},
     policy::Class,
     session::Said,
-    tool::{Effect, Repeat},
+    tool::{Effect, Repeat, Shell},
 };
 
 /// What an executor gave back.
@@ -96,6 +96,8 @@ pub struct Act {
     pub peer: PeerId,
     /// What it is for policy.
     pub class: Class,
+    /// What of it a shell reads.
+    pub shell: Shell,
     /// The tool.
     pub tool: Arc<str>,
     /// What whoever wants it calls it; absent is the call's own id.

@@ -11,7 +11,7 @@ use crate::{
     peer::{Line, Memory},
     policy::Class,
     time::Millis,
-    tool::{Effect, Lane, Repeat},
+    tool::{Effect, Lane, Repeat, Shell},
 };
 
 /// Who runs a call.
@@ -102,6 +102,9 @@ pub struct Content {
     /// What it is beyond its tool's name: of calls that a host does. Its effect then lies beyond the files of this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
+    /// What of it a shell reads; absent is what is known of a tool of our own with this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<Shell>,
     /// Why it cannot be run at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Arc<str>>,

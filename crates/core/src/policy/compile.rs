@@ -14,6 +14,7 @@ use crate::{
         table::Table,
         verdict::Named,
     },
+    tool::is_shell_in_rules,
 };
 
 /// Why a rule cannot be compiled.
@@ -324,7 +325,7 @@ fn check(rule: &Rule, origin: &Origin) -> Result<(), CompileError> {
 }
 
 fn misses_bare_calls(pattern: &str) -> bool {
-    pattern.strip_suffix("(*)").is_some_and(|tool| !tool.is_empty() && tool != "bash" && !tool.contains('('))
+    pattern.strip_suffix("(*)").is_some_and(|tool| !tool.is_empty() && !is_shell_in_rules(tool) && !tool.contains('('))
 }
 
 /// What keeps `pattern` from matching any signature: those end with a tool's name or with the parenthesis behind its arguments.

@@ -246,7 +246,8 @@ const fn reached(class: Class) -> Option<Scope> {
 fn needed(subject: &Subject, line: Option<&shell::Line>) -> BTreeSet<Class> {
     let mut classes = subject.classes.clone();
     match (line, subject.effect) {
-        (Some(line), _) => classes.extend(shell::classes_of(line).iter()),
+        // Of what a host does, its class is all that a contract speaks of.
+        (Some(line), _) if subject.tool == SHELL => classes.extend(shell::classes_of(line).iter()),
         // A shell call without a readable command can be anything.
         (None, _) if subject.tool == SHELL => {
             classes.insert(Class::BashDestructive);
@@ -255,7 +256,7 @@ fn needed(subject: &Subject, line: Option<&shell::Line>) -> BTreeSet<Class> {
         (None, Effect::Changes) if classes.is_empty() && matches!(subject.tool.as_str(), "write" | "edit") => {
             classes.insert(Class::FileWrite);
         }
-        (None, Effect::Changes | Effect::Reads) => {}
+        (_, Effect::Changes | Effect::Reads) => {}
     }
     classes
 }

@@ -16,7 +16,7 @@ use crate::{
         verdict::{Cause, Verdict, Why},
     },
     time::Millis,
-    tool::Effect,
+    tool::{Effect, Shell},
 };
 
 /// What stands where no rules do.
@@ -68,7 +68,7 @@ pub struct Layers<'a> {
 /// In this order: protected paths and deny rules, a person's denial, the unattended contract, the floor, allow rules, grants, ask rules, defaults in order, the posture.
 /// A shell line is judged by every simple command in it.
 pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
-    let line = subject.command().map(|command| shell::judge(command, &shell::Place::of(subject, layers.surroundings)));
+    let line = shell::line_of(subject, layers.surroundings);
     let judge = Judge { layers, subject, line: line.as_ref() };
     let why = |cause| Why { cause, policy: layers.compiled.digest() };
     judge
@@ -115,12 +115,11 @@ impl Judge<'_> {
     fn lacks(&self) -> Option<Lack> {
         let contract = self.layers.contract?;
         let surroundings = self.layers.surroundings;
-        if surroundings.temporary.is_empty() {
+        if surroundings.temporary.is_empty() || self.line.is_none() {
             return contract.lacks(self.subject, self.line);
         }
         let place = shell::Place { temporary: Vec::new(), ..shell::Place::of(self.subject, surroundings) };
-        let line = self.subject.command().map(|command| shell::judge(command, &place));
-        contract.lacks(self.subject, line.as_ref())
+        contract.lacks(self.subject, shell::line_in(self.subject, &place).as_ref())
     }
 
     fn protected(&self) -> Option<String> {
@@ -281,7 +280,7 @@ impl Judge<'_> {
 
     fn reads_inside(&self) -> bool {
         let subject = self.subject;
-        subject.tool != "bash"
+        subject.shell == Shell::Nothing
             && subject.effect == Effect::Reads
             && subject.reach == Reach::Files
             && subject.paths.iter().all(|path| {

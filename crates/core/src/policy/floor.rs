@@ -2,7 +2,7 @@
 
 use crate::{
     policy::{evaluate::Surroundings, path, subject::Subject},
-    tool::Effect,
+    tool::{Effect, Shell},
 };
 
 /// The protected path that `subject` would write, if it would write one.
@@ -24,7 +24,7 @@ pub(super) fn unreadable(subject: &Subject, surroundings: &Surroundings) -> Opti
 /// What destroys beyond the working folder, in words that follow "because it".
 pub(super) fn reason(subject: &Subject, surroundings: &Surroundings) -> Option<String> {
     // A shell call whose command is not a text cannot be judged at all.
-    if subject.tool == "bash" {
+    if matches!(subject.shell, Shell::Line { .. }) {
         return Some("has no command that can be judged".to_owned());
     }
     if subject.effect != Effect::Changes {

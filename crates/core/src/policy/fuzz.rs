@@ -1,4 +1,5 @@
-//! The way in for a fuzz loop: any bytes are a shell line, every line gets a verdict, and what is added to a line never frees it.
+//! The way in for a fuzz loop: any bytes are a shell line, every line gets a verdict, what is added to a line never frees it, and
+//! no line is freer on a machine that nobody knows than here.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -12,7 +13,7 @@ use crate::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     time::Millis,
-    tool::Effect,
+    tool::{Effect, Machine, Shell},
 };
 
 /// Rules of which none covers `x` or `curl`.
@@ -25,6 +26,20 @@ static WIDE: LazyLock<Compiled> = LazyLock::new(|| compiled(&[("*", Action::Allo
 /// Rules that ask, so that the order of the layers shows.
 static ASKING: LazyLock<Compiled> =
     LazyLock::new(|| compiled(&[("bash(x*)", Action::Allow), ("bash(ls*)", Action::Ask), ("bash(rm*)", Action::Deny)]));
+
+/// The same for both, where a line runs here and where one of a node does.
+static BOTH: LazyLock<Compiled> = LazyLock::new(|| {
+    compiled(&[
+        ("bash(ls*)", Action::Allow),
+        ("m__Bash(ls*)", Action::Allow),
+        ("bash(x*)", Action::Allow),
+        ("m__Bash(x*)", Action::Allow),
+        ("bash(rm*)", Action::Allow),
+        ("m__Bash(rm*)", Action::Allow),
+        ("bash(curl*)", Action::Deny),
+        ("m__Bash(curl*)", Action::Deny),
+    ])
+});
 
 fn compiled(rules: &[(&str, Action)]) -> Compiled {
     let rules = rules.iter().map(|(pattern, action)| Rule::new(*pattern, *action));
@@ -57,6 +72,19 @@ pub fn fuzz(bytes: &[u8]) {
     let longer = format!("{line}\ncurl x");
     let verdict = judge(&NARROW, &longer);
     assert!(swallows || !matches!(verdict, Verdict::Allow(_)), "{longer:?}: {verdict}");
+    let bare = Surroundings {
+        home: Some("/home/ana".to_owned()),
+        temporary: vec!["/tmp".to_owned(), "/var/tmp".to_owned()],
+        ..Surroundings::default()
+    };
+    let here = judge_in(&BOTH, &subject("bash", &line, Shell::of_own("bash")), &bare);
+    let machine = Machine::Other;
+    let shell = Shell::Line { argument: "command".into(), machine };
+    let there = judge_in(&BOTH, &subject("m__Bash", &line, shell), &bare);
+    assert!(freedom(&there) <= freedom(&here), "{line:?}: {there} at a node, {here} here");
+    let perhaps = judge_in(&BOTH, &subject("m__Bash", &line, Shell::Perhaps { machine }), &bare);
+    let is_compound = line.contains(['\n', ';']);
+    assert!(!is_compound || !matches!(perhaps, Verdict::Allow(_)), "{line:?}: {perhaps}");
 }
 
 /// True if the grammar reads `line` and finds a command in it.
@@ -74,14 +102,26 @@ const fn freedom(verdict: &Verdict) -> u8 {
 }
 
 fn judge(compiled: &Compiled, line: &str) -> Verdict {
+    let surroundings = Surroundings {
+        home: Some("/home/ana".to_owned()),
+        temporary: vec!["/tmp".to_owned()],
+        protected: vec!["/home/ana/project/.countersign".to_owned(), "/home/ana/.config/countersign".to_owned()],
+        unreadable: vec!["/home/ana/.config/countersign".to_owned()],
+        door: None,
+        realm: None,
+    };
+    judge_in(compiled, &subject("bash", line, Shell::of_own("bash")), &surroundings)
+}
+
+fn subject(tool: &str, line: &str, shell: Shell) -> Subject {
     let arguments = Map::from_iter([("command".to_owned(), Value::String(line.to_owned()))]);
-    let subject = Subject {
+    Subject {
         principal: PrincipalId::new("agent"),
         door: None,
         target: None,
         session: SessionId::new("fuzz"),
-        tool: "bash".to_owned(),
-        signature: format!("bash({line})"),
+        tool: tool.to_owned(),
+        signature: format!("{tool}({line})"),
         further_signatures: Vec::new(),
         named: vec!["command".to_owned()],
         undeclared: Vec::new(),
@@ -92,24 +132,20 @@ fn judge(compiled: &Compiled, line: &str) -> Verdict {
         reach: Reach::Files,
         cwd: "/home/ana/project".to_owned(),
         paths: Vec::new(),
-    };
-    let surroundings = Surroundings {
-        home: Some("/home/ana".to_owned()),
-        temporary: vec!["/tmp".to_owned()],
-        protected: vec!["/home/ana/project/.countersign".to_owned(), "/home/ana/.config/countersign".to_owned()],
-        unreadable: vec!["/home/ana/.config/countersign".to_owned()],
-        door: None,
-        realm: None,
-    };
+        shell,
+    }
+}
+
+fn judge_in(compiled: &Compiled, subject: &Subject, surroundings: &Surroundings) -> Verdict {
     let layers = Layers {
         compiled,
         constraints: &Constraints::default(),
         contract: None,
         grants: &Grants::default(),
         posture: Posture::Gateway,
-        surroundings: &surroundings,
+        surroundings,
     };
-    evaluate(&layers, &subject, Millis(0))
+    evaluate(&layers, subject, Millis(0))
 }
 
 #[cfg(test)]

@@ -119,8 +119,7 @@ impl Grants {
     /// The grant that covers `subject` at `now`, if there is one that holds in `realm`. A pattern grant covers a shell line as an allow rule does: command by command.
     pub fn covers(&self, subject: &Subject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
         self.exact(subject, realm, now).or_else(|| {
-            let line =
-                subject.command().map(|command| shell::judge(command, &shell::Place::of(subject, &Default::default())));
+            let line = shell::line_of(subject, &Default::default());
             self.by_pattern(subject, line.as_ref(), realm, now)
         })
     }

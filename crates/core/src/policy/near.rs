@@ -104,7 +104,7 @@ impl fmt::Display for Miss {
 /// The rules that nearly decided what `verdict` says of `subject`, the nearest first: those that match and came too late,
 /// then those that little keeps from matching. The rule that decided is not among them.
 pub fn near(compiled: &Compiled, surroundings: &Surroundings, subject: &Subject, verdict: &Verdict) -> Vec<Near> {
-    let line = subject.command().map(|command| shell::judge(command, &shell::Place::of(subject, surroundings)));
+    let line = shell::line_of(subject, surroundings);
     let caller = Caller::of(subject, surroundings.door.as_deref());
     let call = Asked { subject, caller, line: line.as_ref() };
     let decided = verdict.why().cause.rule();

@@ -1,10 +1,13 @@
 //! What a card offers for "always": never more than a person can read off it.
 
-use crate::policy::{
-    evaluate::Surroundings,
-    grants::Covers,
-    shell,
-    subject::{Reach, Subject},
+use crate::{
+    policy::{
+        evaluate::Surroundings,
+        grants::Covers,
+        shell,
+        subject::{Reach, Subject},
+    },
+    tool::Shell,
 };
 
 /// One thing that a person may allow for good.
@@ -19,10 +22,11 @@ pub struct Proposal {
 /// What may be offered for `subject`, the exact thing first. Empty under a verdict of the floor is the caller's business.
 pub fn propose(subject: &Subject) -> Vec<Proposal> {
     let exact = Proposal { covers: Covers::Exact(subject.digest()), label: format!("exactly {}", subject.signature) };
-    let patterns = match subject.command() {
-        Some(command) => shell::patterns(command, &shell::Place::of(subject, &Surroundings::default())),
-        None if subject.reach == Reach::Beyond => wider(subject),
-        None => Vec::new(),
+    let patterns = match (subject.line(), &subject.shell) {
+        (Some((_, line)), _) => shell::patterns(line, &shell::Place::of(subject, &Surroundings::default())),
+        (None, Shell::Nothing) if subject.reach == Reach::Beyond => wider(subject),
+        // Of what a shell may read, the part that would be free is a line like any other.
+        (None, _) => Vec::new(),
     };
     let patterns = patterns
         .into_iter()

@@ -6,10 +6,12 @@
 mod classes;
 mod delete;
 mod disk;
+mod elsewhere;
 mod feed;
 mod here;
 mod limits;
 mod line;
+mod perhaps;
 mod programs;
 mod protect;
 mod simple;
@@ -18,6 +20,9 @@ mod variables;
 mod walk;
 mod word;
 
+use super::{evaluate::Surroundings, subject::Subject};
+use crate::tool::Shell;
+
 pub use self::classes::Classes;
 pub(crate) use self::classes::of_line as classes_of;
 pub(crate) use self::line::{Line, Piece, Place};
@@ -25,6 +30,23 @@ pub(crate) use self::programs::grants_interpreter;
 
 /// What a line is called that the grammar does not read.
 pub(crate) const UNPARSABLE: &str = "text that cannot be parsed";
+
+/// Judges what a shell reads of `subject`; none if it reads nothing.
+pub(crate) fn line_of(subject: &Subject, surroundings: &Surroundings) -> Option<Line> {
+    match &subject.shell {
+        Shell::Nothing => None,
+        Shell::Line { .. } | Shell::Perhaps { .. } => line_in(subject, &Place::of(subject, surroundings)),
+    }
+}
+
+/// The same, as run in `place`.
+pub(crate) fn line_in(subject: &Subject, place: &Place) -> Option<Line> {
+    match &subject.shell {
+        Shell::Nothing => None,
+        Shell::Line { .. } => subject.line().map(|(_, line)| judge(line, place)),
+        Shell::Perhaps { .. } => perhaps::judge(&subject.arguments, place),
+    }
+}
 
 /// Judges `command` as run in `place`.
 pub(crate) fn judge(command: &str, place: &Place) -> Line {
@@ -48,7 +70,11 @@ pub(crate) fn patterns(command: &str, place: &Place) -> Vec<String> {
     if line.opaque.is_some() || line.floor.is_some() {
         return Vec::new();
     }
-    let words: Vec<&str> = text.trim_start_matches("bash(").trim_end_matches(')').split(' ').collect();
+    let tool = place.tool.as_str();
+    let inner = text.strip_prefix(tool).and_then(|rest| rest.strip_prefix('(')).and_then(|rest| rest.strip_suffix(')'));
+    // What has a meaning in a pattern would not mean itself.
+    let Some(inner) = inner.filter(|_| !tool.contains(['*', '?', '[', ']', '('])) else { return Vec::new() };
+    let words: Vec<&str> = inner.split(' ').collect();
     let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
     let (Some(program), sub) = (words.first().filter(|word| plain(word)), words.get(1)) else { return Vec::new() };
     if programs::is_interpreter(program)
@@ -58,8 +84,8 @@ pub(crate) fn patterns(command: &str, place: &Place) -> Vec<String> {
         return Vec::new();
     }
     match sub {
-        Some(sub) if plain(sub) && !sub.starts_with('-') => vec![format!("bash({program} {sub}*)")],
-        None => vec![format!("bash({program}*)")],
+        Some(sub) if plain(sub) && !sub.starts_with('-') => vec![format!("{tool}({program} {sub}*)")],
+        None => vec![format!("{tool}({program}*)")],
         Some(_) => Vec::new(),
     }
 }

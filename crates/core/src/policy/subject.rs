@@ -8,7 +8,7 @@ use crate::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     policy::{contract::Class, shell},
-    tool::Effect,
+    tool::{Effect, Shell},
 };
 
 /// Where the effect of a call lies.
@@ -55,6 +55,8 @@ pub struct Subject {
     pub cwd: String,
     /// Paths that the call names, as they came: absolute or relative to the working folder. Not those inside a shell command, which are found here.
     pub paths: Vec<String>,
+    /// What of it a shell reads.
+    pub shell: Shell,
     /// Classes of an unattended contract that the call needs beyond what its tool and command tell: of host tools and host URIs.
     pub classes: BTreeSet<Class>,
 }
@@ -74,15 +76,16 @@ impl Subject {
         } else {
             self.named.iter().filter_map(|name| Some((name.clone(), self.arguments.get(name)?.clone()))).collect()
         };
-        if let Some(command) = self.command() {
-            named.insert("command".to_owned(), Value::String(shell::plain_form(command)));
+        if let Some((argument, line)) = self.line() {
+            named.insert(argument.to_owned(), Value::String(shell::plain_form(line)));
         }
         keyed(&[&self.tool, &canonical(&Value::Object(named))])
     }
 
-    /// The command line, if the tool is the shell.
-    pub(crate) fn command(&self) -> Option<&str> {
-        if self.tool == "bash" { self.arguments.get("command").and_then(Value::as_str) } else { None }
+    /// The argument that is a shell line, with the line; none if there is no such argument, or it is no text.
+    pub(crate) fn line(&self) -> Option<(&str, &str)> {
+        let Shell::Line { argument, .. } = &self.shell else { return None };
+        Some((argument, self.arguments.get(&**argument)?.as_str()?))
     }
 
     /// Every signature, the shown one first.

@@ -9,7 +9,7 @@ use super::{Covers, Door, Grant, GrantId, Grants, Reach, Scope, Subject};
 use crate::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
-    tool::Effect,
+    tool::{Effect, Shell},
 };
 
 pub(crate) fn subject(tool: &str, arguments: Value) -> Subject {
@@ -30,6 +30,7 @@ pub(crate) fn subject(tool: &str, arguments: Value) -> Subject {
         reach: Reach::Beyond,
         cwd: "/home/ana/project".to_owned(),
         paths: Vec::new(),
+        shell: Shell::of_own(tool),
         classes: BTreeSet::new(),
     }
 }

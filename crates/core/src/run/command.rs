@@ -49,6 +49,8 @@ pub struct Wanted {
     pub executor: crate::call::Executor,
     /// What it is beyond its tool's name, where somebody else than this process does it.
     pub class: Option<crate::policy::Class>,
+    /// What of it a shell reads; none is what is known of a tool of our own with this name.
+    pub shell: Option<crate::tool::Shell>,
     /// Why it cannot be run at all: an unknown tool, arguments that do not fit.
     pub problem: Option<Arc<str>>,
 }

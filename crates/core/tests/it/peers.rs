@@ -7,7 +7,7 @@ use countersign_core::{
     peer::{self, Line, Memory},
     policy::Class,
     run::Wanted,
-    tool::Repeat,
+    tool::{Repeat, Shell},
 };
 
 use serde_json::json;
@@ -225,6 +225,7 @@ fn act(number: u128) -> Command {
         by: PrincipalId::new("client:ana"),
         peer: PeerId::new("p"),
         class: Class::HostToolInvoke,
+        shell: Shell::Nothing,
         tool: "p__Look".into(),
         wire: None,
         intent: None,

@@ -101,6 +101,7 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
         effect: if reads { Effect::Reads } else { Effect::Changes },
         executor: if ["ask", "plan", "execution"].contains(&tool) { Executor::Person } else { Executor::Builtin },
         class: None,
+        shell: None,
         problem: None,
     }
 }

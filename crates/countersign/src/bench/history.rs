@@ -145,6 +145,7 @@ fn wanted(tool: &str, argument: &str) -> Wanted {
         effect: if tool == "bash" { Effect::Changes } else { Effect::Reads },
         executor: Executor::Builtin,
         class: None,
+        shell: None,
         problem: None,
     }
 }

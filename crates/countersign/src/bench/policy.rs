@@ -11,7 +11,7 @@ use countersign_core::{
         Surroundings, Verdict, compile, evaluate,
     },
     time::Millis,
-    tool::Effect,
+    tool::{Effect, Shell},
 };
 use serde_json::{Map, Value, json};
 
@@ -109,6 +109,7 @@ fn subject(number: usize) -> Subject {
         reach: Reach::Beyond,
         cwd: String::new(),
         paths: Vec::new(),
+        shell: Shell::Nothing,
         classes: BTreeSet::new(),
     }
 }

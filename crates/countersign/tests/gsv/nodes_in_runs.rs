@@ -173,6 +173,28 @@ fn a_call_that_a_person_allowed_goes_to_its_node_and_no_other_does() {
 }
 
 #[test]
+fn a_line_for_a_nodes_shell_is_allowed_command_by_command() {
+    let scene = Scene::ruled("rules:\n  - { pattern: 'box__Bash(ls*)', action: allow }\n");
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Bash"]);
+    let calls = |command: &str| vec![call("c0", "box__Bash", &json!({ "command": command }))];
+    scene.provider.script([Reply::new(calls("ls -l; ls")), say("looked")]);
+    send(&mut client, "s", "look", "r-1");
+    let wanted = given(&mut node, "Bash");
+    assert_eq!(wanted["args"], json!({ "command": "ls -l; ls" }));
+    gives(&mut node, &wanted, json!("ok"));
+    assert_eq!(said(&ends(&mut client, "r-1")), "looked");
+    for (number, command) in ["ls; touch x", "ls $(touch x)"].into_iter().enumerate() {
+        scene.provider.script([Reply::new(calls(command)), say("did not")]);
+        let asked = talk(&mut client, "s", "more", &format!("r-2{number}"));
+        let shown = said(&asked);
+        assert!(shown.contains("touch x"), "{shown}");
+        assert_eq!(node.caught_up_node(), Vec::<Value>::new());
+        assert_eq!(said(&talk(&mut client, "s", "no", &format!("r-3{number}"))), "did not");
+    }
+}
+
+#[test]
 fn a_node_that_says_nothing_is_not_waited_for() {
     let scene = open();
     let (gateway, mut client) = scene.client();

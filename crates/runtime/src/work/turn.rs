@@ -451,10 +451,10 @@ fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> String) -> O
             checked.map(|checked| route = checked).err().map(|problem| problem.to_string())
         }),
     };
-    let (executor, class) = match &route {
-        Route::Here => (Executor::Builtin, None),
-        Route::Person => (Executor::Person, None),
-        Route::Peer(away) => (Executor::Peer(away.peer.clone()), Some(away.class)),
+    let (executor, class, shell) = match &route {
+        Route::Here => (Executor::Builtin, None, None),
+        Route::Person => (Executor::Person, None, None),
+        Route::Peer(away) => (Executor::Peer(away.peer.clone()), Some(away.class), Some(away.shell.clone())),
     };
     let is_away = class.is_some();
     Some(Wanted {
@@ -470,6 +470,7 @@ fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> String) -> O
         effect: spec.map_or(Effect::Changes, |spec| spec.effect),
         executor,
         class,
+        shell,
         problem: problem.map(Into::into),
     })
 }

@@ -10,7 +10,7 @@ use countersign_core::{
     policy::{self, Posture, Surroundings},
     schedule,
     session::{self, ModelRef, Said, Settings, WhenBusy},
-    tool::{Effect, Lane, Repeat, Spec},
+    tool::{Effect, Lane, Repeat, Shell, Spec},
 };
 use countersign_runtime::{
     self as runtime, Chosen, Clock, Fired, Handle, Host, Options, Peers, Source, Summaries,
@@ -33,7 +33,7 @@ impl Tool for Far {
     }
 
     fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
-        Ok(Route::Peer(Away { peer: PeerId::new("p"), class: policy::Class::HostToolInvoke }))
+        Ok(Route::Peer(Away { peer: PeerId::new("p"), class: policy::Class::HostToolInvoke, shell: Shell::Nothing }))
     }
 
     fn run<'a>(

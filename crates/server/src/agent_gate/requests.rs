@@ -7,7 +7,7 @@ use countersign_core::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     policy::{Reach, Subject, arguments, signature},
-    tool::{Effect, Repeat},
+    tool::{Effect, Repeat, Shell},
 };
 use countersign_protocol::agent_gate::{Fault, code};
 use serde_json::{Map, Value, json};
@@ -105,6 +105,7 @@ pub(crate) fn subject(tools: &Tools, agent: &str, name: String, args: Map<String
         door: Some(asked.door.to_string()),
         target: asked.service.as_deref().map(str::to_owned),
         session,
+        shell: Shell::of_own(&asked.tool),
         tool: asked.tool.to_string(),
         signature: signatures.next().unwrap_or_default(),
         further_signatures: signatures.collect(),

@@ -172,6 +172,7 @@ fn subject(console: &Console, wanted: &Wanted) -> Result<Subject, String> {
         signature,
         named: spec.signature.iter().map(|name| (*name).to_owned()).collect(),
         class: None,
+        shell: None,
         problem: None,
         request: None,
     };

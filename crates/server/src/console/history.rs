@@ -307,6 +307,7 @@ mod tests {
             signature: format!("pay({argument})"),
             named: Vec::new(),
             class: None,
+            shell: None,
             problem: None,
             request: None,
         };

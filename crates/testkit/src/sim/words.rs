@@ -85,6 +85,7 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
             _ => Executor::Builtin,
         },
         class: is_away.then_some(Class::HostToolInvoke),
+        shell: None,
         problem: dice.chance(5).then(|| "no such tool".into()),
     }
 }

@@ -14,7 +14,7 @@ use countersign_core::{
         compile, evaluate,
     },
     time::Millis,
-    tool::Effect,
+    tool::{Effect, Shell},
 };
 use serde_json::{Map, Value, json};
 
@@ -109,9 +109,13 @@ impl Guard {
     /// What is judged of a call: itself, and what it hands to a command as input, which may well be a command.
     fn subjects(&self, sort: Sort, arguments: &Map<String, Value>, cwd: &Path) -> Vec<Subject> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
-        let place = |given: Option<&str>| match given {
-            Some(given) => cwd.join(given).display().to_string(),
-            None => cwd.display().to_string(),
+        let home = self.surroundings.home.as_deref();
+        let place = |given: Option<&str>| {
+            let given = given.unwrap_or(".");
+            // As the tool expands it.
+            let at_home = given.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')).zip(home);
+            let given = at_home.map_or_else(|| given.to_owned(), |(rest, home)| format!("{home}{rest}"));
+            cwd.join(given).display().to_string()
         };
         let root = || cwd.display().to_string();
         let shell = |command: &str, cwd: String| {
@@ -186,6 +190,7 @@ fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: St
         reach: Reach::Files,
         cwd,
         paths,
+        shell: Shell::of_own(tool),
         classes: std::collections::BTreeSet::new(),
     }
 }
@@ -219,6 +224,8 @@ mod tests {
             (Sort::Bash, json!({"command": "rm -rf /"}), Some("where nobody can allow it")),
             (Sort::Bash, json!({"command": "cd x && rm -rf ~"}), Some("where nobody can allow it")),
             (Sort::Bash, json!({"command": "rm -rf ..", "workdir": "sub/deep"}), Some("where nobody can allow it")),
+            (Sort::Bash, json!({"command": "rm -rf *", "workdir": "~"}), Some("where nobody can allow it")),
+            (Sort::Bash, json!({"command": "rm -rf *", "workdir": "~/work/sub"}), None),
             (Sort::Bash, json!({"command": "mkfs.ext4 /dev/sda"}), Some("where nobody can allow it")),
             (Sort::Bash, json!({"command": "make && git  push origin"}), Some("denied by rule \"bash(git push*)\"")),
             (Sort::Bash, json!({"command": "cat /var/node/node.db"}), Some("denied because")),

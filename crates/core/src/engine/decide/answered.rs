@@ -8,6 +8,7 @@ use crate::{
     id::{CallId, RunId},
     run::{Answer, Event as Happened, Phase, Wanted},
     session::Kind,
+    tool::Shell,
 };
 
 /// How many calls of one message are run. Every rule looks at all of them.
@@ -65,6 +66,7 @@ pub(super) fn want(call: CallId, run: Option<RunId>, wanted: Wanted) -> (call::E
         effect: wanted.effect,
         arguments: Digest::of(canonical(&arguments).as_bytes()),
     };
+    let shell = wanted.shell.filter(|shell| *shell != Shell::of_own(&wanted.tool));
     let content = call::Content {
         tool: wanted.tool,
         tool_call_id: wanted.tool_call_id,
@@ -73,6 +75,7 @@ pub(super) fn want(call: CallId, run: Option<RunId>, wanted: Wanted) -> (call::E
         signature: wanted.signature,
         named: wanted.named,
         class: wanted.class,
+        shell,
         problem: wanted.problem,
         request: None,
     };

@@ -54,6 +54,7 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
         effect: Effect::Changes,
         executor: own.executor,
         class: None,
+        shell: None,
         problem: None,
     };
     let (event, content) = want(call, None, wanted);
@@ -94,6 +95,7 @@ pub(super) fn act(view: View<'_>, act: Act, context: &mut Context) -> Result<Dec
         effect: Effect::Changes,
         executor: Executor::Peer(act.peer.clone()),
         class: Some(act.class),
+        shell: Some(act.shell),
         problem: None,
     };
     let (event, content) = want(act.call, None, wanted);

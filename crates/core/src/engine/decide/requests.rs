@@ -48,6 +48,7 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
         intent: None,
         named: request.named,
         class: None,
+        shell: None,
         problem: None,
         request: Some(Box::new(Requested {
             session: generation_session(&request.session, generation),

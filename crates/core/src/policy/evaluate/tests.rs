@@ -14,6 +14,7 @@ use crate::{
     tool::Effect,
 };
 
+mod away;
 mod bound;
 mod recorded;
 

@@ -4,12 +4,20 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::policy::{contract::Class, evaluate::Surroundings, path, subject::Subject};
+use super::elsewhere;
+use crate::{
+    policy::{contract::Class, evaluate::Surroundings, path, subject::Subject},
+    tool::{Machine, Shell},
+};
 
 /// Where a line runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
+    /// The tool that runs it: the texts that rules see begin with its name.
+    pub(crate) tool: String,
     pub(crate) cwd: String,
+    /// Where the line begins, if that is not the working folder.
+    pub(crate) start: Start,
     pub(crate) home: Option<String>,
     pub(crate) temporary: Vec<String>,
     pub(crate) protected: Vec<String>,
@@ -20,16 +28,38 @@ pub(crate) struct Place {
     pub(crate) beside: Option<String>,
 }
 
+/// Where a line begins.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Start {
+    /// In the working folder.
+    #[default]
+    Working,
+    /// In another one.
+    Folder(String),
+    /// Anywhere.
+    Unknown,
+}
+
 /// The arguments of a shell call that change nothing about what its line does; `cwd` is where the line runs.
-const HARMLESS_ARGUMENTS: [&str; 7] = ["command", "timeout", "head", "tail", "pty", "async", "cwd"];
+const HARMLESS_ARGUMENTS: [&str; 6] = ["timeout", "head", "tail", "pty", "async", "cwd"];
 
 impl Place {
     pub(crate) fn of(subject: &Subject, surroundings: &Surroundings) -> Self {
+        match &subject.shell {
+            Shell::Line { machine: Machine::Other, .. } | Shell::Perhaps { machine: Machine::Other } => {
+                elsewhere::place(subject)
+            }
+            Shell::Line { .. } | Shell::Perhaps { .. } | Shell::Nothing => Self::here(subject, surroundings),
+        }
+    }
+
+    fn here(subject: &Subject, surroundings: &Surroundings) -> Self {
         let resolved = |paths: &[String]| paths.iter().map(|one| path::resolve("/", one)).collect();
         let (mut environment, mut beside) = (Vec::new(), None);
+        let line = subject.line().map(|(argument, _)| argument);
         for (name, value) in &subject.arguments {
             match (name.as_str(), value) {
-                (name, _) if HARMLESS_ARGUMENTS.contains(&name) => {}
+                (name, _) if HARMLESS_ARGUMENTS.contains(&name) || Some(name) == line => {}
                 ("env", Value::Null) => {}
                 ("env", Value::Object(members)) => environment.extend(members.iter().map(|(name, value)| {
                     (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
@@ -38,7 +68,9 @@ impl Place {
             }
         }
         Self {
+            tool: subject.tool.clone(),
             cwd: path::resolve("/", &subject.cwd),
+            start: Start::Working,
             home: surroundings.home.as_deref().map(|home| path::resolve("/", home)),
             temporary: resolved(&surroundings.temporary),
             protected: resolved(&surroundings.protected),

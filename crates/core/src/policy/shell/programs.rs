@@ -1,5 +1,7 @@
 //! What is known of programs by name.
 
+use crate::tool::is_shell_in_rules;
+
 /// Shells whose `-c` text is read by this grammar.
 pub(super) const SHELLS: [&str; 4] = ["bash", "sh", "dash", "rbash"];
 
@@ -178,7 +180,8 @@ fn sed_runs(script: &str) -> bool {
 
 /// The interpreter or wrapper that an allow pattern would grant whole.
 pub(crate) fn grants_interpreter(pattern: &str) -> Option<&str> {
-    let inner = pattern.strip_prefix("bash(")?;
+    let (tool, inner) = pattern.split_once('(')?;
+    is_shell_in_rules(tool).then_some(())?;
     let literal = &inner[..inner.find(['*', '?', '['])?];
     let mut words = literal.split(' ').filter(|word| !word.is_empty());
     let program = words.next()?;
@@ -204,6 +207,9 @@ mod tests {
             ("bash(npm *)", None),
             ("bash(python x.py)", None),
             ("bash(*)", None),
+            ("mac__Bash(python*)", Some("python")),
+            ("*__Bash(sudo *)", Some("sudo")),
+            ("mac__Read(python*)", None),
             ("*", None),
         ] {
             assert_eq!(grants_interpreter(pattern), want, "{pattern}");

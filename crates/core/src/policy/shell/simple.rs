@@ -23,7 +23,7 @@ pub(super) enum Cover {
 
 /// Notes in `line` what `argv` with `assignments` is and does.
 pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[Word], argv: &[Word], cover: Cover) {
-    let simple = texts(assignments, argv, cover);
+    let simple = texts(&place.tool, assignments, argv, cover);
     line.commands.push(simple);
     let program = argv.first().and_then(Word::as_literal).map(base_name);
     let arguments: Vec<&str> = argv.iter().skip(1).map(|word| word.value.as_str()).collect();
@@ -114,7 +114,7 @@ fn evaluates(arguments: &[&str]) -> bool {
     !only_asks && (first.is_none() || options.into_iter().any(|word| inline(word)))
 }
 
-fn texts(assignments: &[Word], argv: &[Word], cover: Cover) -> Simple {
+fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simple {
     let join = |words: &[String]| words.join(" ");
     let prefix: Vec<String> = assignments.iter().map(Word::normal).collect();
     let normal: Vec<String> = argv.iter().map(Word::normal).collect();
@@ -137,14 +137,14 @@ fn texts(assignments: &[Word], argv: &[Word], cover: Cover) -> Simple {
         Cover::Wrapper | Cover::Perhaps => Vec::new(),
     };
     let wrap = |texts: Vec<String>| {
-        let mut texts: Vec<String> = texts.into_iter().map(|text| format!("bash({text})")).collect();
+        let mut texts: Vec<String> = texts.into_iter().map(|text| format!("{tool}({text})")).collect();
         texts.sort();
         texts.dedup();
         texts
     };
     let shown = forms.first().cloned();
     let mut forms = wrap(forms);
-    if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("bash({shown})"))) {
+    if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("{tool}({shown})"))) {
         forms.swap(0, at);
     }
     Simple { forms, cover: wrap(cover) }

@@ -6,7 +6,7 @@ use super::{
     classes, feed,
     here::Here,
     limits,
-    line::{Line, Place},
+    line::{Line, Place, Start},
     programs,
     variables::{TooMany, Variables},
     word::{self, Known, Word},
@@ -51,10 +51,17 @@ impl<'a> Walk<'a> {
     fn walk(command: &str, place: &'a Place, variables: &mut Variables) -> Line {
         let sets = |name: &str| may_set(command, name) || place.environment.iter().any(|(given, _)| given == name);
         let matches_hidden = ["shopt", "dotglob", "GLOBIGNORE"].into_iter().any(sets);
+        let mut here = match &place.start {
+            Start::Folder(folder) => Here::at(folder, matches_hidden),
+            Start::Working | Start::Unknown => Here::at(&place.cwd, matches_hidden),
+        };
+        if place.start == Start::Unknown {
+            here.lose();
+        }
         let mut walk = Self {
             place,
             line: Line::default(),
-            here: Here::at(&place.cwd, matches_hidden),
+            here,
             depth: 0,
             fed: false,
             functions: Vec::new(),

@@ -129,7 +129,11 @@ impl Lent {
 mod tests {
     use std::sync::Arc;
 
-    use countersign_core::{id::SessionId, policy::Class};
+    use countersign_core::{
+        id::SessionId,
+        policy::Class,
+        tool::{Machine, Shell},
+    };
     use countersign_protocol::{
         Json,
         gjc::{host_tool, host_uri},
@@ -189,6 +193,23 @@ mod tests {
     }
 
     #[test]
+    fn a_host_tool_that_is_a_shell_says_which_argument_is_a_line() {
+        let lent = lent();
+        let schema = json!({"type": "object", "properties": {"command": {"type": "string"}}});
+        let set = ["run_shell", "run"].map(|name| json!({"name": name, "description": "Runs.", "parameters": schema}));
+        tools(&lent, &set).unwrap();
+        let registry = lent.registry(&session());
+        let machine = Machine::This;
+        for (name, want) in
+            [("run_shell", Shell::Line { argument: "command".into(), machine }), ("run", Shell::Perhaps { machine })]
+        {
+            let mut arguments = json!({"command": "ls"}).as_object().cloned().unwrap();
+            let Ok(Route::Peer(away)) = registry.get(name).unwrap().route(&mut arguments) else { panic!() };
+            assert_eq!(away.shell, want, "{name}");
+        }
+    }
+
+    #[test]
     fn a_call_of_a_host_tool_goes_to_the_host_and_fits_its_schema() {
         let lent = lent();
         tools(&lent, &[tool("look_up", false)]).unwrap();
@@ -196,7 +217,7 @@ mod tests {
         let tool = registry.get("look_up").unwrap();
         assert_eq!(tool.check(&json!({})).unwrap_err().to_string(), "Invalid arguments for look_up:\n- id is required");
         let mut arguments = tool.check(&json!({"id": 1, "path": "/etc"})).unwrap();
-        let away = Away { peer: tools_of(&session()), class: Class::HostToolInvoke };
+        let away = Away { peer: tools_of(&session()), class: Class::HostToolInvoke, shell: Shell::Nothing };
         assert_eq!(tool.route(&mut arguments), Ok(Route::Peer(away)));
         assert_eq!(tool.spec().signature_of(&arguments), "look_up(1, /etc)");
         assert_eq!(tool.spec().schema["type"], "object");
@@ -214,7 +235,9 @@ mod tests {
     fn what_is_read_and_written_at_a_uri_goes_to_the_host_and_never_to_the_disk() {
         let lent = lent();
         schemes(&lent, &[json!({"scheme": "db", "writable": true}), json!({"scheme": "ro"})]);
-        let at = |class, path: &str| Ok((Route::Peer(Away { peer: uris_of(&session()), class }), path.to_owned()));
+        let at = |class, path: &str| {
+            Ok((Route::Peer(Away { peer: uris_of(&session()), class, shell: Shell::Nothing }), path.to_owned()))
+        };
         let refused = |text: &str| Err(text.to_owned());
         for (tool, path, want) in [
             ("read", "DB://Users/1", at(Class::HostUriRead, "db://Users/1")),

@@ -102,6 +102,7 @@ async fn begin(
         by: peer.principal(),
         peer: peer_of(tool.node()),
         class: Class::HostToolInvoke,
+        shell: tool.shell(&arguments),
         tool: spec.name.as_str().into(),
         wire: own.wire,
         intent: own.intent,

@@ -3,20 +3,28 @@
 use countersign_core::{
     id::PeerId,
     policy::Class,
-    tool::{Effect, Lane, Repeat, Spec},
+    tool::{Effect, Foreign, Lane, Machine, Repeat, Shell, Spec},
 };
-use countersign_protocol::gsv::tool::{Definition, Name};
+use countersign_protocol::gsv::{
+    runtime::{Capability, RuntimeInfo},
+    tool::{Definition, Name},
+};
 use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 /// How long a name may be that providers take.
 const LONGEST: usize = 64;
+/// How many digits of a digest tell names apart.
+const DIGEST: usize = 8;
 
 /// One tool.
 pub(in crate::gsv) struct NodeTool {
     node: String,
     definition: Definition,
+    /// Whether the node says that it needs a shell for it.
+    needs_shell: bool,
     spec: Spec,
 }
 
@@ -31,7 +39,7 @@ pub(super) fn node_of(peer: &PeerId) -> Option<&str> {
 }
 
 impl NodeTool {
-    pub(super) fn new(node: &str, definition: &Definition) -> Self {
+    pub(super) fn new(node: &str, definition: &Definition, runtime: Option<&RuntimeInfo>) -> Self {
         let mut schema = definition.input_schema.clone();
         // Providers want it said that arguments are an object.
         schema.entry("type").or_insert_with(|| "object".into());
@@ -45,7 +53,16 @@ impl NodeTool {
             effect: Effect::Changes,
             signature: named(&definition.name),
         };
-        Self { node: node.to_owned(), definition: definition.clone(), spec }
+        let needs = runtime.and_then(|runtime| runtime.tool_capabilities.get(&definition.name));
+        let needs_shell = needs.is_some_and(|needs| needs.contains(&Capability::ShellExec));
+        Self { node: node.to_owned(), definition: definition.clone(), needs_shell, spec }
+    }
+
+    /// What of a call with these arguments a shell reads, at the node.
+    pub(super) fn shell(&self, arguments: &Map<String, Value>) -> Shell {
+        let Definition { name, input_schema: schema, .. } = &self.definition;
+        let foreign = Foreign { name, schema, needs_shell: self.needs_shell, machine: Machine::Other };
+        Shell::of_foreign(&foreign, arguments)
     }
 
     /// The node.
@@ -69,18 +86,29 @@ fn named(tool: &str) -> &'static [&'static str] {
     }
 }
 
-/// The full name with what providers do not take replaced.
+/// The full name in a form that providers take. Two tools never have one name: a part that cannot stay as it is, or that looks as
+/// if it had not, has a digest of itself behind it.
 fn name_for_models(node: &str, tool: &str) -> String {
+    // Two signs stand between.
+    let named = |longest| Name::of_node(&part(node, longest), &part(tool, longest));
+    let name = named(LONGEST);
+    if name.len() <= LONGEST { name } else { named((LONGEST - 2) / 2) }
+}
+
+fn part(text: &str, longest: usize) -> String {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let name = Name::of_node(node, tool);
-    let fine: String = name.chars().map(|c| if is_fine(c) { c } else { '-' }).collect();
-    if fine.len() <= LONGEST {
-        return fine;
+    if text.chars().all(is_fine) && text.len() <= longest && !ends_like_a_digest(text) {
+        return text.to_owned();
     }
-    // The end tells tools of one node apart, and a digest those of several.
-    let digest = countersign_core::digest::Digest::of(name.as_bytes()).to_string();
-    let digest: String = digest.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-    format!("{digest}-{}", &fine[fine.len() - (LONGEST - digest.len() - 1)..])
+    let fine: String = text.chars().map(|c| if is_fine(c) { c } else { '-' }).collect();
+    let digest = hex::encode(Sha256::digest(text.as_bytes()));
+    let kept = fine.len().min(longest.saturating_sub(DIGEST + 1));
+    format!("{}-{}", &fine[..kept], &digest[..DIGEST])
+}
+
+fn ends_like_a_digest(text: &str) -> bool {
+    let end = text.rsplit_once('-').map(|(_, end)| end);
+    end.is_some_and(|end| end.len() == DIGEST && end.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 impl Tool for NodeTool {
@@ -93,8 +121,9 @@ impl Tool for NodeTool {
         arguments.as_object().cloned().ok_or_else(|| Failure::Invalid("the arguments must be an object".to_owned()))
     }
 
-    fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
-        Ok(Route::Peer(Away { peer: peer_of(&self.node), class: Class::HostToolInvoke }))
+    fn route(&self, arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
+        let shell = self.shell(arguments);
+        Ok(Route::Peer(Away { peer: peer_of(&self.node), class: Class::HostToolInvoke, shell }))
     }
 
     fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
@@ -107,11 +136,33 @@ mod tests {
     use super::{LONGEST, name_for_models};
 
     #[test]
-    fn a_name_is_one_that_providers_take() {
-        assert_eq!(name_for_models("macbook", "Bash"), "macbook__Bash");
-        assert_eq!(name_for_models("mac.local", "Bash"), "mac-local__Bash");
-        let (one, other) = (name_for_models(&"n".repeat(80), "Bash"), name_for_models(&"n".repeat(81), "Bash"));
-        assert_eq!((one.len(), other.len()), (LONGEST, LONGEST));
-        assert!(one.ends_with("n__Bash") && one != other, "{one} {other}");
+    fn a_name_is_one_that_providers_take_and_stays_where_it_can() {
+        for (node, tool, want) in [
+            ("macbook", "Bash", "macbook__Bash"),
+            ("mac-local", "Bash", "mac-local__Bash"),
+            ("mac.local", "Bash", "mac-local-ebce48cc__Bash"),
+            ("mac local", "Bash", "mac-local-4cdf1ace__Bash"),
+            ("mac", "a.b", "mac__a-b-2e7336dc"),
+            ("mac-deadbeef", "Bash", "mac-deadbeef-c6a281af__Bash"),
+        ] {
+            assert_eq!(name_for_models(node, tool), want, "{node} {tool}");
+        }
+    }
+
+    #[test]
+    fn two_tools_never_have_one_name() {
+        let long = "n".repeat(80);
+        let odd = ["mac.local", "mac-local", "mac local", "mac:local", &long, &format!("{long}n"), "é", "è"];
+        let mut nodes: Vec<String> = odd.map(str::to_owned).into();
+        // What a name was turned into may be the name of somebody else.
+        nodes.extend(odd.iter().map(|node| name_for_models(node, "x").trim_end_matches("__x").to_owned()));
+        nodes.sort();
+        nodes.dedup();
+        let tools = ["Bash", "a.b", "a-b", &"t".repeat(128), &"t".repeat(127)];
+        let all: Vec<String> =
+            nodes.iter().flat_map(|node| tools.iter().map(move |tool| name_for_models(node, tool))).collect();
+        let different: std::collections::BTreeSet<&String> = all.iter().collect();
+        assert_eq!(different.len(), all.len(), "{all:#?}");
+        assert!(all.iter().all(|name| name.len() <= LONGEST && name.is_ascii()), "{all:#?}");
     }
 }

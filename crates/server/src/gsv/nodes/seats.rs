@@ -58,7 +58,7 @@ pub(in crate::gsv) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
             tracing::warn!(node, %error, "what a node is was not recorded");
         }
     }
-    door.toolbox.offer(node, tools);
+    door.toolbox.offer(node, tools, runtime.as_ref());
     let memory = if *keeps_journal { Memory::Keeps } else { Memory::Forgets };
     let link = door.toolbox.peers().open_to(peer_of(node), memory, source.clone()).await;
     // Whoever is told that it is here can have it do something at once.

@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use countersign_protocol::gsv::tool::{Definition, Name};
+use countersign_protocol::gsv::{
+    runtime::RuntimeInfo,
+    tool::{Definition, Name},
+};
 use countersign_runtime::{Peers, tools::Tool};
 use parking_lot::RwLock;
 
@@ -41,8 +44,8 @@ impl Toolbox {
     }
 
     /// Takes what a node offers in the place of what it offered before.
-    pub(super) fn offer(&self, node: &str, tools: &[Definition]) {
-        let tools = tools.iter().map(|tool| Arc::new(NodeTool::new(node, tool))).collect();
+    pub(super) fn offer(&self, node: &str, tools: &[Definition], runtime: Option<&RuntimeInfo>) {
+        let tools = tools.iter().map(|tool| Arc::new(NodeTool::new(node, tool, runtime))).collect();
         self.offers.write().insert(node.to_owned(), tools);
     }
 
@@ -86,10 +89,10 @@ mod tests {
     #[test]
     fn a_run_has_the_tools_of_the_nodes_that_are_there() {
         let toolbox = Toolbox::default();
-        toolbox.offer("pi", &[tool("Echo"), tool("Bash")]);
-        toolbox.offer("box", &[tool("Echo")]);
+        toolbox.offer("pi", &[tool("Echo"), tool("Bash")], None);
+        toolbox.offer("box", &[tool("Echo")], None);
         assert_eq!(names(&toolbox), ["box__Echo", "pi__Echo", "pi__Bash"]);
-        toolbox.offer("pi", &[tool("Read")]);
+        toolbox.offer("pi", &[tool("Read")], None);
         assert_eq!(names(&toolbox), ["box__Echo", "pi__Read"]);
         toolbox.take_back("pi");
         assert_eq!(names(&toolbox), ["box__Echo"]);
@@ -98,12 +101,12 @@ mod tests {
     #[test]
     fn a_name_is_found_however_it_is_written() {
         let toolbox = Toolbox::default();
-        toolbox.offer("mac.local", &[tool("Echo"), tool("a__b")]);
+        toolbox.offer("mac.local", &[tool("Echo"), tool("a__b")], None);
         for (name, want) in [
-            ("mac.local__Echo", Some("mac-local__Echo")),
-            ("mac.local:Echo", Some("mac-local__Echo")),
-            ("mac.local:a__b", Some("mac-local__a__b")),
-            ("mac.local__a__b", Some("mac-local__a__b")),
+            ("mac.local__Echo", Some("mac-local-ebce48cc__Echo")),
+            ("mac.local:Echo", Some("mac-local-ebce48cc__Echo")),
+            ("mac.local:a__b", Some("mac-local-ebce48cc__a__b")),
+            ("mac.local__a__b", Some("mac-local-ebce48cc__a__b")),
             ("mac.local__Nope", None),
             ("Echo", None),
             ("pi__Echo", None),

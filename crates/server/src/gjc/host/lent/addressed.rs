@@ -5,7 +5,11 @@
 
 use std::sync::Arc;
 
-use countersign_core::{id::PeerId, policy::Class, tool::Spec};
+use countersign_core::{
+    id::PeerId,
+    policy::Class,
+    tool::{Shell, Spec},
+};
 use countersign_protocol::gjc::host_uri::{normalized, not_writable};
 use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
 use futures_util::future::BoxFuture;
@@ -97,7 +101,7 @@ impl Tool for Addressed {
             return Err(Failure::NotBegun(not_writable(&scheme)));
         }
         arguments.insert(member.to_owned(), Value::String(url));
-        Ok(Route::Peer(Away { peer: self.peer.clone(), class }))
+        Ok(Route::Peer(Away { peer: self.peer.clone(), class, shell: Shell::Nothing }))
     }
 
     fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {

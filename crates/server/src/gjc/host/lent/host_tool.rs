@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_core::{
     id::PeerId,
     policy::Class,
-    tool::{Effect, Lane, Repeat, Spec},
+    tool::{Effect, Foreign, Lane, Machine, Repeat, Shell, Spec},
 };
 use countersign_protocol::gjc::host_tool::HostTool;
 use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool, conform};
@@ -52,8 +52,17 @@ impl Tool for Lend {
         conform(&self.spec.name, &self.schema, arguments)
     }
 
-    fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
-        Ok(Route::Peer(Away { peer: self.peer.clone(), class: Class::HostToolInvoke }))
+    fn route(&self, arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
+        let none = Map::new();
+        let foreign = Foreign {
+            name: &self.spec.name,
+            schema: self.schema.as_object().unwrap_or(&none),
+            needs_shell: false,
+            // Most hosts work where we do. Where one does not, more is asked about than has to be.
+            machine: Machine::This,
+        };
+        let shell = Shell::of_foreign(&foreign, arguments);
+        Ok(Route::Peer(Away { peer: self.peer.clone(), class: Class::HostToolInvoke, shell }))
     }
 
     fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {

@@ -51,6 +51,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
         signature: signature.to_owned(),
         named: named.iter().map(|name| (*name).to_owned()).collect(),
         class: None,
+        shell: None,
         problem: None,
         request: Some(Box::new(call::Requested {
             session: SessionId::new("agent:kitchen#1"),
