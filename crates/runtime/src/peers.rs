@@ -276,6 +276,11 @@ impl Exchange {
 }
 
 impl Late {
+    /// Whatever a peer says of a call that was given to it before this process began, or so long ago that it was forgotten.
+    pub fn of(call: CallId, content: Arc<Content>, results: Source) -> Self {
+        Self { call, content, results }
+    }
+
     /// Which call it is.
     pub fn call(&self) -> CallId {
         self.call

@@ -156,6 +156,7 @@ pub async fn serve(
                 Arc::new(gsv::Registry),
                 Arc::new(gsv::NodeRegister),
                 Arc::new(gsv::Executions),
+                Arc::new(gsv::NodeCalls),
                 Arc::new(gsv::History),
             ],
             ..store::Options::default()

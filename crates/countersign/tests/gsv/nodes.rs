@@ -181,6 +181,28 @@ fn what_a_lost_node_had_is_answered_at_once_and_never_sent_again() {
 }
 
 #[test]
+fn what_comes_after_a_restart_of_the_gateway_is_kept_beside_its_call_once() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+    let call = given(&mut node, "Mute");
+    gateway.kill();
+    let gateway = scene.start();
+    let mut other = Peer::node(&gateway, "other", &["Mute"]);
+    let late = json!({ "callId": call["callId"], "result": "late" });
+    assert_eq!(other.fails("tool.result", late), error(403, "Node not authorized for this call"));
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    assert_eq!(gives(&mut node, &call, json!("late")), json!({ "ok": true, "dropped": true }));
+    let again = json!({ "callId": call["callId"], "result": "late" });
+    assert_eq!(node.fails("tool.result", again), error(404, "Unknown callId"));
+    assert_eq!(node.heard(), Vec::<Value>::new());
+    let audit = audit(&scene);
+    assert_eq!(audit.matches("result_dropped").count(), 1, "{audit}");
+    scene.place.verify();
+}
+
+#[test]
 fn a_request_is_sent_under_the_clients_id_and_nobody_waits() {
     let scene = Scene::new();
     let (gateway, mut client) = scene.client();

@@ -1,5 +1,6 @@
 //! Machines that offer tools: what they offer, what is asked of them, and what they give. Source: docs/protocol/gsv.md, Nodes.
 
+mod begun;
 mod executions;
 mod hand;
 mod invoke;
@@ -21,6 +22,7 @@ use countersign_protocol::{
 
 use super::{Door, dispatch::Answer, missing, native, peer::Peer};
 
+pub(crate) use begun::NodeCalls;
 pub(crate) use executions::Executions;
 pub(super) use invoke::is_acts;
 pub(super) use probes::{Anew, nodes as known, probe, want};

@@ -6,7 +6,7 @@ use countersign_core::message::Block;
 use countersign_protocol::{
     Json,
     gsv::{
-        Fault,
+        Fault, code,
         tool::{Ack, Fate, Outcome},
     },
 };
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{Door, dispatch::Answer, peer::Peer},
+    begun,
     hand::{Answered, Purpose},
 };
 
@@ -23,7 +24,12 @@ const LONGEST: usize = 1 << 20;
 
 /// `tool.result`.
 pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> Answer {
-    let answered = door.nodes.hand.answer(&outcome.call_id, &peer.connect.id)?;
+    let answered = match door.nodes.hand.answer(&outcome.call_id, &peer.connect.id) {
+        Err(fault) if fault.code == code::NOT_FOUND && outcome.fate.is_none() => {
+            forgotten(door, peer, &outcome).await.unwrap_or(Err(fault))?
+        }
+        answered => answered?,
+    };
     let waiting = &door.nodes.waiting;
     let ack = match answered {
         Answered::Open(exchange, purpose) => {
@@ -59,6 +65,13 @@ pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> A
         Answered::Over => Ack::DROPPED,
     };
     Ok(Json::of(&ack))
+}
+
+/// A call that this process knows nothing of, as it was given by an earlier one, or is forgotten. None if there never was one.
+async fn forgotten(door: &Door, peer: &Peer, outcome: &Outcome) -> Option<Result<Answered, Fault>> {
+    let (node, late) = begun::find(door, &outcome.call_id).await?;
+    let is_its = node == peer.connect.id;
+    Some(is_its.then_some(Answered::Lost(late)).ok_or_else(Fault::not_its_call))
 }
 
 async fn say(exchange: Exchange, purpose: Purpose, outcome: &Outcome) -> Heard {
