@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use countersign_protocol::{
     Json,
-    gsv::tool::{Call, Outcome},
+    gsv::tool::{Call, Fate, Outcome},
 };
 use countersign_tools::node::Toolbox;
 use serde_json::{Map, Value};
@@ -47,8 +47,14 @@ impl Calls {
     /// Begins a call, unless it is known already: then what is known of it is told.
     pub(crate) fn begin(&self, call: Call) {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
-            let told = format!("Not run: the node has {IN_HAND} calls in hand");
-            return self.tell(refused(call.call_id, told));
+            let this = self.clone();
+            self.tasks.spawn(async move {
+                let told = format!("Not run: the node has {IN_HAND} calls in hand");
+                if let Some(outcome) = this.turn_away(call.call_id, told).await {
+                    this.tell(outcome);
+                }
+            });
+            return;
         };
         let this = self.clone();
         self.tasks.spawn(async move {
@@ -76,13 +82,13 @@ impl Calls {
     /// What comes of a call; `None` if it works already and will tell itself.
     async fn work(&self, Call { call_id, tool, args }: Call) -> Option<Outcome> {
         if self.stop.is_cancelled() {
-            return Some(refused(call_id, "Not run: the node ends".to_owned()));
+            return self.turn_away(call_id, "Not run: the node ends".to_owned()).await;
         }
         if self.journal.waiting() + COMING > OUTBOX && (tool == "Bash" || tool == "Process") {
             let count = self.journal.waiting();
             let told =
                 format!("Not run: {count} events of commands in the background wait for the gateway to take them");
-            return Some(refused(call_id, told));
+            return self.turn_away(call_id, told).await;
         }
         let Ok(arguments) = args.read::<Option<Map<String, Value>>>() else {
             return Some(refused(call_id, "Invalid arguments: they must be an object".to_owned()));
@@ -105,6 +111,16 @@ impl Calls {
                 warn!(%error, call, "the end of a call is not noted");
                 None
             }
+        }
+    }
+
+    /// What is told of a call that cannot begin now, and never will under this id. One that is known has its own answer.
+    async fn turn_away(&self, call: String, why: String) -> Option<Outcome> {
+        match self.journal.resume(&call).await {
+            Ok(Known::Over(outcome)) if outcome.fate == Some(Fate::NotBegun) => Some(refused(call, why)),
+            Ok(Known::Over(outcome)) => Some(outcome),
+            Ok(Known::New | Known::Working) => None,
+            Err(_) => Some(refused(call, why)),
         }
     }
 
