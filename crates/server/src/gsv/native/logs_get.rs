@@ -13,6 +13,8 @@ use super::{super::nodes, Call, Native, Outcome, as_it_is};
 
 /// How long the node may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How much of it a model reads, in bytes.
+const LONGEST: usize = 200_000;
 
 pub(super) const TOOL: Native = Native {
     name: "LogsGet",
@@ -43,6 +45,9 @@ async fn run(mut call: Call) -> Outcome {
         node::LogsGet { node_id, lines: lines.unwrap_or(node::LogsGet::DEFAULT).clamp(1, node::LogsGet::MOST) };
     let read = timeout(PATIENCE, nodes::logs::read(&call.door, &wanted));
     let late = || Failure::Failed(format!("the node did not answer within {} seconds", PATIENCE.as_secs()));
-    let logs = read.await.map_err(|_| late())?.map_err(|fault| Failure::Failed(fault.message))?;
+    let mut logs = read.await.map_err(|_| late())?.map_err(|fault| Failure::Failed(fault.message))?;
+    let lines = nodes::logs::newest(logs.lines, usize::MAX, LONGEST);
+    (logs.count, logs.truncated) = (lines.kept.len(), logs.truncated || lines.is_cut);
+    logs.lines = lines.kept;
     Ok(Json::of(&logs).text().to_owned())
 }

@@ -117,13 +117,59 @@ pub(in crate::gsv) async fn read(door: &Door, wanted: &LogsGet) -> Result<Logs, 
     match result.error {
         Some(error) => Err(Fault::new(code::FAILED, error)),
         None => {
-            let (node_id, count) = (node.connect.id.clone(), result.lines.len());
-            Ok(Logs { node_id, lines: result.lines, count, truncated: result.truncated })
+            let most = usize::try_from(wanted.lines).unwrap_or(usize::MAX);
+            let lines = newest(result.lines, most, usize::MAX);
+            let (node_id, count) = (node.connect.id.clone(), lines.kept.len());
+            Ok(Logs { node_id, lines: lines.kept, count, truncated: result.truncated || lines.is_cut })
         }
     }
+}
+
+/// The lines that are kept of a log.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::gsv) struct Newest {
+    /// Whole lines, the oldest first.
+    pub(in crate::gsv) kept: Vec<String>,
+    /// Whether there were more.
+    pub(in crate::gsv) is_cut: bool,
+}
+
+/// The last lines of a log, as many as fit: a node may give more than it was asked for.
+pub(in crate::gsv) fn newest(mut lines: Vec<String>, most: usize, bytes: usize) -> Newest {
+    let mut left = bytes;
+    let fits = |line: &&String| {
+        let is_room = left >= line.len();
+        left = left.saturating_sub(line.len());
+        is_room
+    };
+    let kept = lines.iter().rev().take(most).take_while(fits).count();
+    let surplus = lines.len() - kept;
+    lines.drain(..surplus);
+    Newest { kept: lines, is_cut: surplus > 0 }
 }
 
 /// `logs.result`.
 pub(super) fn result(door: &Door, peer: &Peer, result: LogsResult) -> Answer {
     door.nodes.logs.answer(&peer.connect.id, result).map(|ack| Json::of(&ack))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Newest, newest};
+
+    #[test]
+    fn of_a_log_that_is_longer_than_was_asked_for_the_newest_lines_stay() {
+        let lines = || ["aa", "bb", "cc"].map(str::to_owned).to_vec();
+        let want =
+            |kept: &[&str], is_cut| Newest { kept: kept.iter().map(|line| (*line).to_owned()).collect(), is_cut };
+        for (case, got, want) in [
+            ("all", newest(lines(), 3, 6), want(&["aa", "bb", "cc"], false)),
+            ("too many", newest(lines(), 2, 6), want(&["bb", "cc"], true)),
+            ("too long", newest(lines(), 3, 5), want(&["bb", "cc"], true)),
+            ("the last too long", newest(lines(), 3, 1), want(&[], true)),
+            ("none", newest(Vec::new(), 3, 6), want(&[], false)),
+        ] {
+            assert_eq!(got, want, "{case}");
+        }
+    }
 }
