@@ -18,7 +18,7 @@ use countersign_core::{
         Surroundings, Verdict, compile, evaluate, signature,
     },
     time::Millis,
-    tool::Effect,
+    tool::{Effect, Shell},
 };
 use serde_json::{Map, Value};
 
@@ -48,6 +48,7 @@ fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdict {
         reach: Reach::Files,
         cwd: folder.display().to_string(),
         paths: Vec::new(),
+        shell: Shell::of_own("bash"),
         classes: BTreeSet::new(),
     };
     let surroundings = Surroundings {
