@@ -108,6 +108,8 @@ impl Jobs {
                 let (kind, goes, schedule) = (plan.kind, goes(plan), plan.schedule.clone());
                 let seen = Seen { kind, number: 0, planned: None, open: None, is_removed: false, goes, schedule };
                 let before = self.jobs.insert(job.clone(), seen);
+                // One that was removed and comes back counts its firings from 1 again.
+                self.said.retain(|firing| firing.job != *job);
                 ensure(before.is_none_or(|job| job.is_removed && job.open.is_none()), "a job is added twice")
             }
             schedule::Event::Changed { job, plan, .. } => {

@@ -216,7 +216,8 @@ pub(super) async fn say_to(
     telling: Telling,
     text: &str,
 ) -> Result<bool, String> {
-    let key = format!("{}-{}", fired.job.id(), fired.firing.number);
+    // A heartbeat that was taken out and comes back counts from 1 again, and is not what was told before.
+    let key = format!("{}-{}-{}", fired.job.id(), fired.firing.number, fired.firing.at.0);
     telling.say(door, &fired.job.plan().agent, session, text, key).await
 }
 

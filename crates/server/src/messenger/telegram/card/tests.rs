@@ -19,6 +19,7 @@ fn gate(scopes: &[Scope]) -> Gate {
         "session": "agent:kitchen",
         "kind": Kind::Approval,
         "ordinal": 1,
+        "stage": "plan",
         "run": null,
         "call": null,
         "subject": Digest::of(b""),
