@@ -1,22 +1,13 @@
-//! Gates of workflows: how long until a host sees one, until its answer has the run go on, and until a thousand of them are back
-//! after a power cut.
+//! Gates of workflows: how long until a host sees one, and until its answer has the run go on.
 
-use std::{
-    fs::File,
-    io::Write as _,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{fs::File, io::Write as _, path::Path, time::Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::bench::{figure::median, host::Host, millis, provider::Provider, scratch::Scratch};
 
 const ROUNDS: usize = 60;
-/// How many wait when the power is cut, and how often it is.
-const MANY: usize = 1_000;
-const CUTS: usize = 5;
 /// What a log writes at least of one commit, in bytes.
 const PAGE: usize = 4096;
 const FLAGS: [&str; 3] = ["gjc", "--mode", "rpc"];
@@ -73,41 +64,4 @@ pub(crate) fn measure(binary: &Path) -> anyhow::Result<Gates> {
         answered: median(answered).context(nothing)?,
         raw: median(raw).context(nothing)?,
     })
-}
-
-/// Milliseconds from the start of a process to the list of the gates that wait, less those of a session without any.
-pub(crate) fn restored(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
-    let provider = Provider::calling_often("workflow_plan", "{\"plan\":\"Move it.\"}", MANY)?;
-    let scratch = Scratch::with_agent(&provider.base_url())?;
-    let mut host = Host::spawn_as(binary, &scratch, &FLAGS, AGENT_DIR)?;
-    negotiate(&mut host)?;
-    host.send("prompt", &[("message", json!("Move it all."))])?;
-    for _ in 0..MANY {
-        host.read_until("\"workflow_gate\"")?;
-    }
-    drop(host);
-    let resumed = [&FLAGS[..], &["--continue"]].concat();
-    let (mut took, mut bare) = (Vec::new(), Vec::new());
-    for _ in 0..CUTS {
-        took.push(millis(listed(binary, &scratch, &resumed, MANY)?));
-        let empty = Scratch::with_agent(&provider.base_url())?;
-        bare.push(millis(listed(binary, &empty, &FLAGS, 0)?));
-    }
-    let nothing = "nothing was measured";
-    let bare = median(bare).context(nothing)?;
-    Ok(((median(took).context(nothing)? - bare).max(0.0), Some(bare)))
-}
-
-/// How long a process takes from its start until it has listed `count` gates. It is killed then.
-fn listed(binary: &Path, scratch: &Scratch, arguments: &[&str], count: usize) -> anyhow::Result<Duration> {
-    let begun = Instant::now();
-    let mut host = Host::spawn_as(binary, scratch, arguments, AGENT_DIR)?;
-    let id = host.send("get_pending_workflow_gates", &[])?;
-    let told = host.read_until(&format!("\"{id}\""))?;
-    let took = begun.elapsed();
-    let found = told["data"]["gates"].as_array().map_or(0, Vec::len);
-    if found != count {
-        bail!("{found} gates are back of {count}");
-    }
-    Ok(took)
 }

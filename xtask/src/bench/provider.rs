@@ -31,16 +31,6 @@ impl Provider {
         Self::taking_turns(vec![answer(&[call], "tool_calls"), answer(&said(&["done".to_owned()]), "stop")])
     }
 
-    /// Wants so many calls of `tool` in its first answer, and says "done" in the others.
-    pub(crate) fn calling_often(tool: &str, arguments: &str, count: usize) -> anyhow::Result<Self> {
-        let call = |index: usize| {
-            let function = json!({ "name": tool, "arguments": arguments });
-            json!({ "index": index, "id": format!("c{index}"), "type": "function", "function": function })
-        };
-        let calls: Vec<Value> = (0..count).map(|index| json!({ "tool_calls": [call(index)] })).collect();
-        Self::taking_turns(vec![answer(&calls, "tool_calls"), answer(&said(&["done".to_owned()]), "stop")])
-    }
-
     /// When the last answer was written.
     pub(crate) fn written(&self) -> Option<Instant> {
         self.written.lock().ok().and_then(|written| *written)

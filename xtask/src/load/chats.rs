@@ -38,6 +38,8 @@ async fn converse(address: SocketAddr, tally: &Tally) -> anyhow::Result<()> {
         if tally.is_over() {
             break;
         }
+        // A browser takes a new connection where the old one has been idle for as long as a turn takes.
+        client = Client::connect(address).await?;
         let begun = Instant::now();
         let message = json!({ "session_id": session, "message": "What is here?" });
         let (status, started) = client.post("/api/chat/start", &message).await?;
