@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
-use serde_json::json;
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
 
 use crate::bench::{
     figure::{median, percentile},
@@ -31,6 +31,10 @@ const IN_FLIGHT: u64 = 64;
 const APPROVALS: usize = 10;
 /// What a log writes at least of one commit, in bytes.
 const PAGE: usize = 4096;
+
+/// How often a gateway with gates that wait is killed.
+const RESTARTS: usize = 9;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What was measured of allowed requests.
 pub(crate) struct Allowed {
@@ -168,6 +172,42 @@ pub(crate) fn ready(binary: &Path, starts: usize) -> anyhow::Result<f64> {
         took.push(millis(begun.elapsed()));
     }
     median(took).context("nothing was measured")
+}
+
+/// Milliseconds from the start of the process, behind a kill, until it lists so many gates that waited; and without any.
+pub(crate) fn restored(binary: &Path, count: usize) -> anyhow::Result<(f64, Option<f64>)> {
+    let service = gateway::service()?;
+    let (mut full, mut empty) = (Vec::new(), Vec::new());
+    for (waiting, took) in [(0, &mut empty), (count, &mut full)] {
+        let mut gateway = Gateway::start(binary, service, None)?;
+        let mut agent = Socket::join(&gateway.address)?;
+        for number in 0..waiting {
+            agent.send(request(u64::try_from(number)?, "turn", &json!({ "thing": format!("door{number}") })))?;
+        }
+        let patience = Instant::now();
+        while pending(&gateway)? != waiting {
+            if patience.elapsed() > PATIENCE {
+                bail!("the requests were not taken in time");
+            }
+        }
+        for _ in 0..RESTARTS {
+            let begun = Instant::now();
+            gateway = gateway.again_after_kill(binary)?;
+            let listed = pending(&gateway)?;
+            took.push(millis(begun.elapsed()));
+            if listed != waiting {
+                bail!("instead of {waiting} gates {listed} wait behind the kill");
+            }
+        }
+    }
+    Ok((median(full).context("nothing was measured")?, median(empty)))
+}
+
+/// How many gates of the agent wait.
+fn pending(gateway: &Gateway) -> anyhow::Result<usize> {
+    let path = "/api/approval/pending?session_id=agent:default";
+    let told: Value = serde_json::from_slice(&web::Client::connect(gateway.address.parse()?)?.get(path)?)?;
+    usize::try_from(told["pending_count"].as_u64().context("no count of what waits")?).map_err(Into::into)
 }
 
 /// The process of a gateway with an agent that was answered and has nothing to do, for as long as `look` looks.

@@ -90,11 +90,18 @@ impl Figure {
         })
     }
 
+    /// What was measured with its unit, or that it was not.
+    pub(crate) fn value(&self) -> String {
+        self.value.as_ref().map_or_else(|_| "not available".to_owned(), |value| self.with_unit(*value))
+    }
+
+    fn with_unit(&self, value: f64) -> String {
+        format!("{} {}", rounded(value), self.unit)
+    }
+
     fn cells(&self) -> [String; 4] {
-        let with_unit = |value: &f64| format!("{} {}", rounded(*value), self.unit);
-        let optional = |value: Option<f64>| value.as_ref().map_or_else(|| "-".to_owned(), with_unit);
-        let value = self.value.as_ref().map_or_else(|_| "not available".to_owned(), with_unit);
-        [self.name.to_owned(), value, optional(self.yardstick), optional(self.wanted())]
+        let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| self.with_unit(value));
+        [self.name.to_owned(), self.value(), optional(self.yardstick), optional(self.wanted())]
     }
 }
 

@@ -35,6 +35,9 @@ tools:
     request: { method: POST, path: "/turn/{thing}" }
 "#;
 
+/// How many requests of the agent may wait.
+pub(crate) const MANY_PENDING: usize = 10_000;
+
 /// The running process. Dropped, it is killed.
 pub(crate) struct Gateway {
     child: Child,
@@ -62,6 +65,14 @@ impl Gateway {
     pub(crate) fn again(mut self, binary: &Path) -> anyhow::Result<Self> {
         let id = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
         nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM)?;
+        self.child.wait()?;
+        let scratch = self.scratch.take().context("it has no folder")?;
+        Self::run(binary, scratch)
+    }
+
+    /// Kills it, and starts one on the same data.
+    pub(crate) fn again_after_kill(mut self, binary: &Path) -> anyhow::Result<Self> {
+        self.child.kill()?;
         self.child.wait()?;
         let scratch = self.scratch.take().context("it has no folder")?;
         Self::run(binary, scratch)
@@ -119,7 +130,7 @@ fn config(service: SocketAddr, telephone: Option<SocketAddr>) -> String {
         )
     });
     format!(
-        "{}agent: {{ token: {TOKEN} }}\nrate_limit: {{ max_requests_per_minute: 1000000000 }}\n{messenger}",
+        "{}agent: {{ token: {TOKEN} }}\nrate_limit: {{ max_requests_per_minute: 1000000000, max_pending_approvals: {MANY_PENDING} }}\n{messenger}",
         desk(service)
     )
 }

@@ -1,7 +1,7 @@
 //! The gsv door: a request beside a raw echo, one event to ten thousand clients, ten thousand sessions at rest, ten thousand jobs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     net::SocketAddr,
     path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -41,30 +41,43 @@ const IDLE: Duration = Duration::from_secs(3);
 struct Client {
     socket: Socket,
     asked: usize,
+    /// Events that came while an answer was waited for.
+    events: VecDeque<Value>,
 }
 
 impl Client {
     fn join(address: &str, id: &str) -> anyhow::Result<Self> {
-        let mut client = Self { socket: Socket::connect_to(address, "/ws")?, asked: 0 };
+        let mut client = Self { socket: Socket::connect_to(address, "/ws")?, asked: 0, events: VecDeque::new() };
         client.ask("connect", &connect(id))?;
         Ok(client)
     }
 
-    /// What a request that works is answered. Events on the way are passed over.
+    /// What a request that works is answered. Events on the way are kept: a run can end before its request is answered.
     fn ask(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
         self.asked += 1;
         let id = self.asked.to_string();
         self.socket.send(json!({ "type": "req", "id": id, "method": method, "params": params }).to_string())?;
-        let mut answer = self.next(|frame| frame["type"] == "res" && frame["id"].as_str() == Some(&*id))?;
+        let mut answer = loop {
+            let frame = self.frame()?;
+            if frame["type"] == "res" && frame["id"].as_str() == Some(&*id) {
+                break frame;
+            }
+            self.events.push_back(frame);
+        };
         if answer["ok"] != true {
             bail!("{method} was answered {answer}");
         }
         Ok(answer["payload"].take())
     }
 
+    fn frame(&mut self) -> anyhow::Result<Value> {
+        Ok(serde_json::from_str(&self.socket.read()?)?)
+    }
+
+    /// The next event that fits. Those before it are passed over.
     fn next(&mut self, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
         loop {
-            let frame: Value = serde_json::from_str(&self.socket.read()?)?;
+            let frame = self.events.pop_front().map_or_else(|| self.frame(), Ok)?;
             if fits(&frame) {
                 return Ok(frame);
             }

@@ -1,6 +1,9 @@
 //! WebSockets on loopback: an agent of a gateway, and the server that sends everything back.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
@@ -8,6 +11,9 @@ use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
 /// What the agent of every measurement shows.
 pub(crate) const TOKEN: &str = "token-of-the-bench";
+
+/// How long nothing may come that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection that sends and reads text.
 pub(crate) struct Socket(WebSocket<TcpStream>);
@@ -21,6 +27,7 @@ impl Socket {
     pub(crate) fn connect_to(address: &str, path: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let (socket, _) = tungstenite::client(format!("ws://{address}{path}"), stream).context("no WebSocket")?;
         Ok(Self(socket))
     }

@@ -85,7 +85,8 @@ impl Client {
 
     /// Asks for `path` and reads the whole answer.
     pub(crate) fn get(&mut self, path: &str) -> anyhow::Result<Vec<u8>> {
-        self.stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: local\r\n\r\n").as_bytes())?;
+        let host = self.stream.peer_addr()?;
+        self.stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes())?;
         self.reader.read_line(&mut String::new())?;
         Ok(body(&mut self.reader)?)
     }
