@@ -5,7 +5,7 @@
 use std::{
     fs::{self, File, Metadata, OpenOptions},
     io::{self, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Who may read a file that is made anew.
@@ -26,10 +26,27 @@ pub enum Access {
 /// Whatever the file system says, also where the owner or the group cannot be kept, or [`io::ErrorKind::InvalidInput`] if
 /// there is something other than a regular file; what is there is then untouched and the temporary file removed.
 pub fn replace(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
-    replace_with(path, bytes, access, keep_owner)
+    sync_folder(&replace_with(path, bytes, access, Power::Survived, keep_owner)?)
 }
 
-fn replace_with(path: &Path, bytes: &[u8], access: Access, keep: Keep) -> io::Result<()> {
+/// Does the same for a file that can be made anew from what is durable elsewhere: behind a power cut it may be the old one, or
+/// empty. It costs no wait for the disk, and takes none away from what has to wait.
+///
+/// # Errors
+/// As those of [`replace`].
+pub fn replace_copy(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    replace_with(path, bytes, access, Power::Ignored, keep_owner).map(drop)
+}
+
+/// Whether what is written survives a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Power {
+    Survived,
+    Ignored,
+}
+
+/// Replaces a file and gives the folder that it is in.
+fn replace_with(path: &Path, bytes: &[u8], access: Access, power: Power, keep: Keep) -> io::Result<PathBuf> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_other = fs::metadata(&target).is_ok_and(|found| !found.is_file());
     if is_other {
@@ -41,12 +58,14 @@ fn replace_with(path: &Path, bytes: &[u8], access: Access, keep: Keep) -> io::Re
     getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}.tmp", hex::encode(salt)));
-    let written = write(&temporary, &target, bytes, access, keep).and_then(|()| fs::rename(&temporary, &target));
+    let written = write(&temporary, &target, bytes, access, keep)
+        .and_then(|file| if power == Power::Survived { file.sync_all() } else { Ok(()) })
+        .and_then(|()| fs::rename(&temporary, &target));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
     written?;
-    sync_folder(folder)
+    Ok(folder.to_owned())
 }
 
 /// Gives a new file to those whom the old one belongs to.
@@ -69,7 +88,7 @@ fn keep_owner(new: &File, old: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-fn write(temporary: &Path, target: &Path, bytes: &[u8], access: Access, keep: Keep) -> io::Result<()> {
+fn write(temporary: &Path, target: &Path, bytes: &[u8], access: Access, keep: Keep) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -83,7 +102,7 @@ fn write(temporary: &Path, target: &Path, bytes: &[u8], access: Access, keep: Ke
         file.set_permissions(old.permissions())?;
     }
     file.write_all(bytes)?;
-    file.sync_all()
+    Ok(file)
 }
 
 /// Makes the names in `folder` survive a power cut.
@@ -101,7 +120,7 @@ mod tests {
         os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
     };
 
-    use super::{Access, replace, replace_with};
+    use super::{Access, Power, replace, replace_copy, replace_with};
 
     #[test]
     fn a_file_is_replaced_whole_and_keeps_its_mode() {
@@ -114,6 +133,16 @@ mod tests {
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_copy_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("copy.json");
+        replace_copy(&file, b"one", Access::Private).unwrap();
+        replace_copy(&file, b"two", Access::Private).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
@@ -138,7 +167,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.yaml");
         fs::write(&file, "old").unwrap();
-        let error = replace_with(&file, b"new", Access::Private, |_, _| Err(io::ErrorKind::PermissionDenied.into()));
+        let error = replace_with(&file, b"new", Access::Private, Power::Survived, |_, _| {
+            Err(io::ErrorKind::PermissionDenied.into())
+        });
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(fs::read(&file).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -208,6 +208,7 @@ async fn refusal(door: &mut Door, need: Need) -> Option<Error> {
     let of_session = session.clone();
     let read = requests.read(move |engine| Some(engine.state().session(&of_session)?.unattended()?.under().clone()));
     let under = read.await?.0?;
+    check_audit(door);
     if let Some(Some(Err(problem))) = of(door).map(|unattended| &unattended.audit) {
         return Some(Error::Text(problem.clone()));
     }
@@ -313,13 +314,24 @@ fn write_audit(door: &mut Door, event: &Event, recorded: &Recorded) {
 pub(crate) fn note(door: &mut Door, note: Note) {
     let Some(Unattended { audit: Some(Ok(audit)), .. }) = of(door) else { return };
     if let Err(error) = audit.write(note) {
-        let problem = error.to_string();
-        // The log has it; nothing goes on that people's tools do not see.
-        if let Some(unattended) = of(door) {
-            unattended.audit = Some(Err(problem.clone()));
-        }
-        door.notify(problem, NotifyType::Error);
+        fail_audit(door, error.to_string());
     }
+}
+
+/// Hears of what the disk did not take of it.
+fn check_audit(door: &mut Door) {
+    let Some(Unattended { audit: Some(Ok(audit)), .. }) = of(door) else { return };
+    if let Err(error) = audit.check() {
+        fail_audit(door, error.to_string());
+    }
+}
+
+fn fail_audit(door: &mut Door, problem: String) {
+    // The log has it; nothing goes on that people's tools do not see.
+    if let Some(unattended) = of(door) {
+        unattended.audit = Some(Err(problem.clone()));
+    }
+    door.notify(problem, NotifyType::Error);
 }
 
 fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {

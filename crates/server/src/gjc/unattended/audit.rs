@@ -3,6 +3,7 @@
 //! It must not know how lines come about ([`lines`] does for what is in the log). The log is what counts: a file that a crash
 //! left behind is completed from it, and what stands there already is not written again. Source: docs/protocol/gjc.md, Files.
 
+mod disk;
 pub(crate) mod lines;
 
 use std::{
@@ -21,11 +22,12 @@ use countersign_protocol::{
     },
 };
 
+use self::disk::Disk;
 use crate::{agent_dir::replace::sync_folder, session_file::time};
 
-/// Where the files lie below the working folder.
 /// The folder of all audits below a working folder.
 pub(crate) const RECORDS: &str = ".gjc/audit";
+/// Where the files lie below the working folder.
 const FOLDER: [&str; 3] = [".gjc", "audit", "unattended"];
 
 /// The gate that a line is about.
@@ -89,6 +91,7 @@ pub(crate) enum AuditError {
 pub(crate) struct Audit {
     path: PathBuf,
     file: File,
+    disk: Disk,
     /// The keys of all lines.
     written: BTreeSet<String>,
     run: String,
@@ -133,7 +136,8 @@ impl Audit {
         }
         file.seek(SeekFrom::End(0)).and_then(|_| sync_folder(&folder)).map_err(failed)?;
         let (run, session) = (run.to_owned(), session.to_owned());
-        Ok(Self { path, file, written, run, session, actor })
+        let disk = Disk::new(file.try_clone().map_err(failed)?);
+        Ok(Self { path, file, disk, written, run, session, actor })
     }
 
     /// The run that it is of.
@@ -146,7 +150,16 @@ impl Audit {
         self.actor = Some(actor.to_owned());
     }
 
-    /// Writes a note, unless there is one with its key. When it returns the line survives a power cut.
+    /// What the disk did not take. Lines that are in the file do not get lost with the process, but with the power.
+    ///
+    /// # Errors
+    /// [`AuditError::Io`], for ever after.
+    pub(crate) fn check(&self) -> Result<(), AuditError> {
+        self.disk.failure().map_err(|error| self.failed(error))
+    }
+
+    /// Writes a note, unless there is one with its key. When it returns the line survives the end of the process; a power cut
+    /// a moment later, which is when it is on the disk. Until then the log alone has it.
     ///
     /// # Errors
     /// [`AuditError::Io`]; the note can be written again.
@@ -180,7 +193,7 @@ impl Audit {
             error,
         };
         let before = self.file.stream_position().map_err(|error| self.failed(error))?;
-        let written = self.file.write_all(&encode(&line)).and_then(|()| self.file.sync_data());
+        let written = self.file.write_all(&encode(&line)).and_then(|()| self.disk.bring());
         if let Err(error) = written {
             // Half a line must not stand before the next one.
             let _ = self.file.set_len(before).and_then(|()| self.file.seek(SeekFrom::Start(before)));
@@ -192,6 +205,13 @@ impl Audit {
 
     fn failed(&self, error: io::Error) -> AuditError {
         AuditError::Io { path: self.path.clone(), error }
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        // What still waits to be brought there would end with the runtime. Who is told of a failure now is gone.
+        let _ = self.disk.finish();
     }
 }
 

@@ -26,7 +26,7 @@ use tracing::warn;
 use super::form::{self, Options};
 use crate::agent_dir::{
     LARGEST,
-    replace::{Access, replace},
+    replace::{Access, replace_copy},
 };
 
 /// Where below a working folder the files are.
@@ -206,7 +206,7 @@ impl Work {
             if let Some(now) = look {
                 move_aside(&path, now)?;
             }
-            replace(&path, text.as_bytes(), Access::Private)
+            replace_copy(&path, text.as_bytes(), Access::Private)
         });
         let written = written.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         match written {
@@ -261,7 +261,8 @@ fn stays_below(cwd: &Path, path: &Path) -> io::Result<()> {
 /// Moves what lies at `path` aside if it is no file of gates.
 fn move_aside(path: &Path, now: Millis) -> io::Result<()> {
     let is_one = match regular::read(path, LARGEST) {
-        Ok(bytes) => serde_json::from_slice::<GateFile>(&bytes).is_ok(),
+        // Behind a power cut ours can be empty.
+        Ok(bytes) => bytes.is_empty() || serde_json::from_slice::<GateFile>(&bytes).is_ok(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(_) => false,
     };
