@@ -206,15 +206,11 @@ impl Prompts {
         read.map(|(found, _)| found).ok_or(Closed)
     }
 
-    /// Answers a gate. What everybody is shown says so before this returns.
+    /// Answers a gate. Whoever asks what waits after this returns sees it gone; those who hold a stream open are told by the
+    /// one that follows the log, because telling ten thousand of them takes longer than an answer may take.
     async fn answer(&self, gate: &Gate, answer: Answer, by: &PrincipalId, key: String) -> Result<Reply, Refused> {
         let answer = gate::Command::Answer { gate: gate.id(), answer, by: by.clone(), key: Some(key) };
-        let answered = self.handle.source(Lane::Result).ask(Command::Gate(answer)).await;
-        if let Some(session) = gate.session() {
-            // Where the owner has ended nothing is shown any more.
-            let _ = self.refresh(&BTreeSet::from([session.clone()])).await;
-        }
-        answered.map(|reply| reply.outcome)
+        self.handle.source(Lane::Result).ask(Command::Gate(answer)).await.map(|reply| reply.outcome)
     }
 
     /// Shows nothing any more, and ends all streams.
