@@ -229,12 +229,15 @@ impl Engine {
         self.state.unsettled_content()
     }
 
-    /// Takes the content of a gate that waits or of a call that has not started.
+    /// Takes contents of gates that wait and of calls that have not ended, each with its position.
     ///
     /// # Errors
-    /// The JSON error, where the content is not what its record says.
-    pub fn admit(&mut self, lsn: Lsn, content: &str) -> Result<(), serde_json::Error> {
-        self.admitted.restore(&self.state, lsn, content)
+    /// The position of the first that is not what its record says, and the JSON error.
+    pub fn admit<T: AsRef<str>>(
+        &mut self,
+        contents: impl IntoIterator<Item = (Lsn, T)>,
+    ) -> Result<(), (Lsn, serde_json::Error)> {
+        self.admitted.restore(&self.state, contents)
     }
 
     /// Notes that everything up to `head` is durable. What a person let through its gate starts only behind that: a

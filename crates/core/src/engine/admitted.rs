@@ -107,23 +107,60 @@ impl Admitted {
         self.said.retain(|gate, _| state.gate(*gate).is_some());
     }
 
-    /// Takes content from the log, before recovery.
-    pub(super) fn restore(&mut self, state: &State, lsn: Lsn, content: &str) -> Result<(), serde_json::Error> {
-        for call in state.calls().filter(|call| call.content() == lsn && !call.is_over()) {
-            self.calls.insert(call.id(), Arc::new(serde_json::from_str(content)?));
-        }
-        for gate in state.all_gates().filter(|gate| gate.content() == lsn) {
-            self.gates.insert(gate.id(), Arc::new(serde_json::from_str(content)?));
-            if let Some(call) = gate.call() {
-                let gates = self.answers.entry(call).or_default();
-                gates.push(gate.id());
-                // Ids of one millisecond have no order of their own; positions in the log do.
-                gates.sort_unstable_by_key(|gate| state.gate(*gate).map(Gate::content));
+    /// Takes contents from the log, before recovery.
+    ///
+    /// # Errors
+    /// The position of the first that is not what its record says, and why.
+    pub(super) fn restore<T: AsRef<str>>(
+        &mut self,
+        state: &State,
+        contents: impl IntoIterator<Item = (Lsn, T)>,
+    ) -> Result<(), (Lsn, serde_json::Error)> {
+        let places = Places::of(state);
+        for (lsn, content) in contents {
+            let content = content.as_ref();
+            for call in places.calls.get(&lsn).into_iter().flatten() {
+                self.calls.insert(*call, Arc::new(serde_json::from_str(content).map_err(|error| (lsn, error))?));
+            }
+            for gate in places.gates.get(&lsn).into_iter().flatten() {
+                let shown = serde_json::from_str(content).map_err(|error| (lsn, error))?;
+                self.gates.insert(gate.id(), Arc::new(shown));
+                if let Some(call) = gate.call() {
+                    self.answers.entry(call).or_default().push(gate.id());
+                }
+            }
+            for gate in places.answers.get(&lsn).into_iter().flatten() {
+                self.said.insert(*gate, content.into());
             }
         }
-        for gate in state.all_gates().filter(|gate| gate.answer_content() == Some(lsn)) {
-            self.said.insert(gate.id(), content.into());
+        for gates in self.answers.values_mut() {
+            // Ids of one millisecond have no order of their own; positions in the log do.
+            gates.sort_unstable_by_key(|gate| state.gate(*gate).map(Gate::content));
         }
         Ok(())
+    }
+}
+
+/// What has its content where in the log.
+#[derive(Default)]
+struct Places<'a> {
+    calls: BTreeMap<Lsn, Vec<CallId>>,
+    gates: BTreeMap<Lsn, Vec<&'a Gate>>,
+    answers: BTreeMap<Lsn, Vec<GateId>>,
+}
+
+impl<'a> Places<'a> {
+    fn of(state: &'a State) -> Self {
+        let mut places = Self::default();
+        for call in state.calls().filter(|call| !call.is_over()) {
+            places.calls.entry(call.content()).or_default().push(call.id());
+        }
+        for gate in state.all_gates() {
+            places.gates.entry(gate.content()).or_default().push(gate);
+            if let Some(answer) = gate.answer_content() {
+                places.answers.entry(answer).or_default().push(gate.id());
+            }
+        }
+        places
     }
 }

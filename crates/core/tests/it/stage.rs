@@ -170,11 +170,9 @@ impl Stage {
         for recorded in &self.log {
             engine.replay(&recorded.fact.event, &recorded.meta);
         }
-        for lsn in engine.wants_admitted() {
-            if let Some(content) = self.content(lsn) {
-                engine.admit(lsn, &content).expect("the stage has it");
-            }
-        }
+        let wanted = engine.wants_admitted();
+        let contents = wanted.into_iter().filter_map(|lsn| Some((lsn, self.content(lsn)?)));
+        engine.admit(contents).expect("the stage has it");
         engine
     }
 

@@ -108,12 +108,10 @@ pub(super) async fn admit(engine: &mut Engine, contents: &Contents) -> Result<()
     let mut wanted = engine.wants_admitted();
     wanted.sort_unstable();
     wanted.dedup();
-    for (lsn, content) in wanted.iter().zip(contents.get(&wanted).await?) {
-        // A gate that nobody gave a reason for has no content at its end.
-        let Some(content) = content else { continue };
-        engine.admit(*lsn, &content).map_err(|source| OpenError::Content { lsn: *lsn, problem: source.to_string() })?;
-    }
-    Ok(())
+    let contents = contents.get(&wanted).await?;
+    // A gate that nobody gave a reason for has no content at its end.
+    let contents = wanted.iter().zip(contents).filter_map(|(lsn, content)| Some((*lsn, content?)));
+    engine.admit(contents).map_err(|(lsn, source)| OpenError::Content { lsn, problem: source.to_string() })
 }
 
 impl Handle {

@@ -89,11 +89,9 @@ impl Book {
             }
             engine.replay(&line.event()?, &line.meta);
         }
-        for lsn in engine.wants_admitted() {
-            if let Some(content) = self.content(lsn) {
-                engine.admit(lsn, content).map_err(|error| format!("record {lsn} cannot be admitted: {error}"))?;
-            }
-        }
+        let wanted = engine.wants_admitted();
+        let contents = wanted.into_iter().filter_map(|lsn| Some((lsn, self.content(lsn)?)));
+        engine.admit(contents).map_err(|(lsn, error)| format!("record {lsn} cannot be admitted: {error}"))?;
         engine.committed(self.head());
         Ok(engine)
     }
