@@ -131,8 +131,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
     };
     measure(Figure::new("spawn to the answer of get_state", Unit::Millis).target(5.0), &mut || start(&binary));
     measure(Figure::new("resident memory, idle", Unit::Mebibytes).target(15.0), &mut || {
-        Ok((idle_memory(&binary)?, None))
+        Ok((idle_memory(&binary, resident)?, None))
     });
+    measure(Figure::new("private memory, idle", Unit::Mebibytes), &mut || Ok((idle_memory(&binary, private)?, None)));
     let burst = shared(|| burst::measure(&binary));
     let of_burst = |pick: fn(&burst::Burst) -> (f64, Option<f64>)| burst.taken().map(pick);
     measure(Figure::new("5,000 deltas: prompt to agent_end", Unit::Millis).target(20.0), &mut || {
@@ -207,6 +208,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
     });
     measure(Figure::new("serve: resident memory, idle", Unit::Mebibytes).target(20.0), &mut || {
         Ok((door::idle(&binary, resident)?, None))
+    });
+    measure(Figure::new("serve: private memory, idle", Unit::Mebibytes), &mut || {
+        Ok((door::idle(&binary, private)?, None))
     });
     for (count, names) in [(1, ONE), (100, HUNDRED), (streams::MANY, ALL)] {
         let open = shared(|| streams::measure(&binary, count));
@@ -332,16 +336,16 @@ fn bare_start(binary: &Path) -> anyhow::Result<f64> {
     median(took).context("nothing was measured")
 }
 
-/// VmRSS of a process that has answered and has nothing to do.
-fn idle_memory(binary: &Path) -> anyhow::Result<f64> {
+/// Memory of a process that has answered and has nothing to do.
+fn idle_memory(binary: &Path, look: fn(u32) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
     let provider = Provider::start(Vec::new())?;
     let scratch = Scratch::with_agent(&provider.base_url())?;
     let mut host = Host::spawn(binary, &scratch)?;
     host.ask("get_state", &[])?;
     std::thread::sleep(Duration::from_millis(300));
-    let resident = resident(host.id());
+    let memory = look(host.id());
     host.end()?;
-    resident
+    memory
 }
 
 /// VmRSS of a process, in MiB.
@@ -349,11 +353,21 @@ fn resident(id: u32) -> anyhow::Result<f64> {
     resident_bytes(id).map(mebibytes)
 }
 
-/// The same in bytes.
+/// What of it is the process's own, in MiB. The rest is the program's file, of which the kernel maps more or less around each
+/// page that is touched, as it happens to lie in its cache.
+fn private(id: u32) -> anyhow::Result<f64> {
+    memory_bytes(id, "RssAnon:").map(mebibytes)
+}
+
+/// VmRSS in bytes.
 pub(crate) fn resident_bytes(id: u32) -> anyhow::Result<u64> {
+    memory_bytes(id, "VmRSS:")
+}
+
+fn memory_bytes(id: u32, name: &str) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("no /proc here")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
-    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmRSS is no number")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name} in /proc"))?;
+    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("{name} no number"))?;
     Ok(kibibytes * 1024)
 }
 
