@@ -366,8 +366,10 @@ pub(crate) fn resident_bytes(id: u32) -> anyhow::Result<u64> {
 
 fn memory_bytes(id: u32, name: &str) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("no /proc here")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name} in /proc"))?;
-    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("{name} no number"))?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name} in /proc"))?;
+    let kibibytes: u64 =
+        line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("{name} no number"))?;
     Ok(kibibytes * 1024)
 }
 

@@ -13,6 +13,7 @@ use std::{
 pub(crate) use facts::count;
 pub use facts::{
     CALLS_ENDED, ENDS, EXECUTORS, GATE_KINDS, GATES_OPENED, GATES_RESOLVED, RESOLUTIONS, RUN_ENDS, RUNS_ENDED, STOPS,
+    gate_kind,
 };
 
 /// Something that only grows.

@@ -113,8 +113,8 @@ pub enum ServeError {
 }
 
 /// Runs a gateway until `stop`. `program` is started again for commands of runs; `ready` gets its address once it takes
-/// connections; `reload` gives a value whenever the rules are to be read again; `levels`
-/// is what the program logs, `notice` is for people.
+/// connections; `reload` gives a value whenever the rules are to be read again; `levels` is what the program logs, `notice` is
+/// for people.
 ///
 /// # Errors
 /// [`ServeError`]. Nothing is lost by any of them.

@@ -60,7 +60,7 @@ pub(crate) fn count(recorded: &Recorded, state: &State) {
 
 fn gate(event: &gate::Event, recorded: &Recorded, state: &State) {
     match event {
-        gate::Event::Opened { kind, .. } => GATES_OPENED[of_kind(*kind)].add(1),
+        gate::Event::Opened { kind, .. } => GATES_OPENED[gate_kind(*kind)].add(1),
         gate::Event::Resolved { gate, resolution, .. } => {
             let (verdict, is_answer) = of_resolution(resolution);
             GATES_RESOLVED[verdict].add(1);
@@ -100,7 +100,8 @@ fn call(event: &call::Event) {
     }
 }
 
-const fn of_kind(kind: Kind) -> usize {
+/// Where a kind stands in [`GATE_KINDS`].
+pub const fn gate_kind(kind: Kind) -> usize {
     match kind {
         Kind::Approval => 0,
         Kind::Question => 1,

@@ -2,8 +2,12 @@
 
 use std::{fs, time::Duration};
 
-use countersign_core::{gate::Kind, id::Lsn};
-use countersign_runtime::{Lane, meters::GATE_KINDS, store::free_space};
+use countersign_core::id::Lsn;
+use countersign_runtime::{
+    Lane,
+    meters::{GATE_KINDS, gate_kind},
+    store::free_space,
+};
 
 use crate::site::Site;
 
@@ -43,7 +47,7 @@ pub(super) async fn look(site: &Site) -> Option<Seen> {
     let read = asked.read(|engine| {
         let state = engine.state();
         let mut gates = [0; GATE_KINDS.len()];
-        state.pending_gates().for_each(|gate| gates[of(gate.kind())] += 1);
+        state.pending_gates().for_each(|gate| gates[gate_kind(gate.kind())] += 1);
         let (sessions, runs) = (state.sessions().count(), state.runs().count());
         (gates, sessions as u64, runs as u64, state.head())
     });
@@ -67,17 +71,6 @@ pub(super) async fn look(site: &Site) -> Option<Seen> {
     let started = site.started_at.0 as f64 / 1000.0;
     let messenger = site.telegram.as_ref().map(|report| report().is_well());
     Some(Seen { gates, sessions, runs, head, waiting, record, free, memory, descriptors, started, messenger })
-}
-
-const fn of(kind: Kind) -> usize {
-    match kind {
-        Kind::Approval => 0,
-        Kind::Question => 1,
-        Kind::Plan => 2,
-        Kind::Execution => 3,
-        Kind::Pairing => 4,
-        Kind::Budget => 5,
-    }
 }
 
 /// What the system says that this process has in memory, in bytes; 0 where it does not say.
