@@ -8,12 +8,15 @@ mod bench;
 mod browser;
 mod fuzz;
 mod load;
+mod order;
 mod package;
 mod tidy;
 mod verify;
 mod workspace;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::bail;
 
 use crate::workspace::Workspace;
 
@@ -29,6 +32,7 @@ usage: cargo xtask COMMAND
   browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   load [--minutes N] [--agents N] [--streams N] [--runs N] [--answers N] [--binary FILE] [--report FILE]
                                 agents, hosts, nodes, browsers and people at one gateway; a page with pictures of what came of it
+  order [--binary FILE]         which functions the program starts with, for the linker to put side by side; takes valgrind
   package [--binary FILE]       the manual, completions and the parts list of the release binary, into target/package
   fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
                                 a decoder against mutated input; without a target, each in turn
@@ -57,6 +61,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         bench::FAN_OUT => bench::fan_out(rest),
         "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
         "load" => load::run(&Workspace::read()?, &load::Options::parse(rest)?, rest),
+        "order" => order::run(&Workspace::read()?, &order::Options::parse(rest)?),
         "package" => package::run(&Workspace::read()?, &package::Options::parse(rest)?),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
         "help" | "--help" | "-h" => {
@@ -67,5 +72,14 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
             eprint!("xtask: unknown command {unknown:?}\n{USAGE}");
             Ok(ExitCode::from(2))
         }
+    }
+}
+
+/// The arguments of commands that take nothing but a binary that is there.
+fn only_binary(arguments: &[String]) -> anyhow::Result<Option<PathBuf>> {
+    match arguments {
+        [] => Ok(None),
+        [flag, file] if flag == "--binary" => Ok(Some(std::path::absolute(file)?)),
+        _ => bail!("only --binary FILE is known here"),
     }
 }
