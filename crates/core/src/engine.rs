@@ -8,6 +8,7 @@ mod command;
 mod contracts;
 mod decide;
 mod event;
+mod gates;
 mod meters;
 mod residency;
 mod rules;

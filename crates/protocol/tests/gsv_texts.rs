@@ -12,7 +12,7 @@ use countersign_protocol::gsv::key::{self, DmScope, Keys};
 use countersign_protocol::gsv::message::safe_to_show;
 use countersign_protocol::gsv::node::{ExecEvent, ExecState};
 use countersign_protocol::gsv::runtime::{Capability, HostRole};
-use countersign_protocol::gsv::session::{ResetMode, Tokens};
+use countersign_protocol::gsv::session::{self, ResetMode, Tokens};
 use countersign_protocol::gsv::settings::{Change, Got, Path, defaults, get, got, merged, set};
 use countersign_protocol::gsv::skill::{Eligibility, Host, Requirements, eligibility};
 use countersign_protocol::gsv::tool::{Name, Outcome, check_node};
@@ -64,6 +64,12 @@ fn chats_have_sessions_of_their_scope() {
     assert_eq!(keys.of_chat("Main", "discord", "x", &peer(PeerKind::Thread, "T1")), "agent:main:discord:thread:t1");
     assert_eq!(Keys::of_job("main", "j1"), "agent:main:cron:j1");
     assert_eq!(Keys::of_heartbeat("main"), "agent:main:heartbeat:system:internal");
+    for own in [Keys::of_job("main", "j1"), Keys::of_heartbeat("main")] {
+        assert!(key::is_of_automation(&own), "{own}");
+    }
+    for peoples in ["agent:cron:main", "agent:main:wx:group:cron", "agent:main", "cron"] {
+        assert!(!key::is_of_automation(peoples), "{peoples}");
+    }
     assert_eq!(key::agent_of("agent:bob:main"), Some("bob"));
     assert_eq!(key::agent_of("notes"), None);
     let linked = Keys {
@@ -336,11 +342,27 @@ fn who_may_speak_is_open_listed_or_asked_for() {
 }
 
 #[test]
+fn an_archive_tells_its_session_whole_or_in_parts() {
+    for (name, want) in [
+        (session::archive("main", "s-1"), "s-1"),
+        (session::archive_part("main", "s-1", 7), "s-1"),
+        ("s-1.jsonl.json".to_owned(), "s-1"),
+        ("s-1-part7.jsonl.json".to_owned(), "s-1"),
+    ] {
+        let name = name.strip_prefix(&format!("{}/", session::archives("main"))).unwrap_or(&name);
+        assert_eq!(session::archived_session(name), Some(want), "{name}");
+    }
+    assert_eq!(session::archived_session("s-1.txt"), None);
+}
+
+#[test]
 fn what_is_sent_to_a_chat_begins_with_its_first_line() {
     let sent = |text| OutboundMessage::new(text, None, None).map(|message| serde_json::to_value(message).unwrap());
     assert_eq!(sent("\n\n  code\nend\n\n"), Some(json!({"text": "  code\nend"})));
     assert_eq!(sent(" \n\t"), None);
     assert_eq!(sent(""), None);
+    let with = OutboundMessage::new(" ", None, Some("data:,x")).map(|message| serde_json::to_value(message).unwrap());
+    assert_eq!(with, Some(json!({"text": "", "mediaUrl": "data:,x"})));
 }
 
 #[test]
@@ -370,7 +392,7 @@ fn settings_take_what_they_can_be_and_say_what_that_is() {
             "auth.token",
             json!(""),
             Some(
-                "Invalid value for auth.token: a text without control characters, or white space at its ends is wanted",
+                "Invalid value for auth.token: a text of 1 to 4096 bytes without control characters or white space at its ends is wanted",
             ),
         ),
         ("channels.telegram.dmPolicy", json!("pairing"), None),
@@ -404,6 +426,12 @@ fn settings_take_what_they_can_be_and_say_what_that_is() {
             "session.defaultResetPolicy.atHour",
             json!(24),
             Some("Invalid value for session.defaultResetPolicy.atHour: a whole number from 0 to 23 is wanted"),
+        ),
+        ("session.mainKey", json!("Home_1"), None),
+        (
+            "session.mainKey",
+            json!("dm:ana"),
+            Some("Invalid value for session.mainKey: a name of 1 to 64 letters, digits, `_`, `-` and `.` is wanted"),
         ),
         ("userTimezone", Value::Null, None),
     ] {

@@ -50,7 +50,7 @@ use settings::{SecretsError, Settings};
 use told::Told;
 
 pub(crate) use automation::History;
-pub(crate) use channels::{Carried, Carrier, Letter, webhook::routes};
+pub(crate) use channels::{Carried, Carrier, Enclosed, Letter, webhook::routes};
 pub(crate) use chat::DOOR;
 pub(crate) use host::Wings;
 pub(crate) use native::names as native_tools;
@@ -80,6 +80,8 @@ pub struct Door {
     roster: Roster,
     desks: chat::Desks,
     cards: chat::Cards,
+    /// Which archives of jobs are gone.
+    trimmed: chat::Trimmed,
     /// Wrong tokens, by where they came from.
     wrong: Mutex<FailedAuth>,
     /// The files of agents as runs began with them.
@@ -109,6 +111,7 @@ impl Door {
             roster: Roster::default(),
             desks: chat::Desks::default(),
             cards: chat::Cards::default(),
+            trimmed: chat::Trimmed::default(),
             wrong: Mutex::new(FailedAuth::new(site.config.limits.max_failed_auth_per_minute)),
             reading: prompt::Reading::default(),
             networks: channels::Networks::default(),

@@ -3,6 +3,7 @@
 //! An object is there as a whole or not at all, for nobody but the gateway. It must not know what objects mean.
 
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Component, Path, PathBuf},
@@ -54,6 +55,43 @@ impl Store {
         read.await.ok()?.ok()
     }
 
+    /// An object.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) async fn bytes(&self, name: &str) -> std::io::Result<Vec<u8>> {
+        let path = self.path(name)?;
+        tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(std::io::Error::other)?
+    }
+
+    /// Takes objects of a folder away that were put there before a time and are not among these; how many there were.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) async fn clear_but(
+        &self,
+        folder: &str,
+        stay: BTreeSet<String>,
+        before: SystemTime,
+    ) -> std::io::Result<usize> {
+        let (path, folder) = (self.path(folder)?, folder.to_owned());
+        let may_go = move |name: &str| !stay.contains(&format!("{folder}/{name}"));
+        tokio::task::spawn_blocking(move || clear(&path, Some(before), &may_go)).await.map_err(std::io::Error::other)?
+    }
+
+    /// Takes objects of a folder away by their names in it; how many there were.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) async fn clear_those(
+        &self,
+        folder: &str,
+        may_go: impl Fn(&str) -> bool + Send + 'static,
+    ) -> std::io::Result<usize> {
+        let path = self.path(folder)?;
+        tokio::task::spawn_blocking(move || clear(&path, None, &may_go)).await.map_err(std::io::Error::other)?
+    }
+
     /// Takes objects away that nobody has come to know of. What cannot be taken away stays: it is in nobody's way.
     pub(crate) async fn discard(&self, names: Vec<String>) {
         let paths: Vec<PathBuf> = names.iter().filter_map(|name| self.path(name).ok()).collect();
@@ -102,6 +140,28 @@ impl Store {
             Err(std::io::Error::other("it is no name of an object"))
         }
     }
+}
+
+/// Takes files of one folder away whose names may go, if they are old enough.
+fn clear(folder: &Path, before: Option<SystemTime>, may_go: &dyn Fn(&str) -> bool) -> std::io::Result<usize> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    let mut count = 0;
+    for entry in entries {
+        let entry = entry?;
+        if !entry.file_name().to_str().is_some_and(may_go) {
+            continue;
+        }
+        let found = entry.metadata()?;
+        let is_old = before.map_or(Ok(true), |before| found.modified().map(|at| at < before))?;
+        if is_old && found.is_file() {
+            std::fs::remove_file(entry.path())?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 /// Takes files away that are older, in the folders below too.

@@ -107,7 +107,9 @@ impl State {
                     && let gate::Phase::Resolved { at, .. } = gate.phase()
                 {
                     self.resolved.insert((*at, *id));
-                    self.gates.entry(*id).or_insert(gate);
+                    if !self.gates.contains_key(id) {
+                        self.gates.insert(*id, gate);
+                    }
                 }
             }
         }

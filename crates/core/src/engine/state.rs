@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     event::{Event, Meta},
+    gates::Gates,
     meters,
 };
 use crate::{
@@ -36,7 +37,7 @@ pub struct State {
     pub(super) sessions: BTreeMap<SessionId, Session>,
     pub(super) runs: BTreeMap<RunId, Run>,
     pub(super) calls: BTreeMap<CallId, Call>,
-    pub(super) gates: BTreeMap<GateId, Gate>,
+    pub(super) gates: Gates,
     pub(super) policy: policy::State,
     pub(super) settings: settings::State,
     /// The lines of peers that have one.

@@ -492,3 +492,27 @@ fn a_delivery_that_a_kill_cut_off_is_made_and_is_the_same_letter() {
     assert_eq!((first.header("webhook-id"), &first.body), (again.header("webhook-id"), &again.body));
     assert_eq!((&again.body["message"]["text"], scene.provider.count()), (&json!("There are 7."), 1));
 }
+
+#[test]
+fn of_what_jobs_said_as_many_archives_are_kept_as_runs_are_remembered() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    peer.ok("config.set", json!({ "path": "cron.maxRunsPerJobHistory", "value": 1 }));
+    talk(&mut peer, "main", "hello", "r-1");
+    peer.ok("session.reset", json!({ "sessionKey": "main" }));
+    let job = add(&mut peer, task("often", "go"));
+    for _ in 0..18 {
+        force(&mut peer, &job);
+    }
+    // What people said stays, and of the job the last one and what came since the folder was read.
+    let folder = scene.place.data().join("objects/agents/main/sessions");
+    let archives = || {
+        std::fs::read_dir(&folder)
+            .unwrap()
+            .filter(|it| it.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "gz"))
+    };
+    soon("the end of what is too old", || (archives().count() <= 3).then_some(()));
+    let of_main = peer.ok("session.history", json!({ "sessionKey": "main" }))["previousSessionIds"][0].take();
+    assert!(folder.join(format!("{}.jsonl.gz", of_main.as_str().unwrap())).exists());
+    scene.place.verify();
+}

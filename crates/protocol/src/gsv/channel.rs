@@ -298,11 +298,13 @@ pub struct OutboundMessage<'a> {
 }
 
 impl<'a> OutboundMessage<'a> {
-    /// A text without the blank lines in front of it. Absent if nothing is left, which is not sent.
+    /// A text without the blank lines in front of it, and what goes with it. Absent if nothing is left, which is not sent.
     pub fn new(text: &'a str, reply_to_id: Option<&'a str>, media_url: Option<&'a str>) -> Option<Self> {
-        let begin = text.char_indices().find(|(_, c)| !c.is_whitespace()).map(|(at, _)| at)?;
-        let line = text[..begin].rfind('\n').map_or(0, |at| at + 1);
-        Some(Self { text: text[line..].trim_end(), reply_to_id, media_url })
+        let text = match text.char_indices().find(|(_, c)| !c.is_whitespace()) {
+            Some((begin, _)) => text[text[..begin].rfind('\n').map_or(0, |at| at + 1)..].trim_end(),
+            None => media_url.map(|_| "")?,
+        };
+        Some(Self { text, reply_to_id, media_url })
     }
 }
 

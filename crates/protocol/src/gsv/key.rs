@@ -154,6 +154,12 @@ pub fn agent_of(key: &str) -> Option<&str> {
     key.strip_prefix("agent:")?.split(':').next().filter(|agent| !agent.is_empty())
 }
 
+/// Whether the session with this key is of a job or of a heartbeat.
+pub fn is_of_automation(key: &str) -> bool {
+    let kind = key.strip_prefix("agent:").and_then(|rest| rest.split(':').nth(1));
+    matches!(kind, Some("cron" | "heartbeat"))
+}
+
 /// The id of an agent: lower case letters, digits, `_` and `-`.
 pub fn agent_id(id: &str) -> String {
     plain_id(id, "main")

@@ -448,12 +448,23 @@ impl Wire for Previewed {}
 
 /// Where the messages of a session lie after a reset.
 pub fn archive(agent: &str, session: &str) -> String {
-    format!("agents/{agent}/sessions/{session}.jsonl.gz")
+    format!("{}/{session}.jsonl.gz", archives(agent))
+}
+
+/// Where the archives of an agent's sessions lie.
+pub fn archives(agent: &str) -> String {
+    format!("agents/{agent}/sessions")
+}
+
+/// The session that an archive is of, or what lies beside one, by its name there.
+pub fn archived_session(name: &str) -> Option<&str> {
+    let (whole, _) = name.split_once(".jsonl.")?;
+    Some(whole.rsplit_once("-part").map_or(whole, |(session, _)| session))
 }
 
 /// Where messages lie that a compaction took out at `now`, in milliseconds.
 pub fn archive_part(agent: &str, session: &str, now: u64) -> String {
-    format!("agents/{agent}/sessions/{session}-part{now}.jsonl.gz")
+    format!("{}/{session}-part{now}.jsonl.gz", archives(agent))
 }
 
 /// What lies beside an archive.

@@ -13,6 +13,7 @@ mod methods;
 mod seen;
 mod send;
 mod teller;
+mod trimming;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ pub(super) use seen::CHAT;
 pub(super) use send::said;
 pub(super) use send::{Speaker, Spoken, say_more, say_only};
 pub(super) use teller::follow;
+pub(super) use trimming::Trimmed;
 
 /// Answers a request of this group that came at this moment.
 pub(super) async fn answer(

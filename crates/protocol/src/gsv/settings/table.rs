@@ -6,6 +6,8 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Text,
+    /// What keys of sessions are made of.
+    Name,
     /// A text that is kept apart and never shown.
     Secret,
     /// With which both ends sign.
@@ -33,6 +35,7 @@ impl Kind {
         let texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
         match self {
             Self::Text => value.as_str().is_some_and(|text| !text.trim().is_empty()),
+            Self::Name => value.as_str().is_some_and(is_name),
             Self::Secret => value.as_str().is_some_and(is_secret),
             Self::Signing => value.as_str().is_some_and(|text| is_secret(text) && is_signing(text)),
             Self::Texts => texts(value),
@@ -51,7 +54,10 @@ impl Kind {
     pub(super) fn wanted(self) -> String {
         match self {
             Self::Text => "a text that is not empty".to_owned(),
-            Self::Secret => "a text without control characters, or white space at its ends".to_owned(),
+            Self::Name => "a name of 1 to 64 letters, digits, `_`, `-` and `.`".to_owned(),
+            Self::Secret => {
+                "a text of 1 to 4096 bytes without control characters or white space at its ends".to_owned()
+            }
             Self::Signing => {
                 "whsec_ and base64 of at least 16 bytes, or another text of at least 16 characters,".to_owned()
             }
@@ -67,6 +73,12 @@ impl Kind {
             Self::Object => "an object".to_owned(),
         }
     }
+}
+
+/// Whether it is one part of a key, whatever stands beside it.
+fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    (1..=64).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
 /// Whether everybody who shows it can write it as it is.
@@ -143,7 +155,7 @@ pub(super) const TABLE: &[(&str, Kind)] = &[
     ("session.defaultResetPolicy.mode", RESETS),
     ("session.defaultResetPolicy.atHour", Kind::Count(0, 23)),
     ("session.defaultResetPolicy.idleMinutes", Kind::Count(0, 525_600)),
-    ("session.mainKey", Kind::Text),
+    ("session.mainKey", Kind::Name),
     ("session.dmScope", SCOPES),
     ("session.identityLinks", Kind::TextsByName),
     ("session.identityLinks.*", Kind::Texts),

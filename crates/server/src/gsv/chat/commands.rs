@@ -14,7 +14,7 @@ use countersign_runtime::Lane;
 use super::{
     super::Door,
     lives, methods,
-    seen::{Seen, see},
+    seen::{Seen, Whole, see, see_whole},
     send::Speaker,
 };
 
@@ -36,7 +36,7 @@ async fn work(
 ) -> Result<Result<Reply, String>, Fault> {
     Ok(match command {
         Command::Help => Ok(Reply::Help),
-        Command::Status => Ok(status(&seen)),
+        Command::Status => Ok(status(&see_whole(door, &seen.key).await?)),
         Command::Stop => Ok(stop(door, &seen).await?),
         Command::Reset => {
             let renewed = lives::renew(door, seen, &speaker.by).await?;
@@ -44,7 +44,8 @@ async fn work(
         }
         Command::Compact { keep: Err(error) } => Err(error.to_owned()),
         Command::Compact { keep: Ok(keep) } => {
-            let (kept, archived, _) = lives::trim(door, &seen, keep).await?;
+            let whole = see_whole(door, &seen.key).await?;
+            let (kept, archived, _) = lives::trim(door, &whole, keep).await?;
             Ok(Reply::Compacted { kept, archived })
         }
         Command::Model { selector: None } => Ok(Reply::CurrentModel(model(door, &seen))),
@@ -76,7 +77,7 @@ fn model(door: &Door, seen: &Seen) -> Model {
 }
 
 /// How a session stands.
-pub(super) fn status(seen: &Seen) -> Reply {
+pub(super) fn status(seen: &Whole) -> Reply {
     Reply::Status(Status {
         session: seen.key.clone(),
         messages: seen.lines.len(),

@@ -19,7 +19,8 @@ use countersign_runtime::{Lane, Refused, Released, Subscriber};
 use super::{
     super::{Door, registry::session_of},
     archive, memory,
-    seen::{Seen, see, unreadable},
+    seen::{Seen, Whole, see, see_whole, unreadable},
+    trimming,
 };
 use crate::objects::Store;
 
@@ -108,8 +109,7 @@ pub(in crate::gsv) async fn prepare(door: &Arc<Door>, key: &str) -> Result<Sessi
     let _turn = door.desks.turn(key).await;
     let id = open(door, key).await?;
     let mut seen = see(door, key).await?;
-    if is_due(door, &seen) {
-        renew(door, seen, &PrincipalId::new("system")).await?;
+    if renew_if_due(door, &seen).await? {
         seen = see(door, key).await?;
     }
     catch_up(door, &id, &seen).await?;
@@ -178,16 +178,17 @@ pub(super) async fn renew(door: &Arc<Door>, seen: Seen, by: &PrincipalId) -> Res
         }
     };
     let now = see(door, &seen.key).await?;
-    Ok(Renewed { before: seen.id, id: now.id, archived, archived_to, media_deleted })
+    Ok(Renewed { before: seen.seen.id, id: now.id, archived, archived_to, media_deleted })
 }
 
 /// Puts all messages of a session into the store. How many there were, and where they are.
-async fn put_away(door: &Arc<Door>, seen: &Seen) -> Result<(usize, Option<String>), Fault> {
+async fn put_away(door: &Arc<Door>, seen: &Whole) -> Result<(usize, Option<String>), Fault> {
     let messages = archive::messages(door, &seen.lines).await?;
     let archived = messages.len();
     let archived_to = (archived > 0).then(|| wire::archive(&agent(door, seen), &seen.id));
     if let Some(name) = &archived_to {
         archive::put(door, name.clone(), messages, note(door, seen, archived)).await?;
+        trimming::look_after(door, seen);
     }
     Ok((archived, archived_to))
 }
@@ -206,7 +207,7 @@ async fn discard(door: &Arc<Door>, archived_to: Option<&str>, refused: &Fault) {
 pub(in crate::gsv) async fn open_for_job(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
     let _turn = door.desks.turn(key).await;
     let id = open(door, key).await?;
-    let seen = see(door, key).await?;
+    let seen = see_whole(door, key).await?;
     // Where something goes on in it, the message goes behind that, and nothing begins anew.
     if seen.is_at_rest && seen.queued == 0 {
         put_away(door, &seen).await?;
@@ -218,7 +219,7 @@ pub(in crate::gsv) async fn open_for_job(door: &Arc<Door>, key: &str) -> Result<
 ///
 /// # Errors
 /// 500 if that could not be done.
-pub(super) async fn trim(door: &Arc<Door>, seen: &Seen, keep: usize) -> Result<(usize, usize, Option<String>), Fault> {
+pub(super) async fn trim(door: &Arc<Door>, seen: &Whole, keep: usize) -> Result<(usize, usize, Option<String>), Fault> {
     let mut from = seen.lines.len().saturating_sub(keep);
     // A result without its call is nothing that a model can be shown.
     while from > 0 && !seen.lines[from].may_begin {
@@ -240,13 +241,19 @@ pub(super) async fn trim(door: &Arc<Door>, seen: &Seen, keep: usize) -> Result<(
     Ok((tail.len(), head.len(), Some(name)))
 }
 
-/// Whether a session begins anew before what is said in it now.
-pub(super) fn is_due(door: &Door, seen: &Seen) -> bool {
+/// Has a session begin anew that is to before what is said in it now. True if it did.
+///
+/// # Errors
+/// 500 if that could not be done.
+pub(super) async fn renew_if_due(door: &Arc<Door>, seen: &Seen) -> Result<bool, Fault> {
     let rule = seen.profile.renewal.unwrap_or_default().rule();
-    let has_begun = seen.is_at_rest && seen.queued == 0 && !seen.lines.is_empty();
     // By the clock that people live by.
     let clock = &door.site.clock;
-    has_begun && rule.is_due(seen.last_at.moved(clock.ahead()), clock.wall(), door.settings.zone())
+    let is_due = rule.is_due(seen.last_at.moved(clock.ahead()), clock.wall(), door.settings.zone());
+    if !(is_due && seen.is_at_rest && seen.queued == 0) || see_whole(door, &seen.key).await?.lines.is_empty() {
+        return Ok(false);
+    }
+    renew(door, seen.clone(), &PrincipalId::new("system")).await.map(|_| true)
 }
 
 pub(super) fn agent(door: &Door, seen: &Seen) -> String {
@@ -265,9 +272,9 @@ pub(super) fn note(door: &Door, seen: &Seen, count: usize) -> wire::ArchiveNote 
 }
 
 /// Stops what works in a session, drops what waits, and looks at it once it rests.
-async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Seen, Fault> {
+async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Fault> {
     if seen.is_at_rest && seen.queued == 0 {
-        return see(door, &seen.key).await;
+        return see_whole(door, &seen.key).await;
     }
     let closing = || unreadable("the gateway is closing");
     let mut subscriber = door.site.handle.subscribe().await.ok_or_else(closing)?;
@@ -281,7 +288,7 @@ async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Seen, Faul
     stopped.map_err(|refused| refusal(&refused))?;
     let resting = async {
         loop {
-            let seen = see(door, &seen.key).await?;
+            let seen = see_whole(door, &seen.key).await?;
             if seen.is_at_rest {
                 return Ok(seen);
             }

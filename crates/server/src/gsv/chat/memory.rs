@@ -10,7 +10,7 @@ use countersign_runtime::{Memories, note_down};
 use super::{
     super::{Door, workspace},
     archive, lives,
-    seen::{Seen, before, see},
+    seen::{Whole, before, see},
 };
 use crate::prompt::compaction::serialise;
 
@@ -33,7 +33,7 @@ pub(in crate::gsv) fn is_wanted(door: &Door) -> bool {
 
 /// Has a model write down what should be remembered of a conversation that has just been put away. Whoever begins anew does
 /// not wait for it; if it comes to nothing, or the gateway ends meanwhile, all of it is still in the archive.
-pub(super) fn extract(door: &Arc<Door>, seen: &Seen) {
+pub(super) fn extract(door: &Arc<Door>, seen: &Whole) {
     if !is_wanted(door) || seen.lines.is_empty() {
         return;
     }
@@ -45,7 +45,7 @@ pub(super) fn extract(door: &Arc<Door>, seen: &Seen) {
     });
 }
 
-async fn noted(door: &Arc<Door>, seen: &Seen) -> Result<(), String> {
+async fn noted(door: &Arc<Door>, seen: &Whole) -> Result<(), String> {
     let Some(begun) = seen.lines.first().map(|line| line.id.clone()) else { return Ok(()) };
     let contents: Vec<_> = seen.lines.iter().map(|line| line.content).collect();
     let texts = door.site.handle.contents().get(&contents).await.map_err(|error| error.to_string())?;

@@ -19,7 +19,7 @@ use countersign_protocol::{
 use super::{
     super::{Door, dispatch::Answer, peer::Peer, registry},
     archive, lives,
-    seen::{Seen, see, unreadable},
+    seen::{Seen, Whole, see, see_whole, unreadable},
 };
 
 /// Looks at the session that a peer means, and notes how it writes its key.
@@ -27,6 +27,13 @@ async fn seen(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Seen, Fault> {
     let key = lives::canonical(door, raw)?;
     peer.wrote(&key, raw);
     see(door, &key).await
+}
+
+/// The same with what was said in it.
+async fn whole(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Whole, Fault> {
+    let key = lives::canonical(door, raw)?;
+    peer.wrote(&key, raw);
+    see_whole(door, &key).await
 }
 
 pub(super) async fn list(door: &Arc<Door>, list: List) -> Answer {
@@ -71,15 +78,15 @@ fn renewal(policy: ResetPolicy) -> Renewal {
 }
 
 pub(super) async fn get(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
-    let seen = seen(door, peer, &of.session_key).await?;
-    let profile = &seen.profile;
+    let Whole { seen, lines } = whole(door, peer, &of.session_key).await?;
+    let (profile, previous) = (&seen.profile, seen.previous(0..seen.renewals));
     let model = profile.model.as_ref().map(|(provider, id)| Model { provider: provider.clone(), id: id.clone() });
     Ok(Json::of(&Session {
         session_id: seen.id,
         session_key: of.session_key,
         created_at: seen.opened_at.0,
         updated_at: seen.last_at.0,
-        message_count: seen.lines.len(),
+        message_count: lines.len(),
         tokens: seen.row.tokens(),
         settings: Settings {
             model,
@@ -89,17 +96,17 @@ pub(super) async fn get(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
         },
         reset_policy: profile.renewal.map(shown),
         last_reset_at: seen.renewed_at.map(|at| at.0),
-        previous_session_ids: seen.previous,
+        previous_session_ids: previous,
         label: profile.label.clone(),
     }))
 }
 
 pub(super) async fn stats(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
-    let seen = seen(door, peer, &of.session_key).await?;
+    let Whole { seen, lines } = whole(door, peer, &of.session_key).await?;
     Ok(Json::of(&Stats {
         session_key: of.session_key,
         session_id: seen.id,
-        message_count: seen.lines.len(),
+        message_count: lines.len(),
         tokens: seen.row.tokens(),
         created_at: seen.opened_at.0,
         updated_at: seen.last_at.0,
@@ -113,8 +120,8 @@ pub(super) async fn history(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
     let seen = seen(door, peer, &of.session_key).await?;
     Ok(Json::of(&History {
         session_key: of.session_key,
+        previous_session_ids: seen.previous(0..seen.renewals),
         current_session_id: seen.id,
-        previous_session_ids: seen.previous,
     }))
 }
 
@@ -123,18 +130,18 @@ pub(super) async fn history(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
 /// # Errors
 /// 500 if the record cannot be read.
 pub(in crate::gsv) async fn last_messages(door: &Arc<Door>, key: &str, most: usize) -> Result<Vec<Message>, Fault> {
-    let seen = see(door, key).await?;
-    archive::messages(door, &seen.lines[seen.lines.len().saturating_sub(most)..]).await
+    let Whole { lines, .. } = see_whole(door, key).await?;
+    archive::messages(door, &lines[lines.len().saturating_sub(most)..]).await
 }
 
 pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: Preview) -> Answer {
-    let seen = seen(door, peer, &preview.session_key).await?;
-    let from = preview.limit.map_or(0, |limit| seen.lines.len().saturating_sub(limit));
-    let messages = archive::messages(door, &seen.lines[from..]).await?;
+    let Whole { seen, lines } = whole(door, peer, &preview.session_key).await?;
+    let from = preview.limit.map_or(0, |limit| lines.len().saturating_sub(limit));
+    let messages = archive::messages(door, &lines[from..]).await?;
     Ok(Json::of(&Previewed {
         session_key: preview.session_key,
         session_id: seen.id,
-        message_count: seen.lines.len(),
+        message_count: lines.len(),
         messages: messages.into_iter().map(super::messages::safe).collect(),
     }))
 }
@@ -208,7 +215,7 @@ pub(super) async fn compact(door: &Arc<Door>, peer: &Peer, compact: Compact) -> 
     let key = lives::canonical(door, &compact.session_key)?;
     peer.wrote(&key, &compact.session_key);
     let _turn = door.desks.turn(&key).await;
-    let seen = see(door, &key).await?;
+    let seen = see_whole(door, &key).await?;
     let (kept_messages, trimmed_messages, archived_to) = lives::trim(door, &seen, compact.keep).await?;
     Ok(Json::of(&Compacted { ok: true, trimmed_messages, kept_messages, archived_to }))
 }

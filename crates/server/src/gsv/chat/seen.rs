@@ -1,6 +1,10 @@
 //! How a session stands, as it is read for an answer.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    ops::{Deref, Range},
+    sync::Arc,
+};
 
 use countersign_core::{
     channel::Origin,
@@ -61,18 +65,18 @@ pub(super) struct Working {
     pub(super) calls: usize,
 }
 
-/// How a session stands.
+/// How a session stands. What it costs to look does not grow with what was said in it.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) key: String,
     /// Whether it is there at all.
     pub(super) exists: bool,
     pub(super) id: String,
-    pub(super) previous: Vec<String>,
+    /// How often it began anew.
+    pub(super) renewals: u32,
     pub(super) opened_at: Millis,
     pub(super) last_at: Millis,
     pub(super) renewed_at: Option<Millis>,
-    pub(super) lines: Vec<Line>,
     /// The model that answers in it.
     pub(super) model: Option<Model>,
     /// What is recorded to be set for it, if it is there.
@@ -90,6 +94,28 @@ pub(super) struct Seen {
     /// The keys of answers that counted lately.
     pub(super) answers: Vec<String>,
     pub(super) row: Row,
+}
+
+/// The same with all messages of the conversation.
+#[derive(Clone, Debug)]
+pub(super) struct Whole {
+    pub(super) seen: Seen,
+    pub(super) lines: Vec<Line>,
+}
+
+impl Deref for Whole {
+    type Target = Seen;
+
+    fn deref(&self) -> &Seen {
+        &self.seen
+    }
+}
+
+impl Seen {
+    /// The ids that it had before, the oldest first: those of some of the times that it began anew.
+    pub(super) fn previous(&self, which: Range<u32>) -> Vec<String> {
+        which.map(|count| id_of(&self.key, self.opened_at, count)).collect()
+    }
 }
 
 /// The id of a session after it began anew so often. Nothing has to be kept for it.
@@ -161,13 +187,12 @@ pub(super) async fn before(door: &Arc<Door>, key: &str, first_kept: EntryId) -> 
 fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
     let state = engine.state();
     let run = session.run().and_then(|run| state.run(run));
-    let mut gates: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session.id())).collect();
-    gates.sort_by_key(|gate| gate.ordinal());
-    let decided = state.all_gates().filter(|gate| gate.session() == Some(session.id()) && !gate.is_pending());
+    let mut gates: Vec<&Gate> = state.gates_of(session.id()).filter(|gate| gate.is_pending()).collect();
+    gates.sort_by_key(|gate| (gate.ordinal(), gate.content()));
+    let decided = state.gates_of(session.id()).filter(|gate| !gate.is_pending());
     let decided =
         decided.map(|gate| asked(state, gate)).max_by_key(|asked| asked.decided.as_ref().map(|decided| decided.at));
-    let of_session = state.all_gates().filter(|gate| gate.session() == Some(session.id()));
-    let answers = of_session.flat_map(|gate| {
+    let answers = state.gates_of(session.id()).flat_map(|gate| {
         let resolved = match gate.phase() {
             Phase::Resolved { key, .. } => key.clone(),
             Phase::Pending => None,
@@ -180,11 +205,10 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
         key: key.to_owned(),
         exists: true,
         id: id_of(key, session.opened_at(), renewals),
-        previous: (0..renewals).map(|count| id_of(key, session.opened_at(), count)).collect(),
+        renewals,
         opened_at: session.opened_at(),
         last_at: session.last_at(),
         renewed_at: session.renewed_at(),
-        lines: lines(session),
         model: settings
             .profile
             .model
@@ -218,13 +242,32 @@ pub(super) fn unreadable(why: impl std::fmt::Display) -> Fault {
 /// # Errors
 /// 500 if the record cannot be read.
 pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, Fault> {
+    see_with(door, key, |_| ()).await.map(|(seen, _)| seen)
+}
+
+/// Looks at a session and at all that was said in it.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(super) async fn see_whole(door: &Arc<Door>, key: &str) -> Result<Whole, Fault> {
+    let (seen, lines) = see_with(door, key, lines).await?;
+    Ok(Whole { seen, lines: lines.unwrap_or_default() })
+}
+
+async fn see_with<T: Send + 'static>(
+    door: &Arc<Door>,
+    key: &str,
+    more: impl FnOnce(&Session) -> T + Send + 'static,
+) -> Result<(Seen, Option<T>), Fault> {
     let row = registry::row(door.site.handle.log(), key).await.map_err(unreadable)?;
     let (id, of) = (registry::session_of(key), key.to_owned());
     let source = door.site.handle.source(Lane::Request);
     let scope = Scope::Session(id.clone());
-    let read =
-        source.read_of(scope, move |engine| engine.state().session(&id).map(|session| look(engine, session, &of)));
-    let (seen, _) = read.await.ok_or_else(|| unreadable("the gateway is closing"))?;
+    let read = source.read_of(scope, move |engine| {
+        engine.state().session(&id).map(|session| (look(engine, session, &of), more(session)))
+    });
+    let (found, _) = read.await.ok_or_else(|| unreadable("the gateway is closing"))?;
+    let (seen, more) = found.unzip();
     let now = door.site.clock.now();
     let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
     let model = door.settings.model_of(&agent);
@@ -232,11 +275,10 @@ pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, Fault> {
         key: key.to_owned(),
         exists: false,
         id: id_of(key, Millis(0), 0),
-        previous: Vec::new(),
+        renewals: 0,
         opened_at: now,
         last_at: now,
         renewed_at: None,
-        lines: Vec::new(),
         model: None,
         settings: None,
         thinking: None,
@@ -252,5 +294,5 @@ pub(super) async fn see(door: &Arc<Door>, key: &str) -> Result<Seen, Fault> {
     });
     seen.model.get_or_insert(model);
     seen.row = row;
-    Ok(seen)
+    Ok((seen, more))
 }

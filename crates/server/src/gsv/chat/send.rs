@@ -25,7 +25,7 @@ use countersign_protocol::{
 use super::{
     super::{Door, delivery, dispatch::Answer, peer::Peer, registry::session_of},
     Moment, answering, commands, lives,
-    seen::{Asked, Seen, see},
+    seen::{Asked, Seen, see, see_whole},
 };
 
 /// What a picture counts as.
@@ -180,8 +180,10 @@ async fn beside(door: &Arc<Door>, seen: &Seen, text: &str, run: &str, speaker: &
         return Beside::Message(parsed);
     }
     let mut response = parsed.acknowledgement();
-    if parsed.status {
-        let status = commands::status(seen).text(speaker.style);
+    if parsed.status
+        && let Ok(whole) = see_whole(door, &seen.key).await
+    {
+        let status = commands::status(&whole).text(speaker.style);
         response = Some(response.map_or_else(|| status.clone(), |told| format!("{told}\n{status}")));
     }
     Beside::Done(Sent::DirectiveOnly { response, directives: parsed.directives })
@@ -212,8 +214,7 @@ async fn begin(
         return Err(Fault::new(code::UNAVAILABLE, why));
     }
     let id = lives::open(door, &seen.key).await?;
-    if lives::is_due(door, &seen) {
-        lives::renew(door, seen.clone(), &PrincipalId::new("system")).await?;
+    if lives::renew_if_due(door, &seen).await? {
         seen = see(door, &seen.key).await?;
     }
     lives::catch_up(door, &id, &seen).await?;
@@ -258,6 +259,7 @@ async fn tell_chat(door: &Arc<Door>, session: &str, origin: &Origin, text: Strin
         session: Some(session.to_owned()),
         reply_to: origin.message.clone(),
         key: None,
+        media: None,
     };
     if let Err(problem) = delivery::send(door, message).await {
         tracing::warn!(%problem, "a chat is not told what is awaited");
