@@ -9,7 +9,7 @@ mod event;
 mod recent;
 mod state;
 
-pub use address::{Account, Address, ChatKind, Origin};
+pub use address::{Account, Address, ChatKind, Media, Origin};
 pub use command::{Command, Heard, Knock, Message, Refusal};
 pub use event::{End, Event};
 pub use state::{Active, Known, Letter, State};

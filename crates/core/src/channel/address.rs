@@ -38,6 +38,17 @@ pub struct Address {
     pub chat: String,
 }
 
+/// A file that goes with what is said to a chat. It lies outside of the record until the letter has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Media {
+    /// Where it lies, in the words of whoever put it there.
+    pub object: String,
+    /// What it is called.
+    pub name: String,
+    /// Its type.
+    pub mime_type: String,
+}
+
 /// Where a message came from, and so where what its run says goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Account, Address, End};
+use super::{Account, Address, End, Media};
 use crate::{
     id::{LetterId, SessionId},
     run::Marks,
@@ -61,6 +61,8 @@ pub struct Message {
     pub reply_to: Option<String>,
     /// The same key again is the same letter.
     pub key: Option<String>,
+    /// What goes with it.
+    pub media: Option<Media>,
 }
 
 /// Somebody unknown who wants to speak.

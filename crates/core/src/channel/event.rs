@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Account, Address};
+use super::{Account, Address, Media};
 use crate::id::LetterId;
 
 /// How a letter ended.
@@ -58,6 +58,9 @@ pub enum Event {
         /// The same key again is the same letter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
+        /// What goes with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        media: Option<Box<Media>>,
     },
     /// A letter ended. The content says why, where it was not delivered.
     Ended {

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Account, Address, Event, recent::Recent};
+use super::{Account, Address, Event, Media, recent::Recent};
 use crate::{
     id::{LetterId, Lsn},
     time::Millis,
@@ -55,6 +55,8 @@ pub struct Letter {
     pub reply_to: Option<String>,
     /// What it was written under, so that it was written once.
     pub key: Option<String>,
+    /// What goes with it.
+    pub media: Option<Media>,
 }
 
 /// Who last spoke with an agent.
@@ -187,17 +189,16 @@ impl State {
                     self.active.insert(agent.clone(), Active { at: from.clone(), time: now });
                 }
             }
-            Event::Owed { letter, to, session, reply_to, key } => {
+            Event::Owed { letter, to, session, reply_to, key, media } => {
                 let (to, session, reply_to) = (to.clone(), session.clone(), reply_to.clone());
+                let (key, media) = (key.clone(), media.as_deref().cloned());
                 self.by_id.insert(*letter, lsn);
                 self.by_account.entry(to.account.clone()).or_default().insert(lsn);
-                self.letters.insert(
-                    lsn,
-                    Letter { id: *letter, to, content: lsn, at: now, session, reply_to, key: key.clone() },
-                );
-                if let Some(key) = key {
+                if let Some(key) = &key {
                     self.keys.note(key, now, MOST_KEYS);
                 }
+                self.letters
+                    .insert(lsn, Letter { id: *letter, to, content: lsn, at: now, session, reply_to, key, media });
             }
             Event::Ended { letter, .. } => {
                 let ended = self.by_id.remove(letter).and_then(|lsn| self.letters.remove(&lsn));

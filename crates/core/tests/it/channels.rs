@@ -40,8 +40,14 @@ fn hear(stage: &mut Stage, id: &str, then: bool) -> String {
 }
 
 fn write(stage: &mut Stage, words: &str, key: Option<&str>) -> String {
-    let message =
-        Message { to: chat(), text: words.into(), session: None, reply_to: None, key: key.map(str::to_owned) };
+    let message = Message {
+        to: chat(),
+        text: words.into(),
+        session: None,
+        reply_to: None,
+        key: key.map(str::to_owned),
+        media: None,
+    };
     stage.tell(Any::Channel(Command::Send(Box::new(message)))).cell()
 }
 

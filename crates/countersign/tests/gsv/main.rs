@@ -10,6 +10,7 @@ mod connect;
 mod console;
 mod crash;
 mod crowd;
+mod files;
 #[path = "../serve/gateway.rs"]
 #[allow(dead_code, reason = "its other half is used by the tests of other doors")]
 mod gateway;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     outside::{Asked, Outside},
     peer::Peer,
-    provider::{Reply, say},
+    provider::{Reply, call, say},
     scene::{Scene, TOKEN, write},
 };
 
@@ -61,7 +61,11 @@ impl Stage {
         let (polled, next) = (updates.clone(), AtomicI64::new(1));
         let api = Outside::start(move |asked| {
             if let Some(file) = asked.path.strip_prefix("/file/bot42:tok/") {
-                return if file == "photos/p.jpg" { (200, "a picture".to_owned()) } else { (404, String::new()) };
+                return match file {
+                    "photos/p.jpg" => (200, "a picture".to_owned()),
+                    "films/f.mp4" => (200, "x".repeat(26 << 20)),
+                    _ => (404, String::new()),
+                };
             }
             let method = asked.path.rsplit('/').next().unwrap_or_default();
             let result = match method {
@@ -69,6 +73,8 @@ impl Stage {
                 "getUpdates" => polled.from(asked.body["offset"].as_i64().unwrap_or_default()),
                 "getFile" => match asked.body["file_id"].as_str() {
                     Some("large") => json!({ "file_id": "large", "file_size": 30_000_000 }),
+                    // Nobody says before it comes how large it is.
+                    Some("f") => json!({ "file_id": "f", "file_path": "films/f.mp4" }),
                     Some("p") => json!({ "file_id": "p", "file_size": 9, "file_path": "photos/p.jpg" }),
                     _ => {
                         return (
@@ -77,6 +83,10 @@ impl Stage {
                         );
                     }
                 },
+                "sendPhoto" if asked.text.contains("no picture") => {
+                    let refused = json!({ "ok": false, "error_code": 400, "description": "PHOTO_INVALID_DIMENSIONS" });
+                    return (400, refused.to_string());
+                }
                 "sendMessage" => {
                     let id = next.fetch_add(1, Ordering::SeqCst);
                     json!({ "message_id": id, "date": 1, "chat": { "id": asked.body["chat_id"], "type": "private" } })
@@ -196,6 +206,7 @@ fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_sai
         ),
         (4, json!({ "document": { "file_id": "gone" } }), "This file was not taken: it could not be fetched"),
         (5, json!({ "sticker": { "file_id": "x" } }), "A sticker is nothing that can be taken here."),
+        (6, json!({ "video": { "file_id": "f" } }), "This video was not taken: it has more than 20 MB"),
     ] {
         stage.updates.bring(7, &private(7), &what);
         let told = stage.sent(7, number);
@@ -206,8 +217,39 @@ fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_sai
     stage.updates.bring(8, &private(8), &json!({ "sticker": {} }));
     stage.scene.provider.script([say("last")]);
     stage.updates.write(7, &private(7), "and?");
-    assert_eq!(stage.sent(7, 6), "last");
+    assert_eq!(stage.sent(7, 7), "last");
     let fetched = stage.api.count(|asked| asked.path.starts_with("/file/"));
-    assert_eq!((fetched, stage.api.count(|asked| is_to(asked, 8))), (2, 0));
+    assert_eq!((fetched, stage.api.count(|asked| is_to(asked, 8))), (3, 0));
     stage.scene.place.verify();
+}
+
+#[test]
+fn a_picture_that_an_agent_sends_is_one_and_else_a_file_and_long_words_stand_before_it() {
+    let stage = Stage::new();
+    stage.scene.place.write("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
+    let folder = stage.scene.place.folder.join("agents/main");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("week.png"), "a picture").unwrap();
+    std::fs::write(folder.join("odd.png"), "no picture").unwrap();
+    let long = "word ".repeat(300);
+    let send = |id: &str, arguments: &Value| call(id, "gsv__SendFile", arguments);
+    let sent = [
+        send("c0", &json!({ "path": "week.png", "text": "this week" })),
+        send("c1", &json!({ "path": "odd.png", "text": long })),
+    ];
+    stage.scene.provider.script([Reply::new(sent.into()), say("there you are")]);
+    let _gateway = stage.scene.start();
+    stage.updates.write(7, &private(7), "how was the week?");
+    let picture = stage.api.asked(0, |asked| asked.path.ends_with("/sendPhoto"));
+    assert!(picture.header("content-type").starts_with("multipart/form-data; boundary="));
+    for part in [
+        "name=\"chat_id\"\r\n\r\n7\r\n",
+        "name=\"caption\"\r\n\r\nthis week\r\n",
+        "name=\"photo\"; filename=\"week.png\"\r\nContent-Type: image/png\r\n\r\na picture\r\n",
+    ] {
+        assert!(picture.text.contains(part), "{part}: {}", picture.text);
+    }
+    let file = stage.api.asked(0, |asked| asked.path.ends_with("/sendDocument"));
+    assert!(file.text.contains("name=\"document\"; filename=\"odd.png\"") && !file.text.contains("caption"));
+    assert_eq!((stage.sent(7, 0), stage.sent(7, 1)), (long.trim().to_owned(), "there you are".to_owned()));
 }

@@ -4,6 +4,7 @@ mod access;
 mod accounts;
 mod asks;
 mod carrier;
+pub(super) mod enclosed;
 mod inbound;
 mod media;
 mod pairing;
@@ -35,6 +36,7 @@ use super::{Door, chat::Moment, dispatch::Answer, missing, peer::Peer};
 
 pub(super) use accounts::shown;
 pub(crate) use carrier::{Carried, Carrier, Letter};
+pub(crate) use enclosed::Enclosed;
 pub(super) use places::{kind, peer};
 pub(super) use telegram::join as join_telegram;
 
@@ -73,7 +75,8 @@ impl Networks {
 /// Follows the record for chat networks. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
     asks::follow(door).await?;
-    post::follow(door).await
+    post::follow(door).await?;
+    enclosed::sweep(door).await
 }
 
 /// The account that a peer is, if it is one.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    channel::{self, Account, Address, ChatKind, Message},
+    channel::{self, Account, Address, ChatKind, Media, Message},
     engine::{Command, Refusal, Reply},
     time::Millis,
 };
@@ -47,6 +47,8 @@ pub(super) struct Delivery<'a> {
     pub(super) reply_to: Option<String>,
     /// The same key again says it no second time. Whoever may be interrupted before it notes that this was said names one.
     pub(super) key: Option<String>,
+    /// What goes with it.
+    pub(super) media: Option<Media>,
 }
 
 /// Why something is not said.
@@ -81,7 +83,7 @@ pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(Addres
 /// [`Undelivered`], and then nothing is said.
 pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<Address, Undelivered> {
     let text = delivery.text.trim_end();
-    if text.trim().is_empty() {
+    if text.trim().is_empty() && delivery.media.is_none() {
         return Err(Undelivered::Blank);
     }
     let to = address(door, delivery.agent, delivery.to).await?;
@@ -91,6 +93,7 @@ pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<
         session: delivery.session.map(|key| session_of(key).as_str().to_owned()),
         reply_to: delivery.reply_to,
         key: delivery.key,
+        media: delivery.media,
     };
     send(door, message).await?;
     Ok(to)

@@ -12,6 +12,7 @@ mod list_files;
 mod logs_get;
 mod message;
 mod read_file;
+mod send_file;
 mod session_send;
 mod sessions_list;
 mod write_file;
@@ -63,6 +64,7 @@ const TABLE: &[Native] = &[
     logs_get::TOOL,
     cron::TOOL,
     message::TOOL,
+    send_file::TOOL,
     sessions_list::TOOL,
     session_send::TOOL,
 ];

@@ -14,6 +14,7 @@ mod poll;
 mod rates;
 mod refs;
 mod talk;
+mod uploads;
 mod wire;
 
 use std::{

@@ -141,6 +141,7 @@ pub(super) fn command(dice: &mut Dice, seen: &Networks) -> Command {
             reply_to: None,
             // Seldom one again that was a letter of an account before.
             key: dice.chance(60).then(|| format!("k{}", dice.below(6))),
+            media: None,
         })),
         12..14 => {
             let owed: Vec<LetterId> = seen.owed.keys().chain(&seen.ended).copied().collect();

@@ -112,6 +112,9 @@ fn send(view: View<'_>, message: Message, context: &mut Context) -> Result<Decis
     ] {
         short(what, name.as_deref().unwrap_or_default())?;
     }
+    for part in message.media.iter().flat_map(|media| [&media.object, &media.name, &media.mime_type]) {
+        short("the name of a file", part)?;
+    }
     if message.key.as_ref().is_some_and(|key| view.state.channels().is_written(key)) {
         return Ok(Decision { facts: Vec::new(), reply: Reply::Repeated });
     }
@@ -131,8 +134,9 @@ fn owe(view: View<'_>, message: Message, context: &mut Context) -> Vec<Fact> {
         oldest.map(|letter| with(Happened::Ended { letter: letter.id, end: End::Dropped }, None))
     };
     let letter = LetterId::new(context.fresh.uuid(context.now));
-    let Message { to, text, session, reply_to, key } = message;
-    let owed = with(Happened::Owed { letter, to, session, reply_to, key }, Some(text));
+    let Message { to, text, session, reply_to, key, media } = message;
+    let media = media.map(Box::new);
+    let owed = with(Happened::Owed { letter, to, session, reply_to, key, media }, Some(text));
     dropped.into_iter().chain([owed]).collect()
 }
 
@@ -160,6 +164,7 @@ pub(super) fn answered(view: View<'_>, run: &Run, stop: StopReason, content: &st
         session: Some(run.session().as_str().to_owned()),
         reply_to: origin.message.clone(),
         key: None,
+        media: None,
     };
     owe(view, message, context)
 }
@@ -200,7 +205,7 @@ fn knock(view: View<'_>, knock: Knock, context: &mut Context) -> Result<Decision
     facts.push(Fact { event: Event::Gate(opened), session: None, content: Some(content.into()) });
     let kept = gate::Event::Shown { gate, surface: SURFACE.to_owned(), reference: sender };
     facts.push(Fact::plain(Event::Gate(kept), None));
-    let told = Message { to: from, text: told, session: None, reply_to: None, key: None };
+    let told = Message { to: from, text: told, session: None, reply_to: None, key: None, media: None };
     facts.extend(owe(view, told, context));
     Ok(Decision { facts, reply: Reply::Done })
 }

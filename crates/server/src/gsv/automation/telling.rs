@@ -87,7 +87,8 @@ impl Telling {
             Err(_) if !self.is_wanted => return Ok(false),
             Err(problem) => return Err(problem),
         };
-        let delivery = Delivery { agent, to, text, session: key_of(session), reply_to: None, key: Some(key) };
+        let delivery =
+            Delivery { agent, to, text, session: key_of(session), reply_to: None, key: Some(key), media: None };
         match delivery::deliver(door, delivery).await {
             Ok(_) => Ok(true),
             Err(Undelivered::Nobody(_) | Undelivered::Blank) if !self.is_wanted => Ok(false),

@@ -209,6 +209,7 @@ impl Asks {
             session: Some(session.as_str().to_owned()),
             reply_to: asked.origin.message.clone(),
             key: Some(format!("{ASK}{}", asked.gate)),
+            media: None,
         };
         match delivery::send(&self.door, message).await {
             Ok(_) => {}
@@ -234,6 +235,7 @@ impl Asks {
                 session: None,
                 reply_to: None,
                 key: Some(format!("end:{}", ended.gate)),
+                media: None,
             };
             if matches!(delivery::send(&self.door, message).await, Err(Undelivered::Failed(_))) {
                 return false;
@@ -252,8 +254,8 @@ fn reference(origin: &Origin) -> String {
 
 fn look(engine: &Engine, session: &SessionId) -> (Option<Asked>, Vec<Ended>) {
     let state = engine.state();
-    let mut waiting: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session)).collect();
-    waiting.sort_by_key(|gate| gate.ordinal());
+    let mut waiting: Vec<&Gate> = state.gates_of(session).filter(|gate| gate.is_pending()).collect();
+    waiting.sort_by_key(|gate| (gate.ordinal(), gate.content()));
     let is_shown = |gate: &Gate| gate.shown().iter().any(|showing| showing.surface == CHAT);
     let asked = waiting.first().filter(|gate| !is_shown(gate)).and_then(|gate| {
         let origin = state.run(gate.run()?)?.marks().origin.as_deref()?.clone();
@@ -266,7 +268,7 @@ fn look(engine: &Engine, session: &SessionId) -> (Option<Asked>, Vec<Ended>) {
             more: waiting.len() - 1,
         })
     });
-    let over = state.all_gates().filter(|gate| gate.session() == Some(session) && gate.owes_update());
+    let over = state.gates_of(session).filter(|gate| gate.owes_update());
     let ended = over.flat_map(|gate| {
         let open = gate.shown().iter().filter(|showing| showing.surface == CHAT && !showing.is_final);
         open.filter_map(|showing| {

@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 
 use super::{
     super::{Door, peer::Proof, registry::key_of},
+    enclosed::Enclosed,
     places::{self, TELEGRAM, WEBHOOK},
 };
 
@@ -27,6 +28,8 @@ pub(crate) struct Letter {
     pub(crate) owed: Owed,
     /// What it says.
     pub(crate) text: String,
+    /// What goes with it.
+    pub(crate) media: Option<Enclosed>,
 }
 
 /// What came of carrying a letter.
@@ -75,7 +78,8 @@ pub(super) async fn carry(door: &Arc<Door>, letter: &Letter, now: Millis) -> Car
 
 async fn over_socket(door: &Arc<Door>, letter: &Letter) -> Carried {
     let to = &letter.owed.to;
-    let Some(message) = OutboundMessage::new(&letter.text, letter.owed.reply_to.as_deref(), None) else {
+    let media = letter.media.as_ref().map(Enclosed::url);
+    let Some(message) = OutboundMessage::new(&letter.text, letter.owed.reply_to.as_deref(), media.as_deref()) else {
         return Carried::Delivered;
     };
     let Some(peer) = door.roster.channel(&to.account.network, &to.account.name) else { return Carried::Away };

@@ -79,7 +79,8 @@ async fn reply(door: &Arc<Door>, inbound: &Inbound, to: Address, text: &str) -> 
         return Ok(());
     }
     let key = inbound.message_id.as_ref().map(|id| format!("reply:{}", run_of(&to, id)));
-    let message = Message { to, text: text.into(), session: None, reply_to: inbound.message_id.clone(), key };
+    let reply_to = inbound.message_id.clone();
+    let message = Message { to, text: text.into(), session: None, reply_to, key, media: None };
     delivery::send(door, message).await.map(drop).map_err(super::failed)
 }
 

@@ -32,6 +32,14 @@ const ENDINGS: [(&str, &str); 10] = [
     ("text/csv", "csv"),
 ];
 
+/// The type of a file by its name, as far as it can be told.
+pub(super) fn type_of(name: &str) -> &'static str {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
+    let ending = if ending == "jpeg" { "jpg" } else { &ending };
+    let mut known = PICTURES.iter().chain(&ENDINGS);
+    known.find(|(_, known)| *known == ending).map_or("application/octet-stream", |(mime, _)| mime)
+}
+
 /// Puts attachments into the store of a session; what stands for them in the message.
 ///
 /// # Errors

@@ -208,7 +208,7 @@ async fn welcome(door: &Arc<Door>, gate: GateId, to: Address) {
         return;
     }
     let key = Some(format!("welcome:{gate}"));
-    let message = Message { to, text: WELCOME.into(), session: None, reply_to: None, key };
+    let message = Message { to, text: WELCOME.into(), session: None, reply_to: None, key, media: None };
     if let Err(problem) = delivery::send(door, message).await {
         tracing::warn!(%gate, %problem, "nobody is told that they were let in");
     }

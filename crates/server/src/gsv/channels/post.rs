@@ -18,6 +18,7 @@ use super::{
     super::Door,
     asks,
     carrier::{self, Carried, Letter},
+    enclosed,
 };
 
 /// How long to wait after the first failure; twice as long after each further one.
@@ -143,16 +144,25 @@ async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
             Ok(None) => return Step::Rests,
             Err(()) => return Step::Over,
         };
-        let id = owed.id;
+        let (id, object) = (owed.id, owed.media.as_ref().map(|media| media.object.clone()));
         let texts = match door.site.handle.contents().get(&[owed.content]).await {
             Ok(texts) => texts,
             Err(_) => return Step::Failed(None),
         };
         let carried = match texts.into_iter().next().flatten() {
             Some(text) => {
-                let letter = Letter { owed, text: text.to_string() };
-                asks::is_told(door, &letter.owed);
-                carrier::carry(door, &letter, door.site.clock.now()).await
+                let enclosed = match &owed.media {
+                    Some(media) => enclosed::open(door, media).await.map(Some),
+                    None => Ok(None),
+                };
+                match enclosed {
+                    Ok(media) => {
+                        let letter = Letter { owed, text: text.to_string(), media };
+                        asks::is_told(door, &letter.owed);
+                        carrier::carry(door, &letter, door.site.clock.now()).await
+                    }
+                    Err(why) => Carried::Refused(why),
+                }
             }
             None => Carried::Refused("its text was taken out of the record".to_owned()),
         };
@@ -167,6 +177,9 @@ async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
         };
         if !record(door, Command::Channel(Network::Ended { letter: id, end, why })).await {
             return Step::Over;
+        }
+        if let Some(object) = object {
+            enclosed::release(door, object).await;
         }
     }
 }

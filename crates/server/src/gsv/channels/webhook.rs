@@ -37,6 +37,7 @@ use tokio::sync::Semaphore;
 use super::{
     super::Door,
     carrier::{self, Carried, Letter},
+    enclosed::Enclosed,
     failed, inbound,
     places::{self, WEBHOOK},
 };
@@ -52,6 +53,8 @@ const SMALL: usize = 1 << 20;
 const LARGE_AT_ONCE: usize = 4;
 /// How long another server may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How many bytes a second another server takes at least, beside that.
+const SLOWEST: u64 = 256 * 1024;
 /// How much of an answer is read before the connection is let go.
 const ANSWER: usize = 64 * 1024;
 
@@ -220,7 +223,9 @@ impl Sender {
             Ok(url) if matches!(url.scheme(), "http" | "https") => url,
             Ok(_) | Err(_) => return Carried::Refused("the url that is set is no http or https URL".to_owned()),
         };
-        let Some(message) = OutboundMessage::new(&letter.text, letter.owed.reply_to.as_deref(), None) else {
+        let media = letter.media.as_ref().map(Enclosed::url);
+        let reply_to = letter.owed.reply_to.as_deref();
+        let Some(message) = OutboundMessage::new(&letter.text, reply_to, media.as_deref()) else {
             return Carried::Delivered;
         };
         let outbound = Outbound {
@@ -245,7 +250,7 @@ impl Sender {
         };
         let request = client
             .post(url)
-            .timeout(PATIENCE)
+            .timeout(PATIENCE + Duration::from_secs(body.len() as u64 / SLOWEST))
             .header(CONTENT_TYPE, "application/json")
             .header(sign::ID, id)
             .header(sign::TIMESTAMP, sign::seconds(now))

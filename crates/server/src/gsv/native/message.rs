@@ -1,15 +1,15 @@
 //! `gsv__Message`: the agent says something in a chat network.
 
-use countersign_core::tool::Effect;
+use countersign_core::{channel::Media, tool::Effect};
 use countersign_protocol::gsv::channel::PeerKind;
 use countersign_runtime::tools::Failure;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     super::{
-        channels,
-        delivery::{self, Delivery, Target},
+        channels::{self, enclosed},
+        delivery::{self, Delivery, Target, Undelivered},
     },
     Call, Native, Outcome, as_it_is,
 };
@@ -17,16 +17,7 @@ use super::{
 pub(super) const TOOL: Native = Native {
     name: "Message",
     description: "Sends a message to somebody in a chat network. Without channel and to it goes to whoever last spoke with you there. What you answer to a chat goes there by itself: this is for everything else.",
-    schema: || {
-        json!({"type": "object", "required": ["text"], "properties": {
-            "text": {"type": "string", "description": "What to say"},
-            "channel": {"type": "string", "description": "The network, such as telegram"},
-            "to": {"type": "string", "description": "The network's id of the chat"},
-            "peerKind": {"type": "string", "enum": ["dm", "group", "channel", "thread"], "description": "What kind of chat it is (default: dm)"},
-            "accountId": {"type": "string", "description": "The account to send it through"},
-            "replyToId": {"type": "string", "description": "The network's id of the message that it answers"},
-        }})
-    },
+    schema: || schema("text", json!({"text": {"type": "string", "description": "What to say"}})),
     signature: &["channel", "to", "text"],
     effect: Effect::Changes,
     form: as_it_is,
@@ -34,9 +25,16 @@ pub(super) const TOOL: Native = Native {
 };
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Arguments {
     text: String,
+    #[serde(flatten)]
+    place: Place,
+}
+
+/// Where something is to be said.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Place {
     channel: Option<String>,
     to: Option<String>,
     peer_kind: Option<PeerKind>,
@@ -45,30 +43,59 @@ struct Arguments {
 }
 
 async fn run(mut call: Call) -> Outcome {
-    let Arguments { text, channel, to, peer_kind, account_id, reply_to_id } = call.read()?;
-    let given = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
-    let to = match (given(channel), given(to)) {
-        (None, None) => Target::Last,
-        (Some(channel), Some(to)) => {
-            let kind = channels::kind(peer_kind.unwrap_or(PeerKind::Dm));
-            Target::Chat { channel, to, kind, account: given(account_id) }
-        }
-        (Some(_), None) | (None, Some(_)) => {
-            return Err(Failure::Invalid(
-                "channel and to go together; without both it goes to who last spoke".to_owned(),
-            ));
-        }
-    };
-    let delivery = Delivery {
-        agent: &call.agent,
-        to,
-        text: &text,
-        session: Some(&call.key),
-        reply_to: given(reply_to_id),
-        key: None,
-    };
+    let Arguments { text, place } = call.read()?;
+    say(&call, &text, place.target()?, None).await
+}
+
+fn given(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty())
+}
+
+impl Place {
+    /// To whom, and the message that it answers.
+    ///
+    /// # Errors
+    /// [`Failure::Invalid`] where only half of a place is named.
+    pub(super) fn target(self) -> Result<(Target, Option<String>), Failure> {
+        let target = match (given(self.channel), given(self.to)) {
+            (None, None) => Target::Last,
+            (Some(channel), Some(to)) => {
+                let kind = channels::kind(self.peer_kind.unwrap_or(PeerKind::Dm));
+                Target::Chat { channel, to, kind, account: given(self.account_id) }
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                let why = "channel and to go together; without both it goes to who last spoke";
+                return Err(Failure::Invalid(why.to_owned()));
+            }
+        };
+        Ok((target, given(self.reply_to_id)))
+    }
+}
+
+/// Says something, and tells the model where.
+///
+/// # Errors
+/// Why it is not said.
+pub(super) async fn say(
+    call: &Call,
+    text: &str,
+    (to, reply_to): (Target, Option<String>),
+    media: Option<Media>,
+) -> Outcome {
+    let session = Some(call.key.as_str());
+    let object = media.as_ref().map(|media| media.object.clone());
+    let delivery = Delivery { agent: &call.agent, to, text, session, reply_to, key: None, media };
     let sent = delivery::deliver(&call.door, delivery).await;
-    let sent = sent.map_err(|problem| Failure::NotBegun(problem.to_string()))?;
+    let sent = match sent {
+        Ok(sent) => sent,
+        Err(problem) => {
+            // What was perhaps recorded all the same needs its file.
+            if let Some(object) = object.filter(|_| !matches!(problem, Undelivered::Failed(_))) {
+                enclosed::release(&call.door, object).await;
+            }
+            return Err(Failure::NotBegun(problem.to_string()));
+        }
+    };
     let peer = channels::peer(&sent);
     Ok(json!({
         "ok": true,
@@ -77,4 +104,19 @@ async fn run(mut call: Call) -> Outcome {
         "peer": { "kind": peer.kind.name(), "id": peer.id },
     })
     .to_string())
+}
+
+/// The schema of where something is said, with `more` of the tool's own.
+pub(super) fn schema(required: &str, more: Value) -> Value {
+    let mut properties = json!({
+        "channel": {"type": "string", "description": "The network, such as telegram"},
+        "to": {"type": "string", "description": "The network's id of the chat"},
+        "peerKind": {"type": "string", "enum": ["dm", "group", "channel", "thread"], "description": "What kind of chat it is (default: dm)"},
+        "accountId": {"type": "string", "description": "The account to send it through"},
+        "replyToId": {"type": "string", "description": "The network's id of the message that it answers"},
+    });
+    if let (Some(all), Value::Object(more)) = (properties.as_object_mut(), more) {
+        all.extend(more);
+    }
+    json!({"type": "object", "required": [required], "properties": properties})
 }

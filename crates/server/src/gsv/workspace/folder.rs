@@ -33,12 +33,14 @@ pub(in crate::gsv) enum WorkspaceError {
     #[error("{0} is no file")]
     NotAFile(String),
     /// It holds more than can be shown.
-    #[error("{path} has {size} bytes, at most {LARGEST_FILE} are taken")]
+    #[error("{path} has {size} bytes, at most {most} are taken")]
     TooLarge {
         /// Which.
         path: String,
         /// How many.
         size: u64,
+        /// How many it may have.
+        most: usize,
     },
     /// It holds something else than text.
     #[error("{0} is not UTF-8 text")]
@@ -124,6 +126,18 @@ impl Folder {
         .map(|(found, _)| found)
     }
 
+    /// All of a file, whatever it holds, if it has at most so many bytes.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub(in crate::gsv) fn bytes(&self, path: &Path, most: usize) -> Result<Vec<u8>, WorkspaceError> {
+        match (bytes(&self.root, path.text(), path.text(), most), path.of_skill()) {
+            (Err(WorkspaceError::Missing(_)), Some(shared)) => bytes(&self.skills, shared, path.text(), most),
+            (read, _) => read,
+        }
+        .map(|(bytes, _)| bytes)
+    }
+
     /// The text of a skill's file, and whether it is the agent's own. `None` where none can be read.
     pub(in crate::gsv) fn skill(&self, path: &Path) -> Option<(String, bool)> {
         if let Ok((found, _)) = read(&self.root, path.text(), path.text()) {
@@ -150,7 +164,8 @@ impl Folder {
         }
         whole.push_str(text);
         if whole.len() > LARGEST_FILE {
-            return Err(WorkspaceError::TooLarge { path: path.text().to_owned(), size: whole.len() as u64 });
+            let (path, size) = (path.text().to_owned(), whole.len() as u64);
+            return Err(WorkspaceError::TooLarge { path, size, most: LARGEST_FILE });
         }
         self.put(path, &whole, before)
     }
@@ -186,7 +201,8 @@ impl Folder {
         let (text, told) = change(&found.text)?;
         if text.len() > LARGEST_FILE {
             let size = text.len() as u64;
-            return Err(WorkspaceError::TooLarge { path: path.text().to_owned(), size }.to_string());
+            let too_large = WorkspaceError::TooLarge { path: path.text().to_owned(), size, most: LARGEST_FILE };
+            return Err(too_large.to_string());
         }
         self.put(path, &text, before).map_err(|error| error.to_string())?;
         Ok(told)
@@ -261,25 +277,30 @@ fn place(root: &FilePath, path: &str, shown: &str) -> Result<Place, WorkspaceErr
 }
 
 fn read(root: &FilePath, path: &str, shown: &str) -> Result<(Found, Stamp), WorkspaceError> {
+    let (bytes, found) = bytes(root, path, shown, LARGEST_FILE)?;
+    let size = bytes.len();
+    let text = String::from_utf8(bytes).map_err(|_| WorkspaceError::NotText(shown.to_owned()))?;
+    let modified = found.modified().ok().map(DateTime::from);
+    Ok((Found { text, size, modified }, Stamp::of(&found)))
+}
+
+fn bytes(root: &FilePath, path: &str, shown: &str, most: usize) -> Result<(Vec<u8>, fs::Metadata), WorkspaceError> {
     let place = place(root, path, shown)?;
     let mut file = disk::open(&place).map_err(|error| io_at(shown, error))?;
     let found = file.metadata().map_err(|error| io_at(shown, error))?;
     if !found.is_file() {
         return Err(WorkspaceError::NotAFile(shown.to_owned()));
     }
-    let too_large = |size| WorkspaceError::TooLarge { path: shown.to_owned(), size };
-    if found.len() > LARGEST_FILE as u64 {
+    let too_large = |size| WorkspaceError::TooLarge { path: shown.to_owned(), size, most };
+    if found.len() > most as u64 {
         return Err(too_large(found.len()));
     }
     let mut bytes = Vec::new();
-    (&mut file).take(LARGEST_FILE as u64 + 1).read_to_end(&mut bytes).map_err(|error| io_at(shown, error))?;
-    if bytes.len() > LARGEST_FILE {
+    (&mut file).take(most as u64 + 1).read_to_end(&mut bytes).map_err(|error| io_at(shown, error))?;
+    if bytes.len() > most {
         return Err(too_large(bytes.len() as u64));
     }
-    let size = bytes.len();
-    let text = String::from_utf8(bytes).map_err(|_| WorkspaceError::NotText(shown.to_owned()))?;
-    let modified = found.modified().ok().map(DateTime::from);
-    Ok((Found { text, size, modified }, Stamp::of(&found)))
+    Ok((bytes, found))
 }
 
 fn refused(shown: &str, error: RootsError) -> WorkspaceError {

@@ -16,6 +16,8 @@ use super::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a file may take.
 const FETCHING: Duration = Duration::from_secs(60);
+/// How long a file may take on its way there.
+const SENDING: Duration = Duration::from_secs(180);
 /// How much of a server's words is kept.
 const WORDS: usize = 300;
 
@@ -194,8 +196,18 @@ impl Bot {
         }
     }
 
+    /// Calls a method with a form of this type, which holds a file.
+    pub(super) async fn upload(&self, method: &'static str, kind: String, form: Vec<u8>) -> Result<(), Failure> {
+        let answered = self.transport.upload(method, kind, form, SENDING).await;
+        self.result(method, answered).map(drop)
+    }
+
     async fn call(&self, method: &'static str, body: &Value, patience: Duration) -> Result<Value, Failure> {
         let answered = self.transport.call(method, body.to_string(), patience).await;
+        self.result(method, answered)
+    }
+
+    fn result(&self, method: &'static str, answered: Result<Answer, String>) -> Result<Value, Failure> {
         match answered.map_err(Failure::Unreachable).and_then(|answer| read(&answer)) {
             Ok(result) => {
                 self.health.worked();

@@ -27,6 +27,18 @@ pub(super) trait Transport: Send + Sync + 'static {
     /// In words, if there was no answer. The server may have done it all the same.
     fn call(&self, method: &'static str, body: String, patience: Duration) -> BoxFuture<'_, Result<Answer, String>>;
 
+    /// Calls `method` with a body of type `kind`, and waits for its answer at most `patience`.
+    ///
+    /// # Errors
+    /// As [`Transport::call`].
+    fn upload(
+        &self,
+        method: &'static str,
+        kind: String,
+        body: Vec<u8>,
+        patience: Duration,
+    ) -> BoxFuture<'_, Result<Answer, String>>;
+
     /// The content of the file at `path`, or a byte more than `most` of it, within `patience`.
     ///
     /// # Errors
@@ -84,8 +96,8 @@ impl Http {
         url
     }
 
-    async fn ask(&self, method: &'static str, body: String, patience: Duration) -> Result<Answer, String> {
-        let sending = self.client()?.post(self.address(method)).header(CONTENT_TYPE, "application/json").body(body);
+    async fn ask(&self, method: &'static str, kind: &str, body: Vec<u8>, patience: Duration) -> Result<Answer, String> {
+        let sending = self.client()?.post(self.address(method)).header(CONTENT_TYPE, kind).body(body);
         self.receive(sending, ANSWER_LIMIT, patience).await
     }
 
@@ -144,7 +156,17 @@ impl Http {
 
 impl Transport for Http {
     fn call(&self, method: &'static str, body: String, patience: Duration) -> BoxFuture<'_, Result<Answer, String>> {
-        Box::pin(self.ask(method, body, patience))
+        Box::pin(self.ask(method, "application/json", body.into_bytes(), patience))
+    }
+
+    fn upload(
+        &self,
+        method: &'static str,
+        kind: String,
+        body: Vec<u8>,
+        patience: Duration,
+    ) -> BoxFuture<'_, Result<Answer, String>> {
+        Box::pin(async move { self.ask(method, &kind, body, patience).await })
     }
 
     fn file(&self, path: String, most: usize, patience: Duration) -> BoxFuture<'_, Result<Answer, String>> {

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::{
     bot::{Bot, Failure},
     files::{self, Attached, Missing},
+    uploads::{self, CAPTION},
 };
 use crate::gsv::{Carried, Carrier, Letter};
 
@@ -121,7 +122,9 @@ impl Talk {
             return Carried::Refused("this is no chat of Telegram".to_owned());
         };
         let mut to = letter.owed.reply_to.as_deref().and_then(|id| id.rsplit_once(':')?.1.parse().ok());
-        let mut parts = parts(letter.text.trim()).into_iter().peekable();
+        let text = letter.text.trim();
+        let caption = letter.media.as_ref().map(|_| text).filter(|text| text.encode_utf16().count() <= CAPTION);
+        let mut parts = parts(if caption.is_some() { "" } else { text }).into_iter().peekable();
         while let Some(part) = parts.peek() {
             match self.0.send(chat, part, None, to).await {
                 Ok(_) => {
@@ -133,7 +136,16 @@ impl Talk {
                 Err(failure) => return come_of(failure),
             }
         }
-        Carried::Delivered
+        let Some(file) = &letter.media else { return Carried::Delivered };
+        match uploads::send(&self.0, chat, file, caption, to).await {
+            Ok(()) => Carried::Delivered,
+            // The message that it answers is of the chat that was.
+            Err(Failure::Moved(other)) => match uploads::send(&self.0, other, file, caption, None).await {
+                Ok(()) => Carried::Delivered,
+                Err(failure) => come_of(failure),
+            },
+            Err(failure) => come_of(failure),
+        }
     }
 }
 

@@ -289,6 +289,10 @@ impl Transport for Api {
         })
     }
 
+    fn upload(&self, _: &'static str, _: String, _: Vec<u8>, _: Duration) -> BoxFuture<'_, Result<Answer, String>> {
+        Box::pin(async { Ok(Answer { status: 404, body: Vec::new() }) })
+    }
+
     fn file(&self, _: String, _: usize, _: Duration) -> BoxFuture<'_, Result<Answer, String>> {
         Box::pin(async { Ok(Answer { status: 404, body: Vec::new() }) })
     }

@@ -1,0 +1,174 @@
+//! Files that come with what people say, up to a limit, and files that agents send.
+
+use std::fs;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use crate::{
+    channels::{hear, message},
+    chat::talk,
+    gateway::soon,
+    outside::Outside,
+    peer::{Peer, error},
+    provider::{Reply, call, say},
+    scene::Scene,
+    webhook,
+};
+
+/// More than may come, in bytes.
+const TOO_LARGE: usize = 26 << 20;
+/// What stands at the beginning of every file in these tests: no text.
+const BEGIN: &[u8] = b"\x89PNG\xff\0";
+
+/// A gateway whose agents may do everything.
+fn open() -> Scene {
+    Scene::ruled("defaults: [ { pattern: '*', action: allow } ]\n")
+}
+
+fn put(scene: &Scene, name: &str, bytes: &[u8]) {
+    let path = scene.place.folder.join("agents/main").join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Has the agent send a file; what it is told of that.
+fn send(scene: &Scene, client: &mut Peer, run: &str, arguments: &Value) -> Value {
+    scene.provider.script([Reply::new(vec![call(run, "gsv__SendFile", arguments)]), say("done")]);
+    let before = scene.provider.count();
+    talk(client, "s", "send it", run);
+    let text = scene.provider.asked(before + 1).result(run).unwrap();
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+/// The files in the store that wait with their letters.
+fn waiting(scene: &Scene) -> usize {
+    fs::read_dir(scene.place.data().join("objects/letters")).map_or(0, Iterator::count)
+}
+
+/// Media that are too large, and what is said of them.
+fn too_large() -> (Value, Value) {
+    let data = "eHh4".repeat(TOO_LARGE.div_ceil(3));
+    let media = json!([{ "type": "image", "mimeType": "image/png", "data": data }]);
+    (media, error(400, "message.media[0] has 27262977 bytes, at most 26214400 are taken"))
+}
+
+#[test]
+fn media_that_are_too_large_are_refused_with_their_size_as_a_frame() {
+    let scene = Scene::new();
+    let (gateway, _client) = scene.client();
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let (media, refused) = too_large();
+    let mut said = message("ana", "m1", "look");
+    said["message"]["media"] = media;
+    assert_eq!(wx.fails("channel.inbound", said), refused);
+    // Nothing of it is kept, and whoever sent it may go on.
+    assert!(!scene.place.data().join("objects/media").exists());
+    assert_eq!(hear(&mut wx, message("ana", "m1", "a word"))["status"], "started");
+    assert_eq!(scene.provider.asked(0).messages().len(), 2);
+}
+
+#[test]
+fn media_that_are_too_large_are_refused_with_their_size_as_a_post() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    webhook::set_up(&mut client, None);
+    let (media, refused) = too_large();
+    let mut said = webhook::hello("look");
+    said["message"]["media"] = media;
+    let posted = webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &said, |it| it);
+    assert_eq!((posted.status, posted.json()), (400, refused));
+    assert!(!scene.place.data().join("objects/media").exists());
+    assert_eq!(scene.provider.count(), 0);
+}
+
+#[test]
+fn a_file_that_an_agent_sends_is_owed_to_its_chat_as_it_was_through_a_kill() {
+    let scene = open();
+    let (gateway, mut client) = scene.client();
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    hear(&mut wx, message("ana", "m1", "hello"));
+    wx.event("channel.outbound", &json!({}));
+    drop(wx);
+    put(&scene, "charts/week.png", BEGIN);
+    let told = send(&scene, &mut client, "c1", &json!({ "path": "/charts/week.png", "text": "this week" }));
+    let peer = json!({ "kind": "dm", "id": "ana" });
+    assert_eq!(told, json!({ "ok": true, "channel": "wx", "accountId": "a1", "peer": peer }));
+    put(&scene, "charts/week.png", b"another one");
+    gateway.kill();
+    let gateway = scene.start();
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let url = format!("data:image/png;name=week.png;base64,{}", STANDARD.encode(BEGIN));
+    // What was said before may come again: its line went before it answered for it.
+    let outbound = wx.event("channel.outbound", &json!({ "sessionKey": "s" }));
+    assert_eq!(outbound["peer"], peer);
+    assert_eq!(outbound["message"], json!({ "text": "this week", "mediaUrl": url }));
+    // The line answers for what came: it is not kept any longer than that.
+    wx.ok("channel.inbound", message("ana", "m2", "thanks"));
+    wx.event("channel.outbound", &json!({}));
+    soon("the end of the letter", || (waiting(&scene) == 0).then_some(()));
+    scene.place.verify();
+}
+
+#[test]
+fn a_file_goes_to_a_chat_without_words_and_as_a_signed_post() {
+    let scene = open();
+    let (_gateway, mut client) = scene.client();
+    let other = Outside::start(|_| (204, String::new()));
+    webhook::set_up(&mut client, Some(&other.url));
+    client.ok("channel.start", json!({ "channel": "webhook" }));
+    put(&scene, "a.csv", b"1,2\n");
+    let place = json!({ "path": "a.csv", "channel": "webhook", "to": "ana" });
+    assert_eq!(send(&scene, &mut client, "c1", &place)["ok"], true);
+    let posted = other.asked(0, |_| true);
+    assert_eq!(posted.body["message"], json!({ "text": "", "mediaUrl": "data:text/csv;name=a.csv;base64,MSwyCg==" }));
+}
+
+#[test]
+fn what_an_agent_cannot_send_it_is_told_and_nothing_of_it_stays() {
+    let scene = open();
+    let (_gateway, mut client) = scene.client();
+    put(&scene, "a.csv", b"1,2\n");
+    put(&scene, "empty", b"");
+    put(&scene, "huge", &vec![0; TOO_LARGE]);
+    std::os::unix::fs::symlink("/etc/hostname", scene.place.folder.join("agents/main/leak")).unwrap();
+    for (number, (arguments, want)) in [
+        (json!({ "path": "nope" }), "File not found: nope"),
+        (json!({ "path": "empty" }), "empty is empty"),
+        (json!({ "path": "huge" }), "huge has 27262976 bytes, at most 26214400 are taken"),
+        (json!({ "path": "leak" }), "Path traversal not allowed"),
+        (json!({ "path": "../../config.yaml" }), "Path traversal not allowed"),
+        (json!({ "path": "a.csv", "channel": "wx" }), "channel and to go together"),
+        (json!({ "path": "a.csv" }), "nobody has spoken with main"),
+        (json!({ "path": "a.csv", "channel": "wx", "to": "ana" }), "Unknown channel: wx"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let told = send(&scene, &mut client, &format!("c{number}"), &arguments);
+        assert!(told.as_str().is_some_and(|told| told.contains(want)), "{arguments}: {told}");
+    }
+    assert_eq!(waiting(&scene), 0);
+}
+
+#[test]
+fn a_rule_about_words_lets_no_file_go() {
+    let scene = Scene::ruled(
+        "defaults:\n  - { pattern: 'gsv__Message(*', action: allow }\n  - { pattern: 'gsv__SendFile(*, secret*', action: deny }\n",
+    );
+    let (gateway, mut client) = scene.client();
+    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    hear(&mut wx, message("ana", "m1", "hello"));
+    wx.event("channel.outbound", &json!({}));
+    put(&scene, "secret.txt", b"s");
+    put(&scene, "a.txt", b"a");
+    let denied = send(&scene, &mut client, "c1", &json!({ "path": "secret.txt" }));
+    assert!(denied.as_str().is_some_and(|told| told.starts_with("Denied by policy")), "{denied}");
+    let call = call("c2", "gsv__SendFile", &json!({ "path": "a.txt", "text": "here" }));
+    scene.provider.script([Reply::new(vec![call]), say("done")]);
+    talk(&mut client, "s", "send it", "r-2");
+    let gate = scene.place.gate();
+    scene.place.allow(&gate);
+    let url = wx.event("channel.outbound", &json!({ "sessionKey": "s" }))["message"]["mediaUrl"].take();
+    assert_eq!(url, "data:text/plain;name=a.txt;base64,YQ==");
+}

@@ -1,0 +1,142 @@
+//! Files that are sent to a chat: as what, and in which form.
+
+use serde_json::Value;
+
+use super::bot::{Bot, Failure};
+use crate::gsv::Enclosed;
+
+/// How long words may be that go with a file, in units of UTF-16.
+pub(super) const CAPTION: usize = 1024;
+/// How large a picture may be that is shown as one, in bytes. Source: <https://core.telegram.org/bots/api#sendphoto>.
+const LARGEST_PICTURE: usize = 10 << 20;
+
+/// How a file is sent: the method, and what the file is called in it.
+type As = (&'static str, &'static str);
+
+const DOCUMENT: As = ("sendDocument", "document");
+
+fn best(file: &Enclosed) -> As {
+    match file.mime_type.as_str() {
+        "image/png" | "image/jpeg" | "image/webp" if file.bytes.len() <= LARGEST_PICTURE => ("sendPhoto", "photo"),
+        "audio/mpeg" | "audio/mp4" => ("sendAudio", "audio"),
+        "video/mp4" => ("sendVideo", "video"),
+        _ => DOCUMENT,
+    }
+}
+
+/// Sends a file as what it is, or as a plain file where it is not taken as that.
+///
+/// # Errors
+/// Why it was not sent.
+pub(super) async fn send(
+    bot: &Bot,
+    chat: i64,
+    file: &Enclosed,
+    caption: Option<&str>,
+    to: Option<i64>,
+) -> Result<(), Failure> {
+    let best = best(file);
+    match attempt(bot, best, chat, file, caption, to).await {
+        Err(Failure::Refused(_)) if best != DOCUMENT => attempt(bot, DOCUMENT, chat, file, caption, to).await,
+        sent => sent,
+    }
+}
+
+async fn attempt(
+    bot: &Bot,
+    (method, field): As,
+    chat: i64,
+    file: &Enclosed,
+    caption: Option<&str>,
+    to: Option<i64>,
+) -> Result<(), Failure> {
+    let mut form = Form::default();
+    form.field("chat_id", &chat.to_string());
+    if let Some(caption) = caption.filter(|caption| !caption.is_empty()) {
+        form.field("caption", caption);
+    }
+    if let Some(to) = to {
+        let reply = serde_json::json!({ "message_id": to, "allow_sending_without_reply": true });
+        form.field("reply_parameters", &Value::to_string(&reply));
+    }
+    form.file(field, file);
+    let (kind, body) = form.closed();
+    bot.upload(method, kind, body).await
+}
+
+/// A form with a file, as `multipart/form-data`.
+struct Form {
+    boundary: String,
+    body: Vec<u8>,
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        // Nobody who writes a message knows it.
+        Self { boundary: uuid::Uuid::new_v4().simple().to_string(), body: Vec::new() }
+    }
+}
+
+impl Form {
+    fn part(&mut self, head: &str, content: &[u8]) {
+        self.body.extend_from_slice(
+            format!("--{}\r\nContent-Disposition: form-data; {head}\r\n\r\n", self.boundary).as_bytes(),
+        );
+        self.body.extend_from_slice(content);
+        self.body.extend_from_slice(b"\r\n");
+    }
+
+    fn field(&mut self, name: &str, value: &str) {
+        self.part(&format!("name=\"{name}\""), value.as_bytes());
+    }
+
+    fn file(&mut self, field: &str, file: &Enclosed) {
+        // As browsers write names: what would end the header is escaped.
+        let name = file.name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
+        let head = format!("name=\"{field}\"; filename=\"{name}\"\r\nContent-Type: {}", file.mime_type);
+        self.part(&head, &file.bytes);
+    }
+
+    /// Its type, and all of it.
+    fn closed(mut self) -> (String, Vec<u8>) {
+        self.body.extend_from_slice(format!("--{}--\r\n", self.boundary).as_bytes());
+        (format!("multipart/form-data; boundary={}", self.boundary), self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DOCUMENT, Form, LARGEST_PICTURE, best};
+    use crate::gsv::Enclosed;
+
+    fn file(name: &str, mime_type: &str, length: usize) -> Enclosed {
+        Enclosed { name: name.to_owned(), mime_type: mime_type.to_owned(), bytes: vec![b'x'; length] }
+    }
+
+    #[test]
+    fn a_file_is_sent_as_what_it_is_and_else_as_a_file() {
+        for (mime_type, length, want) in [
+            ("image/png", 1, ("sendPhoto", "photo")),
+            ("image/png", LARGEST_PICTURE + 1, DOCUMENT),
+            ("image/gif", 1, DOCUMENT),
+            ("audio/mpeg", 1, ("sendAudio", "audio")),
+            ("video/mp4", 1, ("sendVideo", "video")),
+            ("text/csv", 1, DOCUMENT),
+        ] {
+            assert_eq!(best(&file("f", mime_type, length)), want, "{mime_type} {length}");
+        }
+    }
+
+    #[test]
+    fn a_form_has_its_fields_and_its_file_and_no_name_ends_a_header() {
+        let mut form = Form { boundary: "b".to_owned(), body: Vec::new() };
+        form.field("chat_id", "7");
+        form.file("document", &file("a\"\r\nb", "text/csv", 2));
+        let (kind, body) = form.closed();
+        assert_eq!(kind, "multipart/form-data; boundary=b");
+        let want = "--b\r\nContent-Disposition: form-data; name=\"chat_id\"\r\n\r\n7\r\n\
+                    --b\r\nContent-Disposition: form-data; name=\"document\"; filename=\"a%22%0D%0Ab\"\r\n\
+                    Content-Type: text/csv\r\n\r\nxx\r\n--b--\r\n";
+        assert_eq!(String::from_utf8(body).unwrap(), want);
+    }
+}
