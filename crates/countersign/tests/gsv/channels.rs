@@ -175,6 +175,25 @@ fn pairing_is_answered_over_the_wire_and_whoever_is_rejected_may_ask_again() {
 }
 
 #[test]
+fn a_network_that_spells_itself_with_capitals_is_no_other_one() {
+    let scene = Scene::new();
+    let (gateway, mut client, _) = network(&scene);
+    let mut loud = Peer::channel(&gateway, "WX", "a2");
+    set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
+    let shout = |id: &str| {
+        let mut said = message("bob", id, "hello");
+        said["channel"] = json!("WX");
+        said["accountId"] = json!("a2");
+        said
+    };
+    assert_eq!(hear(&mut loud, shout("m1"))["status"], "pending_pairing");
+    client.ok("pair.approve", json!({ "channel": "WX", "senderId": "bob" }));
+    let allowed = client.ok("config.get", json!({ "path": "channels.wx.allowFrom" }));
+    assert_eq!(allowed["value"], json!(["bob"]));
+    assert_eq!(hear(&mut loud, shout("m2"))["status"], "started");
+}
+
+#[test]
 fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
     let scene = Scene::new();
     let (_gateway, _client, mut wx) = network(&scene);

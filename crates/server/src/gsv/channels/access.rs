@@ -4,10 +4,23 @@ use std::sync::Arc;
 
 use countersign_protocol::gsv::channel::{Access, Inbound, Policy, access};
 
+use serde_json::Value;
+
 use super::{
     super::Door,
     places::{self, TELEGRAM},
 };
+
+/// What the settings call a network. One that connects as `WhatsApp` is the one that is set as `whatsapp`: else a capital
+/// letter would open what was closed.
+pub(super) fn set_as<'a>(tree: &'a Value, network: &'a str) -> &'a str {
+    let networks = tree["channels"].as_object();
+    if networks.is_some_and(|networks| networks.contains_key(network)) {
+        return network;
+    }
+    let other = networks.and_then(|networks| networks.keys().find(|set| set.eq_ignore_ascii_case(network)));
+    other.map_or(network, String::as_str)
+}
 
 /// Whether whoever sent a message may speak.
 ///
@@ -15,7 +28,7 @@ use super::{
 /// bot, so there only those may who may decide, until the settings say otherwise.
 pub(super) fn of(door: &Arc<Door>, inbound: &Inbound) -> Access {
     let tree = door.settings.tree();
-    let network = &tree["channels"][inbound.channel.as_str()];
+    let network = &tree["channels"][set_as(&tree, &inbound.channel)];
     let is_telegram = inbound.channel == TELEGRAM;
     let otherwise = if is_telegram { Policy::Allowlist } else { Policy::Open };
     let policy = match network["dmPolicy"].as_str() {
@@ -30,4 +43,22 @@ pub(super) fn of(door: &Arc<Door>, inbound: &Inbound) -> Access {
         allowed.extend(may_decide.filter(|user| user.to_string() == places::sender(inbound)).map(i64::to_string));
     }
     access(policy, &allowed, &inbound.peer, inbound.sender.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::set_as;
+
+    #[test]
+    fn a_network_is_found_however_it_spells_itself() {
+        let tree = json!({ "channels": { "whatsapp": {}, "Wx": {}, "wx": {} } });
+        let table =
+            [("whatsapp", "whatsapp"), ("WhatsApp", "whatsapp"), ("wx", "wx"), ("Wx", "Wx"), ("other", "other")];
+        for (connects, is_set_as) in table {
+            assert_eq!(set_as(&tree, connects), is_set_as, "{connects}");
+        }
+        assert_eq!(set_as(&json!({}), "wx"), "wx");
+    }
 }

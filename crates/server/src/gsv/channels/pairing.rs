@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 use super::{
     super::{Door, delivery, dispatch::Answer as Answered},
-    failed, places,
+    access, failed, places,
 };
 use crate::view::{Lines, escape};
 
@@ -193,7 +193,8 @@ pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), Fault> {
         let content: Option<Content> = content.and_then(|text| serde_json::from_str(&text).ok());
         if let Some(about) = content.as_ref().and_then(About::read) {
             let by = decided.by.unwrap_or_else(|| PrincipalId::new("system"));
-            let network = &about.from.account.network;
+            let tree = door.settings.tree();
+            let network = access::set_as(&tree, &about.from.account.network);
             door.settings.add(&door.site, by, &["channels", network, "allowFrom"], &about.sender_id).await?;
             welcome(door, id, about.from).await;
         }
