@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 
 /// How many bytes the cache holds at most.
 const CACHED: usize = 16 << 20;
+/// How many bytes a text takes besides, about.
+const EACH: usize = 96;
 
 /// Reads content outside the owner.
 #[derive(Clone, Debug)]
@@ -28,9 +30,9 @@ struct Cache {
 
 impl Cache {
     fn put(&mut self, lsn: Lsn, text: Arc<str>) {
-        self.bytes += text.len();
+        self.bytes += text.len() + EACH;
         if let Some(old) = self.texts.insert(lsn, text) {
-            self.bytes -= old.len();
+            self.bytes -= old.len() + EACH;
         } else {
             self.order.push_back(lsn);
         }
@@ -38,7 +40,7 @@ impl Cache {
             && let Some(oldest) = self.order.pop_front()
         {
             if let Some(old) = self.texts.remove(&oldest) {
-                self.bytes -= old.len();
+                self.bytes -= old.len() + EACH;
             }
         }
     }
@@ -57,7 +59,7 @@ impl Contents {
     pub(crate) fn forget_after(&self, head: Lsn) {
         let mut cache = self.cache.lock();
         let gone = cache.texts.split_off(&head.next());
-        cache.bytes -= gone.values().map(|text| text.len()).sum::<usize>();
+        cache.bytes -= gone.values().map(|text| text.len() + EACH).sum::<usize>();
         cache.order.retain(|lsn| *lsn <= head);
     }
 

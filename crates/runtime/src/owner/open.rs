@@ -13,7 +13,7 @@ use super::{Handle, Options, inbox::Inbox, parking, snapshots, step::Owner};
 use crate::deliver::{Contents, Ring};
 
 /// How many records are replayed at a time.
-const PAGE: usize = 4096;
+const PAGE: usize = 1024;
 
 /// Why a log could not be worked with.
 #[derive(Debug, thiserror::Error)]

@@ -1,21 +1,35 @@
 //! Keeps the log's snapshot near its head, so that a restart reads little. It is a cache: nothing depends on it.
 
-use std::time::Duration;
+use std::{
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+    time::Duration,
+};
 
 use countersign_core::{
     engine::{Engine, Rules, SNAPSHOT_VERSION},
     id::Lsn,
 };
 use countersign_store::{AnyLog, Log as _, Partition, Snapshot};
-use tokio::task::JoinHandle;
+use tokio::{
+    runtime,
+    sync::oneshot::{self, error::TryRecvError},
+    time::Instant,
+};
 use tracing::warn;
 
 use super::open;
 
 /// How many records a restart reads behind the snapshot, about, after a crash.
 const EVERY: u64 = 16_384;
+/// How long after one the next is made at the earliest, and how many records make one earlier all the same: each reads and
+/// writes the whole state, however little has changed in it.
+const APART: Duration = Duration::from_secs(60);
+const MANY: u64 = 8 * EVERY;
 /// How many records make a snapshot worth its writing at a clean end.
 const WORTH: u64 = 2_048;
+/// How long the thread that reads for snapshots is kept.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// Says when the next one is due.
 pub(super) struct Snapshots {
@@ -24,29 +38,58 @@ pub(super) struct Snapshots {
     idle: Option<Duration>,
     /// The position of the last one; 0 if there is none.
     last: Lsn,
-    writing: Option<JoinHandle<()>>,
+    /// When the last one was begun.
+    begun: Option<Instant>,
+    maker: Option<Sender<Job>>,
+    writing: Option<oneshot::Receiver<()>>,
+}
+
+/// One snapshot to be made, and who wants to know when it is.
+struct Job {
+    log: AnyLog,
+    rules: Rules,
+    idle: Option<Duration>,
+    done: oneshot::Sender<()>,
 }
 
 impl Snapshots {
     pub(super) fn new(log: AnyLog, idle: Option<Duration>, last: Lsn) -> Self {
-        Self { log, idle, last, writing: None }
+        Self { log, idle, last, begun: None, maker: None, writing: None }
     }
 
-    /// Writes one if enough was recorded since the last, beside the owner.
+    /// Has one made if enough was recorded since the last, beside the owner.
     pub(super) fn follow(&mut self, engine: &Engine, durable: Lsn) {
-        let is_writing = self.writing.as_ref().is_some_and(|task| !task.is_finished());
-        if durable.0 < self.last.0 + EVERY || is_writing {
+        if durable.0 < self.last.0 + EVERY || self.is_writing() || !self.is_time(durable) {
             return;
         }
         self.last = durable;
-        let (log, rules, idle) = (self.log.clone(), engine.rules().clone(), self.idle);
-        self.writing = Some(tokio::spawn(async move { write_behind(log, rules, idle).await }));
+        self.begun = Some(Instant::now());
+        let (done, writing) = oneshot::channel();
+        let job = Job { log: self.log.clone(), rules: engine.rules().clone(), idle: self.idle, done };
+        let maker = match self.maker.take().map_or_else(begin, Ok) {
+            Ok(maker) => maker,
+            Err(error) => return warn!(%error, "no snapshot: its thread cannot be started"),
+        };
+        // One whose thread broke off is begun anew with the next.
+        if maker.send(job).is_ok() {
+            self.maker = Some(maker);
+            self.writing = Some(writing);
+        }
+    }
+
+    fn is_writing(&mut self) -> bool {
+        self.writing.as_mut().is_some_and(|writing| writing.try_recv() == Err(TryRecvError::Empty))
+    }
+
+    /// Whether the last one was long enough ago.
+    fn is_time(&self, durable: Lsn) -> bool {
+        durable.0 >= self.last.0 + MANY || self.begun.is_none_or(|begun| begun.elapsed() >= APART)
     }
 
     /// Writes one at a clean end, if it saves a restart some work.
     pub(super) async fn last(&mut self, engine: &Engine, durable: Lsn) {
-        if let Some(task) = self.writing.take() {
-            let _ = task.await;
+        if let Some(writing) = self.writing.take() {
+            let _ = writing.await;
         }
         if durable.0 >= self.last.0 + WORTH && engine.state().head() == durable {
             save(&self.log, engine).await;
@@ -67,24 +110,38 @@ pub(super) async fn load(log: &AnyLog, rules: &Rules) -> Option<Engine> {
     engine.ok().filter(|engine| engine.state().head() == snapshot.lsn)
 }
 
+/// Starts the thread on which snapshots are made, all of them.
+///
+/// Each takes as much memory as the state and gives it back. What a heap has given out once it keeps, and each thread has one
+/// of its own: made on threads that do other things too, snapshots would leave all of those heaps as large as the state.
+fn begin() -> std::io::Result<Sender<Job>> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_time()
+        .max_blocking_threads(1)
+        .thread_keep_alive(KEPT)
+        .thread_name("snapshot-reader")
+        .build()?;
+    let (maker, jobs): (_, Receiver<Job>) = channel();
+    thread::Builder::new().name("snapshots".to_owned()).spawn(move || {
+        while let Ok(Job { log, rules, idle, done }) = jobs.recv() {
+            runtime.block_on(write_behind(log, rules, idle));
+            // Nobody has to wait for it.
+            let _ = done.send(());
+        }
+    })?;
+    Ok(maker)
+}
+
 /// Makes the state again from the log, away from the owner, and saves it.
 async fn write_behind(log: AnyLog, rules: Rules, idle: Option<Duration>) {
-    let runtime = tokio::runtime::Handle::current();
-    let written = tokio::task::spawn_blocking(move || {
-        runtime.block_on(async {
-            match open::replay(&log, rules).await {
-                Ok(mut engine) => {
-                    // A replay lets go of nothing, and everything that ever was would be in every snapshot from then on.
-                    let now = engine.state().at();
-                    engine.evict(now, idle);
-                    save(&log, &engine).await;
-                }
-                Err(error) => warn!(%error, "no snapshot: the log cannot be replayed"),
-            }
-        });
-    });
-    if let Err(error) = written.await {
-        warn!(%error, "no snapshot: its task broke off");
+    match open::replay(&log, rules).await {
+        Ok(mut engine) => {
+            // A replay lets go of nothing, and everything that ever was would be in every snapshot from then on.
+            let now = engine.state().at();
+            engine.evict(now, idle);
+            save(&log, &engine).await;
+        }
+        Err(error) => warn!(%error, "no snapshot: the log cannot be replayed"),
     }
 }
 
@@ -147,5 +204,45 @@ mod tests {
         let saved = load(&log, &rules()).await.expect("it was saved");
         let sessions: Vec<&str> = saved.state().sessions().map(|session| session.id().as_str()).collect();
         assert_eq!(sessions, ["works"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn snapshots_are_a_minute_apart_or_many_records() {
+        let engine = Engine::new(rules());
+        let mut snapshots = Snapshots::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));
+        let mut head = 0;
+        for (records, seconds, is_made) in [
+            (EVERY - 1, 0, false),
+            (1, 0, true),
+            (EVERY, 59, false),
+            (0, 1, true),
+            (MANY - 1, 0, false),
+            (1, 0, true),
+            (EVERY - 1, 3600, false),
+            (1, 0, true),
+        ] {
+            head += records;
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            snapshots.follow(&engine, Lsn(head));
+            let made = snapshots.writing.take();
+            assert_eq!(made.is_some(), is_made, "record {head}");
+            if let Some(made) = made {
+                made.await.expect("its thread goes on");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_is_followed_by_no_other_while_it_is_made() {
+        let engine = Engine::new(rules());
+        let mut snapshots = Snapshots::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));
+        let (done, writing) = oneshot::channel();
+        snapshots.writing = Some(writing);
+        snapshots.follow(&engine, Lsn(MANY));
+        assert_eq!(snapshots.last, Lsn(0));
+        drop(done);
+        snapshots.follow(&engine, Lsn(MANY));
+        assert_eq!(snapshots.last, Lsn(MANY));
+        snapshots.last(&engine, Lsn(MANY)).await;
     }
 }
