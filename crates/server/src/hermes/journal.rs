@@ -16,6 +16,9 @@ use crate::web::sse;
 const AT_ONCE: usize = 64 << 10;
 /// How many bytes one turn may hold. Beyond that its older half is told more briefly.
 const MOST: usize = 4 << 20;
+/// What a journal and each of its frames take besides, about, in bytes.
+const WHOLE: usize = 512;
+const EACH: usize = 96;
 
 /// The events of one turn.
 pub(super) struct Journal {
@@ -159,8 +162,14 @@ impl Journal {
         Standing { last_seq: self.before + events.count, last: events.last, is_over: events.is_over }
     }
 
-    /// How many bytes it holds.
-    pub(super) fn bytes(&self) -> usize {
+    /// How many bytes it takes, about.
+    pub(super) fn size(&self) -> usize {
+        let events = self.events.lock();
+        WHOLE + events.bytes + events.frames.len() * EACH
+    }
+
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
         self.events.lock().bytes
     }
 

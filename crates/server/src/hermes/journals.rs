@@ -33,8 +33,9 @@ use super::{
 };
 use crate::sessions::is_agents;
 
-/// How many bytes of turns that are over are kept. What is let go of is made again from the record.
-const KEPT: usize = 64 << 20;
+/// How many bytes of turns that are over are kept, for clients that lost their line shortly before the end. What is let go of
+/// is made again from the record.
+const KEPT: usize = 16 << 20;
 /// How many records are read at once.
 const PAGE: usize = 1000;
 /// How long it is waited for what the log has already.
@@ -70,12 +71,12 @@ impl Held {
     /// Keeps a journal that is over, and lets go of the oldest if that is too much.
     fn keep(&mut self, journal: &Journal) {
         self.over.push_back(journal.run);
-        self.bytes += journal.bytes();
+        self.bytes += journal.size();
         while self.bytes > KEPT
             && let Some(oldest) = self.over.pop_front()
         {
             if let Some(gone) = self.open.remove(&oldest) {
-                self.bytes = self.bytes.saturating_sub(gone.bytes());
+                self.bytes = self.bytes.saturating_sub(gone.size());
                 self.given = self.given.max(gone.standing().last_seq);
             }
         }
@@ -368,4 +369,33 @@ fn begins(released: &Released) -> Option<RunId> {
 fn ended(released: &Released) -> Option<Millis> {
     let Released::Fact(recorded) = released else { return None };
     matches!(&recorded.fact.event, Happened::Run(run::Event::Ended { .. })).then_some(recorded.meta.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use countersign_core::id::{RunId, SessionId};
+    use countersign_protocol::hermes::Event;
+    use uuid::Uuid;
+
+    use super::{Held, Journal, KEPT};
+
+    #[test]
+    fn turns_that_are_over_take_a_bounded_room_and_the_oldest_go_first() {
+        let mut held = Held::default();
+        for number in 0..2_000 {
+            let run = RunId::new(Uuid::from_u128(number));
+            let journal = Arc::new(Journal::new(SessionId::new("s"), run, 0));
+            (0..100).for_each(|_| journal.push(&Event::token("so it goes"), false));
+            journal.push(&Event::stream_end("s"), true);
+            held.open.insert(run, Arc::clone(&journal));
+            held.keep(&journal);
+        }
+        let sizes: usize = held.open.values().map(|journal| journal.size()).sum();
+        assert!(sizes <= KEPT && sizes > KEPT / 2, "{sizes}");
+        assert_eq!((sizes, held.over.len()), (held.bytes, held.open.len()));
+        let [oldest, newest] = [0, 1_999].map(|number| held.open.contains_key(&RunId::new(Uuid::from_u128(number))));
+        assert!(!oldest && newest);
+    }
 }

@@ -19,11 +19,12 @@ use tokio::time::{Instant, Sleep};
 /// How long nothing may be heard on a stream. Phones take one for dead after twelve seconds.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// One event. Line breaks cannot occur in JSON text.
+/// One event. Line breaks cannot occur in JSON text. It takes no more room than it has bytes: many are kept.
 pub(crate) fn frame<T: Serialize + ?Sized>(id: Option<&str>, event: &str, data: &T) -> Bytes {
     let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
-    let id = id.map_or_else(String::new, |id| format!("id: {id}\n"));
-    Bytes::from(format!("{id}event: {event}\ndata: {data}\n\n"))
+    let named = id.map_or(["", "", ""], |id| ["id: ", id, "\n"]);
+    let parts = [named[0], named[1], named[2], "event: ", event, "\ndata: ", data.as_str(), "\n\n"];
+    Bytes::from(parts.concat())
 }
 
 /// A reply that goes on: what `frames` gives, and `note` as a comment whenever nothing came for a while.
@@ -77,6 +78,15 @@ mod tests {
         let told = frame(Some("s:1"), "token", &json!({ "text": "a\nb\u{2028}" }));
         assert_eq!(told, "id: s:1\nevent: token\ndata: {\"text\":\"a\\nb\u{2028}\"}\n\n");
         assert_eq!(frame(None, "initial", &json!(null)), "event: initial\ndata: null\n\n");
+    }
+
+    #[test]
+    fn an_event_takes_no_more_room_than_it_has_bytes() {
+        for id in [None, Some("s:1")] {
+            let told = frame(id, "done", &json!({ "text": "x".repeat(10_000) }));
+            let length = told.len();
+            assert_eq!(told.try_into_mut().unwrap().capacity(), length);
+        }
     }
 
     #[tokio::test(start_paused = true)]
