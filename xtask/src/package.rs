@@ -1,8 +1,9 @@
 //! `cargo xtask package`: what packages carry beside the binary, into `target/package`: the manual, completions, and the list of
-//! everything that the binary is made of.
+//! everything that the binary is made of; and where there is `dpkg-deb`, a Debian package of all that.
 //!
 //! The same commit and lock file give the same files: no hour, machine or chance is in them.
 
+mod deb;
 mod sbom;
 
 use std::{
@@ -54,8 +55,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
         write(&folder.join(file), &told(Command::new(&binary).args(["completions", shell]))?)?;
     }
     let metadata = told(Command::new(cargo()).args(["metadata", "--format-version", "1", "--locked"]))?;
-    let parts = sbom::of(&serde_json::from_slice(&metadata)?, "countersign")?;
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata)?;
+    let parts = sbom::of(&metadata, "countersign")?;
     write(&folder.join("countersign.cdx.json"), &serde_json::to_vec_pretty(&parts)?)?;
+    if let Some(package) = deb::make(workspace, &metadata, &binary, &folder)? {
+        println!("{}", package.display());
+    }
     println!("{}", folder.display());
     Ok(ExitCode::SUCCESS)
 }
