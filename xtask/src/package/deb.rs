@@ -25,7 +25,12 @@ struct Asset {
 }
 
 /// Puts the package into `folder`; nothing where there is no `dpkg-deb`.
-pub(super) fn make(workspace: &Workspace, metadata: &Value, binary: &Path, folder: &Path) -> anyhow::Result<Option<PathBuf>> {
+pub(super) fn make(
+    workspace: &Workspace,
+    metadata: &Value,
+    binary: &Path,
+    folder: &Path,
+) -> anyhow::Result<Option<PathBuf>> {
     let Ok(architecture) = told(Command::new("dpkg").arg("--print-architecture")) else { return Ok(None) };
     let architecture = String::from_utf8(architecture)?.trim().to_owned();
     let packages = metadata["packages"].as_array().context("no packages")?;
