@@ -17,6 +17,7 @@ mod requester;
 mod settings;
 mod stages;
 mod state;
+mod used;
 
 pub use asking::{Asking, Otherwise, Patience, Told};
 pub(crate) use breaker::Answered;

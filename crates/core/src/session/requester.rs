@@ -4,13 +4,13 @@
 //! generation: results of an older one are never answered by their id, for it now means something else.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::breaker::Breaker;
+use super::{breaker::Breaker, used::Used};
 use crate::{
     call::End,
     digest::Digest,
@@ -18,8 +18,8 @@ use crate::{
     time::Millis,
 };
 
-/// How many ids of a generation, and how many keys, are remembered of requests that are over and received; and how many
-/// results that are not.
+/// How many ids of a generation that are no numbers, and how many keys, are remembered of requests that are over and
+/// received; and how many results that are not.
 const REMEMBERED: usize = 4096;
 
 /// One request of an agent.
@@ -73,9 +73,8 @@ pub struct Requester {
     generation: u32,
     open: BTreeMap<CallId, Asked>,
     results: BTreeMap<CallId, Outcome>,
-    /// Ids of this generation, and those that may be forgotten, in the order in which they became so.
-    used: BTreeSet<Arc<str>>,
-    used_order: VecDeque<Arc<str>>,
+    /// Ids of this generation.
+    used: Used,
     /// Keys, and those that may be forgotten.
     keys: BTreeMap<String, Keyed>,
     keys_order: VecDeque<String>,
@@ -122,10 +121,9 @@ impl Requester {
     pub(crate) fn requested(&mut self, call: CallId, asked: Asked) {
         if asked.generation > self.generation {
             self.generation = asked.generation;
-            self.used.clear();
-            self.used_order.clear();
+            self.used = Used::default();
         }
-        self.used.insert(Arc::clone(&asked.wire));
+        self.used.insert(&asked.wire);
         if let Some(key) = &asked.key {
             self.keys.insert(key.clone(), Keyed { call, asks: asked.asks, gate: asked.gate, over: None });
         }
@@ -169,12 +167,7 @@ impl Requester {
         let Some(Outcome { asked, .. }) = self.results.remove(&call) else { return };
         // Only now: forgotten earlier, a key would let the same be done twice, and an id would mean two things.
         if asked.generation == self.generation {
-            self.used_order.push_back(asked.wire);
-        }
-        if self.used_order.len() > REMEMBERED
-            && let Some(oldest) = self.used_order.pop_front()
-        {
-            self.used.remove(&oldest);
+            self.used.release(asked.wire, REMEMBERED);
         }
         self.keys_order.extend(asked.key);
         if self.keys_order.len() > REMEMBERED
@@ -203,7 +196,7 @@ mod tests {
     }
 
     fn asked(number: usize) -> Asked {
-        let (wire, key) = (number.to_string().into(), Some(number.to_string()));
+        let (wire, key) = (format!("\"{number}\"").into(), Some(number.to_string()));
         Asked { wire, generation: 1, key, gate: None, at: Millis(0), asks: None }
     }
 
@@ -223,8 +216,8 @@ mod tests {
         requester.requested(call(0), asked(0));
         let requester = after_many(requester);
         assert_eq!(requester.keyed("0").map(|keyed| keyed.call), Some(call(0)));
-        assert!(requester.has_used("0"));
-        assert!(!requester.has_used("1") && requester.keyed("1").is_none(), "a finished one is");
+        assert!(requester.has_used("\"0\""));
+        assert!(!requester.has_used("\"1\"") && requester.keyed("1").is_none(), "a finished one is");
     }
 
     #[test]
@@ -234,7 +227,7 @@ mod tests {
         requester.ended(call(0), End::Done { error: false }, Lsn(7), Lsn(6));
         let requester = after_many(requester);
         assert_eq!(requester.keyed("0").and_then(|keyed| keyed.over), Some((End::Done { error: false }, Lsn(7))));
-        assert!(requester.has_used("0"));
+        assert!(requester.has_used("\"0\""));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod edited_files;
 mod engine_table;
 mod gate_table;
 mod gates;
+mod growth;
 mod hosts;
 mod keys;
 mod ledger_table;

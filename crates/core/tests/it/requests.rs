@@ -48,10 +48,15 @@ pub(crate) fn request(stage: &mut Stage, wire: &str, path: &str) -> (Vec<String>
     (told.0.into_iter().map(|fact| fact.to_string()).collect(), call)
 }
 
-fn done(stage: &mut Stage, call: CallId) -> Vec<String> {
+pub(crate) fn done(stage: &mut Stage, call: CallId) -> Vec<String> {
     let said = Said { content: "{}".into(), tokens: 0 };
     let returned = Returned { said, error: false, open_tasks: None, folder: None, prunable: false, left_behind: None };
     stage.tell(Command::Call(call::Command::Ended { call, progress: Progress::Returned(Box::new(returned)) })).0
+}
+
+/// The agent has the result of a call.
+pub(crate) fn receive(stage: &mut Stage, call: CallId) {
+    stage.tell(Command::Call(call::Command::Received { session: SessionId::new("agent:pi"), calls: vec![call] }));
 }
 
 pub(crate) fn results(stage: &Stage) -> Vec<String> {
@@ -76,7 +81,7 @@ fn rules_decide_and_people_where_rules_ask() {
         }
         done(&mut stage, call);
         assert_eq!(results(&stage), [want], "{case}");
-        stage.tell(Command::Call(call::Command::Received { session: SessionId::new("agent:pi"), calls: vec![call] }));
+        receive(&mut stage, call);
         assert!(results(&stage).is_empty(), "{case}: what was received is not kept");
     }
 }
