@@ -29,7 +29,7 @@ pub mod workspace;
 
 pub use echo::RawKeys;
 pub use fault::{Fault, code};
-pub use frame::{Id, Incoming, read};
+pub use frame::{Id, Incoming, read, receive};
 pub use method::Method;
 pub use request::Request;
 

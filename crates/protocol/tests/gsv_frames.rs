@@ -17,7 +17,7 @@ use countersign_protocol::gsv::session::{self, ResetMode, ResetPolicy, Tokens};
 use countersign_protocol::gsv::settings::{Done, Got, Path};
 use countersign_protocol::gsv::skill::{Entry, Node, Requirements, Status, Updated};
 use countersign_protocol::gsv::tool::{Ack, Asked, Call, Definition, Fate, Invoked, Listed, Outcome, Resume};
-use countersign_protocol::gsv::{Fault, Incoming, Method, cron, heartbeat, pairing, read, workspace};
+use countersign_protocol::gsv::{Fault, Incoming, Method, cron, heartbeat, pairing, read, receive, workspace};
 use countersign_protocol::{Json, Wire};
 use serde_json::{Map, Value, json};
 
@@ -446,7 +446,9 @@ fn a_frame_that_cannot_be_read_is_answered_if_it_has_an_id() {
         ("hello", ignored("not an object")),
         ("[]", ignored("not an object")),
         ("{\"type\":", ignored("not JSON")),
-        ("{\"type\":\"req\",\"id\":\"1\",\"id\":\"2\"}", ignored("a member is there twice")),
+        ("{\"type\":\"req\",\"id\":\"2\",\"id\":\"1\"}", malformed("A member is there twice")),
+        ("{\"type\":\"req\",\"id\":\"1\",\"method\":\"a\",\"method\":\"b\"}", malformed("A member is there twice")),
+        ("{\"type\":\"req\",\"method\":\"a\",\"method\":\"b\"}", ignored("a member is there twice")),
         ("{}", ignored("a frame of an unknown type")),
         ("{\"type\":\"req\",\"method\":\"tools.list\"}", ignored("a request without an id")),
         ("{\"type\":\"req\",\"id\":null,\"method\":\"tools.list\"}", ignored("a request without an id")),
@@ -461,6 +463,24 @@ fn a_frame_that_cannot_be_read_is_answered_if_it_has_an_id() {
         ("{\"id\":\"1\",\"type\":\"req\",\"method\":7}", malformed("method must be a string")),
     ] {
         assert_eq!(read(frame), want, "{frame}");
+    }
+}
+
+#[test]
+fn a_gateway_answers_what_it_is_not_asked_if_that_has_an_id() {
+    let malformed = |message: &str| Incoming::Malformed { id: Id::of("1"), fault: Fault::invalid(message) };
+    let passed_over = || ignored("a gateway is neither answered nor told");
+    for (frame, want) in [
+        ("{\"type\":\"res\",\"id\":\"1\",\"ok\":true}", malformed("Unexpected frame type: res")),
+        ("{\"type\":\"res\",\"id\":\"1\"}", malformed("Unexpected frame type: res")),
+        ("{\"type\":\"res\",\"ok\":true}", passed_over()),
+        ("{\"type\":\"evt\",\"id\":\"1\",\"event\":\"chat\"}", malformed("Unexpected frame type: evt")),
+        ("{\"type\":\"evt\",\"id\":null,\"event\":\"chat\"}", passed_over()),
+        ("{\"id\":\"1\",\"type\":\"ping\"}", malformed("Unknown frame type: ping")),
+        ("{\"id\":\"1\",\"type\":\"req\"}", malformed("method required")),
+        ("", ignored("not an object")),
+    ] {
+        assert_eq!(receive(frame), want, "{frame}");
     }
 }
 

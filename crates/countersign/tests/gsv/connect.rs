@@ -125,9 +125,9 @@ fn frames_without_an_id_are_passed_over_and_all_others_are_answered() {
         r#"{"type":"zzz"}"#,
         r#"{"type":"req"}"#,
         r#"{"type":"req","id":null,"method":"tools.list"}"#,
-        r#"{"type":"res","id":"1","ok":true}"#,
+        r#"{"type":"res","ok":true}"#,
         r#"{"type":"evt","event":"chat","payload":{}}"#,
-        r#"{"type":"req","id":"1","id":"2","method":"tools.list"}"#,
+        r#"{"type":"req","method":"tools.list","method":"tools.list"}"#,
     ] {
         peer.send(frame);
     }
@@ -137,6 +137,9 @@ fn frames_without_an_id_are_passed_over_and_all_others_are_answered() {
         (r#"{"type":"req","id":"a","method":5}"#, json!("a"), 400, "method must be a string"),
         (r#"{"type":"req","id":["x"],"method":"nope"}"#, json!(["x"]), 404, "Unknown method: nope"),
         (r#"{"id":"b"}"#, json!("b"), 400, "Unknown frame type: undefined"),
+        (r#"{"type":"res","id":"d","ok":true}"#, json!("d"), 400, "Unexpected frame type: res"),
+        (r#"{"type":"evt","id":"e","event":"chat","payload":{}}"#, json!("e"), 400, "Unexpected frame type: evt"),
+        (r#"{"type":"req","id":"1","id":"2","method":"tools.list"}"#, json!("2"), 400, "A member is there twice"),
         (r#"{"type":"req","id":"c","method":"session.get","params":5}"#, json!("c"), 400, "params must be an object"),
     ] {
         peer.send(frame);

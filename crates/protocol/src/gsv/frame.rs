@@ -2,7 +2,7 @@
 //!
 //! It must not know any method.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -100,20 +100,49 @@ fn json(raw: Option<&RawValue>) -> Option<Json> {
 
 /// Reads one frame.
 pub fn read(frame: &str) -> Incoming {
-    if !frame.trim_start().starts_with('{') {
-        return Incoming::Ignored { why: "not an object" };
+    match envelope(frame) {
+        Ok(envelope) => sort(&envelope),
+        Err(unread) => unread,
     }
-    let envelope: Envelope<'_> = match serde_json::from_str(frame) {
+}
+
+/// Reads one frame as the gateway does: it is asked, and neither answered nor told. What a peer sends of that kind with an id is
+/// answered like everything that has one.
+pub fn receive(frame: &str) -> Incoming {
+    let envelope = match envelope(frame) {
         Ok(envelope) => envelope,
-        Err(error) if error.is_data() => return Incoming::Ignored { why: "a member is there twice" },
-        Err(_) => return Incoming::Ignored { why: "not JSON" },
+        Err(unread) => return unread,
     };
+    let kind = match text(envelope.kind).as_deref() {
+        Some("res") => "res",
+        Some("evt") => "evt",
+        Some(_) | None => return sort(&envelope),
+    };
+    match json(envelope.id) {
+        Some(id) => {
+            Incoming::Malformed { id: Id(id), fault: Fault::invalid(format!("Unexpected frame type: {kind}")) }
+        }
+        None => Incoming::Ignored { why: "a gateway is neither answered nor told" },
+    }
+}
+
+fn envelope(frame: &str) -> Result<Envelope<'_>, Incoming> {
+    if !frame.trim_start().starts_with('{') {
+        return Err(Incoming::Ignored { why: "not an object" });
+    }
+    serde_json::from_str(frame).map_err(|error| match error.is_data() {
+        true => twice(frame),
+        false => Incoming::Ignored { why: "not JSON" },
+    })
+}
+
+fn sort(envelope: &Envelope<'_>) -> Incoming {
     let id = json(envelope.id).map(Id);
     let kind = text(envelope.kind);
     match (kind.as_deref(), id) {
-        (Some("req"), Some(id)) => request(id, &envelope),
+        (Some("req"), Some(id)) => request(id, envelope),
         (Some("req"), None) => Incoming::Ignored { why: "a request without an id" },
-        (Some("res"), Some(id)) => response(id, &envelope),
+        (Some("res"), Some(id)) => response(id, envelope),
         (Some("res"), None) => Incoming::Ignored { why: "a response without an id" },
         (Some("evt"), _) => match text(envelope.event) {
             Some(event) => Incoming::Event { event, payload: json(envelope.payload), seq: number(envelope.seq) },
@@ -124,6 +153,16 @@ pub fn read(frame: &str) -> Incoming {
             let kind = kind.map_or_else(|| envelope.kind.map_or("undefined", RawValue::get).into(), Cow::Owned);
             Incoming::Malformed { id, fault: Fault::invalid(format!("Unknown frame type: {kind}")) }
         }
+    }
+}
+
+/// A frame in which a member is there twice: what it asks for cannot be told, but who is to hear of that. Of ids the last
+/// counts, as with the peers' own readers.
+fn twice(frame: &str) -> Incoming {
+    let members: Result<BTreeMap<String, &RawValue>, _> = serde_json::from_str(frame);
+    match members.ok().and_then(|members| json(members.get("id").copied())) {
+        Some(id) => Incoming::Malformed { id: Id(id), fault: Fault::invalid("A member is there twice") },
+        None => Incoming::Ignored { why: "a member is there twice" },
     }
 }
 
@@ -218,7 +257,7 @@ pub fn ask(id: &str, method: super::Method, params: Option<&(impl Wire + ?Sized)
 
 /// Reads, for a fuzz loop, `bytes` as one frame, and a request in it as its method's.
 pub fn fuzz(bytes: &[u8]) {
-    let (id, fault) = match read(&String::from_utf8_lossy(bytes)) {
+    let (id, fault) = match receive(&String::from_utf8_lossy(bytes)) {
         Incoming::Request { id, method, params } => {
             let fault = match super::Method::named(&method) {
                 None => Some(Fault::unknown_method(&method)),

@@ -95,7 +95,7 @@ async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, guest: &Guest) -> R
             () = closed(&mut closing) => return Err(End::close(close::RESTART, "restarting")),
         };
         let text = text.unwrap_or_else(|_| Err(End::close(close::LATE, "no connect in time")))?;
-        let told = match wire::read(&text) {
+        let told = match wire::receive(&text) {
             Incoming::Request { id, method, params } => match method::dispatch(&method, None) {
                 Err(fault) => frame::refusal(&id, &fault),
                 Ok(_) => match Connect::read(params.as_ref(), |token| door.trusts(token, from)) {
@@ -315,7 +315,7 @@ impl<'a> Connection<'a> {
     }
 
     async fn frame(&mut self, text: &str) -> Result<(), End> {
-        let (id, method, params) = match wire::read(text) {
+        let (id, method, params) = match wire::receive(text) {
             Incoming::Request { id, method, params } => (id, method, params),
             Incoming::Malformed { id, fault } => return self.refuse(&id, &fault).await,
             Incoming::Response { .. } | Incoming::Event { .. } | Incoming::Ignored { .. } => return Ok(()),
