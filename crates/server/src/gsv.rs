@@ -161,8 +161,8 @@ impl Door {
     }
 
     /// Serves one connection to its end.
-    pub(crate) async fn serve(self: &Arc<Self>, socket: WebSocket, guest: Guest) {
-        connection::serve(self, socket, guest).await;
+    pub(crate) fn serve(self: Arc<Self>, socket: WebSocket, guest: Guest) -> impl Future<Output = ()> {
+        connection::serve(self, Box::new(socket), guest)
     }
 
     /// Has every connection close; peers come back.

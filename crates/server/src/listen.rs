@@ -39,6 +39,8 @@ const BACKLOG: u32 = 4096;
 const HEALTH_MOST: usize = 64;
 /// What a connection keeps ready for reading and writing, in bytes. The library's own default is a hundred times that.
 const BUFFER: usize = 4096;
+/// What is kept ready for reading at the gsv door, where there are the most of them and most frames are small.
+const GSV_BUFFER: usize = 1024;
 /// Where clients, nodes and channels connect. Every other path is for agents.
 const PEERS: &str = "/ws";
 
@@ -171,9 +173,13 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
             .max_write_buffer_size(2 * gsv::LARGEST_FRAME)
             .max_message_size(gsv::LARGEST_FRAME)
             .max_frame_size(gsv::LARGEST_FRAME)
-            .on_upgrade(move |socket| async move {
-                let _open = open::GSV.held();
-                door.serve(socket, guest).await;
+            .read_buffer_size(GSV_BUFFER)
+            .on_upgrade(move |socket| {
+                let serving = door.serve(socket, guest);
+                async move {
+                    let _open = open::GSV.held();
+                    serving.await;
+                }
             });
     }
     if !doors.agent_gate.is_open() {

@@ -54,17 +54,22 @@ impl End {
 /// A request on its way to its answer.
 type Work = BoxFuture<'static, Utf8Bytes>;
 
-pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, guest: Guest) {
-    let shown = tokio::select! {
-        shown = handshake(door, &mut socket, &guest) => shown,
-        () = guest.place.lost() => Err(End::close(close::RESTART, "too many connections")),
+/// Serves a peer. What it costs while nothing happens is little: what is needed for a moment only is not part of this future,
+/// and the socket is where it does not count once for each that hands it on.
+pub(super) async fn serve(door: Arc<Door>, mut socket: Box<WebSocket>, guest: Guest) {
+    let shown = {
+        let handshake = Box::pin(handshake(&door, &mut socket, &guest));
+        tokio::select! {
+            shown = handshake => shown,
+            () = guest.place.lost() => Err(End::close(close::RESTART, "too many connections")),
+        }
     };
     let end = match shown {
         Ok(_) if !guest.place.keep() => End::close(close::RESTART, "too many connections"),
-        Ok((id, connect)) => return Connection::new(door, connect, socket, &guest).run(&id).await,
+        Ok((id, connect)) => return Box::new(Connection::new(&door, connect, socket, &guest)).run(id).await,
         Err(end) => end,
     };
-    say_goodbye(&mut socket, &end).await;
+    Box::pin(say_goodbye(&mut socket, &end)).await;
 }
 
 async fn say_goodbye(socket: &mut WebSocket, end: &End) {
@@ -160,7 +165,7 @@ fn broken(error: &axum::Error) -> End {
 struct Connection<'a> {
     door: &'a Arc<Door>,
     peer: Arc<Peer>,
-    socket: WebSocket,
+    socket: Box<WebSocket>,
     outbox: Outbox,
     posts: Posts,
     /// Events of chats, for clients.
@@ -180,7 +185,7 @@ struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    fn new(door: &'a Arc<Door>, connect: Connect, socket: WebSocket, guest: &Guest) -> Self {
+    fn new(door: &'a Arc<Door>, connect: Connect, socket: Box<WebSocket>, guest: &Guest) -> Self {
         let (outbox, posts) = outbox();
         let connect_mode = connect.mode();
         let peer = Arc::new(Peer::new(door.roster.number(), connect, guest.peer.clone(), outbox.clone()));
@@ -206,27 +211,35 @@ impl<'a> Connection<'a> {
         Duration::from_millis(if self.peer.mode() == Mode::Node { NODE_PAUSE_MS } else { 0 })
     }
 
-    async fn run(mut self, id: &Id) {
+    async fn run(mut self: Box<Self>, id: Id) {
+        let _listener = self.peer.connect.deltas.then(|| Listener::new(self.door));
+        let end = match Box::pin(self.enter(id)).await {
+            Ok(()) => self.work().await,
+            Err(end) => end,
+        };
+        Box::pin(self.leave(end)).await;
+    }
+
+    /// Gives the peer its place, and tells it so.
+    async fn enter(&mut self, id: Id) -> Result<(), End> {
         let connection = connection_id();
         let hello = HelloOk::new(env!("CARGO_PKG_VERSION"), &connection);
         let keeps_journal = matches!(self.peer.connect.peer, wire::connect::Peer::Node { keeps_journal: true, .. });
-        let hello = frame::answer(id, &if keeps_journal { hello.with_resume() } else { hello });
+        let hello = frame::answer(&id, &if keeps_journal { hello.with_resume() } else { hello });
         self.door.roster.enter(&self.peer);
         automation::connected(self.door);
         nodes::enter(self.door, &self.peer).await;
-        let _listener = self.peer.connect.deltas.then(|| Listener::new(self.door));
         // What was waited for counts towards the pause, as its peer did not listen.
         self.listens_at = Instant::now() + self.pause();
-        let end = match channels::came(self.door, &self.peer).await {
-            Err(fault) => {
-                let _ = self.refuse(id, &fault).await;
-                End::close(close::TRY_AGAIN, "the channel cannot be kept")
-            }
-            Ok(()) => match self.send(hello.into()).await {
-                Err(end) => end,
-                Ok(()) => self.work().await,
-            },
-        };
+        if let Err(fault) = channels::came(self.door, &self.peer).await {
+            let _ = self.refuse(&id, &fault).await;
+            return Err(End::close(close::TRY_AGAIN, "the channel cannot be kept"));
+        }
+        self.send(hello.into()).await
+    }
+
+    /// Takes the peer's place back, and says why.
+    async fn leave(&mut self, end: End) {
         if self.door.roster.leave(&self.peer) {
             channels::went(self.door, &self.peer);
         }
@@ -242,15 +255,14 @@ impl<'a> Connection<'a> {
             let done = tokio::select! {
                 () = closed(&mut closing) => return End::close(close::RESTART, "restarting"),
                 post = next_post(&mut self.posts, self.listens_at) => match post {
-                    Some(Post::Frame(frame)) => self.send(frame).await,
-                    Some(Post::Proof(proof)) => {
+                    Post::Frame(frame) => self.send(frame).await,
+                    Post::Proof(proof) => {
                         self.pings += 1;
                         self.proofs.push_back((self.pings, proof));
                         let number = self.pings.to_be_bytes();
                         self.write(Message::Ping(axum::body::Bytes::copy_from_slice(&number))).await
                     }
-                    Some(Post::Close(code, reason)) => return End::Close(code, reason),
-                    None => return End::Gone,
+                    Post::Close(code, reason) => return End::Close(code, reason),
                 },
                 told = next_told(&mut self.chats) => match told {
                     Some(told) if told.is_delta() && !self.peer.connect.deltas => Ok(()),
@@ -299,26 +311,33 @@ impl<'a> Connection<'a> {
         }
     }
 
-    async fn send(&mut self, frame: Utf8Bytes) -> Result<(), End> {
-        self.write(Message::Text(frame)).await
+    fn send(&mut self, frame: Utf8Bytes) -> impl Future<Output = Result<(), End>> {
+        self.write(Message::Text(frame))
     }
 
-    async fn write(&mut self, message: Message) -> Result<(), End> {
-        match timeout(STUCK, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(End::Gone),
-        }
+    /// Most of the time nothing is being sent, so what that needs is made for each.
+    fn write(&mut self, message: Message) -> impl Future<Output = Result<(), End>> {
+        let sending = Box::pin(timeout(STUCK, self.socket.send(message)));
+        async move { if let Ok(Ok(())) = sending.await { Ok(()) } else { Err(End::Gone) } }
     }
 
-    async fn refuse(&mut self, id: &Id, fault: &Fault) -> Result<(), End> {
-        self.send(frame::refusal(id, fault).into()).await
+    fn refuse(&mut self, id: &Id, fault: &Fault) -> impl Future<Output = Result<(), End>> {
+        self.send(frame::refusal(id, fault).into())
     }
 
     async fn frame(&mut self, text: &str) -> Result<(), End> {
+        match self.take(text)? {
+            Some((id, fault)) => self.refuse(&id, &fault).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has done what a frame asks for. What is said instead, and to which request, if it is refused.
+    fn take(&mut self, text: &str) -> Result<Option<(Id, Fault)>, End> {
         let (id, method, params) = match wire::receive(text) {
             Incoming::Request { id, method, params } => (id, method, params),
-            Incoming::Malformed { id, fault } => return self.refuse(&id, &fault).await,
-            Incoming::Response { .. } | Incoming::Event { .. } | Incoming::Ignored { .. } => return Ok(()),
+            Incoming::Malformed { id, fault } => return Ok(Some((id, fault))),
+            Incoming::Response { .. } | Incoming::Event { .. } | Incoming::Ignored { .. } => return Ok(None),
         };
         let read = method::dispatch(&method, Some(self.peer.mode())).and_then(|method| match method {
             Method::Connect => Err(Fault::invalid("Already connected")),
@@ -326,11 +345,11 @@ impl<'a> Connection<'a> {
         });
         let (method, request) = match read {
             Ok(read) => read,
-            Err(fault) => return self.refuse(&id, &fault).await,
+            Err(fault) => return Ok(Some((id, fault))),
         };
         let held = match self.load.take(text.len()) {
             Ok(held) => held,
-            Err(fault) => return self.refuse(&id, &fault).await,
+            Err(fault) => return Ok(Some((id, fault))),
         };
         let came = self.door.cards.now();
         let answering = dispatch::answer(Arc::clone(self.door), Arc::clone(&self.peer), method, request, came);
@@ -349,7 +368,7 @@ impl<'a> Connection<'a> {
             // It ends only by a fault of ours; then no request would ever be answered.
             lane.send(work.boxed()).map_err(|_| End::Gone)?;
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -383,9 +402,10 @@ impl Drop for Listener {
 }
 
 /// The next of what waits, and none of it before the peer listens.
-async fn next_post(posts: &mut Posts, listens_at: Instant) -> Option<Post> {
+async fn next_post(posts: &mut Posts, listens_at: Instant) -> Post {
     if Instant::now() < listens_at {
-        tokio::time::sleep_until(listens_at).await;
+        // Most of the time nobody waits for that.
+        Box::pin(tokio::time::sleep_until(listens_at)).await;
     }
     posts.next().await
 }
@@ -402,4 +422,19 @@ async fn next_told(chats: &mut Option<broadcast::Receiver<Arc<Told>>>) -> Option
 /// An id that no connection has had.
 fn connection_id() -> String {
     uuid::Uuid::new_v4().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::serve;
+
+    fn size_of_future<A, B, C, F: Future>(_: impl Fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn what_a_connection_needs_for_a_moment_only_is_not_kept_for_as_long_as_it_lasts() {
+        let size = size_of_future(serve);
+        assert!(size <= 2560, "{size} bytes");
+    }
 }

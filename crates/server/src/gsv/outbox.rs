@@ -1,16 +1,16 @@
 //! What waits to be sent to one connection.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use axum::extract::ws::Utf8Bytes;
 use countersign_protocol::gsv::close;
-use tokio::sync::{mpsc, oneshot};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
 
 /// How much may wait for a connection that does not read, in bytes.
 const MOST: usize = 128 << 20;
+/// For how many room is kept once they were sent.
+const KEPT: usize = 16;
 
 /// What is sent.
 #[derive(Debug)]
@@ -23,59 +23,118 @@ pub(super) enum Post {
     Close(u16, String),
 }
 
-/// Where frames for a connection are put. Whoever puts one never waits.
-#[derive(Clone)]
-pub(super) struct Outbox {
-    posts: mpsc::UnboundedSender<Post>,
-    waiting: Arc<AtomicUsize>,
+/// Both ends of it. Nothing is kept ready for what does not wait: most connections have nothing to hear most of the time.
+#[derive(Default)]
+struct Shared {
+    line: Mutex<Line>,
+    arrived: Notify,
 }
 
-/// The connection's end of it.
-pub(super) struct Posts {
-    posts: mpsc::UnboundedReceiver<Post>,
-    waiting: Arc<AtomicUsize>,
+#[derive(Default)]
+struct Line {
+    posts: VecDeque<Post>,
+    /// How large the frames among them are together, in bytes.
+    bytes: usize,
+    /// Whether nobody takes any more of them.
+    is_over: bool,
 }
+
+/// Where frames for a connection are put. Whoever puts one never waits.
+#[derive(Clone)]
+pub(super) struct Outbox(Arc<Shared>);
+
+/// The connection's end of it.
+pub(super) struct Posts(Arc<Shared>);
 
 /// Makes both ends.
 pub(super) fn outbox() -> (Outbox, Posts) {
-    let (tx, rx) = mpsc::unbounded_channel();
-    let waiting = Arc::new(AtomicUsize::new(0));
-    (Outbox { posts: tx, waiting: Arc::clone(&waiting) }, Posts { posts: rx, waiting })
+    let shared = Arc::new(Shared::default());
+    (Outbox(Arc::clone(&shared)), Posts(shared))
 }
 
 impl Outbox {
     /// Puts a frame behind what waits. A connection for which too much does is closed: it does not read. False if it is
     /// gone, or goes.
     pub(super) fn send(&self, frame: Utf8Bytes) -> bool {
-        let length = frame.as_str().len();
-        if self.waiting.fetch_add(length, Ordering::Relaxed) + length > MOST {
-            self.close(close::TRY_AGAIN, "too much waits to be read");
-            return false;
-        }
-        self.posts.send(Post::Frame(frame)).is_ok()
+        self.put(|line| {
+            let bytes = line.bytes + frame.as_str().len();
+            if bytes > MOST {
+                line.end(close::TRY_AGAIN, "too much waits to be read");
+                return false;
+            }
+            line.bytes = bytes;
+            line.posts.push_back(Post::Frame(frame));
+            true
+        })
     }
 
     /// Waits until the other end has everything that was put here before. False if the connection goes first.
     pub(super) async fn proof(&self) -> bool {
         let (proof, proved) = oneshot::channel();
-        self.posts.send(Post::Proof(proof)).is_ok() && proved.await.is_ok()
+        let is_put = self.put(|line| {
+            line.posts.push_back(Post::Proof(proof));
+            true
+        });
+        is_put && proved.await.is_ok()
     }
 
     /// Closes the connection behind what waits.
     pub(super) fn close(&self, code: u16, reason: &str) {
-        // One that is gone needs no end.
-        let _ = self.posts.send(Post::Close(code, reason.to_owned()));
+        self.put(|line| {
+            line.end(code, reason);
+            true
+        });
+    }
+
+    /// Puts something into a line that still goes on. One that is over needs no end.
+    fn put(&self, put: impl FnOnce(&mut Line) -> bool) -> bool {
+        let is_put = {
+            let mut line = self.0.line.lock();
+            !line.is_over && put(&mut line)
+        };
+        self.0.arrived.notify_one();
+        is_put
     }
 }
 
 impl Posts {
-    /// The next of them. The connection itself holds the other end, so there is always another.
-    pub(super) async fn next(&mut self) -> Option<Post> {
-        let post = self.posts.recv().await?;
+    /// The next of them. Nothing is lost if this is given up.
+    pub(super) async fn next(&mut self) -> Post {
+        loop {
+            if let Some(post) = self.0.line.lock().take() {
+                return post;
+            }
+            self.0.arrived.notified().await;
+        }
+    }
+}
+
+impl Line {
+    /// The connection ends behind what waits, and takes nothing more.
+    fn end(&mut self, code: u16, reason: &str) {
+        self.posts.push_back(Post::Close(code, reason.to_owned()));
+        self.is_over = true;
+    }
+
+    fn take(&mut self) -> Option<Post> {
+        let post = self.posts.pop_front()?;
         if let Post::Frame(frame) = &post {
-            self.waiting.fetch_sub(frame.as_str().len(), Ordering::Relaxed);
+            self.bytes -= frame.as_str().len();
+        }
+        if self.posts.is_empty() && self.posts.capacity() > KEPT {
+            // What was much once is not kept for the next time.
+            self.posts = VecDeque::new();
         }
         Some(post)
+    }
+}
+
+impl Drop for Posts {
+    fn drop(&mut self) {
+        let mut line = self.0.line.lock();
+        line.is_over = true;
+        // Whoever waits for a proof is told so.
+        line.posts.clear();
     }
 }
 
@@ -90,9 +149,29 @@ mod tests {
         assert!(outbox.send(frame.as_str().into()) && outbox.send(frame.as_str().into()));
         assert!(!outbox.send("one more".into()));
         for _ in 0..2 {
-            assert!(matches!(posts.next().await, Some(Post::Frame(_))));
+            assert!(matches!(posts.next().await, Post::Frame(_)));
         }
         let end = posts.next().await;
-        assert!(matches!(&end, Some(Post::Close(1013, why)) if why == "too much waits to be read"), "{end:?}");
+        assert!(matches!(&end, Post::Close(1013, why) if why == "too much waits to be read"), "{end:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_put_while_somebody_waits_comes_and_what_nobody_takes_any_more_is_said_to() {
+        let (outbox, mut posts) = outbox();
+        let mut next = Box::pin(posts.next());
+        assert!(futures_util::poll!(&mut next).is_pending());
+        assert!(outbox.send("one".into()));
+        assert!(matches!(next.await, Post::Frame(frame) if frame.as_str() == "one"));
+        // Who gives up waiting takes nothing along.
+        let mut given_up = Box::pin(posts.next());
+        assert!(futures_util::poll!(&mut given_up).is_pending());
+        assert!(outbox.send("two".into()));
+        drop(given_up);
+        assert!(matches!(posts.next().await, Post::Frame(frame) if frame.as_str() == "two"));
+        let mut proof = std::pin::pin!(outbox.proof());
+        assert!(futures_util::poll!(&mut proof).is_pending());
+        drop(posts);
+        assert!(!proof.await, "whoever waits hears that the connection is gone");
+        assert!(!outbox.send("late".into()) && !outbox.proof().await);
     }
 }
