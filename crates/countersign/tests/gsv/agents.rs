@@ -68,6 +68,8 @@ fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() 
         ("r-1", model("local", "none"), "Model not found: local/none"),
         ("r-2", model("nobody", "x"), "Model not found: nobody/x"),
         ("r-3", model("anthropic", "claude-opus-4-5"), "API key not configured for provider: anthropic"),
+        // What is meant where nothing is configured.
+        ("r-4", model("anthropic", "claude-sonnet-4-20250514"), "API key not configured for provider: anthropic"),
     ] {
         peer.ok("session.patch", json!({ "sessionKey": "book", "settings": settings }));
         send(&mut peer, "book", "hello", run);
@@ -77,10 +79,10 @@ fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() 
     peer.ok("config.set", json!({ "path": "apiKeys.local", "value": "sk-of-settings" }));
     peer.ok("session.patch", json!({ "sessionKey": "book", "settings": { "model": null } }));
     scene.provider.script([say("hello")]);
-    talk(&mut peer, "book", "hello", "r-4");
+    talk(&mut peer, "book", "hello", "r-5");
     peer.ok("config.set", json!({ "path": "model.id", "value": "small-2" }));
     scene.provider.script([say("hello again")]);
-    talk(&mut peer, "book", "hello", "r-5");
+    talk(&mut peer, "book", "hello", "r-6");
     assert_eq!(
         (&scene.provider.asked(0).body["model"], &scene.provider.asked(1).body["model"]),
         (&json!("small-1"), &json!("small-2"))

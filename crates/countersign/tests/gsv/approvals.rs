@@ -77,6 +77,9 @@ fn any_other_message_is_told_so_and_waits_behind_the_answer() {
     send(&mut peer, "s", "yes", "r-3");
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3" }))), "went on");
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2" }))), "and the weather is fine");
+    // It was said before the answer, though its turn came behind: nothing was said since.
+    let late = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "yes" }));
+    assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
 }
 
 #[test]

@@ -285,3 +285,13 @@ fn failures_of_a_provider_end_the_run_with_what_went_wrong() {
     command(&mut peer, "e", "/model local/ghost-9");
     assert_eq!(talk(&mut peer, "e", "three", "e3")["error"], "Model not found: local/ghost-9");
 }
+
+#[test]
+fn a_message_has_the_same_time_wherever_it_is_read() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    scene.provider.script([say("hello")]);
+    let last = talk(&mut peer, "book", "hi", "r-1");
+    let preview = peer.ok("session.preview", json!({ "sessionKey": "book" }));
+    assert_eq!(preview["messages"][1], last["message"]);
+}

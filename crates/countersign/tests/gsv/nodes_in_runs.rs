@@ -164,6 +164,8 @@ fn a_call_that_a_person_allowed_goes_to_its_node_and_no_other_does() {
     let asked = talk(&mut client, "s", "please", "r-1");
     let shown = said(&asked);
     assert!(shown.contains("box__Danger") && shown.contains("/etc/passwd"), "{shown}");
+    // The gateway's own folder is none of the node's.
+    assert!(shown.contains("\non node: box\n") && !shown.contains("in folder"), "{shown}");
     assert_eq!(node.caught_up_node(), Vec::<Value>::new());
     send(&mut client, "s", "yes", "r-2");
     let wanted = given(&mut node, "Danger");

@@ -100,8 +100,11 @@ impl Asked {
             _ => crate::omp::DOOR,
         };
         let call = gate.call().and_then(|call| engine.admitted().call(call));
+        // What a node does begins in a folder there, which is not known here.
+        let peer = gate.call().and_then(|call| engine.state().call(call)?.peer());
+        let is_here = peer.and_then(crate::gsv::node_of).is_none();
         let cwd = match (session, call) {
-            (Some(session), Some(call)) if call.request.is_none() => Some(folder_of(session, call)),
+            (Some(session), Some(call)) if call.request.is_none() && is_here => Some(folder_of(session, call)),
             _ => None,
         };
         let named = session.and_then(|session| session.name()).map(str::to_owned);

@@ -66,7 +66,7 @@ impl View for Registry {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn fold(&self, record: &Stored, content: Option<&str>, rows: &mut dyn Rows) {
@@ -105,7 +105,10 @@ impl Row {
     /// Whether the event says anything to the register.
     fn tell(&mut self, event: &session::Event, content: Option<&str>, at: Millis) -> bool {
         match event {
-            session::Event::Entry { kind: Kind::User, .. } | session::Event::Queued { queue: Queue::Next, .. } => {
+            // Its content lies in an earlier record if it waited: this is its turn, and nothing that is said now.
+            session::Event::Entry { kind: Kind::User, content_at: Some(_), .. } => self.last_at = at.0,
+            session::Event::Entry { kind: Kind::User, content_at: None, .. }
+            | session::Event::Queued { queue: Queue::Next, .. } => {
                 self.created_at.get_or_insert(at.0);
                 self.last_said_at = at.0;
                 self.last_at = at.0;

@@ -2,12 +2,13 @@
 
 use crate::view::{
     Lines, escape,
-    gate_card::{Asked, GateCard},
+    gate_card::{Asked, GateCard, Section},
 };
 use countersign_core::{
     gate::{Content, Gate, Resolution, Scope},
     id::{GateId, PrincipalId},
 };
+use countersign_protocol::gsv::tool::NATIVE;
 
 /// The token of a gate: `#` and the end of its id, which is its random part.
 pub(super) fn token(gate: GateId) -> String {
@@ -15,12 +16,25 @@ pub(super) fn token(gate: GateId) -> String {
     format!("#{}", id.get(id.len().saturating_sub(6)..).unwrap_or_default())
 }
 
+/// The node whose tool this is, if it is one's.
+fn machine_of(tool: &str) -> Option<&str> {
+    tool.split_once("__").map(|(node, _)| node).filter(|node| *node != NATIVE)
+}
+
 /// What is said when a gate waits. `more` is how many wait behind it.
 pub(in crate::gsv) fn asking(gate: GateId, content: &Content, scopes: &[Scope], cwd: &str, more: usize) -> String {
     let token = token(gate);
     let mut text = match content {
         Content::Approval { .. } => {
-            let card = Asked::approval(content, cwd, &[]).map(|asked| GateCard::new(&asked));
+            let card = Asked::approval(content, cwd, &[]).map(|asked| match machine_of(asked.tool) {
+                // What runs on another machine begins in a folder there, which the gateway does not know.
+                Some(node) => {
+                    let mut card = GateCard::new(&Asked { cwd: None, ..asked });
+                    card.sections.push(Section { label: "on node".to_owned(), text: escape(node, Lines::One).into_owned() });
+                    card
+                }
+                None => GateCard::new(&asked),
+            });
             let shown = card.map(|card| format!("{}:\n{}", card.title, card.text())).unwrap_or_default();
             let longer = scopes.iter().filter_map(|scope| match scope {
                 Scope::Once => None,

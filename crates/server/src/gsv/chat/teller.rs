@@ -173,15 +173,17 @@ impl Teller {
         match &recorded.fact.event {
             Event::Run(event) => self.of_run(session, event, recorded),
             Event::Gate(event) => self.of_gate(session, event, recorded),
-            Event::Session(session::Event::Entry { kind: Kind::Assistant { .. }, .. }) => {
+            Event::Session(session::Event::Entry { kind: Kind::Assistant { .. }, made_at, .. }) => {
+                // As it is shown wherever it is read again.
+                let at = made_at.unwrap_or(recorded.meta.at);
                 let content = recorded.fact.content.as_deref();
                 let said = content.and_then(|content| serde_json::from_str::<Message>(content).ok());
                 if let (Some(Message::Assistant(said)), Some(talk)) = (said, self.talks.get_mut(session)) {
                     let is_on_the_way = said.content.iter().any(|block| matches!(block, Block::ToolCall(_)));
                     let has_text = !text_of(&said.content).trim().is_empty();
                     let told = (is_on_the_way && has_text)
-                        .then(|| State::partial(&messages::assistant(&said, recorded.meta.at)));
-                    talk.said = Some((said, recorded.meta.at));
+                        .then(|| State::partial(&messages::assistant(&said, at)));
+                    talk.said = Some((said, at));
                     if let Some(told) = told {
                         self.tell(session, told, recorded.meta.lsn);
                     }

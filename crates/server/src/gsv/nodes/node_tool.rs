@@ -34,7 +34,7 @@ pub(super) fn peer_of(node: &str) -> PeerId {
 }
 
 /// The node that a peer is.
-pub(super) fn node_of(peer: &PeerId) -> Option<&str> {
+pub(crate) fn node_of(peer: &PeerId) -> Option<&str> {
     peer.as_str().strip_prefix("node:")
 }
 
