@@ -157,3 +157,27 @@ fn an_alert_reaches_the_chat_however_short_and_the_same_one_does_so_once() {
     let last = state(&mut peer);
     assert_eq!((&last["lastHeartbeatText"], other.count(|_| true)), (&told(number), number + 1));
 }
+
+#[test]
+fn the_runs_of_a_heartbeat_that_comes_back_are_not_those_of_before() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let list = scene.place.folder.join("agents/night/HEARTBEAT.md");
+    std::fs::create_dir_all(list.parent().unwrap()).unwrap();
+    std::fs::write(&list, "look at the door").unwrap();
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        set(&mut peer, "agents.list", json!([{ "id": "night" }]));
+        scene.provider.script([say("The door is open.")]);
+        assert_eq!(peer.ok("heartbeat.trigger", json!({ "agentId": "night" }))["ok"], true);
+        let key = "agent:night:heartbeat:system:internal";
+        let last = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
+        runs.push(last["runId"].as_str().unwrap().to_owned());
+        let night = |peer: &mut Peer| peer.ok("heartbeat.status", json!({}))["agents"]["night"].take();
+        soon("its end", || night(&mut peer)["lastHeartbeatAt"].as_u64());
+        set(&mut peer, "agents.list", json!([]));
+        soon("nobody", || night(&mut peer).is_null().then_some(()));
+    }
+    assert!(runs.iter().all(|run| run.starts_with("heartbeat:night-")), "{runs:?}");
+    assert_ne!(runs[0], runs[1]);
+}

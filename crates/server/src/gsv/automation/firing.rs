@@ -114,7 +114,12 @@ pub(super) fn message(
     marks: Marks,
     conversation: Conversation,
 ) -> schedule::Command {
-    let reference = Some(format!("{}-{}", fired.job.id(), fired.firing.number));
+    let number = match fired.job.plan().kind {
+        Kind::Job => fired.firing.number,
+        // One that was taken out and comes back counts from 1 again, and its runs are not those of before.
+        Kind::Heartbeat => fired.firing.at.0,
+    };
+    let reference = Some(format!("{}-{number}", fired.job.id()));
     let marks = Box::new(Marks { reference, ..marks });
     let message = schedule::Message { session, said: chat::said(text, Vec::new()), marks, conversation };
     schedule::Command::Say { firing: fired.id(), message: Box::new(message) }
