@@ -119,9 +119,7 @@ pub fn receive(frame: &str) -> Incoming {
         Some(_) | None => return sort(&envelope),
     };
     match json(envelope.id) {
-        Some(id) => {
-            Incoming::Malformed { id: Id(id), fault: Fault::invalid(format!("Unexpected frame type: {kind}")) }
-        }
+        Some(id) => Incoming::Malformed { id: Id(id), fault: Fault::invalid(format!("Unexpected frame type: {kind}")) },
         None => Incoming::Ignored { why: "a gateway is neither answered nor told" },
     }
 }

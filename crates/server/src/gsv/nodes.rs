@@ -24,8 +24,8 @@ use super::{Door, dispatch::Answer, missing, native, peer::Peer};
 
 pub(crate) use begun::NodeCalls;
 pub(crate) use executions::Executions;
-pub(crate) use node_tool::node_of;
 pub(super) use invoke::is_acts;
+pub(crate) use node_tool::node_of;
 pub(super) use probes::{Anew, nodes as known, probe, want};
 pub(crate) use register::NodeRegister;
 pub(super) use seats::{enter, leave};

@@ -30,7 +30,8 @@ pub(in crate::gsv) fn asking(gate: GateId, content: &Content, scopes: &[Scope], 
                 // What runs on another machine begins in a folder there, which the gateway does not know.
                 Some(node) => {
                     let mut card = GateCard::new(&Asked { cwd: None, ..asked });
-                    card.sections.push(Section { label: "on node".to_owned(), text: escape(node, Lines::One).into_owned() });
+                    card.sections
+                        .push(Section { label: "on node".to_owned(), text: escape(node, Lines::One).into_owned() });
                     card
                 }
                 None => GateCard::new(&asked),

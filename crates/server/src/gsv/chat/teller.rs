@@ -181,8 +181,7 @@ impl Teller {
                 if let (Some(Message::Assistant(said)), Some(talk)) = (said, self.talks.get_mut(session)) {
                     let is_on_the_way = said.content.iter().any(|block| matches!(block, Block::ToolCall(_)));
                     let has_text = !text_of(&said.content).trim().is_empty();
-                    let told = (is_on_the_way && has_text)
-                        .then(|| State::partial(&messages::assistant(&said, at)));
+                    let told = (is_on_the_way && has_text).then(|| State::partial(&messages::assistant(&said, at)));
                     talk.said = Some((said, at));
                     if let Some(told) = told {
                         self.tell(session, told, recorded.meta.lsn);
