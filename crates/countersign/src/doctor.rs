@@ -138,7 +138,7 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
         });
     }
     checks.push(match messenger {
-        None => Check::note("messenger", "none: people decide with `countersign gates`"),
+        None => Check::note("messenger", "none: people decide at the console and with `countersign gates`"),
         Some(Ok(found)) => Check::ok("messenger", format!("@{} shows cards in {:?}", found.bot, found.chat)),
         Some(Err(unfit @ Unfit::Bot(_))) => {
             let advice = "check messenger.telegram.token and api_url, and the way to them";
@@ -163,7 +163,7 @@ fn rules(config: &Config) -> Check {
             Check::fix("rules", warnings.join("; "), "correct the rules that are meant otherwise than they read")
         }
         Ok(_) if !config.permissions.exists() => {
-            Check::note("rules", format!("{file} is not there: people are asked about everything"))
+            Check::note("rules", format!("{file} is not there: agents may read in their workspace, and people are asked about everything else"))
         }
         Ok(_) => Check::ok("rules", file.to_string()),
     }

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use countersign_core::{id::Lsn, time::Millis};
 use countersign_server::session_file::time::iso;
-use countersign_store::{Head, Log as _, Partition};
+use countersign_store::{Head, Log as _, OpenError, Partition};
 use nix::{
     sys::statvfs::statvfs,
     unistd::{AccessFlags, access},
@@ -32,6 +32,11 @@ pub(super) fn checks(place: &Place, now: Millis) -> Vec<Check> {
                 checks.push(Check::ok("record", head));
                 at
             }
+            Err(error) if is_newer(&error) => {
+                let advice = "a newer countersign wrote it: use that one, or restore a backup of before with `countersign restore DIR --replace`";
+                checks.push(Check::fix("record", format!("{error:#}"), advice));
+                None
+            }
             Err(error) => {
                 let advice = "keep the file, and bring a backup back with `countersign restore DIR --replace`; `countersign audit verify` says how far a record fits";
                 checks.push(Check::fix("record", format!("{error:#}"), advice));
@@ -47,6 +52,11 @@ pub(super) fn checks(place: &Place, now: Millis) -> Vec<Check> {
 }
 
 /// The head, and when the last record was made.
+/// Whether a later version of the program wrote it.
+fn is_newer(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(OpenError::NewerSchema { .. } | OpenError::NewerEvents { .. }))
+}
+
 fn newest(log: &Path) -> anyhow::Result<(Head, Option<Millis>)> {
     block_on(async {
         let log = open(log)?;

@@ -114,6 +114,19 @@ fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
 }
 
 #[test]
+fn whoever_has_a_record_of_a_newer_program_is_told_to_use_that() {
+    let place = Place::new();
+    drop(Gateway::start(&place).stop());
+    fs::copy(format!("{}/tests/logs/2026-11-22.db", env!("CARGO_MANIFEST_DIR")), place.log()).unwrap();
+    rusqlite::Connection::open(place.log()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let (code, told) = doctor(&place);
+    let record = check(&told, "record");
+    assert_eq!((code, &record["state"]), (Some(1), &json!("fix")), "{told:#}");
+    assert!(record["what"].as_str().unwrap().contains("schema version 99"), "{record}");
+    assert!(record["advice"].as_str().unwrap().starts_with("a newer countersign wrote it"), "{record}");
+}
+
+#[test]
 fn every_finding_says_what_to_do() {
     let place = Place::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -26,8 +26,14 @@ pub(super) fn check(root: &At<'_>, model: &ModelName, providers: &BTreeMap<Strin
     let own = providers.get(&model.provider);
     if own.is_none() && model.provider != scripted.provider {
         let names = providers.keys().map(String::as_str).chain([scripted.provider.as_str()]).collect();
+        let is_built_in = catalogue::builtin().iter().any(|entry| entry.provider == model.provider);
+        let wants = if is_built_in {
+            format!(". Its models are built in, and want its key: providers.{}.api_key", model.provider)
+        } else {
+            String::new()
+        };
         place.at("provider").refused(format!(
-            "there is no \"{}\" in `providers`; there is {}",
+            "there is no \"{}\" in `providers`; there is {}{wants}",
             model.provider,
             some(names)
         ));

@@ -4,7 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use countersign_runtime::models::entry::{Api, Entry, Modality, Price};
+use countersign_runtime::models::{
+    demo,
+    entry::{Api, Entry, Modality, Price},
+};
 
 use super::{
     at::At,
@@ -23,7 +26,7 @@ pub(super) fn model(place: &At<'_>) -> Option<ModelName> {
     let provider = place.at("provider").needed_text();
     // The scripted model has one voice only.
     let id = match (place.at("id").text(), provider.as_deref()) {
-        (None, Some("demo")) => Some("demo".to_owned()),
+        (None, Some(demo::PROVIDER)) => Some(demo::MODEL.to_owned()),
         _ => place.at("id").needed_text(),
     };
     Some(ModelName { provider: provider?, id: id? })

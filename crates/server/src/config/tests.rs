@@ -2,6 +2,7 @@
 
 mod faults;
 mod files;
+mod keys;
 mod noise;
 mod rules;
 

@@ -223,6 +223,10 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "config.yaml:1: model.provider: there is no \"nope\" in `providers`; there is demo",
         ),
         (
+            "model: { provider: anthropic, id: x }",
+            "config.yaml:1: model.provider: there is no \"anthropic\" in `providers`; there is demo. Its models are built in, and want its key: providers.anthropic.api_key",
+        ),
+        (
             "model: { provider: p, id: n }\nproviders: { p: { api: openai-responses, base_url: 'http://h', models: [ { id: m } ] } }",
             "config.yaml:1: model.id: \"p\" has no model \"n\"; it has m. Others are listed under providers.p.models",
         ),
