@@ -10,6 +10,7 @@ mod fuzz;
 mod load;
 mod order;
 mod package;
+mod reference;
 mod tidy;
 mod verify;
 mod workspace;
@@ -32,8 +33,13 @@ usage: cargo xtask COMMAND
   browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   load [--minutes N] [--agents N] [--streams N] [--runs N] [--answers N] [--binary FILE] [--report FILE]
                                 agents, hosts, nodes, browsers and people at one gateway; a page with pictures of what came of it
+<<<<<<< HEAD
   order [--binary FILE]         which functions the program starts with, for the linker to put side by side; takes valgrind
   package [--binary FILE]       the manual, completions and the parts list of the release binary, into target/package
+=======
+  package [--binary FILE]       the manual, completions, parts list and Debian package of the release binary, into target/package
+  reference                     the pages of docs/reference that are made of the code
+>>>>>>> 0ef61c7 (Follow every start of the book, and make its reference of the code)
   fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
                                 a decoder against mutated input; without a target, each in turn
 ";
@@ -63,6 +69,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "load" => load::run(&Workspace::read()?, &load::Options::parse(rest)?, rest),
         "order" => order::run(&Workspace::read()?, &order::Options::parse(rest)?),
         "package" => package::run(&Workspace::read()?, &package::Options::parse(rest)?),
+        "reference" => reference::run(&Workspace::read()?),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::{tidy::source::Source, workspace::Workspace};
+use crate::{reference, tidy::source::Source, workspace::Workspace};
 
 /// One thing to put right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,13 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
             }
         }
     }
+    for (path, text) in reference::pages(workspace)? {
+        if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+            let file = workspace.relative(&path).to_owned();
+            let why = "`cargo xtask reference` writes it";
+            found.push(Finding { file, line: 1, what: "the page is not what the code says".to_owned(), why });
+        }
+    }
     Ok(found)
 }
 
@@ -71,7 +78,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Every Rust file below `folder`, in order, build output aside.
-fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

@@ -92,10 +92,11 @@ fn added(made: Option<&Token>, text: &str, now: Millis, form: Form) -> std::io::
         told["token"] = json!(text);
         return writeln!(out, "{told}");
     }
-    let paint = Paint::stdout();
+    // The token alone is on stdout, so that a script can take it.
+    let mut beside = std::io::stderr().lock();
     if let Some(token) = made {
-        writeln!(out, "added {}: {}", paint.tone(Tone::Strong, &token.name), scopes(token))?;
+        writeln!(beside, "added {}: {}", token.name, scopes(token))?;
     }
-    writeln!(out, "\n  {text}\n")?;
-    writeln!(out, "It is shown this once. A program sends it as `Authorization: Bearer …`.")
+    writeln!(out, "{text}")?;
+    writeln!(beside, "It is shown this once. A program sends it as `Authorization: Bearer …`.")
 }

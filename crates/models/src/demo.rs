@@ -12,6 +12,7 @@ use crate::{
     demo::script::Answer,
 };
 
+mod elsewhere;
 mod script;
 
 /// The provider's name.
@@ -93,7 +94,9 @@ pub fn entry() -> Entry {
 }
 
 fn answer(request: &Request) -> Vec<Event> {
-    let Answer { text, calls } = script::answer(&request.messages);
+    let tools: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
+    let elsewhere = elsewhere::answer(&request.messages, &tools);
+    let Answer { text, calls } = elsewhere.unwrap_or_else(|| script::answer(&request.messages));
     let turn = request.messages.iter().filter(|message| matches!(message, Message::Assistant(_))).count();
     let mut events = vec![Event::Start { response_id: Some(format!("scripted-{turn}")) }];
     let mut output = text.len();
@@ -102,7 +105,7 @@ fn answer(request: &Request) -> Vec<Event> {
     let stop = if calls.is_empty() { Stop::Stop } else { Stop::ToolUse };
     for (index, call) in calls.into_iter().enumerate() {
         let id = format!("demo_{turn}_{index}");
-        let name = call.tool.to_owned();
+        let name = call.tool;
         let arguments = call.arguments.to_string();
         output += arguments.len();
         let characters: Vec<_> = arguments.chars().collect();

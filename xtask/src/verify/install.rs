@@ -22,6 +22,7 @@ const TOOLS: &[Tool] = &[
     Tool { program: "cc", packages: &["gcc", "libc6-dev"], why: "SQLite is built from its C source" },
     Tool { program: "python3", packages: &["python3"], why: "the example host is a Python script" },
     Tool { program: "bash", packages: &["bash"], why: "the bash tool runs it" },
+    Tool { program: "curl", packages: &["curl"], why: "pages of the book use it" },
 ];
 
 /// Components of Rust's toolchain, by the cargo command that needs them.

@@ -1,12 +1,13 @@
-//! The book: every page is in it, every link leads somewhere, and what a start tells a reader to do works.
+//! The book: every page is in it, every link leads somewhere, and what a page tells a reader to do works.
+
+mod guide;
+mod shown;
+mod starts;
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
-
-use crate::{place::Place, service::Manner};
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").canonicalize().unwrap()
@@ -39,63 +40,61 @@ fn every_page_is_in_the_book_and_every_link_leads_somewhere() {
     }
 }
 
-/// The blocks of a page: what stands behind the fence, and the text.
-fn blocks(page: &str) -> Vec<(String, String)> {
+/// A fenced block of a page.
+#[derive(Debug)]
+struct Block {
+    /// What stands behind the fence.
+    head: String,
+    body: String,
+    /// Why no test runs it, from the line above: `<!-- not run: … -->`.
+    why_not: Option<String>,
+}
+
+fn blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let mut open: Option<(String, String)> = None;
+    let mut open: Option<Block> = None;
+    let mut above = "";
     for line in page.lines() {
         match (&mut open, line.strip_prefix("```")) {
-            (None, Some(head)) => open = Some((head.to_owned(), String::new())),
+            (None, Some(head)) => {
+                let why_not = above.strip_prefix("<!-- not run: ").and_then(|why| why.strip_suffix(" -->"));
+                let (head, why_not) = (head.to_owned(), why_not.map(str::to_owned));
+                open = Some(Block { head, body: String::new(), why_not });
+            }
             (Some(_), Some(_)) => blocks.extend(open.take()),
-            (Some((_, text)), None) => *text += &format!("{line}\n"),
+            (Some(block), None) => block.body += &format!("{line}\n"),
             (None, None) => {}
         }
+        above = line;
     }
     blocks
 }
 
-/// What a reader sees with their own eyes, a script has to wait for.
-const SERVES: &str = "countersign serve --config config.yaml > ready & GATEWAY=$!; trap 'kill $GATEWAY' EXIT
-until grep -q 'countersign ready' ready; do kill -0 $GATEWAY; done\n";
-const WAITS: &str = "until countersign gates list --config config.yaml --json | grep -q gate_; do :; done\n";
+/// Pages that are followed from their top to their end, or whose commands are run.
+const RUN: [&str; 6] = [
+    "start/embed.md",
+    "start/home-assistant.md",
+    "start/nodes.md",
+    "start/phone.md",
+    "operations.md",
+    "protocol/api.md",
+];
 
 #[test]
-fn home_assistant_is_guarded_as_the_page_says() {
-    let place = Place::new();
-    place.service.does("/api/", Manner::Answer(200, "application/json", "{}".to_owned()));
-    let page = fs::read_to_string(docs().join("start/home-assistant.md")).unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut script = "set -e\n".to_owned();
-    for (head, text) in blocks(&page) {
-        match head.split_once(' ') {
-            Some(("yaml", "config.yaml")) => {
-                let text = text.replace("http://homeassistant.local:8123", &place.service.url);
-                place.write("config.yaml", &format!("gateway: {{ port: {port} }}\n{text}"));
-            }
-            Some(("yaml", name)) => drop(place.write(name, &text)),
-            _ => {
-                assert_eq!(head, "sh", "a block that nothing is done with");
-                let text = text.replace("127.0.0.1:8443", &format!("127.0.0.1:{port}"));
-                script += &match text.as_str() {
-                    "countersign serve --config config.yaml &\n" => SERVES.to_owned(),
-                    text if text.ends_with(" &\n") => {
-                        format!("{} > told & AGENT=$!\n{WAITS}", text.trim_end_matches(" &\n"))
-                    }
-                    text => text.to_owned(),
-                };
-            }
+fn what_pages_say_to_do_is_run_or_says_why_it_is_not() {
+    let docs = docs();
+    for page in pages(&docs) {
+        let name = page.strip_prefix(&docs).unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&page).unwrap();
+        for block in blocks(&text) {
+            let is_tried = RUN.contains(&name.as_str()) || matches!(block.head.as_str(), "yaml check" | "yaml rules");
+            assert!(is_tried || block.why_not.is_some(), "{name}: nothing is done with\n{}", block.body);
+            // A block of a page that is run is of a kind that is.
+            let kind = block.head.split(' ').next().unwrap();
+            assert!(block.why_not.is_some() || matches!(kind, "sh" | "yaml" | "python"), "{name}: {}", block.head);
         }
+        // An indented command would be nobody's.
+        let indented = text.lines().find(|line| line.starts_with("    countersign ") || line.starts_with("    curl "));
+        assert_eq!(indented, None, "{name}: put it into a fenced block");
     }
-    script += "wait $AGENT\n";
-    let binaries = Path::new(env!("CARGO_BIN_EXE_countersign")).parent().unwrap();
-    let mut command = Command::new("bash");
-    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
-    command.args(["-c", &script]).current_dir(&place.folder).env("PATH", path).env("HOME", &place.folder);
-    let output = command.output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{script}\n{out}\n{err}");
-    assert!(out.contains("refused") && out.contains("No agent opens a door"), "{out}\n{err}");
-    assert_eq!(place.service.count("/api/services/light/turn_on"), 1, "{out}\n{err}");
-    assert_eq!(place.service.count("/api/services/lock/unlock"), 0);
-    assert!(fs::read_to_string(place.folder.join("told")).unwrap().contains("turn_on"), "{out}\n{err}");
 }

@@ -16,12 +16,12 @@ pub(super) struct Answer {
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
-    pub(super) tool: &'static str,
+    pub(super) tool: String,
     pub(super) arguments: Value,
 }
 
 /// How the calls of the last answer came out.
-enum Outcome<'a> {
+pub(super) enum Outcome<'a> {
     Fine,
     Denied,
     Failed(&'a str),
@@ -88,12 +88,12 @@ pub(super) fn answer(messages: &[Message]) -> Answer {
     }
 }
 
-fn say(text: String) -> Answer {
+pub(super) fn say(text: String) -> Answer {
     Answer { text, calls: Vec::new() }
 }
 
-fn call(tool: &'static str, arguments: Value) -> Call {
-    Call { tool, arguments }
+pub(super) fn call(tool: &str, arguments: Value) -> Call {
+    Call { tool: tool.to_owned(), arguments }
 }
 
 fn is_task(message: &Message) -> bool {
@@ -103,7 +103,7 @@ fn is_task(message: &Message) -> bool {
     }
 }
 
-fn outcome(messages: &[Message]) -> Outcome<'_> {
+pub(super) fn outcome(messages: &[Message]) -> Outcome<'_> {
     let failed = messages.iter().find_map(|message| match message {
         Message::ToolResult { parts, is_error: true, .. } => Some(text(parts).next().unwrap_or_default()),
         Message::ToolResult { .. } | Message::User(_) | Message::Developer(_) | Message::Assistant(_) => None,
@@ -120,7 +120,7 @@ fn outcome(messages: &[Message]) -> Outcome<'_> {
     }
 }
 
-fn text(parts: &[Part]) -> impl Iterator<Item = &str> {
+pub(super) fn text(parts: &[Part]) -> impl Iterator<Item = &str> {
     parts.iter().filter_map(|part| match part {
         Part::Text { text, .. } => Some(text.as_str()),
         Part::Thinking { .. } | Part::Redacted { .. } | Part::Image { .. } | Part::ToolCall { .. } => None,

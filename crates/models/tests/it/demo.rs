@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use countersign_models::{
-    AssistantMessage, Event, Message, Model, Part, Providers, Stop,
+    AssistantMessage, Event, Message, Model, Part, Providers, Request, Stop, Tool,
     demo::{BUG, FIX, MODEL, PROJECT, PROMPT, PROVIDER, PUBLISH, TEST, entry},
 };
 use futures_util::StreamExt;
@@ -22,6 +22,40 @@ async fn next(messages: &[Message]) -> (Vec<Part>, Stop) {
         Event::Start { .. } | Event::PartStart { .. } | Event::Delta { .. } | Event::Usage(_) | Event::Stop(_) => None,
     });
     (parts.collect(), *stop)
+}
+
+#[tokio::test]
+async fn where_only_other_machines_have_a_shell_it_looks_at_the_one_that_was_named() {
+    let tool = |name: &str| Tool { name: name.to_owned(), description: String::new(), schema: serde_json::json!({}) };
+    let mut request = request(entry());
+    request.tools = ["gsv__ReadFile", "attic__Bash", "kitchen__Bash"].map(tool).to_vec();
+    request.messages = vec![Message::User(vec![Part::text("what is on the kitchen?")])];
+    let mut answers = Vec::new();
+    for (result, is_error) in [(r#"{"output":"Linux kitchen\n"}"#, false), ("Denied by ana", true), ("no such node", true)] {
+        let parts = parts_of(&request).await;
+        let Some(Part::ToolCall { id, name, .. }) = parts.last().cloned() else { panic!("{parts:?}") };
+        assert_eq!(name, "kitchen__Bash");
+        let said = AssistantMessage { parts, api: entry().api, provider: PROVIDER.into(), model: MODEL.into() };
+        let mut told = request.clone();
+        let result = Message::ToolResult { id, name, parts: vec![Part::text(result)], is_error };
+        told.messages.extend([Message::Assistant(said), result]);
+        let parts = parts_of(&told).await;
+        let [Part::Text { text, .. }] = &parts[..] else { panic!("{parts:?}") };
+        answers.push(text.clone());
+    }
+    assert_eq!(answers[0], "kitchen says: Linux kitchen");
+    assert!(answers[1].contains("nothing ran on kitchen"), "{answers:?}");
+    assert!(answers[2].contains("no such node"), "{answers:?}");
+}
+
+/// The parts of the answer to a request.
+async fn parts_of(request: &Request) -> Vec<Part> {
+    let items: Vec<_> = Providers::default().stream(request.clone()).map(Result::unwrap).collect().await;
+    let parts = items.into_iter().filter_map(|item| match item {
+        Event::PartEnd { part, .. } => Some(part),
+        Event::Start { .. } | Event::PartStart { .. } | Event::Delta { .. } | Event::Usage(_) | Event::Stop(_) => None,
+    });
+    parts.collect()
 }
 
 /// Runs the task; `tool` is told the name and arguments of each call and says the result. Gives the calls and the last

@@ -1,0 +1,105 @@
+//! The other pages: what they say to write is accepted, and the commands that they name do what they say.
+
+use std::fs;
+
+use super::{blocks, docs, pages};
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    place::{Place, TOKEN},
+};
+
+/// Blocks of the form `yaml check`, `yaml rules` of all pages, with the page's name.
+fn marked(mark: &str) -> Vec<(String, String)> {
+    let docs = docs();
+    let texts = pages(&docs).into_iter().map(|path| {
+        let name = path.strip_prefix(&docs).unwrap().to_str().unwrap().to_owned();
+        (name, fs::read_to_string(path).unwrap())
+    });
+    let of_page = |(name, text): (String, String)| {
+        let found = blocks(&text).into_iter().filter(|block| block.head == format!("yaml {mark}"));
+        found.map(|block| (name.clone(), block.body)).collect::<Vec<_>>()
+    };
+    texts.flat_map(of_page).collect()
+}
+
+#[test]
+fn configurations_that_pages_show_are_accepted() {
+    let place = Place::new();
+    let found = marked("check");
+    assert!(found.len() > 4, "{found:?}");
+    // What stands beside them.
+    for (name, pem) in [("cert.pem", include_str!("../../gjc/cert.pem")), ("key.pem", include_str!("../../gjc/key.pem"))] {
+        place.write(name, pem);
+    }
+    for (page, text) in found {
+        place.write("shown.yaml", &text);
+        let mut command = place.command();
+        command.args(["config", "check", "--config", "shown.yaml"]);
+        command.env("WEB_PASSWORD", "pw-web-0").env("CLIENT_TOKEN", "tok-clients-0");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{page}: {text}\n{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn rules_that_pages_show_are_accepted() {
+    let place = Place::with("people: [{ id: ana, local: [1] }, { id: ben, local: [2] }, { id: cleo, local: [3] }]", "");
+    let found = marked("rules");
+    assert!(found.len() > 2, "{found:?}");
+    for (page, text) in found {
+        place.write("shown.yaml", &text);
+        let said = place.run(&["policy", "check", "shown.yaml"]);
+        assert_eq!(said.code, Some(0), "{page}: {text}\n{said:?}");
+    }
+}
+
+/// The commands of a page, with what cannot be had here put in.
+fn commands(page: &str) -> String {
+    let text = fs::read_to_string(docs().join(page)).unwrap();
+    let run = blocks(&text).into_iter().filter(|block| block.head == "sh" && block.why_not.is_none());
+    run.map(|block| block.body).collect()
+}
+
+fn runs(place: &Place, script: &str, environment: &[(&str, &str)]) -> String {
+    let mut command = place.command_at("bash".as_ref());
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_countersign"));
+    let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    command.args(["-ec", script]).env("PATH", path).envs(environment.iter().copied());
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}\n{out}\n{err}");
+    format!("{out}{err}")
+}
+
+#[test]
+fn the_commands_of_operations_work() {
+    let place = Place::new();
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.call(serde_json::json!(1), "look", serde_json::json!({ "thing": "lamp" }));
+    let script = commands("operations.md");
+    let (running, at_rest) = script.split_once("countersign restore ").unwrap();
+    let here = |text: &str| {
+        let text = text.replace("/var/backups/", "").replace("countersign log-level", "countersign --data data log-level");
+        text.replace(" --data data\n", " --data restored\n")
+    };
+    let told = runs(&place, &here(running), &[]);
+    assert!(told.contains("cst_") && told.contains("countersign_runtime=debug,warn"), "{told}");
+    gateway.stop();
+    runs(&place, &here(&format!("countersign restore {at_rest}")), &[]);
+    assert!(place.folder.join("restored/countersign.db").exists());
+}
+
+#[test]
+fn a_program_is_let_in_as_the_page_says() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", serde_json::json!({ "thing": "stove", "way": "on" }));
+    let gate = place.gate();
+    let script = commands("protocol/api.md").replace("127.0.0.1:8443", &gateway.address);
+    let told = runs(&place, &script, &[("GATE", &gate)]);
+    assert!(told.contains(&gate), "{told}");
+    assert!(agent.reply(&serde_json::json!(1)).to_string().contains("not today"));
+}

@@ -1,0 +1,86 @@
+//! Each start, followed to its end.
+
+use std::{fs, path::Path};
+
+use super::guide::Guide;
+use crate::service::Manner;
+
+/// Until something waits for a person.
+const WAITS: &str = "until countersign gates list --config config.yaml --json | grep -q gate_; do :; done\n";
+
+fn unchanged(_: &Guide, body: &str) -> String {
+    body.to_owned()
+}
+
+#[test]
+fn home_assistant_is_guarded_as_the_page_says() {
+    let guide = Guide::of("start/home-assistant.md");
+    guide.place.service.does("/api/", Manner::Answer(200, "application/json", "{}".to_owned()));
+    let stood_in = |guide: &Guide, body: &str| {
+        let body = body.replace("http://homeassistant.local:8123", &guide.place.service.url);
+        match body.strip_suffix(" &\n").filter(|body| body.starts_with("countersign request")) {
+            Some(asks) => format!("{asks} > told & AGENT=$!\n{WAITS}"),
+            None => body.replace("countersign audit tail", "wait $AGENT\ncountersign audit tail"),
+        }
+    };
+    let (guide, followed) = guide.follow(&stood_in, "");
+    let (place, told) = (&guide.place, format!("{}\n{}", followed.out, followed.err));
+    assert!(followed.out.contains("refused") && followed.out.contains("No agent opens a door"), "{told}");
+    assert_eq!(place.service.count("/api/services/light/turn_on"), 1, "{told}");
+    assert_eq!(place.service.count("/api/services/lock/unlock"), 0);
+    assert!(fs::read_to_string(place.folder.join("told")).unwrap().contains("turn_on"), "{told}");
+}
+
+#[test]
+fn an_agent_is_embedded_as_the_page_says() {
+    let (guide, followed) = Guide::of("start/embed.md").follow(&unchanged, "1\n");
+    let (out, folder) = (&followed.out, &guide.place.folder);
+    assert_eq!(out.matches("which?").count(), 1, "{out}");
+    assert!(out.contains("command: rm -rf ../published") && out.contains("  1. Allow once"), "{out}");
+    assert!(out.contains("allowed once by host") && out.contains("every record fits"), "{out}");
+    assert!(fs::read_to_string(folder.join("published/greet.sh")).unwrap().contains("$name!"));
+}
+
+#[test]
+fn a_phone_approves_as_the_page_says() {
+    let guide = Guide::of("start/phone.md");
+    let bot = |method: &str, result: &str| {
+        let answer = format!("{{\"ok\":true,\"result\":{result}}}");
+        guide.place.service.does(&format!("/bot42:tok/{method}"), Manner::Answer(200, "application/json", answer));
+    };
+    bot("getMe", r#"{"id":42,"is_bot":true,"first_name":"Guard","username":"guard_bot"}"#);
+    bot("getChat", r#"{"id":123456789,"type":"private"}"#);
+    let stood_in = |guide: &Guide, body: &str| {
+        let api = format!("api_url: \"{}\", chat_id", guide.place.service.url);
+        body.replace("chat_id", &api).replace(
+            "countersign doctor --config telegram.yaml",
+            "TG_TOKEN=42:tok countersign doctor --config telegram.yaml --data elsewhere > bot || true",
+        )
+    };
+    let (guide, followed) = guide.follow(&stood_in, "");
+    let (out, folder) = (&followed.out, &guide.place.folder);
+    assert!(out.contains("\"command\":\"edit(greet.sh)") && out.contains("denied by web: bash(sh test.sh)"), "{out}");
+    assert!(fs::read_to_string(folder.join("data/agents/main/greet.sh")).unwrap().contains("$name!"), "{out}");
+    let bot = fs::read_to_string(folder.join("bot")).unwrap();
+    assert!(bot.lines().any(|line| line.starts_with("ok") && line.contains("messenger")), "{bot}");
+}
+
+#[test]
+fn a_gateway_has_a_node_as_the_page_says() {
+    let guide = Guide::of("start/nodes.md");
+    let chat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gsv_chat.py");
+    fs::copy(chat, guide.place.folder.join("gsv_chat.py")).unwrap();
+    // Whoever answers has read the card.
+    let answered = |_: &Guide, body: &str| {
+        let shown = "(until grep -q uname said; do :; done; echo yes)";
+        body.replace("python3 gsv_chat.py", &format!(": > said; {shown} | python3 gsv_chat.py")).replace(
+            "\"What is on the kitchen?\"\n",
+            "\"What is on the kitchen?\" > said\ncat said\n",
+        )
+    };
+    let (_, followed) = guide.follow(&answered, "");
+    let told = format!("{}\n{}", followed.out, followed.err);
+    assert!(followed.out.contains("tools of nodes: kitchen__Bash"), "{told}");
+    assert!(followed.out.contains("kitchen says: Linux") && followed.out.contains("note.txt"), "{told}");
+    assert!(followed.out.contains("every record fits"), "{told}");
+}

@@ -1,0 +1,114 @@
+//! The page of errors, from the constants, enums and replies of the doors' sources.
+
+mod enums;
+mod replies;
+
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
+
+use anyhow::{Context as _, ensure};
+
+use super::cell;
+use crate::{tidy, workspace::Workspace};
+
+const HEAD: &str = "\
+# Every error of every door
+
+Made of the code by `cargo xtask reference`. `…` stands for what the error names. When each of them comes is in the pages of the
+doors; what a person is told beside it is in the record (`countersign audit tail`).
+";
+
+/// Where errors stand.
+enum Source {
+    /// `pub mod code` with a documented constant each.
+    Codes(&'static str),
+    /// A documented enum; codes and statuses from its `code`, `body` and `status`.
+    Enum(&'static str, &'static str),
+    /// Replies over HTTP, made in a folder and the file beside it.
+    Replies(&'static [&'static str]),
+}
+
+const DOORS: &[(&str, &str, &[Source])] = &[
+    (
+        "agent-gate",
+        "The `code` of a JSON-RPC error. The connection is closed with 4001 if it did not say who it is in time.",
+        &[Source::Codes("protocol/src/agent_gate.rs")],
+    ),
+    ("gsv", "The `code` of a frame's `error`.", &[Source::Codes("protocol/src/gsv/fault.rs")]),
+    (
+        "omp",
+        "Errors have no codes: a command that fails is answered with `success: false` and a text. These are the answers to lines \
+         that are no command; the stream goes on.",
+        &[
+            Source::Enum("protocol/src/omp/command/malformed.rs", "Malformed"),
+            Source::Enum("protocol/src/omp/command/malformed.rs", "Fault"),
+        ],
+    ),
+    (
+        "gjc",
+        "As at the omp door, and these: of workflow gates, of runs without people, of tools and URIs of hosts, and of the bridge \
+         with their status.",
+        &[
+            Source::Enum("protocol/src/gjc/workflow.rs", "GateError"),
+            Source::Enum("protocol/src/gjc/schema/construct.rs", "SchemaError"),
+            Source::Enum("protocol/src/gjc/unattended/declaration.rs", "RefusalCode"),
+            Source::Enum("protocol/src/gjc/host_tool.rs", "ToolsError"),
+            Source::Enum("protocol/src/gjc/host_uri.rs", "SchemeError"),
+            Source::Enum("protocol/src/gjc/bridge.rs", "BridgeError"),
+            Source::Enum("protocol/src/gjc/bridge.rs", "Invalid"),
+        ],
+    ),
+    ("hermes", "`{\"error\": …}` with a status.", &[Source::Replies(&["server/src/hermes", "server/src/web"])]),
+    ("The interface for programs", "`{\"error\": …}` with a status.", &[Source::Replies(&["server/src/api"])]),
+];
+
+pub(super) fn page(workspace: &Workspace) -> anyhow::Result<String> {
+    let crates = workspace.root.join("crates");
+    let mut page = HEAD.to_owned();
+    for (door, what, sources) in DOORS {
+        write!(page, "\n## {door}\n\n{what}\n\n")?;
+        for source in *sources {
+            let rows = rows(&crates, source)?;
+            if let Source::Enum(file, name) = source {
+                let text = fs::read_to_string(crates.join(file)).with_context(|| (*file).to_owned())?;
+                writeln!(page, "{}\n", enums::about(&text, name))?;
+            }
+            let names = match source {
+                Source::Codes(_) => "code | when",
+                Source::Enum(..) => "code | text | when",
+                Source::Replies(_) => "status | text",
+            };
+            let columns = names.split(" | ").count();
+            writeln!(page, "| {names} |\n|{}", "---|".repeat(columns))?;
+            for row in &rows {
+                ensure!(row.len() == columns, "{row:?}");
+                let cells: Vec<String> = row.iter().map(|text| cell(text)).collect();
+                writeln!(page, "| {} |", cells.join(" | "))?;
+            }
+            page.push('\n');
+        }
+    }
+    Ok(page.replace("\n\n\n", "\n\n").trim_end().to_owned() + "\n")
+}
+
+fn rows(crates: &Path, source: &Source) -> anyhow::Result<Vec<Vec<String>>> {
+    let read = |path: &Path| fs::read_to_string(path).with_context(|| path.display().to_string());
+    let rows = match source {
+        Source::Codes(file) => enums::codes(&read(&crates.join(file))?),
+        Source::Enum(file, name) => {
+            enums::variants(&read(&crates.join(file))?, name).with_context(|| format!("{name} in {file}"))?
+        }
+        Source::Replies(folders) => {
+            let mut found = BTreeSet::new();
+            for folder in *folders {
+                let folder = crates.join(folder);
+                let beside = folder.with_extension("rs");
+                for path in tidy::rust_files(&folder)?.into_iter().chain([beside]) {
+                    found.extend(replies::of(&read(&path)?));
+                }
+            }
+            found.into_iter().map(|(status, text)| vec![status.to_string(), text]).collect()
+        }
+    };
+    ensure!(!rows.is_empty(), "no errors were found: the sources have another form now");
+    Ok(rows)
+}

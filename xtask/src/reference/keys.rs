@@ -1,0 +1,66 @@
+//! The page of keys, from the lists beside the readers of the files.
+
+use std::{fmt::Write as _, fs};
+
+use anyhow::{Context as _, ensure};
+
+use super::cell;
+use crate::workspace::Workspace;
+
+const HEAD: &str = "\
+# Every key of the configuration
+
+Made of the code by `cargo xtask reference`; a test holds it to what the readers of the files know. How the parts belong together
+stands in [agent-gate, and the configuration of `serve`](../protocol/agent-gate.md). `countersign config check` says what is wrong with
+a file, `countersign config show` what is in force.
+
+`*` stands for a name of yours, `[]` for each of a list. *needed*: without it the file is refused, if the section is there at all. `${NAME}`
+in a value is the variable of the environment. A secret is text that is never shown. Keys that are not here are errors.
+";
+
+const FILES: [(&str, &str); 3] = [
+    ("configuration", "## `config.yaml`\n\nRelative paths begin at its folder. Every section may be absent.\n"),
+    (
+        "rules",
+        "## `permissions.yaml`\n\n`defaults` has rules of the same form. `permissions.test.yaml` beside it may have more `tests`.\n",
+    ),
+    ("tools", "## Files of tools\n\nThose that `services.*.tools` names; `examples/homeassistant.yaml` is one.\n"),
+];
+
+pub(super) fn page(workspace: &Workspace) -> anyhow::Result<String> {
+    let mut page = HEAD.to_owned();
+    for (name, head) in FILES {
+        let path = workspace.root.join(format!("crates/server/src/config/reference/{name}.txt"));
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        page += &format!("\n{head}\n{}", table(&text)?);
+    }
+    Ok(page)
+}
+
+/// Lines of `key | what it takes | what holds without it | what it does`.
+fn table(lines: &str) -> anyhow::Result<String> {
+    let mut table = "| key | takes | without it | what it does |\n|---|---|---|---|\n".to_owned();
+    for line in lines.lines() {
+        let parts: Vec<&str> = line.split(" | ").map(str::trim).collect();
+        ensure!(parts.len() == 4, "a key has four parts: {line}");
+        let usual = match parts[2] {
+            "" => String::new(),
+            "needed" => "needed".to_owned(),
+            usual => format!("`{usual}`"),
+        };
+        writeln!(table, "| `{}` | {} | {usual} | {} |", parts[0], cell(parts[1]), cell(parts[3]))?;
+    }
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table;
+
+    #[test]
+    fn a_key_is_a_row_and_anything_else_is_refused() {
+        let rows = table("a.b | text | needed | What.\nc | number |  | More.\n").unwrap();
+        assert!(rows.ends_with("| `a.b` | text | needed | What. |\n| `c` | number |  | More. |\n"), "{rows}");
+        assert!(table("a.b | text").is_err());
+    }
+}
