@@ -162,9 +162,12 @@ fn rules(config: &Config) -> Check {
         Ok(warnings) if !warnings.is_empty() => {
             Check::fix("rules", warnings.join("; "), "correct the rules that are meant otherwise than they read")
         }
-        Ok(_) if !config.permissions.exists() => {
-            Check::note("rules", format!("{file} is not there: agents may read in their workspace, and people are asked about everything else"))
-        }
+        Ok(_) if !config.permissions.exists() => Check::note(
+            "rules",
+            format!(
+                "{file} is not there: agents may read in their workspace, and people are asked about everything else"
+            ),
+        ),
         Ok(_) => Check::ok("rules", file.to_string()),
     }
 }

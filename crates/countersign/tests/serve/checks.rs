@@ -116,7 +116,7 @@ fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
 #[test]
 fn whoever_has_a_record_of_a_newer_program_is_told_to_use_that() {
     let place = Place::new();
-    drop(Gateway::start(&place).stop());
+    let _ = Gateway::start(&place).stop();
     fs::copy(format!("{}/tests/logs/2026-11-22.db", env!("CARGO_MANIFEST_DIR")), place.log()).unwrap();
     rusqlite::Connection::open(place.log()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
     let (code, told) = doctor(&place);

@@ -25,7 +25,8 @@ pub(super) fn answer(messages: &[Message], tools: &[String]) -> Option<Answer> {
     let is_named = |shell: &&&str| text(asked).any(|text| text.contains(**shell));
     let machine = *shells.iter().find(is_named).or_else(|| shells.first())?;
     let since = &messages[at..];
-    let called = since.iter().any(|message| matches!(message, Message::Assistant(said) if said.parts.iter().any(is_call)));
+    let called =
+        since.iter().any(|message| matches!(message, Message::Assistant(said) if said.parts.iter().any(is_call)));
     if !called {
         return Some(Answer {
             text: format!(
@@ -53,6 +54,7 @@ fn said(messages: &[Message]) -> String {
     });
     let result = result.unwrap_or_default();
     let object: Option<serde_json::Value> = serde_json::from_str(result).ok();
-    let printed = object.as_ref().and_then(|object| ["output", "stdout"].into_iter().find_map(|key| object[key].as_str()));
+    let printed =
+        object.as_ref().and_then(|object| ["output", "stdout"].into_iter().find_map(|key| object[key].as_str()));
     printed.unwrap_or(result).trim().to_owned()
 }

@@ -31,7 +31,9 @@ async fn where_only_other_machines_have_a_shell_it_looks_at_the_one_that_was_nam
     request.tools = ["gsv__ReadFile", "attic__Bash", "kitchen__Bash"].map(tool).to_vec();
     request.messages = vec![Message::User(vec![Part::text("what is on the kitchen?")])];
     let mut answers = Vec::new();
-    for (result, is_error) in [(r#"{"output":"Linux kitchen\n"}"#, false), ("Denied by ana", true), ("no such node", true)] {
+    for (result, is_error) in
+        [(r#"{"output":"Linux kitchen\n"}"#, false), ("Denied by ana", true), ("no such node", true)]
+    {
         let parts = parts_of(&request).await;
         let Some(Part::ToolCall { id, name, .. }) = parts.last().cloned() else { panic!("{parts:?}") };
         assert_eq!(name, "kitchen__Bash");

@@ -171,8 +171,10 @@ impl Why {
     #[test]
     fn what_errors_are_called_is_read_with_what_they_mean() {
         assert_eq!(codes(SOURCE), [["`-32001`", "One thing or the other."]]);
-        let want =
-            [["`400` `unknown_gate`", "no gate …", "Not there."], ["`400` `too_large`", "more than … bytes", "Too large."]];
+        let want = [
+            ["`400` `unknown_gate`", "no gate …", "Not there."],
+            ["`400` `too_large`", "more than … bytes", "Too large."],
+        ];
         assert_eq!(variants(SOURCE, "Why").unwrap(), want);
         assert_eq!(about(SOURCE, "Why"), "Why.");
         assert!(variants(SOURCE, "Other").is_err());

@@ -29,7 +29,9 @@ fn configurations_that_pages_show_are_accepted() {
     let found = marked("check");
     assert!(found.len() > 4, "{found:?}");
     // What stands beside them.
-    for (name, pem) in [("cert.pem", include_str!("../../gjc/cert.pem")), ("key.pem", include_str!("../../gjc/key.pem"))] {
+    for (name, pem) in
+        [("cert.pem", include_str!("../../gjc/cert.pem")), ("key.pem", include_str!("../../gjc/key.pem"))]
+    {
         place.write(name, pem);
     }
     for (page, text) in found {
@@ -81,7 +83,8 @@ fn the_commands_of_operations_work() {
     let script = commands("operations.md");
     let (running, at_rest) = script.split_once("countersign restore ").unwrap();
     let here = |text: &str| {
-        let text = text.replace("/var/backups/", "").replace("countersign log-level", "countersign --data data log-level");
+        let text =
+            text.replace("/var/backups/", "").replace("countersign log-level", "countersign --data data log-level");
         text.replace(" --data data\n", " --data restored\n")
     };
     let told = runs(&place, &here(running), &[]);

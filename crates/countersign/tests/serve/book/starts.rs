@@ -73,10 +73,8 @@ fn a_gateway_has_a_node_as_the_page_says() {
     // Whoever answers has read the card.
     let answered = |_: &Guide, body: &str| {
         let shown = "(until grep -q uname said; do :; done; echo yes)";
-        body.replace("python3 gsv_chat.py", &format!(": > said; {shown} | python3 gsv_chat.py")).replace(
-            "\"What is on the kitchen?\"\n",
-            "\"What is on the kitchen?\" > said\ncat said\n",
-        )
+        body.replace("python3 gsv_chat.py", &format!(": > said; {shown} | python3 gsv_chat.py"))
+            .replace("\"What is on the kitchen?\"\n", "\"What is on the kitchen?\" > said\ncat said\n")
     };
     let (_, followed) = guide.follow(&answered, "");
     let told = format!("{}\n{}", followed.out, followed.err);

@@ -16,7 +16,10 @@ const STRANGE: &str = "strange";
 
 /// The keys of a list, each with what holds without it.
 fn keys(list: &'static str) -> Vec<(&'static str, &'static str)> {
-    list.lines().map(|line| line.split(" | ")).map(|mut parts| (parts.next().unwrap(), parts.nth(1).unwrap().trim())).collect()
+    list.lines()
+        .map(|line| line.split(" | "))
+        .map(|mut parts| (parts.next().unwrap(), parts.nth(1).unwrap().trim()))
+        .collect()
 }
 
 /// The keys of each mapping of a list, by the mapping's own key; those whose members are named by the author aside.
@@ -42,7 +45,9 @@ fn strange<'a>(levels: impl Iterator<Item = &'a String>) -> Value {
         for part in level.split('.').filter(|part| !part.is_empty()) {
             let members = at.as_object_mut().unwrap();
             let (name, is_list) = part.strip_suffix("[]").map_or((part, false), |name| (name, true));
-            let inner = members.entry(name.replace('*', "any")).or_insert_with(|| if is_list { json!([{}]) } else { json!({}) });
+            let inner = members
+                .entry(name.replace('*', "any"))
+                .or_insert_with(|| if is_list { json!([{}]) } else { json!({}) });
             at = if is_list { &mut inner[0] } else { inner };
         }
         at.as_object_mut().unwrap().insert(STRANGE.to_owned(), json!(0));
@@ -127,9 +132,8 @@ fn the_scripted_model_needs_no_name() {
 #[test]
 fn a_strange_file_has_a_strange_key_in_every_mapping() {
     let levels = ["", "a", "a.b[]", "c.*.d"].map(str::to_owned);
-    let want: Map<String, Value> = serde_json::from_str(
-        r#"{"strange":0,"a":{"strange":0,"b":[{"strange":0}]},"c":{"any":{"d":{"strange":0}}}}"#,
-    )
-    .unwrap();
+    let want: Map<String, Value> =
+        serde_json::from_str(r#"{"strange":0,"a":{"strange":0,"b":[{"strange":0}]},"c":{"any":{"d":{"strange":0}}}}"#)
+            .unwrap();
     assert_eq!(strange(levels.iter()), Value::Object(want));
 }
