@@ -18,6 +18,7 @@ pub mod policy;
 pub mod reading;
 pub mod run;
 pub mod schedule;
+pub mod secret;
 pub mod session;
 pub mod settings;
 mod settle;

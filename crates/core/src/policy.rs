@@ -20,6 +20,7 @@ mod path;
 mod patterns;
 mod propose;
 mod rules;
+mod secrets;
 mod shell;
 pub mod signature;
 mod state;

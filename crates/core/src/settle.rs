@@ -246,6 +246,16 @@ pub(crate) fn brief(why: &policy::Why) -> String {
     why.to_string().chars().take(500).collect()
 }
 
+/// Why a call is asked about, as a person is shown it: with every secret that it would be given.
+fn shown_reason(subject: &Subject, why: &policy::Why) -> String {
+    let used = subject.secrets().unwrap_or_default();
+    if used.is_empty() {
+        return why.to_string();
+    }
+    let used: Vec<String> = used.into_iter().collect();
+    format!("{why}; the secrets that it would be given: {}", used.join(", "))
+}
+
 /// The principal that runs act as.
 pub(crate) fn agent() -> PrincipalId {
     PrincipalId::new("agent")
@@ -394,7 +404,7 @@ fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &
         arguments: content.arguments.clone(),
         signature: content.signature.clone(),
         intent: content.intent.clone(),
-        why: why.to_string(),
+        why: shown_reason(&subject, why),
     };
     let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
     let steps = why.steps().to_vec();

@@ -33,7 +33,7 @@ pub(crate) use restore::{Options as Restore, restore};
 /// What is left out wherever it lies in a data directory: what belongs to a process, and what can be made again.
 const PASSING: [&str; 3] = ["countersign.sock", "countersign.sock.lock", "tokens.json.lock"];
 /// What is taken along only by `--secrets`.
-const SECRET: [&str; 2] = ["web.key", "secrets.yaml"];
+const SECRET: [&str; 3] = ["web.key", "secrets.yaml", countersign_tools::secrets::FOLDER];
 /// Where rules and configuration lie in a backup.
 const SETTINGS: &str = "settings";
 /// Where the rest of a data directory lies in a backup, the record included.

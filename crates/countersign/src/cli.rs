@@ -7,6 +7,7 @@ mod backup;
 mod node;
 mod pages;
 mod policy;
+mod secrets;
 mod serve;
 mod sessions;
 mod tokens;
@@ -153,6 +154,8 @@ enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// Keep secrets that agents use by name and never see, list them and remove them
+    Secret(secrets::Secrets),
     /// List, show and export sessions from the record, whether or not somebody is writing it
     Sessions {
         #[command(subcommand)]
@@ -345,6 +348,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Audit { what, of, at } => audit::run(what, of, &at.after(before)),
         Command::Agents { what, at } => agents::run(what, &at.after(before)),
         Command::Tokens { what, at } => tokens::run(what, &at.after(before)),
+        Command::Secret(secrets) => secrets.run(before),
         Command::Sessions { what, of, at } => sessions::run(&what, of, &at.after(before)),
         Command::Config { what, at } => {
             let at = at.after(before);
@@ -408,6 +412,7 @@ impl Command {
             | Self::Grants { .. }
             | Self::Agents { .. }
             | Self::Tokens { .. }
+            | Self::Secret(_)
             | Self::Sessions { .. }
             | Self::Config { .. }
             | Self::Policy(_)

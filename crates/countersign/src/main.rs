@@ -20,6 +20,7 @@ mod paint;
 mod place;
 mod policy;
 mod running;
+mod secrets;
 mod serve;
 mod sessions;
 mod stdio;

@@ -236,6 +236,10 @@ fn shown(out: &mut impl std::io::Write, explained: &Explained, files: &Files) ->
     writeln!(out, "  agent   {}", one(agent_of(subject.principal.as_str())))?;
     writeln!(out, "  door    {}", one(subject.door.as_deref().unwrap_or("-")))?;
     writeln!(out, "  target  {}", one(subject.target.as_deref().unwrap_or("- (no service has this tool)")))?;
+    let used: Vec<String> = subject.secrets().unwrap_or_default().into_iter().collect();
+    if !used.is_empty() {
+        writeln!(out, "  secrets {}", one(&used.join(", ")))?;
+    }
     if !subject.undeclared.is_empty() {
         writeln!(out, "  not declared by the tool: {}", one(&subject.undeclared.join(", ")))?;
     }

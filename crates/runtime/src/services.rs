@@ -16,10 +16,12 @@ mod tls;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use countersign_tools::{Secrets, secrets::Veil};
 use hyper::Method;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 pub use self::{address::DotSegment, credentials::BadCredentials};
 use self::{
@@ -194,6 +196,7 @@ pub enum BadService {
 #[derive(Debug)]
 pub struct Services {
     known: BTreeMap<String, Known>,
+    secrets: Secrets,
     pool: Pool,
 }
 
@@ -206,6 +209,31 @@ struct Known {
 impl fmt::Debug for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.service.fmt(f)
+    }
+}
+
+/// Everything that must not come out of a call: the credentials of its service, and secrets.
+#[derive(Clone, Copy)]
+struct Hiding<'a> {
+    credentials: &'a Credentials,
+    veil: &'a Veil,
+}
+
+impl Hiding<'_> {
+    fn hide(&self, text: &str) -> String {
+        self.veil.hide(&self.credentials.hide(text)).into_owned()
+    }
+
+    fn hide_in(&self, value: &mut Value) {
+        self.credentials.hide_in(value);
+        self.veil.hide_in(value);
+    }
+
+    /// `url` as another origin may see it, or none if it holds what cannot be taken out.
+    fn strip(&self, url: Url) -> Option<Url> {
+        let url = self.credentials.strip(url)?;
+        let decoded = percent_encoding::percent_decode_str(url.as_str()).decode_utf8_lossy();
+        (!self.veil.is_told(url.as_str()) && !self.veil.is_told(&decoded)).then_some(url)
     }
 }
 
@@ -234,7 +262,14 @@ impl Services {
                 return Err(BadService::Twice(name));
             }
         }
-        Ok(Self { known, pool: Pool::default() })
+        Ok(Self { known, secrets: Secrets::default(), pool: Pool::default() })
+    }
+
+    /// The same, whose calls may name `secrets` in their arguments. They are put in when a call is sent, and hidden like
+    /// credentials in what comes back.
+    #[must_use]
+    pub fn releasing(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Sends one call of `service` and waits for its end, for its time limit or for `cancel`.
@@ -250,17 +285,23 @@ impl Services {
         let Some(known) = self.known.get(service) else {
             return Outcome::NotBegun { text: format!("Service not configured: {service}") };
         };
-        let target = match target(&known.base.path, &call.path, arguments) {
+        let arguments = match self.secrets.fill_arguments(arguments) {
+            Ok(filled) => filled,
+            Err(problem) => return Outcome::NotBegun { text: format!("Not sent: {problem}") },
+        };
+        let veil = self.secrets.veil();
+        let hiding = Hiding { credentials: &known.credentials, veil: &veil };
+        let target = match target(&known.base.path, &call.path, &arguments) {
             Ok(target) => target,
             Err(refused) => return Outcome::Invalid(refused),
         };
         let Ok(method) = Method::from_bytes(call.method.to_ascii_uppercase().as_bytes()) else {
             return Outcome::NotBegun { text: format!("Service {service}: the method of this tool is not valid") };
         };
-        let wanted = Wanted { method, target, body: call.body(arguments), idempotent: call.idempotent };
+        let wanted = Wanted { method, target, body: call.body(&arguments), idempotent: call.idempotent };
         let limits = call.limits.unwrap_or(known.service.limits);
-        match self.travel(known, &wanted, limits, &cancel).await {
-            Ok(answer) => outcome(&known.service, &known.credentials, call.wrap.as_deref(), answer),
+        match self.travel(known, &wanted, limits, hiding, &cancel).await {
+            Ok(answer) => outcome(&known.service, hiding, call.wrap.as_deref(), answer),
             Err(ended) => ended,
         }
     }
@@ -278,7 +319,9 @@ impl Services {
         let method = method.map_err(|_| "the method of the health check is not valid".to_owned())?;
         let wanted = Wanted { method, target, body: None, idempotent: true };
         let limits = Limits { timeout: HEALTH_LIMIT, response: 0 };
-        match self.travel(known, &wanted, limits, &CancellationToken::new()).await {
+        let veil = self.secrets.veil();
+        let hiding = Hiding { credentials: &known.credentials, veil: &veil };
+        match self.travel(known, &wanted, limits, hiding, &CancellationToken::new()).await {
             Ok(answer) if answer.status.as_u16() == health.expect_status => Ok(()),
             Ok(answer) => Err(format!("answered {} instead of {}", answer.status.as_u16(), health.expect_status)),
             Err(Outcome::NotBegun { text } | Outcome::InDoubt { text } | Outcome::Failed { text }) => Err(text),
@@ -293,12 +336,13 @@ impl Services {
         known: &Known,
         wanted: &Wanted,
         limits: Limits,
+        hiding: Hiding<'_>,
         cancel: &CancellationToken,
     ) -> Result<Answer, Outcome> {
         let name = &known.service.name;
         let mut departure = Departure::default();
         let end = {
-            let journey = Journey { known, pool: &self.pool, response: limits.response, limit: limits.timeout };
+            let journey = Journey { known, hiding, pool: &self.pool, response: limits.response, limit: limits.timeout };
             let journey = journey.make(wanted, &mut departure);
             tokio::select! {
                 biased;
@@ -311,7 +355,7 @@ impl Services {
         };
         // The journey is gone here, and its connection with it: what has not left by now never will.
         end.map_err(|why| {
-            let why = answer::shown(&known.credentials.hide(&why), answer::EXCERPT);
+            let why = answer::shown(&hiding.hide(&why), answer::EXCERPT);
             if departure.has_left() {
                 Outcome::InDoubt { text: format!("Outcome unknown: {name} got the request, but {why}") }
             } else {

@@ -21,7 +21,7 @@ use countersign_core::{
     policy::arguments::Declared,
     session::{self, Setting, Settings as SessionSettings},
 };
-use countersign_runtime::{Clock, Handle, Lane, Refused};
+use countersign_runtime::{Clock, Handle, Lane, Refused, tools::Secrets};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -98,6 +98,8 @@ pub struct Settings {
     pub listed: Vec<String>,
     /// The same by name.
     pub tools: Arc<Tools>,
+    /// What they may name in arguments.
+    pub secrets: Secrets,
     /// How much.
     pub limits: Limits,
 }
@@ -117,6 +119,7 @@ pub struct Door {
     clock: Clock,
     agents: Vec<Arc<Known>>,
     tools: Arc<Tools>,
+    secrets: Secrets,
     /// What `list_tools` says, written once.
     listed: String,
     answers: Arc<Answers>,
@@ -172,6 +175,7 @@ impl Door {
             agents,
             listed,
             tools: settings.tools,
+            secrets: settings.secrets,
             failed: parking_lot::Mutex::new(FailedAuth::new(settings.limits.failed_auth_per_minute)),
             answers,
             roster: Roster::default(),

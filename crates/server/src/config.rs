@@ -18,6 +18,7 @@ mod providers;
 mod redacted;
 pub(crate) mod rule_lines;
 mod sandbox;
+mod secrets;
 mod services;
 mod settings;
 mod tools;

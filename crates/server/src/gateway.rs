@@ -26,12 +26,13 @@ use countersign_runtime::{
     services::{BadService, Services},
     store::{self, SqliteLog},
     system_dice,
+    tools::{Secrets, secrets::FOLDER},
 };
 use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::{
-    agent_gate::Door,
+    agent_gate::{self, Door},
     api,
     attach::{Furniture, Guests, Hall},
     chats::{Chats, Models, Workrooms},
@@ -131,12 +132,13 @@ pub async fn serve(
     let front_end = config.webui.as_deref().map(hermes::front_end).transpose();
     front_end.map_err(ServeError::FrontEnd)?;
     let config = Arc::new(config);
-    let settings = house::agents(&config);
+    let secrets = Secrets::at(config.storage.folder.join(FOLDER), config.secrets.clone());
+    let settings = agent_gate::Settings { secrets: secrets.clone(), ..house::agents(&config) };
     let household = Household::of(&config, &settings.tools);
     let loaded = rules::load(&config.permissions, &household)?;
     loaded.warnings.iter().for_each(|warning| notice(warning));
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
-    let services = Arc::new(Services::new(house::services(&config))?);
+    let services = Arc::new(Services::new(house::services(&config))?.releasing(secrets.clone()));
     let port = Port::bind(address(&config.gateway.host, config.gateway.port)?, tls).map_err(|source| {
         let hint =
             "something listens there already; choose another port with --port or gateway.port, 0 for any that is free";
@@ -168,7 +170,7 @@ pub async fn serve(
         .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
     let models = Arc::new(Models::of(&config));
     let sandbox = checkup::sandbox(&config);
-    let rooms = Arc::new(Workrooms::new(program, sandbox, &config.agents_dir, clock.clone()));
+    let rooms = Arc::new(Workrooms::new(program, sandbox, secrets, &config.agents_dir, clock.clone()));
     let guests = Arc::new(Guests::default());
     let wings = Arc::new(gsv::Wings::default());
     let house = House::new(

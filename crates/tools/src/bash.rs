@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arguments,
     sandbox::Needs,
+    secrets::Secrets,
     shell::{Event, Job, Lost, ShellError},
     text,
     tool::{Context, Failure, Output, Tool},
@@ -66,9 +67,24 @@ const REFUSED_PREFIXES: &[&str] = &["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "GLIBC
 /// The tool `bash`.
 pub struct Bash {
     spec: Spec,
+    /// What calls may ask for by name, before anybody is asked about them. What is put in comes from the call's surroundings.
+    secrets: Secrets,
 }
 
 impl Bash {
+    /// The same, whose variables may be given secrets.
+    #[must_use]
+    pub fn releasing(mut self, secrets: Secrets) -> Self {
+        if secrets.is_kept() {
+            self.spec.description.push_str(
+                " A secret is used by its name, as {{secret:NAME}} in a value of env, and nowhere else; its value is put in when the command starts, \
+                is never shown, and needs a person's consent unless rules give it. Such a command runs in a shell of its own, in the same folder.",
+            );
+        }
+        self.secrets = secrets;
+        self
+    }
+
     /// The same, of which a call says what it needs beyond the sandbox.
     #[must_use]
     pub fn in_sandbox(mut self) -> Self {
@@ -113,6 +129,7 @@ impl Default for Bash {
                 effect: Effect::Changes,
                 signature: &["command"],
             },
+            secrets: Secrets::default(),
         }
     }
 }
@@ -136,6 +153,14 @@ impl Tool for Bash {
         &self.spec
     }
 
+    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+        let arguments = crate::validate(&self.spec, arguments)?;
+        match arguments.get("env").map(|variables| self.secrets.check(variables)) {
+            Some(Err(problem)) => Err(Failure::Invalid(format!("env: {problem}"))),
+            Some(Ok(())) | None => Ok(arguments),
+        }
+    }
+
     fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
         Box::pin(async move {
             let arguments: Arguments = arguments::parse(&self.spec.name, arguments)?;
@@ -145,7 +170,7 @@ impl Tool for Bash {
             let cwd = arguments.cwd.as_deref().map(|cwd| folder(cwd, cx)).transpose()?;
             let timeout =
                 arguments.timeout.map_or(cx.bash_timeout, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
-            let env = arguments.env.into_iter().collect();
+            let (env, uses_secrets) = variables(arguments.env, &cx.secrets)?;
             let job = Job {
                 command: arguments.command,
                 cwd,
@@ -153,6 +178,8 @@ impl Tool for Bash {
                 env,
                 input: false,
                 needs: arguments.needs,
+                // In the session's shell it could stay behind in a variable.
+                alone: uses_secrets,
             };
             let window = Window { head: arguments.head, tail: arguments.tail };
             let mut done = follow(job, timeout, window, cx).await?;
@@ -165,6 +192,20 @@ impl Tool for Bash {
             done.into_result(timeout)
         })
     }
+}
+
+/// The variables of a command with what they name put in, and whether that was a secret.
+fn variables(named: BTreeMap<String, String>, secrets: &Secrets) -> Result<(Vec<(String, String)>, bool), Failure> {
+    let mut uses_secrets = false;
+    let filled = named.into_iter().map(|(name, text)| {
+        let mut value = Value::String(text.clone());
+        secrets.fill(&mut value).map_err(|problem| Failure::NotBegun(format!("Not run: env: {problem}")))?;
+        let value = value.as_str().unwrap_or_default().to_owned();
+        uses_secrets |= value != text;
+        Ok((name, value))
+    });
+    let filled = filled.collect::<Result<Vec<_>, Failure>>()?;
+    Ok((filled, uses_secrets))
 }
 
 /// How a command of a person ended, as hosts are told.
@@ -265,6 +306,8 @@ impl Done {
 /// Runs `job` and follows it to its end, with updates on the way.
 async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Result<Done, Failure> {
     let mut collector = Collector::new(window, cx.artifacts.clone());
+    // Of every command: one that was given nothing may read what another left behind.
+    let mut veiled = cx.secrets.veil().stream();
     let mut running = tokio::select! {
         biased;
         () = cx.stopped() => {
@@ -297,7 +340,7 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
             }
             event = running.next() => match event? {
                 Event::Output(bytes) => {
-                    collector.push(&bytes).await;
+                    collector.push(&veiled.push(&bytes)).await;
                     owed = cx.updates.heard();
                 }
                 // It was given nothing.
@@ -307,6 +350,7 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
             },
         }
     };
+    collector.push(&veiled.finish()).await;
     if running.shell_is_gone() {
         let place = running.cwd().unwrap_or(&cx.cwd).display().to_string();
         notes.push(format!(

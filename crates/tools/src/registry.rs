@@ -15,6 +15,7 @@ use crate::{
     ls::Ls,
     read::Read,
     sandbox::Sandbox,
+    secrets::Secrets,
     todo::TodoWrite,
     tool::{EditMode, Tool},
     workflow::Workflow,
@@ -48,9 +49,16 @@ impl Registry {
 
     /// The same for commands that `sandbox` holds: they can ask for more.
     #[must_use]
-    pub fn in_sandbox(mut self, sandbox: &Sandbox) -> Self {
-        for tool in self.0.iter_mut().filter(|tool| sandbox.is_on() && tool.spec().name == "bash") {
-            *tool = Arc::new(Bash::default().in_sandbox());
+    pub fn in_sandbox(self, sandbox: &Sandbox) -> Self {
+        self.with_bash(sandbox, Secrets::default())
+    }
+
+    /// The same for commands that `sandbox` holds, and that can be given secrets.
+    #[must_use]
+    pub fn with_bash(mut self, sandbox: &Sandbox, secrets: Secrets) -> Self {
+        for tool in self.0.iter_mut().filter(|tool| tool.spec().name == "bash") {
+            let bash = Bash::default().releasing(secrets.clone());
+            *tool = Arc::new(if sandbox.is_on() { bash.in_sandbox() } else { bash });
         }
         self
     }

@@ -87,6 +87,8 @@ pub struct Job {
     pub input: bool,
     /// What it was granted beyond the sandbox. It then runs in a shell of its own, which ends with it.
     pub needs: Needs,
+    /// Whether it runs in a shell of its own for another reason.
+    pub alone: bool,
 }
 
 /// What a command that runs does next.
@@ -156,7 +158,8 @@ impl Shells {
         if job.at.as_ref().is_some_and(|at| *at != place) {
             return Err(ShellError::Moved(place));
         }
-        let is_apart = self.sandbox.is_on() && !job.needs.is_empty();
+        let is_widened = self.sandbox.is_on() && !job.needs.is_empty();
+        let is_apart = is_widened || job.alone;
         let bounds = || self.sandbox.bounds(cwd, environment);
         let open = |session: &Session, bounds| {
             let start = session.cwd.as_deref().filter(|last| last.is_dir()).unwrap_or(cwd);
@@ -164,6 +167,7 @@ impl Shells {
         };
         let mut link = match session.link.take_if(|_| !is_apart) {
             Some(link) if link.is_open() => link,
+            _ if is_apart && !is_widened => open(&session, bounds()?)?,
             _ if is_apart => {
                 // What it needs is named from where it runs.
                 let from = job.cwd.as_deref().unwrap_or(&place);

@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{environment::Environment, roots::Roots, shell::Shells, todo::Todos};
+use crate::{environment::Environment, roots::Roots, secrets::Secrets, shell::Shells, todo::Todos};
 
 /// What a call gave back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -125,6 +125,8 @@ pub struct Context {
     pub todos: Todos,
     /// The folder for outputs that are too long to show, from [`crate::artifacts::folder`]; without it they are cut only.
     pub artifacts: Option<PathBuf>,
+    /// What may be released by name, and is kept out of what comes back.
+    pub secrets: Secrets,
     /// How long a command may take where nothing is said.
     pub bash_timeout: Duration,
     /// Stops the call.
@@ -151,6 +153,7 @@ impl Context {
             shells,
             todos: Todos::default(),
             artifacts: None,
+            secrets: Secrets::default(),
             bash_timeout: crate::bash::TIMEOUT,
             cancel: CancellationToken::new(),
             halt: CancellationToken::new(),

@@ -10,7 +10,7 @@ use crate::{
     policy::{
         bound::Side,
         rules::{Action, Args, Layer, Origin, Rule, Source},
-        shell,
+        secrets, shell,
         table::Table,
         verdict::Named,
     },
@@ -204,6 +204,16 @@ impl Tables {
     /// True if a rule says who has to allow.
     pub(crate) fn demands(&self, rank: usize) -> bool {
         !self.rules[rank].named.steps.is_empty()
+    }
+
+    /// True if a rule is about the use of secrets by its own words, and not because it is about everything.
+    pub(crate) fn names_secrets(&self, rank: usize) -> bool {
+        let rule = &self.rules[rank].rule;
+        match (&rule.pattern, &rule.tool) {
+            (Some(pattern), _) => pattern.strip_prefix(secrets::TOOL).is_some_and(|rest| rest.starts_with('(')),
+            (None, Some(tool)) => tool == secrets::TOOL,
+            (None, None) => false,
+        }
     }
 
     /// True if a rule covers arguments that its tool does not declare.

@@ -9,7 +9,7 @@ use crate::{
         contract::{Contract, Lack},
         floor,
         grants::Grants,
-        needs, path,
+        needs, path, secrets,
         shell::{self, Line, Piece},
         subject::{Reach, Subject},
         table::{Lookup, Table},
@@ -66,10 +66,15 @@ pub struct Layers<'a> {
 /// Decides about `subject` at `now`.
 ///
 /// In this order: protected paths and deny rules, a person's denial, the unattended contract, the floor, allow rules, grants, ask rules, defaults in order, the posture.
-/// A shell line is judged by every simple command in it.
+/// A shell line is judged by every simple command in it. Where a call uses secrets, the use of each is judged beside it, and the strictest
+/// verdict counts.
 pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
+    secrets::released(layers, subject, by_itself(layers, subject, now), now)
+}
+
+fn by_itself(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
     let line = shell::line_of(subject, layers.surroundings);
-    let judge = Judge { layers, subject, line: line.as_ref() };
+    let judge = Judge { layers, subject, line: line.as_ref(), is_of_secret: false };
     let why = |cause| Why { cause, policy: layers.compiled.digest() };
     judge
         .denied(now)
@@ -85,16 +90,34 @@ pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict 
         })
 }
 
-struct Judge<'a> {
+pub(super) struct Judge<'a> {
     layers: &'a Layers<'a>,
     subject: &'a Subject,
     line: Option<&'a Line>,
+    /// Whether the subject is the use of a secret, which only rules that name secrets allow.
+    is_of_secret: bool,
 }
 
-enum Outcome {
+pub(super) enum Outcome {
     Allow(Cause),
     Deny(Cause),
     Ask(Cause),
+}
+
+impl<'a> Judge<'a> {
+    /// About the use of a secret.
+    pub(super) fn of_secret(layers: &'a Layers<'a>, subject: &'a Subject) -> Self {
+        Self { layers, subject, line: None, is_of_secret: true }
+    }
+
+    /// What rules and defaults say of the use of a secret. What nothing is said of is asked.
+    pub(super) fn secret_ruled(&self) -> Outcome {
+        let tables = self.layers.compiled.tables();
+        match self.touched(&tables.deny) {
+            Some(rank) => Outcome::Deny(Cause::Rule(tables.named(rank))),
+            None => self.ruled(),
+        }
+    }
 }
 
 impl Judge<'_> {
@@ -229,7 +252,7 @@ impl Judge<'_> {
         let tables = self.layers.compiled.tables();
         let (allow, deny, ask) =
             (self.of(&tables.default_allow), self.of(&tables.default_deny), self.of(&tables.default_ask));
-        let everything = allow.everything().filter(|rank| self.covers_undeclared(*rank));
+        let everything = allow.everything().filter(|rank| self.may_allow(*rank));
         let structured = [(self.structured(&deny, |_| true), 1), (self.structured(&ask, |_| true), 2)];
         let mut all_allowed = true;
         let mut strictest: Option<(usize, u8)> = None;
@@ -268,7 +291,7 @@ impl Judge<'_> {
     }
 
     fn posture(&self, uncovered: Option<String>) -> Outcome {
-        if !self.layers.compiled.has_rules() {
+        if !self.is_of_secret && !self.layers.compiled.has_rules() {
             match self.layers.posture {
                 Posture::Stdio => return Outcome::Allow(Cause::NoRules),
                 Posture::Gateway if self.reads_inside() => return Outcome::Allow(Cause::ReadsInside),
@@ -300,13 +323,13 @@ impl Judge<'_> {
     /// The last of the allow rules that it takes to cover the whole of the subject, or what they leave uncovered.
     fn covering(&self, table: &Table) -> Result<usize, Option<String>> {
         let table = self.of(table);
-        let structured = || self.structured(&table, |rank| self.covers_undeclared(rank));
+        let structured = || self.structured(&table, |rank| self.may_allow(rank));
         if let Some(rank) = self.line.is_none().then(structured).flatten() {
             return Ok(rank);
         }
         let first = |text: &str| self.first_allowing(&table, text);
         match self.line {
-            Some(line) => match table.everything().filter(|rank| self.covers_undeclared(*rank)) {
+            Some(line) => match table.everything().filter(|rank| self.may_allow(*rank)) {
                 Some(rank) => Ok(rank),
                 None => line.covered_by(&first).map_err(Some),
             },
@@ -322,11 +345,14 @@ impl Judge<'_> {
     }
 
     fn first_allowing(&self, table: &Lookup<'_>, text: &str) -> Option<usize> {
-        table.first_where(text, |rank| self.covers_undeclared(rank))
+        table.first_where(text, |rank| self.may_allow(rank))
     }
 
-    fn covers_undeclared(&self, rank: usize) -> bool {
-        self.subject.undeclared.is_empty() || self.layers.compiled.tables().covers_undeclared(rank)
+    /// Whether a rule that allows and matches was meant for this.
+    fn may_allow(&self, rank: usize) -> bool {
+        let tables = self.layers.compiled.tables();
+        (!self.is_of_secret || tables.names_secrets(rank))
+            && (self.subject.undeclared.is_empty() || tables.covers_undeclared(rank))
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Proposal {
 pub fn propose(subject: &Subject) -> Vec<Proposal> {
     let exact = Proposal { covers: Covers::Exact(subject.digest()), label: format!("exactly {}", subject.signature) };
     let patterns = match (subject.line(), &subject.shell) {
+        // A pattern does not say which secrets it would release.
+        _ if subject.secrets().is_ok_and(|used| !used.is_empty()) => Vec::new(),
         (Some((_, line)), _) => shell::patterns(line, &shell::Place::of(subject, &Surroundings::default())),
         (None, Shell::Nothing) if subject.reach == Reach::Beyond => wider(subject),
         // Of what a shell may read, the part that would be free is a line like any other.

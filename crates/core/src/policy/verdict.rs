@@ -80,6 +80,21 @@ pub enum Cause {
         /// Where they lie.
         path: String,
     },
+    /// It uses a secret, and that decided.
+    Secret {
+        /// Its name.
+        name: String,
+        /// What decided about its use.
+        cause: Box<Cause>,
+        /// Who has to allow, where a rule for the call or for the secret says so.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        steps: Vec<Step>,
+    },
+    /// A text in it begins like the place of a secret and is none.
+    Placeholder {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// There are no rules, and it only reads inside the workspace.
     ReadsInside,
     /// There are no rules, and the host expects its tools to run.
@@ -92,12 +107,23 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Who has to allow, where a rule says so.
+    pub fn steps(&self) -> &[Step] {
+        match self {
+            Self::Rule(rule) | Self::Default(rule) => &rule.steps,
+            Self::Floor { steps, .. } | Self::Secret { steps, .. } => steps,
+            _ => &[],
+        }
+    }
+
     /// The rule of a file that decided, if it was one, and whether it is a default.
     pub fn rule(&self) -> Option<(&Named, bool)> {
         match self {
             Self::Rule(rule) => Some((rule, false)),
             Self::Default(rule) => Some((rule, true)),
-            Self::Grant { .. }
+            Self::Secret { cause, .. } => cause.rule(),
+            Self::Placeholder { .. }
+            | Self::Grant { .. }
             | Self::Constraint { .. }
             | Self::Contract { .. }
             | Self::Floor { .. }
@@ -147,11 +173,7 @@ impl Why {
 
     /// Who has to allow, where a rule says so.
     pub fn steps(&self) -> &[Step] {
-        match &self.cause {
-            Cause::Rule(rule) | Cause::Default(rule) => &rule.steps,
-            Cause::Floor { steps, .. } => steps,
-            _ => &[],
-        }
+        self.cause.steps()
     }
 }
 
@@ -168,20 +190,28 @@ impl fmt::Display for Verdict {
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
-            Cause::Rule(rule) => write!(f, "by rule {rule}"),
-            Cause::Default(rule) => write!(f, "by default {rule}"),
-            Cause::Grant { id, by } => write!(f, "by {id} of {by}"),
-            Cause::Constraint { by, reason: Some(reason), .. } => write!(f, "because {by} denied it: {reason}"),
-            Cause::Constraint { by, reason: None, .. } => write!(f, "because {by} denied it"),
-            Cause::Contract { lacks } => write!(f, "because the unattended contract does not cover {lacks}"),
-            Cause::Floor { reason, .. } => write!(f, "because it {reason}"),
-            Cause::Protected { path } => write!(f, "because it would change {path}, which belongs to the gateway"),
-            Cause::Unreadable { path } => write!(f, "because the keys and rules of the gateway lie in {path}"),
-            Cause::ReadsInside => f.write_str("because it only reads inside the workspace"),
-            Cause::NoRules => f.write_str("because there are no rules"),
-            Cause::Unmatched { uncovered: Some(what) } => write!(f, "because no rule covers {what}"),
-            Cause::Unmatched { uncovered: None } => f.write_str("because no rule covers it"),
+        write!(f, "{}", self.cause)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(rule) => write!(f, "by rule {rule}"),
+            Self::Default(rule) => write!(f, "by default {rule}"),
+            Self::Grant { id, by } => write!(f, "by {id} of {by}"),
+            Self::Constraint { by, reason: Some(reason), .. } => write!(f, "because {by} denied it: {reason}"),
+            Self::Constraint { by, reason: None, .. } => write!(f, "because {by} denied it"),
+            Self::Contract { lacks } => write!(f, "because the unattended contract does not cover {lacks}"),
+            Self::Floor { reason, .. } => write!(f, "because it {reason}"),
+            Self::Protected { path } => write!(f, "because it would change {path}, which belongs to the gateway"),
+            Self::Unreadable { path } => write!(f, "because the keys and rules of the gateway lie in {path}"),
+            Self::Secret { name, cause, .. } => write!(f, "for its use of the secret {name}, {cause}"),
+            Self::Placeholder { problem } => write!(f, "because {problem}"),
+            Self::ReadsInside => f.write_str("because it only reads inside the workspace"),
+            Self::NoRules => f.write_str("because there are no rules"),
+            Self::Unmatched { uncovered: Some(what) } => write!(f, "because no rule covers {what}"),
+            Self::Unmatched { uncovered: None } => f.write_str("because no rule covers it"),
         }
     }
 }

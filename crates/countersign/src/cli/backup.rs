@@ -12,7 +12,7 @@ pub(super) struct Backup {
     /// The folder that is made; it must not be there yet
     #[arg(value_name = "DIR")]
     to: PathBuf,
-    /// Take along what holds secrets too: the configuration, the key of logins, secrets of the gsv door
+    /// Take along what holds secrets too: the configuration, the key of logins, secrets of agents and of the gsv door
     #[arg(long)]
     secrets: bool,
     /// The rules, if they do not lie in permissions.yaml beside the configuration

@@ -34,13 +34,13 @@ const BRIDGE: &str = "bridge-canary-77aa20c4";
 const WRONG: &str = "wrong-canary-c3d8f19e";
 
 /// A line to a gateway that keeps what the gateway says on it.
-struct Tap {
-    address: String,
+pub(crate) struct Tap {
+    pub(crate) address: String,
     heard: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Tap {
-    fn before(address: &str) -> Self {
+    pub(crate) fn before(address: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tap = Self { address: listener.local_addr().unwrap().to_string(), heard: Arc::default() };
         let (behind, heard) = (address.to_owned(), Arc::clone(&tap.heard));
@@ -59,7 +59,7 @@ impl Tap {
         tap
     }
 
-    fn heard(&self) -> Vec<u8> {
+    pub(crate) fn heard(&self) -> Vec<u8> {
         self.heard.lock().unwrap().clone()
     }
 }
@@ -103,7 +103,7 @@ fn spellings(secret: &str) -> Vec<String> {
 }
 
 /// Looks for secrets, whatever they look like.
-fn is_clean(what: &str, bytes: &[u8], secrets: &[&str]) {
+pub(crate) fn is_clean(what: &str, bytes: &[u8], secrets: &[&str]) {
     let text = String::from_utf8_lossy(bytes);
     for secret in secrets {
         for form in spellings(secret) {
@@ -129,7 +129,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 /// Every file below a folder, but those that are meant to hold credentials.
-fn files_are_clean(folder: &Path, meant: &[&str], secrets: &[&str]) {
+pub(crate) fn files_are_clean(folder: &Path, meant: &[&str], secrets: &[&str]) {
     let files = files(folder);
     assert!(files.len() > 3, "{files:?}");
     for file in files {

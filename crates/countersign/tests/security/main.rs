@@ -37,6 +37,7 @@ mod provider;
 #[path = "../gsv/scene.rs"]
 #[allow(dead_code, reason = "as the agent")]
 mod scene;
+mod secrets;
 #[path = "../serve/service.rs"]
 #[allow(dead_code, reason = "as the agent")]
 mod service;

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{Outcome, Service, credentials::Credentials};
+use super::{Hiding, Outcome, Service};
 
 /// The most characters of a service's own words that are handed on as an error.
 pub(super) const EXCERPT: usize = 1_000;
@@ -29,11 +29,11 @@ pub(super) enum Size {
 }
 
 /// Reads `answer` as its service's configuration has it.
-pub(super) fn outcome(service: &Service, credentials: &Credentials, wrap: Option<&str>, answer: Answer) -> Outcome {
+pub(super) fn outcome(service: &Service, hiding: Hiding<'_>, wrap: Option<&str>, answer: Answer) -> Outcome {
     let status = answer.status.as_u16();
     if !answer.status.is_success() {
-        let body = shown(&credentials.hide(&String::from_utf8_lossy(&answer.body)), EXCERPT);
-        return Outcome::Failed { text: credentials.hide(&mapped(service, answer.status, &body)) };
+        let body = shown(&hiding.hide(&String::from_utf8_lossy(&answer.body)), EXCERPT);
+        return Outcome::Failed { text: hiding.hide(&mapped(service, answer.status, &body)) };
     }
     if let Size::TooLarge { limit, announced } = answer.size {
         let size = announced.map_or_else(|| format!("more than {limit} bytes"), |bytes| format!("{bytes} bytes"));
@@ -43,7 +43,7 @@ pub(super) fn outcome(service: &Service, credentials: &Credentials, wrap: Option
     }
     match value(&answer) {
         Ok(mut value) => {
-            credentials.hide_in(&mut value);
+            hiding.hide_in(&mut value);
             Outcome::Done(match wrap {
                 Some(name) => Value::Object(Map::from_iter([(name.to_owned(), value)])),
                 None => value,
@@ -53,7 +53,7 @@ pub(super) fn outcome(service: &Service, credentials: &Credentials, wrap: Option
             text: format!("Outcome unknown: {} answered {status}, but its JSON is cut or malformed", service.name),
         },
         Err(Unreadable::Foreign) => {
-            let form = credentials.hide(&shown(answer.form.as_deref().unwrap_or("no content type"), 100));
+            let form = hiding.hide(&shown(answer.form.as_deref().unwrap_or("no content type"), 100));
             let text = format!("{} answered {status} with neither JSON nor text ({form})", service.name);
             Outcome::Failed { text }
         }

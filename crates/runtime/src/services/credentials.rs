@@ -1,18 +1,13 @@
 //! The credentials of one service: put into its requests, and hidden in everything that comes out.
 
-use base64::{
-    Engine,
-    prelude::{BASE64_STANDARD, BASE64_URL_SAFE},
-};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use countersign_tools::secrets::forms;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use url::Url;
 
 use super::{Auth, address::encode};
-
-/// Shorter ones are not looked for: they are found in anything, and hiding them would show them.
-const SHORTEST: usize = 6;
 
 const HIDDEN: &str = "[hidden]";
 
@@ -79,7 +74,7 @@ impl Credentials {
                 (Some((AUTHORIZATION, value(&format!("Basic {pair}"))?)), None, vec![password.to_owned(), pair])
             }
         };
-        Ok(Self { header, query, forms: forms(&secrets) })
+        Ok(Self { header, query, forms: forms(&secrets).into_iter().map(SecretString::from).collect() })
     }
 
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
@@ -160,31 +155,4 @@ fn value(text: &str) -> Result<HeaderValue, BadCredentials> {
     let mut value = HeaderValue::from_str(text).map_err(|_| BadCredentials::Value)?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// What every text in base64 holds that `secret` stands in, wherever it does: less what its neighbours change.
-fn in_base64(secret: &str) -> impl Iterator<Item = String> {
-    [0, 2, 3].into_iter().enumerate().flat_map(move |(before, changed)| {
-        let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
-        let whole = (bytes.len() * 8) / 6;
-        [BASE64_STANDARD.encode(&bytes), BASE64_URL_SAFE.encode(&bytes)]
-            .map(|text| text[changed..whole].to_owned())
-            .into_iter()
-            .filter(|text| text.len() >= SHORTEST)
-    })
-}
-
-fn forms(secrets: &[String]) -> Vec<SecretString> {
-    let mut forms = Vec::new();
-    for secret in secrets.iter().filter(|secret| secret.len() >= SHORTEST) {
-        let quoted = Value::String(secret.clone()).to_string();
-        let quoted = quoted.trim_matches('"').to_owned();
-        forms.extend([secret.clone(), encode(secret), quoted.replace('/', "\\/"), quoted, secret.replace(' ', "+")]);
-        let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-        forms.extend([hex.to_uppercase(), hex]);
-        forms.extend(in_base64(secret));
-    }
-    forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-    forms.dedup();
-    forms.into_iter().map(SecretString::from).collect()
 }

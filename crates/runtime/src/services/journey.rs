@@ -12,7 +12,7 @@ use hyper::{
 };
 
 use super::{
-    Known, Wanted,
+    Hiding, Known, Wanted,
     address::Origin,
     answer::{Answer, Size},
     connection::{Connection, Taken, is_over},
@@ -52,6 +52,7 @@ impl Departure {
 
 pub(super) struct Journey<'a> {
     pub(super) known: &'a Known,
+    pub(super) hiding: Hiding<'a>,
     pub(super) pool: &'a Pool,
     /// The largest body of an answer, bytes.
     pub(super) response: usize,
@@ -165,7 +166,7 @@ impl Journey<'_> {
         let url = hop.origin.url(&hop.target)?.join(headers.get(LOCATION)?.to_str().ok()?).ok()?;
         let origin = Origin::of(&url)?;
         let with_credentials = hop.with_credentials && origin == hop.origin;
-        let url = if with_credentials { url } else { self.known.credentials.strip(url)? };
+        let url = if with_credentials { url } else { self.hiding.strip(url)? };
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
         Some(Hop { origin, target: format!("{}{query}", url.path()), with_credentials })
     }

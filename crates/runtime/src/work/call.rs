@@ -11,7 +11,7 @@ use countersign_core::{
     peer::Line,
     session::Said,
 };
-use countersign_tools::{self as tools, Failure, Output, Updates};
+use countersign_tools::{self as tools, Failure, Output, Secrets, Updates};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -61,6 +61,22 @@ pub(crate) fn returned(content: &Content, output: Output) -> Returned {
         prunable: content.tool.as_ref() != "read",
         left_behind: None,
     }
+}
+
+/// What a tool gave back, without any secret: a file that a command wrote may hold one as well as its output.
+fn veiled(mut output: Output, secrets: &Secrets) -> Output {
+    let veil = secrets.veil();
+    for block in &mut output.content {
+        if let Some(text) = block.as_text()
+            && veil.is_told(text)
+        {
+            *block = Block::text(veil.hide(text));
+        }
+    }
+    if let Some(details) = &mut output.details {
+        veil.hide_in(details);
+    }
+    output
 }
 
 impl CallWork {
@@ -115,8 +131,9 @@ impl CallWork {
         cx.pinned = Some(self.folder.clone().into());
         cx.cancel = cancel;
         let (line, latest) = tokio::sync::watch::channel(None);
+        let secrets = cx.secrets.clone();
         cx.updates = Updates::new(move |output: Output| {
-            line.send_replace(Some(output));
+            line.send_replace(Some(veiled(output, &secrets)));
         });
         let mut arguments = content.arguments.clone();
         if let Some(cwd) = arguments.get_mut("cwd") {
@@ -129,8 +146,9 @@ impl CallWork {
             Err(Failure::Failed(text) | Failure::Cancelled(text)) => {
                 Output { content: vec![Block::text(text)], details: Some(json!({})), is_error: true }
             }
-            Err(failure) => return self.without_result(failure),
+            Err(failure) => return self.without_result(failure, &cx.secrets),
         };
+        let output = veiled(output, &cx.secrets);
         let open_tasks = (content.tool.as_ref() == "todo_write" && !output.is_error)
             .then(|| u32::try_from(cx.todos.open_count()).unwrap_or(u32::MAX));
         Progress::Returned(Box::new(Returned {
@@ -161,12 +179,14 @@ impl CallWork {
     }
 
     /// How far a call got that has nothing to show.
-    fn without_result(&self, failure: Failure) -> Progress {
+    fn without_result(&self, failure: Failure, secrets: &Secrets) -> Progress {
+        let veil = secrets.veil();
         match failure {
             Failure::Invalid(text) | Failure::NotBegun(text) | Failure::Failed(text) | Failure::Cancelled(text) => {
-                Progress::NotBegun(text.into())
+                Progress::NotBegun(veil.hide(&text).into())
             }
             Failure::InDoubt(why) => {
+                let why = veil.hide(&why);
                 tracing::warn!(call = %self.call, %why, "it is not known what became of a call");
                 Progress::Broke
             }
@@ -207,8 +227,9 @@ impl CallWork {
         cx.cancel = cancel;
         let outcome = match tools::bash::execute(&command, &cx).await {
             Ok(outcome) => outcome,
-            Err(failure) => return self.without_result(failure),
+            Err(failure) => return self.without_result(failure, &cx.secrets),
         };
+        let veil = cx.secrets.veil();
         let meta = outcome.truncated.then(|| {
             json!({ "truncation": {
                 "direction": "tail",
@@ -222,7 +243,7 @@ impl CallWork {
         });
         let message = BashExecution {
             command,
-            output: outcome.output,
+            output: veil.hide(&outcome.output).into_owned(),
             exit_code: outcome.exit_code,
             cancelled: outcome.cancelled,
             truncated: outcome.truncated,

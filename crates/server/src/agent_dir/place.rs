@@ -2,7 +2,12 @@
 //!
 //! It must not know what the files say. Source: docs/protocol/omp.md, Configuration.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use countersign_runtime::tools::{Secrets, secrets::FOLDER};
 
 use super::Environment;
 
@@ -100,6 +105,12 @@ impl AgentDir {
     /// The directory itself.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The secrets that commands may be given by name; none where the directory has no folder for them yet.
+    pub fn secrets(&self) -> Secrets {
+        let folder = self.root.join(FOLDER);
+        if folder.is_dir() { Secrets::at(folder, BTreeMap::new()) } else { Secrets::default() }
     }
 
     /// The home directory of the user, or the agent directory if there is none.

@@ -306,14 +306,16 @@ impl<'a> Connection<'a> {
                     let fault = Fault::new(code::LIMITED, format!("Too many open requests (at most {OPEN})"));
                     return self.fault(&id, &fault).await;
                 }
-                match requests::request(
+                let asked = requests::request(
                     &self.door.tools,
                     (&self.agent.session, &self.agent.principal),
                     &id,
                     tool,
                     args,
                     key,
-                ) {
+                );
+                // Nobody is asked about a call that could not be sent.
+                match asked.and_then(|request| requests::check(&self.door.secrets, request)) {
                     Err(fault) => self.fault(&id, &fault).await,
                     Ok(request) => {
                         self.open += 1;

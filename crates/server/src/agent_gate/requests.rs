@@ -10,6 +10,7 @@ use countersign_core::{
     tool::{Effect, Repeat, Shell},
 };
 use countersign_protocol::agent_gate::{Fault, code};
+use countersign_runtime::tools::Secrets;
 use serde_json::{Map, Value, json};
 
 use super::{DOOR, Tools};
@@ -87,6 +88,15 @@ pub(super) fn request(
         effect: if is_read { Effect::Reads } else { Effect::Changes },
         repeat: if tool.is_some_and(|tool| tool.idempotent) { Repeat::Idempotent } else { Repeat::Once },
     })
+}
+
+/// The request, if the secrets that it names are to be had.
+pub(super) fn check(secrets: &Secrets, request: Request) -> Result<Request, Fault> {
+    if request.service.is_some() {
+        let filled = secrets.fill_arguments(&request.arguments);
+        filled.map_err(|problem| Fault::new(code::INVALID, problem))?;
+    }
+    Ok(request)
 }
 
 /// What policy is asked about a request, for somebody who wants to know what would become of it.

@@ -10,7 +10,7 @@ use std::{
 use countersign_core::{id::SessionId, tool::Spec};
 use countersign_runtime::{
     Clock,
-    tools::{Context, Environment, Registry, Roots, Sandbox, Shells, Todos, exec::Launcher},
+    tools::{Context, Environment, Registry, Roots, Sandbox, Secrets, Shells, Todos, exec::Launcher},
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -31,6 +31,7 @@ pub(crate) struct Workrooms {
     launcher: Launcher,
     sandbox: Sandbox,
     environment: Environment,
+    secrets: Secrets,
     registry: Arc<Registry>,
     instructions: AgentDir,
     clock: Clock,
@@ -38,13 +39,15 @@ pub(crate) struct Workrooms {
 }
 
 impl Workrooms {
-    /// With the program's own binary for commands, which `sandbox` holds, and instructions of people from `folder`.
-    pub(crate) fn new(program: &Path, sandbox: Sandbox, folder: &Path, clock: Clock) -> Self {
+    /// With the program's own binary for commands, which `sandbox` holds and which may be given `secrets`, and instructions of
+    /// people from `folder`.
+    pub(crate) fn new(program: &Path, sandbox: Sandbox, secrets: Secrets, folder: &Path, clock: Clock) -> Self {
         Self {
             launcher: Launcher::new(program),
             environment: Environment::clean([]),
-            registry: Arc::new(Registry::standard().in_sandbox(&sandbox)),
+            registry: Arc::new(Registry::standard().with_bash(&sandbox, secrets.clone())),
             sandbox,
+            secrets,
             instructions: AgentDir::at(folder.to_owned()),
             clock,
             rooms: Mutex::default(),
@@ -81,6 +84,7 @@ impl Workrooms {
         });
         let mut context = Context::new(cwd.into(), roots, self.environment.clone(), shells);
         context.todos = todos;
+        context.secrets = self.secrets.clone();
         context
     }
 

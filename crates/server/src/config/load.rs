@@ -12,7 +12,7 @@ use super::{
     cases::DEFAULT_AGENT,
     chosen, exposed, location,
     problem::{Errors, Fault},
-    providers, sandbox, services,
+    providers, sandbox, secrets, services,
     settings::{
         Agent, Config, Flags, Gateway, Limits, Logging, OnShutdown, Person, Retention, Storage, Telegram, Tls, Web,
     },
@@ -49,6 +49,7 @@ const TOP: &[&str] = &[
     "log",
     "retention",
     "sandbox",
+    "secrets",
 ];
 const GATEWAY: &[&str] = &["host", "port", "tls", "health_port", "health_host", "public_url", "allowed_hosts"];
 const TELEGRAM: &[&str] = &["token", "chat_id", "allowed_users", "api_url"];
@@ -145,6 +146,7 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
         model,
         providers,
         sandbox: sandbox::read(&root.at("sandbox")),
+        secrets: secrets::read(&root.at("secrets")),
         people: people(&root.at("people")),
         webui: flags.webui.clone(),
         log: logging(&root.at("log"), flags),

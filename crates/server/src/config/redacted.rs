@@ -53,6 +53,10 @@ impl Config {
             }),
         );
         put("sandbox", sandbox::shown(&self.sandbox));
+        if !self.secrets.is_empty() {
+            let names = self.secrets.keys().map(|name| (name.clone(), json!(HIDDEN)));
+            put("secrets", Value::Object(names.collect()));
+        }
         if self.clients.is_some() {
             put("clients", json!({"token": HIDDEN}));
         }

@@ -69,6 +69,8 @@ pub struct Config {
     pub agents_dir: PathBuf,
     /// `sandbox`: what commands of runs may touch.
     pub sandbox: sandbox::Settings,
+    /// `secrets`: those that agents may use by name, beside those in the data directory.
+    pub secrets: BTreeMap<String, SecretString>,
     /// `people`. No identity belongs to two of them.
     pub people: Vec<Person>,
     /// `--webui`.

@@ -131,6 +131,9 @@ fn told(Found { subject, verdict, near }: &Found) -> Markup {
         pre { (one(&subject.signature)) }
         @for further in &subject.further_signatures { pre { (one(further)) } }
         p { (one(&verdict.why().to_string())) "." }
+        @if let Some(used) = subject.secrets().ok().filter(|used| !used.is_empty()) {
+            p.note { "The secrets that it would be given: " (plain(&used.into_iter().collect::<Vec<_>>().join(", "))) }
+        }
         @if !subject.undeclared.is_empty() { p.note { "The tool does not declare: " (plain(&subject.undeclared.join(", "))) } }
         @if !near.is_empty() {
             h3 { "Nearly decided" }

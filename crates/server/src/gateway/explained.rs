@@ -71,6 +71,7 @@ impl Explained {
             "signature": subject.signature,
             "further_signatures": subject.further_signatures,
             "undeclared": subject.undeclared,
+            "secrets": subject.secrets().unwrap_or_default(),
             "principal": subject.principal.as_str(),
             "door": subject.door,
             "target": subject.target,

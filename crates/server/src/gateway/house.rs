@@ -14,7 +14,7 @@ use countersign_core::{
 use countersign_runtime::{
     Chosen, Fired, Host, Served, Summaries, Wing,
     services::{self, Outcome, Services, ToolCall},
-    tools::{Context, Registry},
+    tools::{Context, Registry, Secrets},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
@@ -192,6 +192,7 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
     let agents = config.agents.iter();
     let listed = config.services.iter().flat_map(|service| &service.tools);
     agent_gate::Settings {
+        secrets: Secrets::default(),
         agents: agents.map(|agent| agent_gate::Agent { id: agent.id.clone(), token: agent.token.clone() }).collect(),
         listed: listed.map(|tool| tool.name.clone()).collect(),
         tools: Arc::new(tools(&config.services)),

@@ -21,7 +21,7 @@ use crate::{
     gsv, paths,
     strangers::strangers,
 };
-use countersign_runtime::tools::Registry;
+use countersign_runtime::tools::{self, Registry};
 
 /// What rules are about: the agents and the tools of a gateway.
 #[derive(Clone)]
@@ -217,6 +217,7 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
         "web.revoked.new",
         "tokens.json",
         "secrets.yaml",
+        tools::secrets::FOLDER,
         "objects",
     ];
     beside.into_iter().chain([log.with_extension("ballast")]).chain(own.map(|name| folder.join(name))).collect()

@@ -427,11 +427,8 @@ struct Kit {
 }
 
 fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roster: Roster, kit: Kit) -> Common {
-    let mode = match settings.edit_mode {
-        agent_dir::settings::EditMode::Replace => EditMode::Replace,
-        agent_dir::settings::EditMode::Hashline => EditMode::Hashline,
-        agent_dir::settings::EditMode::Patch => EditMode::Patch,
-    };
+    let mode = EditMode::from(settings.edit_mode);
+    let secrets = folder.secrets();
     let registry = match flags.product {
         Product::Omp => Registry::with_edit(mode),
         Product::Gjc => Registry::with_edit(mode).with_workflow(),
@@ -443,7 +440,7 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
     };
     let withheld = variables().chain([BRIDGE_TOKEN]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
-    let registry = Arc::new(registry.in_sandbox(&kit.sandbox));
+    let registry = Arc::new(registry.with_bash(&kit.sandbox, secrets.clone()));
     Common {
         product: flags.product,
         manner: kit.manner,
@@ -455,6 +452,7 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
         roots: Roots::whole(kit.denied),
         launcher: kit.launcher,
         sandbox: kit.sandbox,
+        secrets,
         system_prompt: flags.system_prompt.clone(),
         append_system_prompt: flags.append_system_prompt.clone(),
         clock: kit.clock,

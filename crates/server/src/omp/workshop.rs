@@ -11,7 +11,7 @@ use countersign_core::{
 use countersign_runtime::{
     Chosen, Clock, Host, Peers, Summaries,
     models::{Api, Entry, Event, Failure, FailureKind, Modality, Model, Request, demo},
-    tools::{self, Context, EditMode, Environment, Registry, Roots, Sandbox, Shells, Todos},
+    tools::{self, Context, EditMode, Environment, Registry, Roots, Sandbox, Secrets, Shells, Todos},
 };
 use futures_util::{StreamExt as _, future, stream, stream::BoxStream};
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent_dir::{AgentDir, Product, Roster, keys::Credential},
+    agent_dir::{AgentDir, Product, Roster, keys::Credential, settings},
     gjc::{Lent, Manner},
     prompt::{self, compaction},
 };
@@ -40,6 +40,8 @@ pub(crate) struct Common {
     pub(crate) roots: Roots,
     pub(crate) launcher: tools::exec::Launcher,
     pub(crate) sandbox: Sandbox,
+    /// What commands may be given by name.
+    pub(crate) secrets: Secrets,
     pub(crate) system_prompt: Option<String>,
     pub(crate) append_system_prompt: Option<String>,
     pub(crate) clock: Clock,
@@ -107,6 +109,16 @@ impl Common {
             return Some(demo::entry());
         }
         self.roster.lock().exact(provider, id).cloned()
+    }
+}
+
+impl From<settings::EditMode> for EditMode {
+    fn from(mode: settings::EditMode) -> Self {
+        match mode {
+            settings::EditMode::Replace => Self::Replace,
+            settings::EditMode::Hashline => Self::Hashline,
+            settings::EditMode::Patch => Self::Patch,
+        }
     }
 }
 
@@ -186,6 +198,7 @@ impl Host for Workshop {
             self.shells.clone(),
         );
         context.todos = self.todos.clone();
+        context.secrets = self.common.secrets.clone();
         context.artifacts.clone_from(&self.artifacts);
         context.bash_timeout = self.common.bash_timeout;
         context.edit_mode = self.common.edit_mode;

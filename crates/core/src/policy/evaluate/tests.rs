@@ -17,6 +17,7 @@ use crate::{
 mod away;
 mod bound;
 mod recorded;
+mod secrets;
 
 const NOW: Millis = Millis(1_000);
 

@@ -8,6 +8,7 @@ use super::{
     line::Place,
     word::{self, GLOB, Known, UNKNOWN, Word},
 };
+use crate::secret;
 
 /// The most values of one word that are tried.
 const MOST_CHOICES: usize = 64;
@@ -36,7 +37,8 @@ impl Variables {
     /// What the call sets.
     pub(super) fn new(place: &Place) -> Self {
         let mut variables = Self::default();
-        for (name, value) in &place.environment {
+        // Nobody who judges knows what a secret says.
+        for (name, value) in place.environment.iter().filter(|(_, value)| !secret::is_asked_for(value)) {
             variables.insert(name, value);
         }
         variables

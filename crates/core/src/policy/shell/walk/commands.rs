@@ -3,17 +3,20 @@
 use brush_parser::ast;
 
 use super::{MOST_COMMANDS, MOST_TEXTS_DEEP, Walk};
-use crate::policy::{
-    contract::Class,
-    path,
-    shell::{
-        classes,
-        programs::base_name,
-        protect,
-        simple::{self, Cover},
-        unwrap::{self, Runs},
-        word::{self, GLOB, UNKNOWN, Word},
+use crate::{
+    policy::{
+        contract::Class,
+        path,
+        shell::{
+            classes,
+            programs::base_name,
+            protect,
+            simple::{self, Cover},
+            unwrap::{self, Runs},
+            word::{self, GLOB, UNKNOWN, Word},
+        },
     },
+    secret,
 };
 
 impl Walk<'_> {
@@ -121,8 +124,11 @@ impl Walk<'_> {
     /// What the call sets for every command of its line.
     fn environment(&self) -> Vec<Word> {
         let assignment = |(name, value): &(String, String)| {
-            let text = format!("{name}={value}");
-            Word { raw: format!("{name}={}", word::quoted(value)), value: text, ..Word::default() }
+            let raw = format!("{name}={}", word::quoted(value));
+            if secret::is_asked_for(value) {
+                return Word { raw, value: format!("{name}={UNKNOWN}"), expands: true, ..Word::default() };
+            }
+            Word { raw, value: format!("{name}={value}"), ..Word::default() }
         };
         self.place.environment.iter().map(assignment).collect()
     }

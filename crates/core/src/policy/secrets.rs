@@ -1,0 +1,130 @@
+//! What a call needs beyond itself where it uses secrets: leave for each of them.
+//!
+//! The use of a secret is a subject of its own, `secret(NAME, TOOL)`. Only rules that name secrets allow it: one that allows
+//! the tool, or everything, was not written with a secret in mind.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    digest::{Digest, canonical},
+    gate::Step,
+    policy::{
+        evaluate::{Judge, Layers, Outcome},
+        subject::{Reach, Subject},
+        verdict::{Cause, Verdict, Why},
+    },
+    secret::{self, Malformed},
+    time::Millis,
+    tool::{Effect, Machine, Shell},
+};
+
+/// What the use of a secret is called in rules.
+pub(super) const TOOL: &str = "secret";
+
+impl Subject {
+    /// The names of the secrets that the call would be given: in every argument of a service's, in the variables of a
+    /// command of our own shell. Elsewhere such a text stands for itself.
+    ///
+    /// # Errors
+    /// [`Malformed`] where a text begins like the place of a secret and is none.
+    pub fn secrets(&self) -> Result<BTreeSet<String>, Malformed> {
+        let mut found = BTreeSet::new();
+        if self.target.is_some() {
+            secret::names_of(&self.arguments, &mut found)?;
+        } else if let (Shell::Line { machine: Machine::This, .. }, true) = (&self.shell, self.classes.is_empty())
+            && let Some(variables) = self.arguments.get("env")
+        {
+            secret::names(variables, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// The use of a secret by this call, as rules are asked about it.
+    fn use_of(&self, name: &str) -> Self {
+        let mut arguments = Map::from_iter([
+            ("name".to_owned(), Value::from(name)),
+            ("tool".to_owned(), Value::from(self.tool.as_str())),
+        ]);
+        if let Some(service) = &self.target {
+            arguments.insert("service".to_owned(), Value::from(service.as_str()));
+        }
+        let digest = Digest::of(canonical(&json!(arguments)).as_bytes());
+        Self {
+            tool: TOOL.to_owned(),
+            signature: format!("{TOOL}({name}, {})", self.tool),
+            further_signatures: Vec::new(),
+            named: Vec::new(),
+            undeclared: Vec::new(),
+            arguments,
+            arguments_digest: digest,
+            effect: Effect::Changes,
+            reach: Reach::Beyond,
+            paths: Vec::new(),
+            shell: Shell::Nothing,
+            classes: BTreeSet::new(),
+            ..self.clone()
+        }
+    }
+}
+
+/// What becomes of a call that is judged as `verdict` by itself, with the secrets that it uses.
+pub(super) fn released(layers: &Layers<'_>, subject: &Subject, verdict: Verdict, now: Millis) -> Verdict {
+    if matches!(verdict, Verdict::Deny(_)) {
+        return verdict;
+    }
+    let because = |cause| Why { cause, policy: layers.compiled.digest() };
+    let names = match subject.secrets() {
+        Ok(names) if names.is_empty() => return verdict,
+        Ok(names) => names,
+        Err(malformed) => return Verdict::Deny(because(Cause::Placeholder { problem: malformed.to_string() })),
+    };
+    let mut asked: Option<(String, Cause)> = None;
+    for name in names {
+        let subject = subject.use_of(&name);
+        match Judge::of_secret(layers, &subject).secret_ruled() {
+            Outcome::Allow(_) => {}
+            Outcome::Ask(cause) => {
+                let approvals = |cause: &Cause| cause.steps().first().map_or(0, |step| step.approvals);
+                if asked.as_ref().is_none_or(|(_, known)| approvals(known) < approvals(&cause)) {
+                    asked = Some((name, cause));
+                }
+            }
+            Outcome::Deny(cause) => {
+                let cause = Cause::Secret { name, cause: Box::new(cause), steps: Vec::new() };
+                return Verdict::Deny(because(cause));
+            }
+        }
+    }
+    let Some((name, cause)) = asked else { return verdict };
+    // Who allowed exactly this call for longer saw which secrets it uses.
+    let realm = layers.surroundings.realm.as_deref();
+    if cause.steps().is_empty() && layers.grants.exact(subject, realm, now).is_some() {
+        return verdict;
+    }
+    match verdict {
+        // The floor offers no more than this once, and says more.
+        Verdict::Ask(why) if why.is_floor() => {
+            let steps = stricter(why.steps(), cause.steps());
+            match why.cause {
+                Cause::Floor { reason, .. } => Verdict::Ask(Why { cause: Cause::Floor { reason, steps }, ..why }),
+                _ => Verdict::Ask(why),
+            }
+        }
+        Verdict::Ask(why) => {
+            let steps = stricter(why.steps(), cause.steps());
+            Verdict::Ask(because(Cause::Secret { name, cause: Box::new(cause), steps }))
+        }
+        Verdict::Allow(_) | Verdict::Deny(_) => {
+            let steps = cause.steps().to_vec();
+            Verdict::Ask(because(Cause::Secret { name, cause: Box::new(cause), steps }))
+        }
+    }
+}
+
+/// Of two rules that say who has to allow the one that asks more people; the one for the secret where they ask alike.
+fn stricter(of_call: &[Step], of_secret: &[Step]) -> Vec<Step> {
+    let approvals = |steps: &[Step]| steps.first().map_or(0, |step| step.approvals);
+    if approvals(of_call) > approvals(of_secret) { of_call.to_vec() } else { of_secret.to_vec() }
+}

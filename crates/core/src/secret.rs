@@ -1,0 +1,175 @@
+//! Secrets by name: how an argument says that a secret belongs there, and how it is put in.
+//!
+//! It must not know where values are kept, nor who may use one: that is policy's business.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde_json::{Map, Value};
+
+/// What a placeholder begins with; behind the name it ends with two braces: `{{secret:NAME}}`.
+const OPENING: &str = "{{secret:";
+const CLOSING: &str = "}}";
+
+/// The most characters of a name.
+const LONGEST: usize = 64;
+
+/// A text that begins like a placeholder and is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// No name follows, or no closing braces do.
+    #[error("{{{{secret: is not followed by the name of a secret (letters, digits, _, - and dots) and }}}}")]
+    Name,
+    /// It stands where no value does.
+    #[error("a secret cannot stand in the name of an argument")]
+    Key,
+}
+
+/// Why a text could not be filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfilled<E> {
+    /// A placeholder is none.
+    Malformed(Malformed),
+    /// A secret is not to be had.
+    Lacking(E),
+}
+
+impl<E: fmt::Display> fmt::Display for Unfilled<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(malformed) => write!(f, "{malformed}"),
+            Self::Lacking(lacking) => write!(f, "{lacking}"),
+        }
+    }
+}
+
+/// Whether `text` can name a secret: a letter or `_`, then letters, digits, `_`, `-` and dots, at most 64 of them.
+pub fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    text.len() <= LONGEST
+        && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+}
+
+/// Whether something stands in `text` that would be filled in, or refused.
+pub fn is_asked_for(text: &str) -> bool {
+    text.contains(OPENING)
+}
+
+/// Adds the names of the secrets that `value` asks for, in its texts at any depth.
+///
+/// # Errors
+/// [`Malformed`] for the first text that begins like a placeholder and is none.
+pub fn names(value: &Value, found: &mut BTreeSet<String>) -> Result<(), Malformed> {
+    match value {
+        Value::String(text) => {
+            let noted = fill_text(text, |name| {
+                found.insert(name.to_owned());
+                Ok::<_, Malformed>(String::new())
+            });
+            match noted {
+                Ok(_) => Ok(()),
+                Err(Unfilled::Malformed(malformed) | Unfilled::Lacking(malformed)) => Err(malformed),
+            }
+        }
+        Value::Array(items) => items.iter().try_for_each(|item| names(item, found)),
+        Value::Object(members) => names_of(members, found),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
+}
+
+/// The same for the members of an object, such as arguments.
+///
+/// # Errors
+/// As [`names`], and where the name of a member holds what begins a placeholder.
+pub fn names_of(members: &Map<String, Value>, found: &mut BTreeSet<String>) -> Result<(), Malformed> {
+    members.iter().try_for_each(
+        |(key, member)| {
+            if key.contains(OPENING) { Err(Malformed::Key) } else { names(member, found) }
+        },
+    )
+}
+
+/// Puts what `value_of` says in place of every placeholder in the texts of `value`. What is put in is not looked at again.
+///
+/// # Errors
+/// [`Unfilled`] for the first that cannot be; `value` is then filled in part and must not be used.
+pub fn fill<E>(value: &mut Value, value_of: &mut dyn FnMut(&str) -> Result<String, E>) -> Result<(), Unfilled<E>> {
+    match value {
+        Value::String(text) if text.contains(OPENING) => {
+            *text = fill_text(text, value_of)?;
+            Ok(())
+        }
+        Value::Array(items) => items.iter_mut().try_for_each(|item| fill(item, value_of)),
+        Value::Object(members) => members.iter_mut().try_for_each(|(key, member)| {
+            if key.contains(OPENING) { Err(Unfilled::Malformed(Malformed::Key)) } else { fill(member, value_of) }
+        }),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
+}
+
+/// The same for one text.
+///
+/// # Errors
+/// [`Unfilled`] for the first placeholder that cannot be filled in.
+pub fn fill_text<E>(text: &str, mut value_of: impl FnMut(&str) -> Result<String, E>) -> Result<String, Unfilled<E>> {
+    let (mut filled, mut rest) = (String::new(), text);
+    while let Some((before, behind)) = rest.split_once(OPENING) {
+        let named = behind.split_once(CLOSING).filter(|(name, _)| is_name(name));
+        let (name, after) = named.ok_or(Unfilled::Malformed(Malformed::Name))?;
+        filled.push_str(before);
+        filled.push_str(&value_of(name).map_err(Unfilled::Lacking)?);
+        rest = after;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::{Malformed, Unfilled, fill, is_name, names};
+
+    fn found(value: &Value) -> Result<Vec<String>, Malformed> {
+        let mut found = BTreeSet::new();
+        names(value, &mut found).map(|()| found.into_iter().collect())
+    }
+
+    #[test]
+    fn secrets_are_found_wherever_a_text_names_them() {
+        for (value, want) in [
+            (json!("plain {{secret}} {secret:A} {{ secret:A }}"), Ok(vec![])),
+            (json!("{{secret:A}}"), Ok(vec!["A"])),
+            (json!({"a": ["Bearer {{secret:B.c-1}}", {"b": "{{secret:A}}{{secret:B.c-1}}"}]}), Ok(vec!["A", "B.c-1"])),
+            (json!("{{secret:}}"), Err(Malformed::Name)),
+            (json!("{{secret:A B}}"), Err(Malformed::Name)),
+            (json!("{{secret:1}}"), Err(Malformed::Name)),
+            (json!("{{secret:A}"), Err(Malformed::Name)),
+            (json!("{{secret:../x}}"), Err(Malformed::Name)),
+            (json!({"{{secret:A}}": 1}), Err(Malformed::Key)),
+        ] {
+            let want = want.map(|names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(found(&value), want, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_short_and_plain() {
+        for (name, want) in [("A", true), ("_a.b-c9", true), ("", false), ("9a", false), ("-a", false), ("a/b", false)]
+        {
+            assert_eq!(is_name(name), want, "{name}");
+        }
+        assert!(is_name(&"a".repeat(64)) && !is_name(&"a".repeat(65)));
+    }
+
+    #[test]
+    fn what_was_put_in_is_not_looked_at_again() {
+        let mut value = json!({"a": ["x{{secret:A}}y"], "b": 1});
+        let filled = fill(&mut value, &mut |name| Ok::<_, String>(format!("{{{{secret:{name}{name}}}}}")));
+        assert_eq!((filled, value), (Ok(()), json!({"a": ["x{{secret:AA}}y"], "b": 1})));
+        let missing = fill(&mut json!("{{secret:A}}"), &mut |name| Err(name.to_owned()));
+        assert_eq!(missing, Err(Unfilled::Lacking("A".to_owned())));
+    }
+}

@@ -1,0 +1,111 @@
+//! `secret`: what agents may use by name, and never see.
+//!
+//! A value comes in over standard input or from a file, never over the command line, where every process of the machine
+//! could read it, and is never printed.
+
+use std::{
+    io::{IsTerminal as _, Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use countersign_server::view::{Lines, escape};
+use countersign_tools::{
+    regular,
+    secrets::{self as store, FOLDER, Kept, LONGEST},
+};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use crate::{
+    audit::Form,
+    paint::{Paint, Tone},
+};
+
+/// What is done with secrets.
+pub(crate) enum What {
+    List,
+    Set { name: String, from: Option<PathBuf> },
+    Remove { name: String },
+}
+
+pub(crate) fn run(data: &Path, what: &What, form: Form) -> anyhow::Result<ExitCode> {
+    let folder = data.join(FOLDER);
+    let (word, name) = match what {
+        What::List => {
+            list(&store::list(&folder)?, &folder, form)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        What::Set { name, from } => {
+            // Before anybody types one in vain.
+            anyhow::ensure!(countersign_core::secret::is_name(name), store::StoreError::Name(name.clone()));
+            let value = read(name, from.as_deref())?;
+            (if store::set(&folder, name, &value)? { "replaced" } else { "set" }, name)
+        }
+        What::Remove { name } => {
+            store::remove(&folder, name)?;
+            ("removed", name)
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    match form {
+        Form::Json => writeln!(out, "{}", json!({ word: name }))?,
+        Form::Text => writeln!(out, "{word} {}", Paint::stdout().tone(Tone::Strong, name))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The value, from wherever it is given.
+fn read(name: &str, from: Option<&Path>) -> anyhow::Result<SecretString> {
+    // One byte more than fits, so that what is too long is refused and not cut.
+    let most = LONGEST as u64 + 2;
+    if let Some(path) = from {
+        let text = regular::read_text(path, most).with_context(|| format!("{} cannot be read", path.display()))?;
+        return Ok(text.into());
+    }
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return unseen(name);
+    }
+    let mut text = String::new();
+    stdin.lock().take(most).read_to_string(&mut text).context("standard input cannot be read as text")?;
+    Ok(text.into())
+}
+
+/// Asks a person, whose terminal shows nothing of it.
+fn unseen(name: &str) -> anyhow::Result<SecretString> {
+    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+    let stdin = std::io::stdin();
+    let before = tcgetattr(&stdin).context("the terminal cannot be asked")?;
+    let mut quiet = before.clone();
+    quiet.local_modes.remove(LocalModes::ECHO);
+    quiet.local_modes.insert(LocalModes::ECHONL);
+    tcsetattr(&stdin, OptionalActions::Flush, &quiet).context("the terminal would show the secret")?;
+    write!(std::io::stderr(), "{name}: ")?;
+    let mut line = String::new();
+    let read = stdin.read_line(&mut line);
+    tcsetattr(&stdin, OptionalActions::Now, &before).context("the terminal stays quiet; `stty echo` mends it")?;
+    read?;
+    Ok(line.into())
+}
+
+fn list(kept: &[Kept], folder: &Path, form: Form) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if form == Form::Json {
+        let row = |kept: &Kept| json!({ "name": kept.name, "problem": kept.lack.as_ref().map(ToString::to_string) });
+        return writeln!(out, "{:#}", kept.iter().map(row).collect::<Value>());
+    }
+    let paint = Paint::stdout();
+    if kept.is_empty() {
+        writeln!(out, "No secrets in {}. Keep one with `countersign secret set NAME < FILE`.", folder.display())?;
+    }
+    for Kept { name, lack } in kept {
+        write!(out, "{}", paint.tone(Tone::Strong, name))?;
+        match lack {
+            Some(lack) => writeln!(out, "  {}", paint.tone(Tone::Bad, escape(&lack.to_string(), Lines::One)))?,
+            None => writeln!(out)?,
+        }
+    }
+    Ok(())
+}

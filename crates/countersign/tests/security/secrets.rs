@@ -1,0 +1,258 @@
+//! Secrets that agents use by name: they reach the service or the command that they are for, and nothing else, however what
+//! got them says them back.
+
+use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, process::Stdio};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use crate::{
+    agent::Agent,
+    canaries::{Tap, files_are_clean, is_clean},
+    gateway::{Gateway, soon},
+    http::Http,
+    place::{Place, TOKEN as AGENT},
+    provider::{Reply, call, say},
+    scene::Scene,
+    service::Manner,
+    stage::{PASSWORD, talks},
+};
+
+const HOUSE: &str = "house-canary/51c9 \"e2\"";
+const DEPLOY: &str = "deploy-canary-0be7714d'x";
+const GIVEN: &str = "given-canary-9a41ff02";
+
+/// Tools are free, one secret is for one of them, another for nothing, and about the rest people are asked.
+const RULES: &str = "
+defaults:
+  - { pattern: 'secret(*)', action: ask, description: 'who gives a secret away' }
+  - { pattern: '*', action: allow }
+rules:
+  - { pattern: 'secret(HOUSE, turn)', action: allow }
+  - { pattern: 'secret(GIVEN, turn)', action: deny }
+";
+
+/// Keeps a secret that comes over standard input.
+fn keep(place: &Place, name: &str, value: &str) {
+    let mut command = place.command();
+    command.args(["secret", "set", name, "--data"]).arg(place.data());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    is_clean("secret set", &[output.stdout, output.stderr].concat(), &[value]);
+}
+
+/// A gateway that logs all that it can, and what it says to its clients.
+fn start(scene: &Scene) -> (Gateway, Tap) {
+    let mut command = scene.place.command();
+    command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "trace").env("GIVEN_KEY", GIVEN);
+    let mut gateway = Gateway::spawn(command);
+    let tap = Tap::before(&gateway.address);
+    gateway.address.clone_from(&tap.address);
+    (gateway, tap)
+}
+
+/// A program that may see, answer and chat.
+fn program(scene: &Scene, gateway: &Gateway) -> Http {
+    let made = scene.place.people(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
+    let token = format!("Bearer {}", made["token"].as_str().unwrap());
+    let program = Http::new(&gateway.address).with("authorization", &token);
+    soon("the token", || (program.get("/api/v1/gates").status == 200).then_some(()));
+    program
+}
+
+/// Looks everywhere but where the secrets are meant to be.
+fn nothing_tells(scene: &Scene, mut gateway: Gateway, tap: &Tap, meant: &[&str], secrets: &[&str]) {
+    gateway.stop();
+    let said = gateway.said();
+    // Who asks a model has much to say.
+    assert!(said.contains("TRACE") || scene.provider.count() == 0, "the log is not at its most detailed");
+    is_clean("the log", said.as_bytes(), secrets);
+    is_clean("what clients heard", &tap.heard(), secrets);
+    files_are_clean(&scene.place.folder, &[&["HOUSE", "DEPLOY"], meant].concat(), secrets);
+    for number in 0..scene.provider.count() {
+        let asked = scene.provider.asked(number);
+        is_clean("what the model is told", format!("{}{}", asked.head, asked.body).as_bytes(), secrets);
+    }
+    let data = scene.place.data();
+    let log = scene.place.log();
+    for command in [
+        &["secret", "list", "--data", data.to_str().unwrap()][..],
+        &["config", "show", "--config", "config.yaml"],
+        &["doctor", "--config", "config.yaml"],
+        &["audit", "export", "--log", log.to_str().unwrap()],
+    ] {
+        let mut shown = scene.place.command();
+        shown.args(command).env("GIVEN_KEY", GIVEN);
+        let said = crate::place::said(shown);
+        is_clean(command[0], format!("{}{}", said.out, said.err).as_bytes(), secrets);
+    }
+    scene.place.verify();
+}
+
+fn scene() -> Scene {
+    let scene = Scene::with(&format!("web: {{ password: {PASSWORD} }}\nsecrets: {{ GIVEN: \"${{GIVEN_KEY}}\" }}\n"));
+    scene.place.write("permissions.yaml", RULES);
+    keep(&scene.place, "HOUSE", &format!("{HOUSE}\n"));
+    keep(&scene.place, "DEPLOY", DEPLOY);
+    scene
+}
+
+#[test]
+fn a_service_gets_a_secret_that_nobody_else_hears_of() {
+    let scene = scene();
+    let (gateway, tap) = start(&scene);
+    let place = &scene.place;
+    let mirror =
+        json!({ HOUSE: [HOUSE, format!("u:{HOUSE}"), STANDARD.encode(format!("u:{HOUSE}")), hex(HOUSE)] }).to_string();
+    place.service.does("/turn/lamp", Manner::Answer(200, "application/json", mirror.clone()));
+    place.service.does("/turn/wall", Manner::Answer(500, "text/html", format!("<p>{mirror}{HOUSE}")));
+    let mut agent = Agent::join(&gateway, AGENT);
+    let reply = agent.call(1, "turn", json!({ "thing": "lamp", "way": { "pin": "Bearer {{secret:HOUSE}}" } }));
+    let asked = place.service.asked();
+    assert_eq!(asked[0].body, json!({ "way": { "pin": format!("Bearer {HOUSE}") } }));
+    let told = reply.to_string();
+    assert!(told.contains(r#""[secret HOUSE]":["[secret HOUSE]","u:[secret HOUSE]","#), "{told}");
+    // In an error, and in a path, which the service says back.
+    let wall = agent.call(2, "turn", json!({ "thing": "wall", "way": "{{secret:HOUSE}}" })).to_string();
+    assert!(wall.contains("[secret HOUSE]"), "{wall}");
+    let path = agent.call(3, "turn", json!({ "thing": "x {{secret:HOUSE}}" })).to_string();
+    assert!(path.contains("[secret HOUSE]"), "{path}");
+    assert!(place.service.asked()[2].path.contains("house-canary%2F51c9"), "{:?}", place.service.asked());
+    for (number, (args, want)) in [
+        (json!({ "thing": "lamp", "way": "{{secret:NOBODY}}" }), "there is no secret called NOBODY"),
+        (json!({ "thing": "lamp", "way": "{{secret:HOUSE}" }), "is not followed by the name of a secret"),
+        (json!({ "thing": "lamp", "way": "{{secret:GIVEN}}" }), "for its use of the secret GIVEN, by rule"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let refused = agent.call(10 + number, "turn", args).to_string();
+        assert!(refused.contains(want), "{refused}");
+    }
+    // About the other one a person is asked, who sees which it is.
+    agent.request(20, "turn", json!({ "thing": "door", "way": "{{secret:DEPLOY}}" }));
+    let gate = place.gate();
+    let shown = place.people(&["gates", "show", &gate]).out;
+    assert!(shown.contains("for its use of the secret DEPLOY") && shown.contains("{{secret:DEPLOY}}"), "{shown}");
+    assert_eq!(place.service.count("/turn/door"), 0);
+    place.allow(&gate);
+    agent.reply(&json!(20));
+    assert_eq!(place.service.asked().last().unwrap().body["way"], DEPLOY);
+    let explained =
+        place.run(&["policy", "explain", "turn", "thing=lamp", "way={{secret:DEPLOY}}", "--config", "config.yaml"]);
+    assert!(explained.out.contains("secrets DEPLOY"), "{explained:?}");
+    // What its file says others may read is not given to anybody.
+    let file = place.data().join("secrets/HOUSE");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let open = agent.call(30, "turn", json!({ "thing": "lamp", "way": "{{secret:HOUSE}}" })).to_string();
+    assert!(open.contains("is open to others"), "{open}");
+    let removed = place.people(&["secret", "remove", "HOUSE"]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    let gone = agent.call(31, "turn", json!({ "thing": "lamp", "way": "{{secret:HOUSE}}" })).to_string();
+    assert!(gone.contains("there is no secret called HOUSE"), "{gone}");
+    drop(agent);
+    nothing_tells(&scene, gateway, &tap, &[], &[HOUSE, DEPLOY, GIVEN]);
+}
+
+fn hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_command_gets_a_secret_that_the_model_never_hears_of() {
+    let scene = scene();
+    let (gateway, tap) = start(&scene);
+    let env = json!({ "KEY": "{{secret:DEPLOY}}", "PLAIN": "1" });
+    let tell = "printf %s \"$KEY\" > kept.txt; echo \"1 $KEY\"; printf %s \"$KEY\" | base64; printf x%s \"$KEY\" | base64; \
+        printf %s \"$KEY\" | od -An -v -tx1 | tr -d ' \\n'; echo; env; for n in 1 2 3 4 5 6 7 8 9; do printf %s \"${KEY%canary*}\"; done; echo; test \"$KEY\" != \"${KEY#deploy}\" && echo reached";
+    scene.provider.script([
+        Reply::new(vec![call("c1", "bash", &json!({ "command": tell, "env": env }))]),
+        Reply::new(vec![call(
+            "c2",
+            "bash",
+            &json!({ "command": "echo \"<${KEY-gone}>\"; cat kept.txt; cat kept.txt >&2" }),
+        )]),
+        Reply::new(vec![call("c3", "read", &json!({ "path": "kept.txt" }))]),
+        Reply::new(vec![call("c4", "grep", &json!({ "pattern": "canary", "path": "." }))]),
+        Reply::new(vec![call("c5", "bash", &json!({ "command": "true", "env": { "KEY": "{{secret:NOBODY}}" } }))]),
+        Reply::new(vec![call("c6", "bash", &json!({ "command": "echo '{{secret:DEPLOY}}'" }))]),
+        say("done"),
+    ]);
+    let program = program(&scene, &gateway);
+    let opened = program.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+    let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+    let gate = soon("a gate", || {
+        Some(program.get("/api/v1/gates").json()["gates"][0].clone()).filter(|gate| gate.is_object())
+    });
+    let shown = gate.to_string();
+    assert!(shown.contains("the secret DEPLOY"), "{shown}");
+    let id = gate["id"].as_str().unwrap();
+    assert_eq!(program.post(&format!("/api/v1/gates/{id}/allow"), &json!({})).status, 200);
+    soon("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
+    let result = |call: &str| scene.provider.last().result(call).unwrap();
+    let first = result("c1");
+    assert!(first.contains("reached") && first.contains("1 [secret DEPLOY]\n[secret DEPLOY]"), "{first}");
+    assert!(first.contains("KEY=[secret DEPLOY]") && first.contains("PLAIN=1"), "{first}");
+    let second = result("c2");
+    assert!(second.contains("<gone>\n[secret DEPLOY][secret DEPLOY]"), "{second}");
+    assert!(result("c3").contains("[secret DEPLOY]"), "{}", result("c3"));
+    assert!(result("c4").contains("[secret DEPLOY]"), "{}", result("c4"));
+    assert!(result("c5").contains("there is no secret called NOBODY"), "{}", result("c5"));
+    assert!(result("c6").contains("{{secret:DEPLOY}}"), "{}", result("c6"));
+    let kept = find(&scene.place.folder.join("agents"), "kept.txt");
+    assert_eq!(fs::read_to_string(kept).unwrap(), DEPLOY);
+    nothing_tells(&scene, gateway, &tap, &["kept.txt"], &[HOUSE, DEPLOY, GIVEN]);
+}
+
+fn find(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.ends_with(name) {
+                return entry;
+            }
+        }
+    }
+    panic!("no {name}");
+}
+
+#[test]
+fn a_command_cannot_read_the_file_of_a_secret() {
+    let scene = scene();
+    let mut command = scene.place.command();
+    command.args(["serve", "--config", "config.yaml"]).env("GIVEN_KEY", GIVEN);
+    let gateway = Gateway::spawn(command);
+    let file = scene.place.data().join("secrets/DEPLOY");
+    let file = file.to_str().unwrap();
+    scene.provider.script([
+        Reply::new(vec![call("c1", "bash", &json!({ "command": format!("cat {file}") }))]),
+        Reply::new(vec![call("c2", "read", &json!({ "path": file }))]),
+        say("done"),
+    ]);
+    let program = program(&scene, &gateway);
+    let opened = program.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+    let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+    soon("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
+    for call in ["c1", "c2"] {
+        let result = scene.provider.last().result(call).unwrap();
+        assert!(result.contains("because the keys and rules of the gateway lie in"), "{result}");
+    }
+}
+
+#[test]
+fn a_host_without_secrets_is_told_that_there_are_none() {
+    let scene = Scene::new();
+    let agent = talks::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");
+    let mut host = talks::Host::start(&scene, "omp", "PI_CODING_AGENT_DIR", &agent, &[]);
+    let asks = json!({ "command": "echo ran-it $KEY", "env": { "KEY": "{{secret:DEPLOY}}" } });
+    scene.provider.script([Reply::new(vec![call("c1", "bash", &asks)]), say("done")]);
+    host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+    host.until("the end", |frame: &Value| frame.to_string().contains("\"agent_end\""));
+    let result = scene.provider.last().result("c1").unwrap();
+    assert!(result.contains("there is no secret called DEPLOY") && !result.contains("ran-it"), "{result}");
+    host.end();
+}

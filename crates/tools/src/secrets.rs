@@ -1,0 +1,130 @@
+//! Secrets by name: their values, put in by whoever sends, and kept out of whatever comes back.
+//!
+//! It must not know who may use one. A value leaves this module to be put into a request or the environment of a command,
+//! and for nothing else.
+
+mod forms;
+mod shelf;
+mod veil;
+
+use std::{collections::BTreeMap, fmt, io, path::PathBuf, sync::Arc};
+
+use countersign_core::secret::{self, Unfilled};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Map, Value};
+
+use self::shelf::Shelf;
+pub use self::{
+    forms::forms,
+    shelf::{Kept, StoreError, list, remove, set},
+    veil::{Stream, Veil},
+};
+
+/// The fewest bytes of a value. A shorter one is found in anything, and to hide it would show it.
+pub const SHORTEST: usize = 8;
+/// The most bytes of a value.
+pub const LONGEST: usize = 64 << 10;
+/// The folder of secrets in a data directory, a file each.
+pub const FOLDER: &str = "secrets";
+
+/// Why a secret is not released. Its text holds nothing of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Lack {
+    /// Nobody set it.
+    #[error("there is no secret called {0}")]
+    Unknown(String),
+    /// It could not be kept out of what comes back.
+    #[error("the secret {0} is shorter than {SHORTEST} bytes, which could not be kept out of outputs")]
+    Short(String),
+    /// It is no text for a variable or a request.
+    #[error("the secret {0} holds a NUL character")]
+    Nul(String),
+    /// Others may have read it.
+    #[error("the file of the secret {name} is open to others (mode {mode:03o}); make it 600")]
+    Open {
+        /// Which.
+        name: String,
+        /// The mode of its file.
+        mode: u32,
+    },
+    /// Its file cannot be read.
+    #[error("the secret {name} cannot be read: {problem}")]
+    Unreadable {
+        /// Which.
+        name: String,
+        /// What the system says.
+        problem: io::Error,
+    },
+}
+
+/// The secrets of one gateway. Clones share them.
+#[derive(Clone, Default)]
+pub struct Secrets(Option<Arc<Shelf>>);
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Secrets").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Secrets {
+    /// Those in the files of `folder`, which need not exist, and those that a configuration gives. A file counts before
+    /// the configuration.
+    pub fn at(folder: PathBuf, given: BTreeMap<String, SecretString>) -> Self {
+        Self(Some(Arc::new(Shelf::new(folder, given))))
+    }
+
+    /// Whether there is a place for secrets at all.
+    pub const fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The value of the secret `name`, as it is now.
+    ///
+    /// # Errors
+    /// [`Lack`], and nothing may be sent.
+    pub fn value(&self, name: &str) -> Result<SecretString, Lack> {
+        match &self.0 {
+            Some(shelf) => shelf.value(name),
+            None => Err(Lack::Unknown(name.to_owned())),
+        }
+    }
+
+    /// Decides whether every secret that `value` asks for could be released.
+    ///
+    /// # Errors
+    /// Why not, for whoever wants it.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        self.fill(&mut value.clone())
+    }
+
+    /// Puts secrets into `value`. How it is to be hidden is [`Secrets::veil`] afterwards.
+    ///
+    /// # Errors
+    /// Why one is not to be had; `value` must not be used then.
+    pub fn fill(&self, value: &mut Value) -> Result<(), String> {
+        let filled = secret::fill(value, &mut |name| self.value(name).map(|value| value.expose_secret().to_owned()));
+        filled.map_err(|unfilled: Unfilled<Lack>| unfilled.to_string())
+    }
+
+    /// The same for arguments.
+    ///
+    /// # Errors
+    /// As [`Secrets::fill`].
+    pub fn fill_arguments(&self, arguments: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+        let mut value = Value::Object(arguments.clone());
+        self.fill(&mut value)?;
+        match value {
+            Value::Object(filled) => Ok(filled),
+            _ => Err("arguments are an object".to_owned()),
+        }
+    }
+
+    /// What hides every secret that this process has seen, those that were changed or removed since among them.
+    pub fn veil(&self) -> Arc<Veil> {
+        self.0.as_ref().map_or_else(Arc::default, |shelf| shelf.veil())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! Where values are kept: a folder with a file each, readable by nobody else, and what a configuration gives.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use countersign_core::secret::is_name;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{LONGEST, Lack, SHORTEST, Veil, forms};
+use crate::regular;
+
+/// A secret that is kept, without its value.
+#[derive(Debug)]
+pub struct Kept {
+    /// Its name.
+    pub name: String,
+    /// Why it would not be released, if it would not.
+    pub lack: Option<Lack>,
+}
+
+/// Why a secret was not set or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be named so.
+    #[error("{0:?} cannot name a secret: a letter or _, then letters, digits, _, - and dots, at most 64 of them")]
+    Name(String),
+    /// It is shorter or longer than it may be, or holds a NUL character.
+    #[error("a secret has between {SHORTEST} and {LONGEST} bytes and no NUL character")]
+    Value,
+    /// Nobody set it.
+    #[error("there is no secret called {name} in {}", folder.display())]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Where.
+        folder: PathBuf,
+    },
+    /// The system says no.
+    #[error("{}: {problem}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What it says.
+        problem: io::Error,
+    },
+}
+
+/// What tells one state of a file from another.
+type Stamp = (u64, i64, i64, u64, u32);
+
+pub(super) struct Shelf {
+    folder: PathBuf,
+    given: BTreeMap<String, SecretString>,
+    seen: Mutex<Seen>,
+}
+
+/// What this process has seen of the folder.
+#[derive(Default)]
+struct Seen {
+    files: BTreeMap<String, Stamp>,
+    /// Every value there ever was, with its name: what was released before a change may come back after it.
+    ever: BTreeMap<(String, usize), SecretString>,
+    veil: Arc<Veil>,
+    /// How many values the veil was made for; none before the folder was looked at.
+    veiled: Option<usize>,
+    /// Why not everything can be hidden, if so: nothing is released then.
+    blind: Option<String>,
+}
+
+impl Shelf {
+    pub(super) fn new(folder: PathBuf, given: BTreeMap<String, SecretString>) -> Self {
+        let mut seen = Seen::default();
+        given.iter().for_each(|(name, value)| seen.note(name, value));
+        Self { folder, given, seen: Mutex::new(seen) }
+    }
+
+    /// The value, which [`Shelf::veil`] hides from here on.
+    pub(super) fn value(&self, name: &str) -> Result<SecretString, Lack> {
+        let unknown = || Lack::Unknown(name.to_owned());
+        if !is_name(name) {
+            return Err(unknown());
+        }
+        let value = match read(&self.folder, name)? {
+            Some(value) => value,
+            None => self.given.get(name).cloned().ok_or_else(unknown)?,
+        };
+        check(name, value.expose_secret())?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.note(name, &value);
+        seen.build();
+        match &seen.blind {
+            None => Ok(value),
+            Some(problem) => {
+                Err(Lack::Unreadable { name: name.to_owned(), problem: io::Error::other(problem.clone()) })
+            }
+        }
+    }
+
+    pub(super) fn veil(&self) -> Arc<Veil> {
+        let files = stamps(&self.folder);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.veiled.is_none() || seen.files != files {
+            // A file that is open to others is not released, and hidden all the same.
+            for name in files.keys() {
+                if let Ok(text) = regular::read_text(&self.folder.join(name), LONGEST as u64) {
+                    seen.note(name, &SecretString::from(trimmed(text)));
+                }
+            }
+            seen.files = files;
+            seen.build();
+        }
+        Arc::clone(&seen.veil)
+    }
+}
+
+impl Seen {
+    fn note(&mut self, name: &str, value: &SecretString) {
+        let known = |(_, known): (&(String, usize), &SecretString)| known.expose_secret() == value.expose_secret();
+        if value.expose_secret().len() < SHORTEST || self.ever.iter().any(known) {
+            return;
+        }
+        let number = self.ever.keys().filter(|(of, _)| of == name).count();
+        self.ever.insert((name.to_owned(), number), value.clone());
+    }
+
+    /// Makes the veil anew if something was noted since.
+    fn build(&mut self) {
+        if self.veiled == Some(self.ever.len()) {
+            return;
+        }
+        let mut taken = BTreeSet::new();
+        let all = self.ever.iter().flat_map(|((name, _), value)| {
+            forms::forms(&[value.expose_secret().to_owned()]).into_iter().map(|form| (form, name.clone()))
+        });
+        let all: Vec<(String, String)> = all.filter(|(form, _)| taken.insert(form.clone())).collect();
+        match Veil::over(all) {
+            Ok(veil) => {
+                self.veil = Arc::new(veil);
+                self.veiled = Some(self.ever.len());
+                self.blind = None;
+            }
+            Err(problem) => self.blind = Some(problem),
+        }
+    }
+}
+
+fn check(name: &str, value: &str) -> Result<(), Lack> {
+    if value.len() < SHORTEST {
+        return Err(Lack::Short(name.to_owned()));
+    }
+    if value.contains('\0') {
+        return Err(Lack::Nul(name.to_owned()));
+    }
+    Ok(())
+}
+
+/// What a file of the folder holds; none if there is no such file.
+fn read(folder: &Path, name: &str) -> Result<Option<SecretString>, Lack> {
+    let path = folder.join(name);
+    let unreadable = |problem| Lack::Unreadable { name: name.to_owned(), problem };
+    let found = match fs::metadata(&path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mode = found.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(Lack::Open { name: name.to_owned(), mode });
+    }
+    let text = regular::read_text(&path, LONGEST as u64).map_err(unreadable)?;
+    Ok(Some(trimmed(text).into()))
+}
+
+/// Without the line end that editors and `echo` put behind it.
+fn trimmed(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    text
+}
+
+/// The files that could be secrets, as they are now. A folder that cannot be read has none.
+fn stamps(folder: &Path) -> BTreeMap<String, Stamp> {
+    let Ok(entries) = fs::read_dir(folder) else { return BTreeMap::new() };
+    let named = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|name| is_name(name));
+    named
+        .filter_map(|name| {
+            let found = fs::metadata(folder.join(&name)).ok().filter(fs::Metadata::is_file)?;
+            Some((name, (found.ino(), found.mtime(), found.mtime_nsec(), found.len(), found.mode())))
+        })
+        .collect()
+}
+
+/// The secrets that are kept in `folder`, by name. A folder that is not there has none.
+///
+/// # Errors
+/// [`StoreError::Io`] if it cannot be read.
+pub fn list(folder: &Path) -> Result<Vec<Kept>, StoreError> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(problem) => return Err(StoreError::Io { path: folder.to_owned(), problem }),
+        Ok(_) => {}
+    }
+    let kept = |name: String| {
+        let lack = match read(folder, &name) {
+            Ok(Some(value)) => check(&name, value.expose_secret()).err(),
+            Ok(None) => Some(Lack::Unknown(name.clone())),
+            Err(lack) => Some(lack),
+        };
+        Kept { name, lack }
+    };
+    Ok(stamps(folder).into_keys().map(kept).collect())
+}
+
+/// Keeps `value` as the secret `name`, in place of one that was there. Gives whether there was one.
+///
+/// # Errors
+/// [`StoreError`]; what was there is as it was.
+pub fn set(folder: &Path, name: &str, value: &SecretString) -> Result<bool, StoreError> {
+    if !is_name(name) {
+        return Err(StoreError::Name(name.to_owned()));
+    }
+    let text = trimmed(value.expose_secret().to_owned());
+    if check(name, &text).is_err() || text.len() > LONGEST {
+        return Err(StoreError::Value);
+    }
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |problem| StoreError::Io { path, problem }
+    };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io(folder))?;
+    let path = folder.join(name);
+    let was_there = path.exists();
+    // No secret is called so: none begins with a dot.
+    let new = folder.join(format!(".{name}.{}", std::process::id()));
+    let written = || {
+        let _ = fs::remove_file(&new);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    written().map_err(|problem| {
+        let _ = fs::remove_file(&new);
+        io(&path)(problem)
+    })?;
+    Ok(was_there)
+}
+
+/// Removes the secret `name`.
+///
+/// # Errors
+/// [`StoreError`], if there is none, too.
+pub fn remove(folder: &Path, name: &str) -> Result<(), StoreError> {
+    if !is_name(name) {
+        return Err(StoreError::Name(name.to_owned()));
+    }
+    let path = folder.join(name);
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(StoreError::Unknown { name: name.to_owned(), folder: folder.to_owned() })
+        }
+        Err(problem) => Err(StoreError::Io { path, problem }),
+    }
+}

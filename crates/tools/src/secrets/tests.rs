@@ -1,0 +1,158 @@
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, sync::Arc};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use proptest::prelude::*;
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+
+use super::{Lack, Secrets, Veil, forms, list, remove, set};
+
+const VALUE: &str = "s3cr/t \"cänary\" 0815";
+
+fn veil(secrets: &[(&str, &str)]) -> Arc<Veil> {
+    let forms = secrets
+        .iter()
+        .flat_map(|(name, value)| forms(&[(*value).to_owned()]).into_iter().map(|form| (form, (*name).to_owned())));
+    Arc::new(Veil::over(forms).unwrap())
+}
+
+fn kept(secrets: &[(&str, &str)]) -> (tempfile::TempDir, Secrets) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, value) in secrets {
+        set(&folder.path().join("secrets"), name, &(*value).into()).unwrap();
+    }
+    let secrets = Secrets::at(folder.path().join("secrets"), BTreeMap::new());
+    (folder, secrets)
+}
+
+#[test]
+fn a_secret_is_hidden_in_every_form_that_it_is_usual_to_write_it_in() {
+    let veil = veil(&[("KEY", VALUE)]);
+    let percent: String = VALUE.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    for (case, told) in [
+        ("as it is", format!("x{VALUE}y")),
+        ("json", json!({ "a": VALUE }).to_string()),
+        ("hex", hex::encode(VALUE)),
+        ("HEX", hex::encode_upper(VALUE)),
+        ("base64", BASE64_STANDARD.encode(VALUE)),
+        ("base64 behind one", BASE64_STANDARD.encode(format!("u{VALUE}"))),
+        ("base64 behind two", BASE64_STANDARD.encode(format!("u:{VALUE}:x"))),
+        ("a query", "s3cr%2Ft%20%22c%C3%A4nary%22%200815".to_owned()),
+        ("a form", "s3cr%2Ft+%22c%C3%A4nary%22+0815".to_owned()),
+        ("a query in small letters", "s3cr%2ft%20%22c%c3%a4nary%22%200815".to_owned()),
+    ] {
+        let hidden = veil.hide(&told);
+        assert!(hidden.contains("[secret KEY]"), "{case}: {told} became {hidden}");
+        assert!(!hidden.contains("0815"), "{case}: {hidden}");
+    }
+    assert_eq!(veil.hide("nothing here"), "nothing here");
+    // What nobody writes: the limit is that whoever wants to can.
+    assert!(!veil.is_told(&percent));
+}
+
+#[test]
+fn every_line_of_a_key_is_hidden() {
+    let veil = veil(&[("PEM", "-----BEGIN X-----\nMIIBVgIBADANBgkqhkiG\nAbCdEf==\n-----END X-----\n")]);
+    assert_eq!(veil.hide("1 MIIBVgIBADANBgkqhkiG\r\n2 AbCdEf=="), "1 [secret PEM]\r\n2 [secret PEM]");
+}
+
+#[test]
+fn secrets_are_hidden_in_names_texts_and_numbers_of_a_value() {
+    let veil = veil(&[("A", "hunter2-hunter2"), ("PIN", "12345678")]);
+    let mut value = json!({"hunter2-hunter2": ["x hunter2-hunter2", 12_345_678, true, null]});
+    veil.hide_in(&mut value);
+    assert_eq!(value, json!({"[secret A]": ["x [secret A]", "[secret PIN]", true, null]}));
+}
+
+proptest! {
+    #[test]
+    fn an_output_in_pieces_is_hidden_as_the_whole_is(
+        parts in proptest::collection::vec(prop_oneof![
+            Just("hunter2-hunter2".to_owned()), Just("hunter2-hunter2-and-more".to_owned()), Just("hunter2-".to_owned()),
+            Just("aaaaaaaa".to_owned()), "[a-c\n]{0,12}",
+        ], 0..12),
+        sizes in proptest::collection::vec(1_usize..40, 1..20),
+    ) {
+        let veil = veil(&[("A", "hunter2-hunter2"), ("B", "hunter2-hunter2-and-more"), ("C", "aaaaaaaa")]);
+        let whole = parts.concat();
+        let (mut stream, mut shown, mut rest) = (veil.stream(), Vec::new(), whole.as_bytes());
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (piece, behind) = rest.split_at((*size).min(rest.len()));
+            shown.extend(stream.push(piece));
+            rest = behind;
+        }
+        shown.extend(stream.finish());
+        prop_assert_eq!(String::from_utf8(shown).unwrap(), veil.hide(&whole));
+    }
+}
+
+#[test]
+fn an_output_is_held_no_longer_than_it_could_be_a_secret() {
+    let mut stream = veil(&[("A", "hunter2-hunter2")]).stream();
+    for (piece, want) in [("line\n", "line\n"), ("hunt", ""), ("er3", "hunter3"), ("hunter2-hunter2", "[secret A]")] {
+        assert_eq!(String::from_utf8(stream.push(piece.as_bytes())).unwrap(), want, "{piece}");
+    }
+}
+
+#[test]
+fn a_secret_lies_in_a_file_for_its_owner_alone() {
+    let (folder, secrets) = kept(&[("KEY", "hunter2-hunter2\n")]);
+    let file = folder.path().join("secrets/KEY");
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    assert_eq!(secrets.value("KEY").unwrap().expose_secret(), "hunter2-hunter2");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let lack = secrets.value("KEY").unwrap_err();
+    assert_eq!(lack.to_string(), "the file of the secret KEY is open to others (mode 640); make it 600");
+    assert!(matches!(list(file.parent().unwrap()).unwrap()[0].lack, Some(Lack::Open { .. })));
+}
+
+#[test]
+fn what_is_not_to_be_had_is_refused_with_its_name() {
+    let (folder, secrets) = kept(&[("KEY", "hunter2-hunter2")]);
+    fs::write(folder.path().join("secrets/SHORT"), "hunter2").unwrap();
+    fs::set_permissions(folder.path().join("secrets/SHORT"), fs::Permissions::from_mode(0o600)).unwrap();
+    for (text, want) in [
+        ("{{secret:KEY}}", Ok(())),
+        ("{{secret:NONE}}", Err("there is no secret called NONE")),
+        (
+            "{{secret:../secrets/KEY}}",
+            Err("{{secret: is not followed by the name of a secret (letters, digits, _, - and dots) and }}"),
+        ),
+        ("{{secret:SHORT}}", Err("the secret SHORT is shorter than 8 bytes, which could not be kept out of outputs")),
+    ] {
+        assert_eq!(secrets.check(&json!({ "a": [text] })), want.map_err(str::to_owned), "{text}");
+    }
+    assert!(Secrets::default().check(&json!("{{secret:KEY}}")).is_err());
+    let folder = folder.path().join("secrets");
+    for (name, value) in [("a/b", "hunter2-hunter2"), ("K", "short"), ("K", "with a \0 in it")] {
+        assert!(set(&folder, name, &value.into()).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn what_was_released_is_hidden_after_it_was_changed_and_removed() {
+    let (folder, secrets) = kept(&[("KEY", "the-first-value")]);
+    let at = folder.path().join("secrets");
+    assert!(secrets.veil().is_told("the-first-value"));
+    assert!(set(&at, "KEY", &"the-second-value".into()).unwrap());
+    assert_eq!(secrets.value("KEY").unwrap().expose_secret(), "the-second-value");
+    assert_eq!(secrets.veil().hide("the-first-value the-second-value"), "[secret KEY] [secret KEY]");
+    remove(&at, "KEY").unwrap();
+    assert!(secrets.value("KEY").is_err() && remove(&at, "KEY").is_err());
+    assert!(secrets.veil().is_told("the-first-value") && secrets.veil().is_told("the-second-value"));
+}
+
+#[test]
+fn a_file_counts_before_what_the_configuration_gives() {
+    let (folder, _) = kept(&[("KEY", "from-the-file")]);
+    let given = [("KEY", "from-the-settings"), ("OTHER", "from-the-settings")];
+    let given = given.map(|(name, value)| (name.to_owned(), value.into()));
+    let secrets = Secrets::at(folder.path().join("secrets"), given.into_iter().collect());
+    assert_eq!(secrets.value("KEY").unwrap().expose_secret(), "from-the-file");
+    assert_eq!(secrets.value("OTHER").unwrap().expose_secret(), "from-the-settings");
+    assert_eq!(format!("{secrets:?} {:?}", secrets.veil()).matches("from-the").count(), 0);
+}
