@@ -25,6 +25,16 @@ const TARGETS: &[&str] = &[
     "anthropic-messages",
     "google-generative-ai",
     "shell",
+    "shell-in-bash",
+    "gjc-schema",
+    "agent-gate",
+    "gsv-settings",
+    "log-record",
+    "settings",
+    "rules",
+    "telegram",
+    "webhook",
+    "body",
 ];
 
 impl Options {
@@ -86,8 +96,7 @@ mod tests {
                 rest: rest.iter().map(|&argument| argument.to_owned()).collect(),
             })
         };
-        let known = "one of lines, commands, gjc-commands, session-file, gsv, openai-completions, openai-responses, \
-                     anthropic-messages, google-generative-ai, shell";
+        let known = format!("one of {}", TARGETS.join(", "));
         for (line, want) in [
             ("", options(None, &[])),
             ("lines --minutes 5", options(Some("lines"), &["--minutes", "5"])),

@@ -2,10 +2,14 @@
 //!
 //! Source: docs/protocol/agent-gate.md.
 
+mod fuzz;
+
 use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
+
+pub use fuzz::fuzz;
 
 /// The largest frame in either direction, in bytes.
 pub const LARGEST_FRAME: usize = 1 << 20;

@@ -9,6 +9,7 @@ mod at;
 pub mod cases;
 mod chosen;
 mod exposed;
+pub(crate) mod fuzz;
 mod known;
 mod load;
 mod location;

@@ -4,7 +4,7 @@
 //! It decides nothing: a frame becomes a command, and what became of it becomes an answer or an event.
 
 mod automation;
-mod channels;
+pub(crate) mod channels;
 mod chat;
 mod config;
 mod connection;

@@ -11,6 +11,7 @@ pub mod config;
 mod console;
 pub mod control;
 mod decisions;
+pub mod fuzz;
 pub mod gateway;
 pub mod gjc;
 pub mod gsv;

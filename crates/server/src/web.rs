@@ -4,7 +4,7 @@
 
 pub mod access;
 pub(crate) mod auth;
-mod body;
+pub(crate) mod body;
 pub(crate) mod cookie;
 mod guard;
 mod login;

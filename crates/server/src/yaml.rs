@@ -11,6 +11,9 @@ use serde_saphyr::Spanned;
 
 use crate::agent_dir::LARGEST;
 
+/// How deep a file may nest: no file that means something here comes near, and reading one takes the stack of a thread.
+const DEEPEST: usize = 32;
+
 /// One value of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -101,7 +104,12 @@ impl Node {
     /// # Errors
     /// The line, counted from 1, and a message without the text of the file.
     pub fn parse(text: &str) -> Result<Option<Self>, (u64, String)> {
-        Self::parse_with(text, serde_saphyr::options! { strict_booleans: true, with_snippet: false })
+        Self::parse_with(
+            text,
+            serde_saphyr::options! {
+                strict_booleans: true, with_snippet: false, budget: serde_saphyr::budget! { max_depth: DEEPEST },
+            },
+        )
     }
 
     /// As [`Self::parse`], and refuses tags that mean nothing here: a reader would pass over `!secret` in silence.
@@ -111,6 +119,7 @@ impl Node {
     pub fn parse_untagged(text: &str) -> Result<Option<Self>, (u64, String)> {
         let options = serde_saphyr::options! {
             strict_booleans: true, with_snippet: false, reject_unsupported_tags: true,
+            budget: serde_saphyr::budget! { max_depth: DEEPEST },
         };
         Self::parse_with(text, options)
     }
@@ -393,6 +402,15 @@ mod tests {
     use serde_json::json;
 
     use super::{Node, Place};
+
+    #[test]
+    fn a_file_that_nests_deeper_than_any_that_means_something_is_refused() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Node::parse(&nested(31)).is_ok());
+        for depth in [33, 60] {
+            assert_eq!(Node::parse(&nested(depth)).unwrap_err().0, 1, "{depth}");
+        }
+    }
 
     #[test]
     fn a_value_of_another_kind_names_file_line_and_key() {

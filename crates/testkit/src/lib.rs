@@ -1,7 +1,10 @@
-//! What tests of several crates share: a simulation of the engine with its crashes, and transcripts of the omp door.
+//! What tests of several crates share: a simulation of the engine with its crashes, transcripts of the omp door, and
+//! a fuzz loop.
 //!
 //! It must not be part of the binary.
 
+#[cfg(feature = "whole")]
+pub mod fuzz;
 pub mod sim;
 #[cfg(feature = "whole")]
 pub mod transcript;

@@ -160,6 +160,22 @@ impl Event {
         (self.kind(), VERSION, facts)
     }
 
+    /// Reads, for a fuzz loop, the first line of `bytes` as a kind and the rest as facts, and checks that what was read is
+    /// written and read again as the same.
+    ///
+    /// # Panics
+    /// Where that does not hold: a finding.
+    pub fn fuzz(bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let (kind, facts) = text.split_once('\n').unwrap_or((&text, "null"));
+        let Ok(event) = Self::decode(kind, VERSION, facts) else { return };
+        let (same, version, written) = event.encode();
+        assert_eq!(same, kind);
+        let again = Self::decode(kind, version, &written).unwrap_or_else(|error| panic!("{error}: {written:?}"));
+        assert_eq!(again, event, "{written:?}");
+        assert_eq!(again.encode().2, written);
+    }
+
     /// Reads the form that the log keeps.
     ///
     /// # Errors

@@ -369,6 +369,8 @@ pub(super) fn fuzz(body: &str) {
         PermissionAnswer::read(body).err(),
     ];
     for error in told.into_iter().flatten() {
-        error.body();
+        let body = error.body();
+        let told = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(body.text());
+        assert!(told.is_ok_and(|told| !told.is_empty()), "{:?}", body.text());
     }
 }

@@ -209,7 +209,7 @@ pub fn fuzz(bytes: &[u8]) {
             command.name();
         }
         Ok(_) => {}
-        Err(malformed) => drop(crate::encode(&malformed.response())),
+        Err(malformed) => omp::command::refuses(&crate::encode(&malformed.response())),
     }
     super::bridge::fuzz(&line);
 }

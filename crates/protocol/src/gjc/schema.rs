@@ -6,6 +6,7 @@
 pub mod canonical;
 mod check;
 mod construct;
+mod fuzz;
 pub mod meaning;
 pub mod shapes;
 
@@ -15,6 +16,7 @@ use serde_json::Value;
 pub use self::canonical::{canonical, hash};
 use self::construct::Node;
 pub use self::construct::SchemaError;
+pub use self::fuzz::fuzz;
 use crate::json::{Json, Wire};
 
 /// The most bytes of a schema, in canonical form.

@@ -1,10 +1,12 @@
 //! The tree of settings: paths, defaults, what each of them can be, and what of it is never shown.
 
+mod fuzz;
 mod table;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub use fuzz::fuzz;
 pub use table::{DEFAULTS, defaults};
 
 use super::Fault;

@@ -234,11 +234,24 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
     }
 }
 
-/// Reads, for a fuzz loop, `bytes` as one line.
+/// Reads, for a fuzz loop, `bytes` as one line, and checks that what is refused is refused on one line of JSON, in words.
+///
+/// # Panics
+/// Where that does not hold: a finding.
 pub fn fuzz(bytes: &[u8]) {
     if let Err(malformed) = parse(&String::from_utf8_lossy(bytes)) {
-        crate::encode(&malformed.response());
+        refuses(&crate::encode(&malformed.response()));
     }
+}
+
+/// Checks that `line` is what a host reads as a refusal.
+pub(crate) fn refuses(line: &[u8]) {
+    let text = String::from_utf8_lossy(line);
+    let told: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+    assert!(!text.trim_end_matches('\n').contains(['\n', '\r']), "{text:?} is not one line");
+    assert_eq!((&told["type"], &told["success"]), (&"response".into(), &false.into()), "{text:?}");
+    let says = &told["error"];
+    assert!(says.as_str().is_some_and(|says| !says.is_empty()) || says.is_object(), "{text:?} says nothing");
 }
 
 /// Reads the fields of the command called `name`; none if there is no such command. Also for dialects of this wire.

@@ -68,7 +68,18 @@ pub fn load(
 ) -> Result<Loaded, Errors> {
     let notes = Notes::of(path.unwrap_or_else(|| Path::new("")));
     let text = text(path, &notes);
-    let value = value::read(&text, &notes, Some(environment));
+    read(&text, path, flags, environment, notes)
+}
+
+/// Reads `text` as the file at `path`.
+pub(super) fn read(
+    text: &str,
+    path: Option<&Path>,
+    flags: &Flags,
+    environment: &dyn Fn(&str) -> Option<String>,
+    notes: Notes,
+) -> Result<Loaded, Errors> {
+    let value = value::read(text, &notes, Some(environment));
     let root = At::root(&notes, value.as_ref());
     let config = config(&root, path, flags, environment);
     if let Some(path) = path {

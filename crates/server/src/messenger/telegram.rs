@@ -15,7 +15,7 @@ mod rates;
 mod refs;
 mod talk;
 mod uploads;
-mod wire;
+pub(crate) mod wire;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

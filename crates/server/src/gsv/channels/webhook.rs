@@ -3,6 +3,7 @@
 //! Signed as Standard Webhooks says, in both directions, so that libraries for it are everywhere. Source:
 //! <https://www.standardwebhooks.com>.
 
+pub(crate) mod fuzz;
 mod sign;
 
 use std::{
@@ -25,7 +26,7 @@ use countersign_protocol::{
     Json,
     gsv::{
         Fault, LARGEST_FRAME, Method, Request,
-        channel::{Account, Outbound, OutboundMessage},
+        channel::{Account, Inbound, Outbound, OutboundMessage},
         code,
     },
 };
@@ -152,8 +153,13 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<J
     if is_agents {
         return Err(Fault::new(code::FORBIDDEN, peer::REFUSED));
     }
-    let mut params: Map<String, Value> = serde_json::from_slice(&body)
-        .map_err(|error| Fault::invalid(format!("the body is no JSON object: {error}")))?;
+    Ok(Json::of(&inbound::take(door, message(&body, account, id)?, came).await?))
+}
+
+/// The message of an account that a body is, under the id that was signed with it.
+fn message(body: &[u8], account: &str, id: &str) -> Result<Inbound, Fault> {
+    let mut params: Map<String, Value> =
+        serde_json::from_slice(body).map_err(|error| Fault::invalid(format!("the body is no JSON object: {error}")))?;
     params.insert("channel".to_owned(), WEBHOOK.into());
     params.insert("accountId".to_owned(), account.into());
     let params = Json::of(&params);
@@ -162,7 +168,7 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<J
     };
     // What is signed counts once, whatever the message calls itself.
     message.message_id = Some(id.to_owned());
-    Ok(Json::of(&inbound::take(door, *message, came).await?))
+    Ok(*message)
 }
 
 /// Reads a body of which it is not known yet who sent it.

@@ -103,6 +103,27 @@ impl Update {
     }
 }
 
+/// Reads, for a fuzz loop, `bytes` as the answer to a request for updates, and checks that what has a number is never lost, whatever
+/// else it is, and that nothing else is made of it.
+///
+/// # Panics
+/// Where that does not hold: a finding.
+pub fn fuzz(bytes: &[u8]) {
+    let Ok(envelope) = serde_json::from_slice::<Envelope>(bytes) else { return };
+    let serde_json::Value::Array(updates) = envelope.result else { return };
+    for value in updates {
+        let number = value["update_id"].as_i64();
+        let (text, tapped) = (value["message"]["text"].clone(), value["callback_query"]["data"].clone());
+        let read = Update::read(value);
+        assert_eq!(read.as_ref().map(|update| update.update_id), number);
+        let Some(update) = read else { continue };
+        let said = update.message.and_then(|message| message.text);
+        assert!(said.is_none() || said.as_deref() == text.as_str(), "{said:?} of {text}");
+        let data = update.callback_query.and_then(|query| query.data);
+        assert!(data.is_none() || data.as_deref() == tapped.as_str(), "{data:?} of {tapped}");
+    }
+}
+
 /// A button below a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Button {

@@ -1,0 +1,73 @@
+//! The way in for a fuzz loop: any bytes are a schema and an answer to it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{MOST_TOLD, Schema, SchemaError, canonical, hash};
+
+/// Reads the first line of `bytes` as a schema and the rest as an answer, and checks what holds for both: the canonical form reads
+/// back as itself and has the same hash, a refused schema names a place, a schema that is taken is shown as it was given, an
+/// answer is judged the same however its members are ordered, and every mismatch is at a place of the answer.
+///
+/// # Panics
+/// Where that does not hold: a finding.
+pub fn fuzz(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (schema, answer) = text.split_once('\n').unwrap_or((&text, "null"));
+    let Ok(given) = serde_json::from_str::<Value>(schema) else { return };
+    again(&given);
+    let schema = match Schema::new(given.clone()) {
+        Ok(schema) => schema,
+        Err(error) => return refused(&error),
+    };
+    assert_eq!(schema.hash(), hash(&given));
+    let shown: Value = serde_json::from_str(schema.json().text()).expect("a schema that was taken is JSON");
+    assert_eq!(canonical(&shown), canonical(&given), "what is shown is what was given");
+    let Ok(answer) = serde_json::from_str::<Value>(answer) else { return };
+    let found = schema.check(&answer);
+    assert!(found.len() <= MOST_TOLD, "{} mismatches", found.len());
+    let turned = schema.check(&again(&answer));
+    let places = |found: &[super::Mismatch]| -> BTreeSet<(String, &str)> {
+        found.iter().map(|one| (one.path.clone(), one.keyword)).collect()
+    };
+    // Of too many it is the order that says which are told.
+    if found.len() < MOST_TOLD {
+        assert_eq!(places(&found), places(&turned), "the order of members decides nothing");
+    }
+    let mut known = BTreeSet::from(["#".to_owned()]);
+    paths(&answer, "#", &mut known);
+    for one in &found {
+        // What is missing is told with the place where it should be.
+        let is_there = known.contains(&one.path) || one.keyword == "required";
+        assert!(is_there, "{:?} is at {:?}, which the answer does not have", one.keyword, one.path);
+        assert!(!one.message.is_empty());
+    }
+}
+
+fn refused(error: &SchemaError) {
+    let text = error.to_string();
+    assert!(matches!(error, SchemaError::TooLarge) || text.contains('#'), "{text:?} names no place");
+}
+
+/// `value` as its canonical form reads back.
+fn again(value: &Value) -> Value {
+    let text = canonical(value);
+    let read: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+    assert_eq!(canonical(&read), text, "the canonical form is its own");
+    assert_eq!(hash(&read), hash(value));
+    read
+}
+
+fn paths(value: &Value, at: &str, known: &mut BTreeSet<String>) {
+    let mut each = |name: String, value: &Value| {
+        let path = format!("{at}/{name}");
+        paths(value, &path, known);
+        known.insert(path);
+    };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| each(name.clone(), value)),
+        Value::Array(items) => items.iter().enumerate().for_each(|(at, value)| each(at.to_string(), value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

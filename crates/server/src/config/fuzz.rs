@@ -1,0 +1,85 @@
+//! The ways in for a fuzz loop: any bytes are a configuration file, or a file of rules.
+
+use std::path::Path;
+
+use countersign_core::policy::{Action, Rule, compile};
+
+use super::{at::Notes, load, permissions::RuleFile, problem::Errors, rule_lines, settings::Flags};
+
+/// What the variable `SECRET` holds.
+const SECRET: &str = "hunter2-of-the-fuzz-loop";
+
+/// Reads `bytes` as the configuration, and checks that every refusal names a line of the file or a key and says what is wrong, and
+/// that what a variable holds stands in no refusal, warning or figure of what was read.
+///
+/// # Panics
+/// Where that does not hold: a finding.
+pub fn settings(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let environment = |name: &str| match name {
+        "SECRET" => Some(SECRET.to_owned()),
+        "NUMBER" => Some("8443".to_owned()),
+        _ => None,
+    };
+    let told = match load::read(&text, None, &Flags::default(), &environment, Notes::of(Path::new("config.yaml"))) {
+        Ok(loaded) => loaded.warnings.join("\n"),
+        Err(errors) => {
+            named(&errors, &text);
+            errors.to_string()
+        }
+    };
+    // A name that is shown because it must be told from others may be anything; a secret stands nowhere by that name.
+    let is_secret = ["token", "api_key", "password"].iter().any(|key| text.contains(&format!("{key}: ${{SECRET}}")));
+    let elsewhere = text.matches("${SECRET}").count() > 1;
+    assert!(!is_secret || elsewhere || !told.contains(SECRET), "{told}");
+}
+
+/// Reads `bytes` as a file of rules, and checks that every refusal names a line of the file or a key, that every rule that was read
+/// has a line of the file, and that a rule that is put in is there afterwards and the others are as they were.
+///
+/// # Panics
+/// Where that does not hold: a finding.
+pub fn rules(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    // Rules of this layer have no file of cases beside theirs that would be looked for.
+    let read = |text: &str| RuleFile { path: "rules.yaml".into(), tightens: true, text: text.to_owned() }.parse();
+    let before = match read(&text) {
+        Ok(permissions) => permissions.source,
+        Err(errors) => return named(&errors, &text),
+    };
+    let lines = lines(&text);
+    for rule in before.rules.rules.iter().chain(&before.rules.defaults) {
+        assert!(rule.line >= 1 && u64::from(rule.line) <= lines, "{rule:?} of {lines} lines");
+    }
+    if let Err(errors) = compile(vec![before.clone()]) {
+        for error in errors {
+            assert!(error.to_string().contains("rules.yaml"), "{error} names no place");
+        }
+    }
+    let fresh = Rule::new("fuzz(\u{202e}\"it\\'s*)", Action::Deny);
+    let Ok(longer) = rule_lines::with(&text, &rule_lines::line(&fresh)) else { return };
+    let after = read(&longer).unwrap_or_else(|errors| panic!("{errors}: {longer:?}")).source;
+    let (last, others) = after.rules.rules.split_last().expect("a rule was put in");
+    assert_eq!((&last.pattern, last.action), (&fresh.pattern, fresh.action), "{longer:?}");
+    let bare = |rules: &[Rule]| rules.iter().map(|rule| Rule { line: 0, ..rule.clone() }).collect::<Vec<_>>();
+    assert_eq!(bare(others), bare(&before.rules.rules), "{longer:?}");
+    assert_eq!(bare(&after.rules.defaults), bare(&before.rules.defaults), "{longer:?}");
+    // Several rules on one line cannot be told apart there.
+    let Ok((shorter, cut)) = rule_lines::without(&longer, last.line.into(), None) else { return };
+    let again = read(&shorter).unwrap_or_else(|errors| panic!("{errors}: {shorter:?}")).source;
+    assert!(!cut.is_empty());
+    assert_eq!(bare(&again.rules.rules), bare(&before.rules.rules), "{shorter:?}");
+}
+
+fn lines(text: &str) -> u64 {
+    // YAML breaks lines at a carriage return too.
+    u64::try_from(text.split(['\n', '\r']).count()).unwrap_or(u64::MAX)
+}
+
+fn named(errors: &Errors, text: &str) {
+    assert!(!errors.0.is_empty());
+    for problem in &errors.0 {
+        assert!(problem.line <= lines(text), "{problem} of {} lines", lines(text));
+        assert!(!problem.fault.to_string().is_empty(), "{problem:?} says nothing");
+    }
+}

@@ -1,0 +1,48 @@
+//! Everything that reads what others wrote, against mutated input.
+//!
+//! Works on stable Rust: no coverage steers it, so the corpus beside it holds one input for each thing a decoder knows, and the
+//! dictionaries hold the words that decide. `cargo xtask fuzz` runs it for minutes, the tests run the first inputs of a seed.
+
+mod mutate;
+mod shell;
+mod targets;
+
+use std::{fs, io, path::Path};
+
+pub use targets::TARGETS;
+
+/// A decoder with the words that it knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What it is called; its corpus is in a folder of that name.
+    pub name: &'static str,
+    /// How many inputs are enough for a test that takes a second or two.
+    pub short: u64,
+    /// Panics for a finding.
+    pub decode: fn(&[u8]),
+    words: &'static [&'static str],
+}
+
+impl Target {
+    /// The inputs to begin with: every file of the target's folder, in order, and the empty one.
+    ///
+    /// # Errors
+    /// The folder or a file of it cannot be read.
+    pub fn corpus(&self) -> io::Result<Vec<Vec<u8>>> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_corpus").join(self.name);
+        let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+        let mut files = files?;
+        files.sort();
+        let mut corpus = vec![Vec::new()];
+        for file in files {
+            corpus.push(fs::read(file)?);
+        }
+        Ok(corpus)
+    }
+
+    /// The input with this number: the corpus as it is, then one of it after some changes. Each can be made without those before it.
+    pub fn input(&self, corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
+        let kept = usize::try_from(number).ok().and_then(|number| corpus.get(number));
+        kept.cloned().unwrap_or_else(|| mutate::mutated(corpus, self.words, &mut mutate::Dice::new(seed, number)))
+    }
+}

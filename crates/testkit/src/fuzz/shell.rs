@@ -1,0 +1,181 @@
+//! The judge of shell lines beside a real shell: what it allows must run as it was read.
+//!
+//! The rules allow two commands whose first word begins with `safe`. A line that is allowed is given to a restricted bash in an empty
+//! folder, in which no program can be found, no builtin is enabled and nothing can be written; what it would run goes to a handler that
+//! writes it down. Where there is no bash the judge alone is asked.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Stdio},
+    sync::LazyLock,
+    time::Duration,
+};
+
+use countersign_core::{
+    digest::{Digest, canonical},
+    id::{PrincipalId, SessionId},
+    policy::{
+        Action, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject,
+        Surroundings, Verdict, compile, evaluate,
+    },
+    time::Millis,
+    tool::{Effect, Shell},
+};
+use serde_json::{Map, Value};
+use tempfile::TempDir;
+
+/// A line that runs for longer says nothing.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+static RULES: LazyLock<Compiled> = LazyLock::new(|| {
+    let rules = ["bash(ls safe*)", "bash(echo safe*)"].map(|pattern| Rule::new(pattern, Action::Allow));
+    let rules = Rules { defaults: Vec::new(), rules: rules.to_vec() };
+    compile(vec![Source { name: "fuzz".to_owned(), layer: Layer::Main, rules }]).expect("rules that make sense")
+});
+
+/// What bash reads before the line. `-r` keeps what has a slash from running and what is written from being opened.
+const PROLOGUE: &str = r#"
+ulimit -t 2 -v 4000000 -f 1000
+command_not_found_handle() { countersign-fuzz-record "$@"; }
+enable -n $(compgen -b)
+"#;
+
+/// Writes down, in one piece, what would have been run.
+const RECORD: &str = r#"#!/bin/sh
+printf '%s\0' "$@" "$FUZZ_END" >> "$FUZZ_TOLD"
+"#;
+
+/// What stands behind the words of one command.
+const END: &str = "\u{1e}";
+
+/// Judges `bytes` as a line, and where it is allowed has a shell read it.
+pub(super) fn fuzz(bytes: &[u8]) {
+    let line = String::from_utf8_lossy(bytes);
+    // A process cannot be given the one, and the other could not be told from our own.
+    if line.contains(['\0', '\u{1e}']) || !is_allowed(&line) {
+        return;
+    }
+    let Some(Told { run, said }) = told(&line) else { return };
+    assert!(!said.contains("restricted: cannot specify"), "{line:?} is allowed, and bash would run a path: {said:?}");
+    for words in run {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let is_known = matches!(words[..], ["ls" | "echo", first, ..] if first.starts_with("safe"));
+        assert!(is_known, "{line:?} is allowed, and bash would run {words:?}");
+    }
+}
+
+fn is_allowed(line: &str) -> bool {
+    let arguments = Map::from_iter([("command".to_owned(), Value::String(line.to_owned()))]);
+    let subject = Subject {
+        principal: PrincipalId::new("agent"),
+        door: None,
+        target: None,
+        session: SessionId::new("fuzz"),
+        tool: "bash".to_owned(),
+        signature: format!("bash({line})"),
+        further_signatures: Vec::new(),
+        named: vec!["command".to_owned()],
+        undeclared: Vec::new(),
+        arguments_digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
+        arguments,
+        effect: Effect::Changes,
+        classes: BTreeSet::new(),
+        reach: Reach::Files,
+        cwd: "/home/ana/project".to_owned(),
+        paths: Vec::new(),
+        shell: Shell::of_own("bash"),
+    };
+    let layers = Layers {
+        compiled: &RULES,
+        constraints: &Constraints::default(),
+        contract: None,
+        grants: &Grants::default(),
+        posture: Posture::Gateway,
+        surroundings: &Surroundings { home: Some("/home/ana".to_owned()), ..Surroundings::default() },
+    };
+    matches!(evaluate(&layers, &subject, Millis(0)), Verdict::Allow(_))
+}
+
+/// What a shell makes of a line.
+struct Told {
+    /// The words of each command.
+    run: Vec<Vec<String>>,
+    /// Its own complaints.
+    said: String,
+}
+
+/// Has bash read `line`. `None` where that says nothing: there is no bash, or it took too long.
+fn told(line: &str) -> Option<Told> {
+    static SCENE: LazyLock<Option<TempDir>> = LazyLock::new(|| scene().ok());
+    let scene = SCENE.as_ref()?.path();
+    let told = scene.join("told");
+    fs::write(&told, "").ok()?;
+    let seconds = PATIENCE.as_secs().to_string();
+    let output = Command::new("timeout")
+        .args(["-s", "KILL", &seconds, "bash", "--noprofile", "--norc", "-r", "-c", line])
+        .current_dir(scene.join("empty"))
+        .env_clear()
+        .env("PATH", std::env::join_paths([scene.join("bin")]).ok()?)
+        .env("BASH_ENV", scene.join("prologue"))
+        .env("FUZZ_TOLD", &told)
+        .env("FUZZ_END", END)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // Killed: what it would have done behind that is not known.
+    output.status.code()?;
+    let text = String::from_utf8_lossy(&fs::read(&told).ok()?).into_owned();
+    let mut run = Vec::new();
+    let mut words = Vec::new();
+    for word in text.split_terminator('\0') {
+        if word == END {
+            run.push(std::mem::take(&mut words));
+        } else {
+            words.push(word.to_owned());
+        }
+    }
+    Some(Told { run, said })
+}
+
+/// A folder with what bash reads first, the one program that can be found, and an empty folder to be in.
+fn scene() -> io::Result<TempDir> {
+    let scene = tempfile::tempdir()?;
+    let path = scene.path();
+    fs::create_dir(path.join("bin"))?;
+    fs::create_dir(path.join("empty"))?;
+    fs::write(path.join("prologue"), PROLOGUE)?;
+    let record = path.join("bin/countersign-fuzz-record");
+    fs::write(&record, RECORD)?;
+    fs::set_permissions(&record, fs::Permissions::from_mode(0o755))?;
+    Ok(scene)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_allowed, told};
+
+    #[test]
+    fn a_shell_that_is_there_tells_what_it_would_run() {
+        let Some(told) = told("ls safe; A=b rm -rf 'x y' | env; eval ls; /bin/ls") else { return };
+        let want: [&[&str]; 4] = [&["ls", "safe"], &["rm", "-rf", "x y"], &["env"], &["eval", "ls"]];
+        let mut run = told.run;
+        // The two of a pipe come in either order.
+        run.sort();
+        let mut want = want.map(|words| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        want.sort();
+        assert_eq!(run, want);
+        assert!(told.said.contains("restricted: cannot specify"), "{}", told.said);
+    }
+
+    #[test]
+    fn some_lines_are_allowed_and_others_are_not() {
+        for (line, want) in
+            [("ls safe", true), ("ls safe | echo 'safe'", true), ("rm safe", false), ("ls safe; x", false)]
+        {
+            assert_eq!(is_allowed(line), want, "{line}");
+        }
+    }
+}
