@@ -33,13 +33,9 @@ usage: cargo xtask COMMAND
   browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   load [--minutes N] [--agents N] [--streams N] [--runs N] [--answers N] [--binary FILE] [--report FILE]
                                 agents, hosts, nodes, browsers and people at one gateway; a page with pictures of what came of it
-<<<<<<< HEAD
   order [--binary FILE]         which functions the program starts with, for the linker to put side by side; takes valgrind
-  package [--binary FILE]       the manual, completions and the parts list of the release binary, into target/package
-=======
   package [--binary FILE]       the manual, completions, parts list and Debian package of the release binary, into target/package
   reference                     the pages of docs/reference that are made of the code
->>>>>>> 0ef61c7 (Follow every start of the book, and make its reference of the code)
   fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
                                 a decoder against mutated input; without a target, each in turn
 ";
