@@ -7,7 +7,10 @@ use countersign_server::{
     gateway,
 };
 use countersign_tools::exec;
-use tokio::sync::mpsc;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, oneshot},
+};
 
 /// Which configuration, and what goes before it.
 pub(crate) struct Options {
@@ -39,12 +42,16 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
                 tracing::error!(%error, "what commands leave behind stays listed until this process ends");
             }
         });
+        let (tell_armed, armed) = oneshot::channel();
         let ready = |address: &str| {
+            // Whoever reads the line may ask for the end at once. Until here a signal ends the process as it is.
+            let _ = tell_armed.send(signals());
             let mut out = std::io::stdout().lock();
             // Somebody who does not want to know need not.
             let _ = writeln!(out, "countersign ready on {address}").and_then(|()| out.flush());
         };
-        gateway::serve(loaded.config, &program, |text| tracing::warn!("{text}"), ready, reload, levels, ended()).await
+        gateway::serve(loaded.config, &program, |text| tracing::warn!("{text}"), ready, reload, levels, ended(armed))
+            .await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     outcome?;
@@ -53,7 +60,6 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
 
 /// Asks for the rules to be read again with every SIGHUP.
 async fn hang_ups(tell: mpsc::Sender<()>) {
-    use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut hang_ups) = signal(SignalKind::hangup()) else { return };
     while hang_ups.recv().await.is_some() {
         // One that waits already is enough.
@@ -61,13 +67,14 @@ async fn hang_ups(tell: mpsc::Sender<()>) {
     }
 }
 
-/// Ready when somebody asks the process to end.
-async fn ended() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
+/// Takes SIGTERM and SIGINT from now on; none if that cannot be had.
+fn signals() -> Option<(Signal, Signal)> {
+    Some((signal(SignalKind::terminate()).ok()?, signal(SignalKind::interrupt()).ok()?))
+}
+
+/// Ready when somebody asks the process to end, from when signals are taken.
+async fn ended(armed: oneshot::Receiver<Option<(Signal, Signal)>>) {
+    let Ok(Some((mut terminate, mut interrupt))) = armed.await else { return std::future::pending().await };
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

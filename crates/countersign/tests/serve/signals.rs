@@ -124,3 +124,12 @@ fn sigterm_ends_a_gateway_whose_record_cannot_be_written() {
     let end = gateway.stop();
     assert!(end.took < Duration::from_secs(5), "{end:?}");
 }
+
+/// Whoever starts it and changes their mind: handlers that come after the line would let the signal end it as it is.
+#[test]
+fn sigterm_right_behind_the_ready_line_ends_with_0() {
+    let place = Place::new();
+    for round in 0..10 {
+        assert_eq!(Gateway::start(&place).stop().code, Some(0), "{round}");
+    }
+}
