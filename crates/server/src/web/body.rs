@@ -72,19 +72,20 @@ impl<S: Send + Sync> FromRequest<S> for Body {
             }
             Err(_) => return Err(refused(StatusCode::REQUEST_TIMEOUT, "Request body took too long".to_owned())),
         };
-        read(&bytes, is_form).map(Self).map_err(|told| refused(StatusCode::BAD_REQUEST, told))
+        read(&bytes, is_form).map(Self).map_err(|(status, told)| refused(status, told))
     }
 }
 
 /// The fields that `bytes` have, or in words why they have none.
-fn read(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, String> {
+fn read(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, (StatusCode, String)> {
     // What curl calls a form by itself, and is none.
     if is_form && bytes.trim_ascii_start().starts_with(b"{") {
-        return Err("The body looks like JSON and is called a form: send Content-Type: application/json".to_owned());
+        let told = "The body looks like JSON and is called a form: send Content-Type: application/json";
+        return Err((StatusCode::BAD_REQUEST, told.to_owned()));
     }
     if is_form {
         let pairs = serde_urlencoded::from_bytes::<Vec<(String, String)>>(bytes)
-            .map_err(|error| format!("Invalid form: {error}"))?;
+            .map_err(|error| (StatusCode::BAD_REQUEST, format!("Invalid form: {error}")))?;
         return Ok(pairs.into_iter().map(|(name, value)| (name, Value::String(value))).collect());
     }
     if bytes.trim_ascii().is_empty() {
@@ -92,8 +93,8 @@ fn read(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, String> {
     }
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err("Request body must be a JSON object".to_owned()),
-        Err(error) => Err(format!("Invalid JSON: {error}")),
+        Ok(_) => Err((StatusCode::BAD_REQUEST, "Request body must be a JSON object".to_owned())),
+        Err(error) => Err((StatusCode::BAD_REQUEST, format!("Invalid JSON: {error}"))),
     }
 }
 
@@ -105,7 +106,7 @@ fn read(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, String> {
 pub fn fuzz(bytes: &[u8]) {
     for is_form in [false, true] {
         match read(bytes, is_form) {
-            Err(told) => assert!(!told.is_empty()),
+            Err((_, told)) => assert!(!told.is_empty()),
             Ok(fields) => {
                 let body = Body(fields);
                 for (name, value) in &body.0 {
