@@ -36,6 +36,7 @@ const CHILDREN: &str = "countersign/tests/security/own_children.rs";
 const REFUSALS: &str = "server/src/gjc/bridge/tests/refusals.rs";
 const RECORDED: &str = "core/src/policy/evaluate/tests/recorded.rs";
 const EVALUATE: &str = "core/src/policy/evaluate/tests.rs";
+const SECRETS: &str = "countersign/tests/security/secrets.rs";
 const STARTS: &str = "core/tests/it/settle/call_starts.rs";
 const TAPS: &str = "server/src/messenger/telegram/tests/taps.rs";
 
@@ -152,6 +153,15 @@ const CLASSES: [Class; 28] = [
             ("countersign/tests/serve/client.rs", &["no_token_lies_in_any_file_but_the_configuration"]),
             ("countersign/src/node/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
             ("countersign/tests/gsv/settings.rs", &["a_secret_lies_in_its_own_file_and_nowhere_else"]),
+            (
+                SECRETS,
+                &[
+                    "a_service_gets_a_secret_that_nobody_else_hears_of",
+                    "a_command_gets_a_secret_that_the_model_never_hears_of",
+                    "a_command_cannot_read_the_file_of_a_secret",
+                    "a_host_without_secrets_is_told_that_there_are_none",
+                ],
+            ),
             ("countersign/tests/gjc/bridge.rs", &["commands_of_the_agent_do_not_know_the_token"]),
         ],
     ),

@@ -81,7 +81,7 @@ fn a_message_that_cannot_be_said_opens_no_session() {
 fn lists_follow_what_happens() {
     let place = Place::with("model: { provider: demo, id: scripted-1 }", RULES);
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let (visitor, http) = (Visitor::default(), Http::new(&gateway.address));
     for path in ["/console/sessions", "/console/record"] {
         let page = visitor.get(&gateway, path).text;
         assert!(page.contains("data-follows"), "{page}");
@@ -93,5 +93,11 @@ fn lists_follow_what_happens() {
         let (heard, _) = visitor.hear(&gateway, &format!("{live}&all=1"), "event: stirred");
         assert!(!heard.contains("reload"), "{heard}");
         drop(window);
+        // What still happens in the first round would be news in the second.
+        let rests = || {
+            let listed = http.get("/api/v1/sessions").json();
+            listed["sessions"].as_array()?.iter().all(|session| session["state"] == "resting").then_some(())
+        };
+        soon("the end of the run", rests);
     }
 }
