@@ -21,8 +21,11 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
-        let binary = crate::only_binary(arguments).context("usage: cargo xtask browser [--binary FILE]")?;
-        Ok(Self { binary })
+        match arguments {
+            [] => Ok(Self::default()),
+            [flag, file] if flag == "--binary" => Ok(Self { binary: Some(std::path::absolute(file)?) }),
+            _ => bail!("usage: cargo xtask browser [--binary FILE]"),
+        }
     }
 }
 

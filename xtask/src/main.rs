@@ -8,16 +8,13 @@ mod bench;
 mod browser;
 mod fuzz;
 mod load;
-mod order;
 mod package;
 mod reference;
 mod tidy;
 mod verify;
 mod workspace;
 
-use std::{path::PathBuf, process::ExitCode};
-
-use anyhow::bail;
+use std::process::ExitCode;
 
 use crate::workspace::Workspace;
 
@@ -33,7 +30,6 @@ usage: cargo xtask COMMAND
   browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   load [--minutes N] [--agents N] [--streams N] [--runs N] [--answers N] [--binary FILE] [--report FILE]
                                 agents, hosts, nodes, browsers and people at one gateway; a page with pictures of what came of it
-  order [--binary FILE]         which functions the program starts with, for the linker to put side by side; takes valgrind
   package [--binary FILE]       the manual, completions, parts list and Debian package of the release binary, into target/package
   reference                     the pages of docs/reference that are made of the code
   fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
@@ -63,7 +59,6 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         bench::FAN_OUT => bench::fan_out(rest),
         "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
         "load" => load::run(&Workspace::read()?, &load::Options::parse(rest)?, rest),
-        "order" => order::run(&Workspace::read()?, &order::Options::parse(rest)?),
         "package" => package::run(&Workspace::read()?, &package::Options::parse(rest)?),
         "reference" => reference::run(&Workspace::read()?),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
@@ -75,14 +70,5 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
             eprint!("xtask: unknown command {unknown:?}\n{USAGE}");
             Ok(ExitCode::from(2))
         }
-    }
-}
-
-/// The arguments of commands that take nothing but a binary that is there.
-fn only_binary(arguments: &[String]) -> anyhow::Result<Option<PathBuf>> {
-    match arguments {
-        [] => Ok(None),
-        [flag, file] if flag == "--binary" => Ok(Some(std::path::absolute(file)?)),
-        _ => bail!("only --binary FILE is known here"),
     }
 }

@@ -61,21 +61,11 @@ impl Gateway {
         Self::run(binary, scratch)
     }
 
-    /// Ends it as a clean stop does.
-    pub(crate) fn end(mut self) -> anyhow::Result<()> {
-        self.stop()
-    }
-
-    fn stop(&mut self) -> anyhow::Result<()> {
+    /// Ends it as a clean stop does, and starts one on the same data.
+    pub(crate) fn again(mut self, binary: &Path) -> anyhow::Result<Self> {
         let id = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
         nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM)?;
         self.child.wait()?;
-        Ok(())
-    }
-
-    /// Ends it so, and starts one on the same data.
-    pub(crate) fn again(mut self, binary: &Path) -> anyhow::Result<Self> {
-        self.stop()?;
         let scratch = self.scratch.take().context("it has no folder")?;
         Self::run(binary, scratch)
     }
