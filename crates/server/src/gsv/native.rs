@@ -122,14 +122,18 @@ static SPECS: LazyLock<Vec<Spec>> = LazyLock::new(|| {
     TABLE.iter().map(spec).collect()
 });
 
-/// All of them as `tools.list` has them: these stand in front.
+/// Those that the wire does not know. Runs have them; `tools.list` tells of the eleven that clients expect.
+const OURS: [&str; 1] = [send_file::TOOL.name];
+
+/// Those of the wire as `tools.list` has them: these stand in front.
 pub(super) fn definitions() -> Vec<Definition> {
     let told = |spec: &Spec| Definition {
         name: spec.name.clone(),
         description: spec.description.clone(),
         input_schema: spec.schema.as_object().cloned().unwrap_or_default(),
     };
-    SPECS.iter().map(told).collect()
+    let of_the_wire = TABLE.iter().zip(SPECS.iter()).filter(|(native, _)| !OURS.contains(&native.name));
+    of_the_wire.map(|(_, spec)| told(spec)).collect()
 }
 
 /// Their full names, for rules.
