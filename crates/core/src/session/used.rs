@@ -11,9 +11,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// How many ranges of numbers are kept apart. What lies between the lowest of more is taken for used: a program that comes
-/// back to it after so many others has begun anew.
-const RANGES: usize = 64;
+/// How many ranges of numbers are kept apart: a program whose ids are scattered has as many of them known as one whose ids are
+/// texts. What lies between the lowest of more is taken for used: whoever comes back to it has begun anew.
+const RANGES: usize = 4096;
 
 /// The ids of a generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
