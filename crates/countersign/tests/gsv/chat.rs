@@ -76,7 +76,8 @@ fn nodes_and_channels_hear_nothing_of_chats() {
 
 #[test]
 fn what_cannot_be_said_is_refused() {
-    let (_gateway, mut peer) = Scene::new().client();
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
     let missing = error(400, "sessionKey and message required");
     for params in [
         json!({}),

@@ -14,7 +14,8 @@ fn with(mut params: Value, path: &str, value: Value) -> Value {
 
 #[test]
 fn what_is_wrong_with_a_connect_is_said_in_order_and_leaves_the_line_open() {
-    let gateway = Scene::new().start();
+    let scene = Scene::new();
+    let gateway = scene.start();
     let mut peer = Peer::line(&gateway);
     let client = || params("client", "c");
     let unset = |params: Value, path: &str| with(params, path, Value::Null);
@@ -56,7 +57,8 @@ fn what_is_wrong_with_a_connect_is_said_in_order_and_leaves_the_line_open() {
 
 #[test]
 fn nothing_is_answered_before_connect_but_that_it_is_missing() {
-    let gateway = Scene::new().start();
+    let scene = Scene::new();
+    let gateway = scene.start();
     let mut peer = Peer::line(&gateway);
     for method in ["tools.list", "chat.send", "nope.nope"] {
         assert_eq!(peer.fails(method, json!({})), error(101, "Not connected"), "{method}");
@@ -69,7 +71,8 @@ fn nothing_is_answered_before_connect_but_that_it_is_missing() {
 
 #[test]
 fn a_wrong_token_is_answered_before_the_line_is_closed() {
-    let gateway = Scene::new().start();
+    let scene = Scene::new();
+    let gateway = scene.start();
     for (case, token) in [("wrong", json!("wrong")), ("none", Value::Null), ("longer", json!(format!("{TOKEN}x")))] {
         let mut peer = Peer::line(&gateway);
         // The token is looked at before the mode.
@@ -100,7 +103,8 @@ fn an_address_that_guesses_is_not_heard_for_a_while() {
 
 #[test]
 fn without_a_token_in_the_configuration_any_will_do_from_this_machine() {
-    let gateway = Scene::with("").start();
+    let scene = Scene::with("");
+    let gateway = scene.start();
     for token in [json!("whatever"), Value::Null] {
         let mut peer = Peer::line(&gateway);
         assert_eq!(peer.ok("connect", with(params("client", "c"), "/auth/token", token))["type"], "hello-ok");
@@ -109,14 +113,16 @@ fn without_a_token_in_the_configuration_any_will_do_from_this_machine() {
 
 #[test]
 fn a_page_of_somebody_else_is_refused() {
-    let gateway = Scene::new().start();
+    let scene = Scene::new();
+    let gateway = scene.start();
     let refused = Peer::line_with(&gateway, &[("Origin", "https://evil.example")]);
     assert_eq!(refused.err(), Some(403));
 }
 
 #[test]
 fn frames_without_an_id_are_passed_over_and_all_others_are_answered() {
-    let (_gateway, mut peer) = Scene::new().client();
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
     for frame in [
         "{not json",
         "[]",
@@ -150,7 +156,8 @@ fn frames_without_an_id_are_passed_over_and_all_others_are_answered() {
 
 #[test]
 fn a_frame_that_is_too_large_closes_with_its_reason() {
-    let (_gateway, mut peer) = Scene::new().client();
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
     peer.push("x".repeat((40 << 20) + 1));
     assert_eq!(peer.read(), Heard::Closed(1009, "a frame is larger than 40 MiB".to_owned()));
 }
@@ -186,7 +193,8 @@ fn a_newer_connection_of_the_same_peer_replaces_the_older() {
 
 #[test]
 fn a_gateway_that_ends_tells_its_peers_to_come_back() {
-    let (mut gateway, mut peer) = Scene::new().client();
+    let scene = Scene::new();
+    let (mut gateway, mut peer) = scene.client();
     assert_eq!(gateway.stop().code, Some(0));
     assert_eq!(peer.read(), Heard::Closed(1012, "restarting".to_owned()));
 }

@@ -56,7 +56,8 @@ fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
 
 #[test]
 fn whoever_never_connects_is_sent_away() {
-    let gateway = Scene::new().start();
+    let scene = Scene::new();
+    let gateway = scene.start();
     let mut silent = Peer::line(&gateway);
     assert_eq!(silent.read(), Heard::Closed(1008, "no connect in time".to_owned()));
 }

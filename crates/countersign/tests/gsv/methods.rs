@@ -58,7 +58,8 @@ workspace.delete client
 
 #[test]
 fn each_method_is_for_its_modes_only() {
-    let gateway = Scene::new().start();
+    let scene = Scene::new();
+    let gateway = scene.start();
     let mut peers = [
         ("client", Peer::client(&gateway, "c")),
         ("node", Peer::node(&gateway, "n", &["A"])),
@@ -80,7 +81,8 @@ fn each_method_is_for_its_modes_only() {
 
 #[test]
 fn every_method_answers_whatever_it_is_given_in_whole_numbers_and_words() {
-    let (_gateway, mut peer) = Scene::new().client();
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
     let odd = json!({ "sessionKey": 5, "message": [], "path": {}, "channel": 3, "id": [], "schedule": "x", "tool": 4, "callId": {} });
     for params in [json!("text"), json!([]), json!(7), Value::Null, odd] {
         for method in TABLE.lines().filter_map(|row| row.split(' ').next()).filter(|method| !method.is_empty()) {

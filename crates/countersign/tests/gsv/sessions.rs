@@ -30,7 +30,8 @@ fn archive(place: &Place, name: &str) -> Vec<Value> {
 
 #[test]
 fn every_method_about_a_session_wants_its_key() {
-    let (_gateway, mut peer) = Scene::new().client();
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
     for method in ["get", "stats", "reset", "patch", "compact", "history", "preview"] {
         let method = format!("session.{method}");
         for params in [json!({}), of("")] {
@@ -43,7 +44,8 @@ fn every_method_about_a_session_wants_its_key() {
 
 #[test]
 fn a_session_that_nobody_spoke_in_is_told_as_it_would_be_and_is_not_listed() {
-    let (_gateway, mut peer) = Scene::new().client();
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
     let told = session(&mut peer, "never");
     assert_eq!(
         (&told["sessionKey"], &told["messageCount"], &told["tokens"], &told["resetPolicy"]),

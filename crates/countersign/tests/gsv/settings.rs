@@ -69,7 +69,8 @@ fn what_is_set_counts_at_once_and_after_a_kill_and_what_is_taken_out_has_its_def
 
 #[test]
 fn what_a_setting_cannot_be_is_refused_with_its_path() {
-    let (_gateway, mut peer) = Scene::new().client();
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
     let before = peer.ok("config.get", json!({}));
     for (path, value, want) in [
         (
