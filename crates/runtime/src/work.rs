@@ -82,7 +82,7 @@ pub(crate) fn size_of(command: &Command) -> usize {
             size_of_answer(answer)
         }
         Command::Channel(ChannelCommand::Hear(heard)) => {
-            heard.then.as_ref().map_or(0, |(_, said, _)| said.content.len())
+            heard.then.as_ref().map_or(0, |then| size_of(then))
         }
         Command::Channel(ChannelCommand::Send(message)) => message.text.len(),
         Command::Schedule(JobCommand::Say { message, .. }) => message.said.content.len(),

@@ -156,6 +156,7 @@ pub async fn serve(
             views: vec![
                 Arc::new(SessionIndex),
                 Arc::new(gsv::Registry),
+                Arc::new(gsv::Memories),
                 Arc::new(gsv::NodeRegister),
                 Arc::new(gsv::Executions),
                 Arc::new(gsv::NodeCalls),

@@ -51,7 +51,7 @@ use told::Told;
 
 pub(crate) use automation::History;
 pub(crate) use channels::{Carried, Carrier, Enclosed, Letter, webhook::routes};
-pub(crate) use chat::DOOR;
+pub(crate) use chat::{DOOR, Memories};
 pub(crate) use host::Wings;
 pub(crate) use native::names as native_tools;
 pub(crate) use nodes::{Executions, NodeCalls, NodeRegister, node_of};
@@ -124,6 +124,7 @@ impl Door {
             site: Arc::clone(site),
         });
         chat::follow(&door).await.ok_or(OpenError::Closing)?;
+        chat::memory::follow(&door).await.ok_or(OpenError::Closing)?;
         channels::follow(&door).await.ok_or(OpenError::Closing)?;
         automation::follow(&door).await.ok_or(OpenError::Closing)?;
         nodes::follow(&door).await.ok_or(OpenError::Closing)?;

@@ -5,20 +5,16 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Account, Address, End, Media};
-use crate::{
-    id::{LetterId, SessionId},
-    run::Marks,
-    session::Said,
-};
+use crate::{engine, id::LetterId};
 
 /// A command about chat networks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Command {
     /// There is such an account. Told twice, it is recorded once.
     Meet(Account),
     /// The account is known no more, and what is owed to its chats is not sent.
     Forget(Account),
-    /// A message came. Where it begins a run, both are recorded together.
+    /// A message came. What it begins or changes is recorded together with that.
     Hear(Box<Heard>),
     /// Something is to be said to a chat.
     Send(Box<Message>),
@@ -36,7 +32,7 @@ pub enum Command {
 }
 
 /// A message that came.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Heard {
     /// From where.
     pub from: Address,
@@ -44,8 +40,8 @@ pub struct Heard {
     pub agent: String,
     /// The network's id of it: under the same one it is heard once. None if it has none.
     pub id: Option<String>,
-    /// What is said in which session, if it is something to say.
-    pub then: Option<(SessionId, Said, Box<Marks>)>,
+    /// What is said or done with it, if anything is. It is recorded together with that it was heard, or neither is.
+    pub then: Option<Box<engine::Command>>,
 }
 
 /// What is to be said to a chat.

@@ -53,7 +53,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
             | call::Command::Received { session, .. },
         ) => session,
         Command::Unattended(command) => command.session(),
-        Command::Channel(channel::Command::Hear(heard)) => &heard.then.as_ref()?.0,
+        Command::Channel(channel::Command::Hear(heard)) => return scope_of(heard.then.as_ref()?),
         Command::Schedule(schedule::Command::Say { message, .. }) => &message.session,
         Command::Call(call::Command::Request(request)) => &request.session,
         Command::Call(call::Command::Act(act)) => &act.session,

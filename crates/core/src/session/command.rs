@@ -154,6 +154,13 @@ pub enum Command {
     Renew {
         /// On whose word.
         by: PrincipalId,
+        /// What is to be done with what was said, in words of whoever does it; it stands beside the fact. Nothing if absent.
+        owed: Option<Arc<str>>,
+    },
+    /// What was owed when the conversation began anew is done.
+    Remembered {
+        /// The record that says what.
+        renewed: Lsn,
     },
     /// Takes what was said before an entry out of the conversation.
     Trim {

@@ -218,8 +218,14 @@ pub enum Event {
     },
     /// All queues were emptied.
     Cleared,
-    /// The conversation begins anew: what was said before stays in the log and nowhere else.
+    /// The conversation begins anew: what was said before stays in the log and nowhere else. The content, where there is one,
+    /// says what is to be done with that.
     Renewed,
+    /// What was owed when the conversation began anew is done.
+    Remembered {
+        /// The record that says what.
+        renewed: Lsn,
+    },
     /// What was said before an entry is no part of the conversation any more.
     Trimmed {
         /// The oldest entry that stays.

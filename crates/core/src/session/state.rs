@@ -439,6 +439,8 @@ impl Session {
                 self.next.clear();
             }
             Event::Renewed => self.renew(at),
+            // Whoever does what is owed reads it from the record.
+            Event::Remembered { .. } => {}
             Event::Trimmed { first_kept } => self.trim(first_kept),
             Event::Dropped { entry } => self.change(entry, |entry| entry.shown = false),
             Event::Pruned { entries } => {

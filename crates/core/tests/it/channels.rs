@@ -34,7 +34,7 @@ fn hear(stage: &mut Stage, id: &str, then: bool) -> String {
         from: chat(),
         agent: "main".to_owned(),
         id: Some(id.to_owned()),
-        then: then.then(|| (here(), text(1), marks)),
+        then: then.then(|| Box::new(Any::Session(here(), session::Command::Say { said: text(1), marks }))),
     };
     stage.tell(Any::Channel(Command::Hear(Box::new(heard)))).cell()
 }
@@ -74,6 +74,20 @@ fn ended(stage: &mut Stage, letter: LetterId, end: End) -> String {
 pub(crate) fn some(stage: &mut Stage) {
     hear(stage, "m1", false);
     write(stage, "hi", Some("k"));
+}
+
+#[test]
+fn what_a_message_has_done_is_recorded_with_it_and_not_done_again_when_it_comes_again() {
+    let mut stage = idle();
+    let renew = |stage: &mut Stage| {
+        let by = PrincipalId::new("channel:wx:p");
+        let renew = Any::Session(here(), session::Command::Renew { by, owed: None });
+        let heard = Heard { from: chat(), agent: "main".to_owned(), id: Some("m1".to_owned()), then: Some(Box::new(renew)) };
+        let cell = stage.tell(Any::Channel(Command::Hear(Box::new(heard)))).cell();
+        (cell, stage.engine.state().session(&here()).map(session::Session::renewals))
+    };
+    assert_eq!(renew(&mut stage), ("Done: channel met, channel heard, session renewed".to_owned(), Some(1)));
+    assert_eq!(renew(&mut stage), ("Repeated".to_owned(), Some(1)));
 }
 
 #[test]

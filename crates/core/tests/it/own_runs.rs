@@ -29,7 +29,7 @@ fn called(stage: &Stage) -> Option<String> {
 }
 
 fn renew(stage: &mut Stage) -> String {
-    stage.session(InSession::Renew { by: PrincipalId::new("ana") }).cell()
+    stage.session(InSession::Renew { by: PrincipalId::new("ana"), owed: None }).cell()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::{
     chat::{said, send, talk},
     gateway::soon,
     peer::{Peer, error, node},
-    provider::{Reply, call, say},
+    provider::{Part, Reply, Request, call, say},
     scene::Scene,
 };
 
@@ -220,4 +220,33 @@ fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
     assert_eq!(said(&talk(&mut peer, "main", "still there?", "r-3")), "here");
     let prompt = system(&scene, 4);
     assert!(prompt.contains("- Ana likes tea") && !prompt.contains("NONE"), "{prompt}");
+}
+
+#[test]
+fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    scene.provider.script([say("Nice to meet you."), Reply::new(vec![Part::Hang])]);
+    talk(&mut peer, "main", "I am Ana", "r-1");
+    peer.ok("session.reset", json!({ "sessionKey": "main" }));
+    let is_wanted = |asked: &Request| asked.text().contains("Write down what the agent should still know");
+    scene.provider.request(1, is_wanted);
+    gateway.kill();
+    scene.provider.script([say("- Her name is Ana.")]);
+    let mut gateway = scene.start();
+    let notes = || {
+        let folder = fs::read_dir(scene.place.folder.join("agents/main/memory")).ok()?;
+        Some(folder.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect::<String>())
+    };
+    let noted = soon("notes", || notes().filter(|notes| notes.contains("Her name is Ana.")));
+    // Once that is recorded nobody is asked again.
+    soon("its record", || scene.place.people(&["audit", "export"]).out.contains(r#""remembered":{"renewed""#).then_some(()));
+    assert_eq!(gateway.stop().code, Some(0));
+    let asked = scene.provider.count();
+    let gateway = scene.start();
+    let mut peer = Peer::client(&gateway, "again");
+    scene.provider.script([say("Hello.")]);
+    talk(&mut peer, "main", "hello", "r-2");
+    assert_eq!((notes(), scene.provider.count()), (Some(noted), asked + 1));
+    scene.place.verify();
 }

@@ -27,6 +27,8 @@ pub(super) use super::registry::session_of;
 pub(super) use card::{asking, resolved};
 pub(super) use cards::{Cards, Moment, in_chat};
 pub(super) use desk::Desks;
+pub(crate) use memory::Memories;
+
 pub(super) use lives::{canonical, media_folder};
 pub(super) use lives::{open_for_job, prepare};
 pub(super) use methods::last_messages;

@@ -184,6 +184,7 @@ fn session(event: &session::Event, content: Option<&str>) -> String {
         session::Event::Dequeued { queue } => format!("left the queue ({})", word(queue)),
         session::Event::Cleared => "queues emptied".to_owned(),
         session::Event::Renewed => "the conversation begins anew".to_owned(),
+        session::Event::Remembered { .. } => "what was to be remembered of the conversation before is noted".to_owned(),
         session::Event::Trimmed { first_kept } => format!("what was said before entry {first_kept} was put away"),
         session::Event::Dropped { entry } => format!("entry {entry} is no longer shown to the model"),
         session::Event::Pruned { entries } => format!("{} old results cut from the context", entries.len()),

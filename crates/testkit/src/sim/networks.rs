@@ -10,7 +10,7 @@ use countersign_core::{
     engine::{Command, Event, Fact, Meta, Recorded, State},
     gate,
     id::{GateId, LetterId, Lsn, PrincipalId, SessionId},
-    run,
+    run, session,
     settings::{self, Path},
 };
 use serde_json::{Map, Value, json};
@@ -173,8 +173,14 @@ fn heard(dice: &mut Dice, from: Address) -> Heard {
     let origin = Origin { from: from.clone(), by, message: Some(id.clone()) };
     let marks = Box::new(run::Marks { origin: Some(Box::new(origin)), ..run::Marks::default() });
     let session = SessionId::new(dice.pick(&people::SESSIONS));
-    let then = dice.chance(70).then(|| (session, words::user(dice), marks));
-    Heard { from, agent: "main".to_owned(), id: dice.chance(90).then_some(id), then }
+    let then = match dice.below(10) {
+        0..6 => Some(Command::Session(session, session::Command::Say { said: words::user(dice), marks })),
+        // What people have done by a command of the chat is recorded with it, as what they say is.
+        6 => Some(Command::Run(run::Command::Abort { session })),
+        7 => Some(Command::Session(session, session::Command::Renew { by: PrincipalId::new("channel:wx:p1"), owed: None })),
+        _ => None,
+    };
+    Heard { from, agent: "main".to_owned(), id: dice.chance(90).then_some(id), then: then.map(Box::new) }
 }
 
 fn set(dice: &mut Dice) -> Command {

@@ -93,7 +93,7 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
             let marks = Box::new(run::Marks { reference, ..run::Marks::default() });
             to(session::Command::Say { said: words::user(dice), marks })
         }
-        38 => to(session::Command::Renew { by: PrincipalId::new("person:ana") }),
+        38 => to(session::Command::Renew { by: PrincipalId::new("person:ana"), owed: None }),
         39 => {
             // Whoever trims keeps a message with its results.
             let entries = engine.state().session(&id).map(session::Session::path).unwrap_or_default();

@@ -12,7 +12,6 @@ use crate::{
     id::{GateId, LetterId},
     message::{self, StopReason},
     run::Run,
-    session,
 };
 
 /// How long what a network calls things may be, in bytes.
@@ -93,10 +92,9 @@ fn hear(view: View<'_>, heard: Heard, context: &mut Context) -> Result<Decision,
     }
     let mut facts: Vec<Fact> = met(view, &from.account)?.into_iter().collect();
     facts.push(with(Happened::Heard { from, agent, id }, None));
-    let Some((session, said, marks)) = then else { return Ok(Decision { facts, reply: Reply::Done }) };
-    let say = session::Command::Say { said, marks };
-    let Decision { facts: began, reply } = super::decide_session(view, session, say, context)?;
-    facts.extend(began);
+    let Some(then) = then else { return Ok(Decision { facts, reply: Reply::Done }) };
+    let Decision { facts: more, reply } = super::decide(view, *then, context)?;
+    facts.extend(more);
     Ok(Decision { facts, reply })
 }
 

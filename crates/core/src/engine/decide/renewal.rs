@@ -1,8 +1,10 @@
 //! Deciders for conversations that begin anew, and for messages that get a run of their own.
 
+use std::sync::Arc;
+
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, tree::Branch},
-    id::{EntryId, PrincipalId},
+    id::{EntryId, Lsn, PrincipalId},
     policy::{self, Scope},
     run::Marks,
     session::{Event as Happened, Kind, PromptRefusal, Queue, Said, Session},
@@ -32,7 +34,12 @@ pub(super) fn say(
     Ok(Decision { facts: branch.finish(), reply: Reply::Started(run) })
 }
 
-pub(super) fn renew(view: View<'_>, session: &Session, by: &PrincipalId) -> Result<Decision, Refusal> {
+pub(super) fn renew(
+    view: View<'_>,
+    session: &Session,
+    by: &PrincipalId,
+    owed: Option<Arc<str>>,
+) -> Result<Decision, Refusal> {
     if !session.is_at_rest() {
         return Err(Refusal::Busy(session.id().clone()));
     }
@@ -43,8 +50,14 @@ pub(super) fn renew(view: View<'_>, session: &Session, by: &PrincipalId) -> Resu
     let ends = grants.filter(|grant| matches!(&grant.scope, Scope::Session(of) if of == session.id()));
     let revoked = ends.map(|grant| policy::Event::Revoked { id: grant.id, by: by.clone() });
     let revoked = revoked.map(|event| Fact::plain(Event::Policy(event), None));
-    let facts = cleared.into_iter().chain(revoked).chain([fact(Happened::Renewed)]).collect();
+    let renewed = Fact { content: owed, ..fact(Happened::Renewed) };
+    let facts = cleared.into_iter().chain(revoked).chain([renewed]).collect();
     Ok(Decision { facts, reply: Reply::Done })
+}
+
+pub(super) fn remembered(session: &Session, renewed: Lsn) -> Decision {
+    let event = Event::Session(Happened::Remembered { renewed });
+    Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done }
 }
 
 pub(super) fn trim(session: &Session, first_kept: EntryId) -> Result<Decision, Refusal> {

@@ -155,7 +155,7 @@ fn said(view: View<'_>, firing: &FiringId, message: Message, context: &mut Conte
     let event = Event::Schedule(Happened::Said { firing: firing.clone() });
     let mut facts = vec![Fact::plain(event, Some(session.id().clone()))];
     if conversation == Conversation::BeginsAnew && is_over(session) && !view.closing {
-        facts.extend(renewal::renew(view, session, &PrincipalId::new("system"))?.facts);
+        facts.extend(renewal::renew(view, session, &PrincipalId::new("system"), None)?.facts);
         let mut branch = Branch::anew(session);
         settle::begin_own(&mut branch, Some(said), *marks, context);
         facts.extend(branch.finish());

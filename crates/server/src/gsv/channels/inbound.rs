@@ -24,6 +24,9 @@ use super::{
     access, media, pairing, places,
 };
 
+/// What a chat is told of a command that was done by a process that died before it said so.
+const DONE_BEFORE: &str = "This was done, and the gateway was restarted before it could say more.";
+
 /// Takes a message that came at this moment.
 ///
 /// # Errors
@@ -45,7 +48,12 @@ pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Re
     if let Some(run) = &run
         && is_heard(door, &from, inbound.message_id.as_deref()).await?
     {
-        return Ok(again(&inbound.text, key, run));
+        let taken = again(&inbound.text, key, run);
+        if matches!(taken, Taken::Command { .. }) {
+            // What it came to was said to the chat, unless the process died in between.
+            reply(door, &inbound, from, DONE_BEFORE).await?;
+        }
+        return Ok(taken);
     }
     let more = media::keep(door, &key, &inbound.media).await?;
     let origin = Origin {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use countersign_core::{engine, run, session::Setting};
+use countersign_core::{
+    engine, run,
+    session::{self, Setting},
+};
 use countersign_protocol::gsv::{
     Fault,
     chat::Sent,
@@ -13,9 +16,10 @@ use countersign_runtime::Lane;
 
 use super::{
     super::Door,
-    lives, methods,
+    lives::{self, Word},
+    methods,
     seen::{Seen, Whole, see, see_whole},
-    send::Speaker,
+    send::{Speaker, heard_of},
 };
 
 /// Does what a command asks for. Whatever goes wrong is part of the answer.
@@ -34,18 +38,19 @@ async fn work(
     command: Command,
     speaker: &Speaker,
 ) -> Result<Result<Reply, String>, Fault> {
+    let word = Word { by: speaker.by.clone(), heard: heard_of(door, &seen.key, speaker) };
     Ok(match command {
         Command::Help => Ok(Reply::Help),
         Command::Status => Ok(status(&see_whole(door, &seen.key).await?)),
-        Command::Stop => Ok(stop(door, &seen).await?),
+        Command::Stop => Ok(stop(door, &seen, word).await?),
         Command::Reset => {
-            let renewed = lives::renew(door, seen, &speaker.by).await?;
+            let renewed = lives::renew(door, seen, word).await?;
             Ok(Reply::Reset { archived: renewed.archived })
         }
         Command::Compact { keep: Err(error) } => Err(error.to_owned()),
         Command::Compact { keep: Ok(keep) } => {
             let whole = see_whole(door, &seen.key).await?;
-            let (kept, archived, _) = lives::trim(door, &whole, keep).await?;
+            let (kept, archived, _) = lives::trim(door, &whole, keep, word).await?;
             Ok(Reply::Compacted { kept, archived })
         }
         Command::Model { selector: None } => Ok(Reply::CurrentModel(model(door, &seen))),
@@ -56,7 +61,8 @@ async fn work(
                 lives::set(door, &id, Setting::Model(door.settings.reference(&door.site, &model))).await?;
                 let mut profile = see(door, &seen.key).await?.profile;
                 profile.model = Some((model.provider.clone(), model.id.clone()));
-                lives::describe(door, &id, profile).await?;
+                let set = session::Command::Set { setting: Setting::Profile(Box::new(profile)), entry: None };
+                lives::ask(door, word.over(engine::Command::Session(id, set))).await?;
                 Ok(Reply::ModelSet(model))
             }
         },
@@ -65,7 +71,9 @@ async fn work(
             None => Err(Level::invalid(&level)),
             Some(level) => {
                 let id = lives::open(door, &seen.key).await?;
-                lives::set(door, &id, Setting::Thinking(Some(level.shown().to_owned()))).await?;
+                let setting = Setting::Thinking(Some(level.shown().to_owned()));
+                let set = session::Command::Set { setting, entry: None };
+                lives::ask(door, word.over(engine::Command::Session(id, set))).await?;
                 Ok(Reply::LevelSet(level))
             }
         },
@@ -89,10 +97,10 @@ pub(super) fn status(seen: &Whole) -> Reply {
 }
 
 /// Stops the run that works. What is asked about is withdrawn with it, and the queue goes on.
-async fn stop(door: &Arc<Door>, seen: &Seen) -> Result<Reply, Fault> {
+async fn stop(door: &Arc<Door>, seen: &Seen, word: Word) -> Result<Reply, Fault> {
     let Some(working) = &seen.working else { return Ok(Reply::NothingRuns) };
     let session = super::super::registry::session_of(&seen.key);
-    let abort = engine::Command::Run(run::Command::Abort { session });
+    let abort = word.over(engine::Command::Run(run::Command::Abort { session }));
     let stopped = door.site.handle.source(Lane::Result).ask(abort).await;
     match stopped.map_err(|refused| lives::refusal(&refused))?.outcome {
         engine::Reply::Stopping(run) if run == working.run => {

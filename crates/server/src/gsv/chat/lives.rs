@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    channel,
+    channel::{self, Heard},
     engine::{Command, Event, Refusal},
     id::{PrincipalId, SessionId},
     run,
@@ -44,6 +44,33 @@ pub(in crate::gsv) fn canonical(door: &Door, raw: &str) -> Result<String, Fault>
         return Err(Fault::invalid("sessionKey required"));
     }
     Ok(key)
+}
+
+/// On whose word something is done. Where a message of a chat network says so, that it was heard is recorded together with what is
+/// done: it may come again, and is not to be obeyed twice.
+pub(super) struct Word {
+    /// Who, in the record.
+    pub(super) by: PrincipalId,
+    /// The message.
+    pub(super) heard: Option<Heard>,
+}
+
+impl Word {
+    /// Of somebody who asks once.
+    pub(super) fn of(by: PrincipalId) -> Self {
+        Self { by, heard: None }
+    }
+
+    /// The command, with the message that asks for it.
+    pub(super) fn over(self, command: Command) -> Command {
+        match self.heard {
+            Some(heard) => {
+                let heard = Heard { then: Some(Box::new(command)), ..heard };
+                Command::Channel(channel::Command::Hear(Box::new(heard)))
+            }
+            None => command,
+        }
+    }
 }
 
 /// Sends a command about a session.
@@ -160,15 +187,15 @@ pub(in crate::gsv) fn media_folder(key: &str) -> String {
 ///
 /// # Errors
 /// 500 if that could not be done. The conversation is as it was then.
-pub(super) async fn renew(door: &Arc<Door>, seen: Seen, by: &PrincipalId) -> Result<Renewed, Fault> {
+pub(super) async fn renew(door: &Arc<Door>, seen: Seen, word: Word) -> Result<Renewed, Fault> {
     let id = open(door, &seen.key).await?;
     let seen = rest(door, &id, seen).await?;
     let (archived, archived_to) = put_away(door, &seen).await?;
-    if let Err(refused) = ask(door, Command::Session(id, session::Command::Renew { by: by.clone() })).await {
+    let renew = session::Command::Renew { by: word.by.clone(), owed: memory::owed(door, &seen) };
+    if let Err(refused) = ask(door, word.over(Command::Session(id, renew))).await {
         discard(door, archived_to.as_deref(), &refused).await;
         return Err(refused);
     }
-    memory::extract(door, &seen);
     // Nothing that is said from now on refers to it. What a crash leaves goes the next time.
     let media_deleted = match Store::of(&door.site.config).clear(&media_folder(&seen.key)).await {
         Ok(count) => count,
@@ -219,7 +246,12 @@ pub(in crate::gsv) async fn open_for_job(door: &Arc<Door>, key: &str) -> Result<
 ///
 /// # Errors
 /// 500 if that could not be done.
-pub(super) async fn trim(door: &Arc<Door>, seen: &Whole, keep: usize) -> Result<(usize, usize, Option<String>), Fault> {
+pub(super) async fn trim(
+    door: &Arc<Door>,
+    seen: &Whole,
+    keep: usize,
+    word: Word,
+) -> Result<(usize, usize, Option<String>), Fault> {
     let mut from = seen.lines.len().saturating_sub(keep);
     // A result without its call is nothing that a model can be shown.
     while from > 0 && !seen.lines[from].may_begin {
@@ -234,7 +266,7 @@ pub(super) async fn trim(door: &Arc<Door>, seen: &Whole, keep: usize) -> Result<
     archive::put(door, name.clone(), messages, note(door, seen, head.len())).await?;
     let first_kept = tail[0].id.clone();
     let trim = Command::Session(session_of(&seen.key), session::Command::Trim { first_kept });
-    if let Err(refused) = ask(door, trim).await {
+    if let Err(refused) = ask(door, word.over(trim)).await {
         discard(door, Some(&name), &refused).await;
         return Err(refused);
     }
@@ -253,7 +285,7 @@ pub(super) async fn renew_if_due(door: &Arc<Door>, seen: &Seen) -> Result<bool, 
     if !(is_due && seen.is_at_rest && seen.queued == 0) || see_whole(door, &seen.key).await?.lines.is_empty() {
         return Ok(false);
     }
-    renew(door, seen.clone(), &PrincipalId::new("system")).await.map(|_| true)
+    renew(door, seen.clone(), Word::of(PrincipalId::new("system"))).await.map(|_| true)
 }
 
 pub(super) fn agent(door: &Door, seen: &Seen) -> String {

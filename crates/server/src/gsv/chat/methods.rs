@@ -18,7 +18,8 @@ use countersign_protocol::{
 
 use super::{
     super::{Door, dispatch::Answer, peer::Peer, registry},
-    archive, lives,
+    archive,
+    lives::{self, Word},
     seen::{Seen, Whole, see, see_whole, unreadable},
 };
 
@@ -198,7 +199,7 @@ pub(super) async fn reset(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
     let _turn = door.desks.turn(&key).await;
     let seen = see(door, &key).await?;
     let tokens_cleared = seen.row.tokens();
-    let renewed = lives::renew(door, seen, &peer.principal()).await?;
+    let renewed = lives::renew(door, seen, Word::of(peer.principal())).await?;
     Ok(Json::of(&Reset {
         ok: true,
         session_key: of.session_key,
@@ -216,6 +217,7 @@ pub(super) async fn compact(door: &Arc<Door>, peer: &Peer, compact: Compact) -> 
     peer.wrote(&key, &compact.session_key);
     let _turn = door.desks.turn(&key).await;
     let seen = see_whole(door, &key).await?;
-    let (kept_messages, trimmed_messages, archived_to) = lives::trim(door, &seen, compact.keep).await?;
+    let word = Word::of(peer.principal());
+    let (kept_messages, trimmed_messages, archived_to) = lives::trim(door, &seen, compact.keep, word).await?;
     Ok(Json::of(&Compacted { ok: true, trimmed_messages, kept_messages, archived_to }))
 }

@@ -24,7 +24,8 @@ use countersign_protocol::{
 
 use super::{
     super::{Door, delivery, dispatch::Answer, peer::Peer, registry::session_of},
-    Moment, answering, commands, lives,
+    Moment, answering, commands,
+    lives::{self, Word},
     seen::{Asked, Seen, see, see_whole},
 };
 
@@ -194,10 +195,15 @@ fn agent(door: &Door, key: &str) -> String {
     key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id)
 }
 
+/// That a message came from a chat network, if it did.
+pub(super) fn heard_of(door: &Door, key: &str, speaker: &Speaker) -> Option<Heard> {
+    let origin = speaker.origin.as_ref()?;
+    Some(Heard { from: origin.from.clone(), agent: agent(door, key), id: origin.message.clone(), then: None })
+}
+
 /// Records that something came from a chat network that begins no run.
 async fn heard(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<(), Fault> {
-    let Some(origin) = &speaker.origin else { return Ok(()) };
-    let heard = Heard { from: origin.from.clone(), agent: agent(door, key), id: origin.message.clone(), then: None };
+    let Some(heard) = heard_of(door, key, speaker) else { return Ok(()) };
     lives::ask(door, Command::Channel(channel::Command::Hear(Box::new(heard)))).await.map(drop)
 }
 
@@ -227,15 +233,9 @@ async fn begin(
         ..Marks::default()
     });
     let said = said(&format!("{}{}", spoken.before, parsed.text), spoken.more);
-    let command = match &speaker.origin {
-        Some(origin) => Command::Channel(channel::Command::Hear(Box::new(Heard {
-            from: origin.from.clone(),
-            agent: agent(door, &seen.key),
-            id: origin.message.clone(),
-            then: Some((id, said, marks)),
-        }))),
-        None => Command::Session(id, session::Command::Say { said, marks }),
-    };
+    let say = Command::Session(id, session::Command::Say { said, marks });
+    let word = Word { by: speaker.by.clone(), heard: heard_of(door, &seen.key, speaker) };
+    let command = word.over(say);
     let queued = match lives::ask(door, command).await? {
         Reply::Queued => !seen.is_at_rest,
         _ => false,
