@@ -81,9 +81,7 @@ pub(crate) fn size_of(command: &Command) -> usize {
         Command::Gate(GateCommand::Answer { answer, .. } | GateCommand::AnswerAs { answer, .. }) => {
             size_of_answer(answer)
         }
-        Command::Channel(ChannelCommand::Hear(heard)) => {
-            heard.then.as_ref().map_or(0, |then| size_of(then))
-        }
+        Command::Channel(ChannelCommand::Hear(heard)) => heard.then.as_ref().map_or(0, |then| size_of(then)),
         Command::Channel(ChannelCommand::Send(message)) => message.text.len(),
         Command::Schedule(JobCommand::Say { message, .. }) => message.said.content.len(),
         Command::Schedule(JobCommand::Add { content, .. } | JobCommand::Change { content, .. }) => content.len(),

@@ -17,7 +17,7 @@ mod watched;
 pub use access::Scope;
 pub(crate) use access::{ONCE_ONLY, Who};
 pub(crate) use auth::{Auth, Caller, Via};
-pub(crate) use body::{Body, Refused as BadBody};
+pub(crate) use body::{Body, Refused as BadBody, is_over_limit};
 pub(crate) use guard::CROSS_ORIGIN;
 pub(crate) use login::routes as login_routes;
 pub(crate) use reply::{Problem, dress};

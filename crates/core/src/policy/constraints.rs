@@ -1,6 +1,9 @@
 //! Denials that bind: what a person denied stays denied for a while, in any session of the same principal.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +42,8 @@ pub struct Constraint {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
     by_key: BTreeMap<(PrincipalId, Digest), Constraint>,
+    /// The same by when they end, so that nobody looks through all of them for those that have.
+    by_end: BTreeSet<(Millis, PrincipalId, Digest)>,
 }
 
 impl Constraints {
@@ -57,16 +62,25 @@ impl Constraints {
         self.by_key.values()
     }
 
-    /// The denials that have ended by `now`, for whoever tidies up.
-    pub fn ended(&self, now: Millis) -> impl Iterator<Item = &Constraint> {
-        self.by_key.values().filter(move |constraint| constraint.until <= now)
+    /// Whose calls and what the denials stopped that have ended by `now`, the first to end first, for whoever tidies up.
+    pub fn ended(&self, now: Millis) -> impl Iterator<Item = (&PrincipalId, Digest)> {
+        self.by_end.iter().take_while(move |(until, ..)| *until <= now).map(|(_, principal, key)| (principal, *key))
+    }
+
+    /// The first instant at which one ends.
+    pub(super) fn next_end(&self) -> Option<Millis> {
+        self.by_end.first().map(|(until, ..)| *until)
     }
 
     pub(super) fn add(&mut self, constraint: Constraint) {
+        self.lift(&constraint.principal, constraint.key);
+        self.by_end.insert((constraint.until, constraint.principal.clone(), constraint.key));
         self.by_key.insert((constraint.principal.clone(), constraint.key), constraint);
     }
 
     pub(super) fn lift(&mut self, principal: &PrincipalId, key: Digest) {
-        self.by_key.remove(&(principal.clone(), key));
+        if let Some(lifted) = self.by_key.remove(&(principal.clone(), key)) {
+            self.by_end.remove(&(lifted.until, lifted.principal, lifted.key));
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! What people have allowed beyond one call: exact subjects and patterns, for a session or for good.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -104,6 +107,8 @@ impl Grant {
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     by_id: BTreeMap<GrantId, Grant>,
+    /// Those that end by themselves, by when.
+    by_end: BTreeSet<(Millis, GrantId)>,
     exact: BTreeMap<Digest, Vec<GrantId>>,
     patterns: Patterns,
     ranked: Vec<GrantId>,
@@ -141,11 +146,12 @@ impl Grants {
 
     /// The ids of grants that have ended by `now`, for whoever tidies up.
     pub fn ended(&self, now: Millis) -> Vec<GrantId> {
-        self.by_id
-            .values()
-            .filter(|grant| grant.until.is_some_and(|until| until <= now))
-            .map(|grant| grant.id)
-            .collect()
+        self.by_end.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect()
+    }
+
+    /// The first instant at which one ends by itself.
+    pub(super) fn next_end(&self) -> Option<Millis> {
+        self.by_end.first().map(|(until, _)| *until)
     }
 
     pub(crate) fn exact(&self, subject: &Subject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
@@ -188,11 +194,15 @@ impl Grants {
                 self.ranked.push(grant.id);
             }
         }
+        self.by_end.extend(grant.until.map(|until| (until, grant.id)));
         self.by_id.insert(grant.id, grant);
     }
 
     pub(super) fn remove(&mut self, id: GrantId) {
         let Some(grant) = self.by_id.remove(&id) else { return };
+        if let Some(until) = grant.until {
+            self.by_end.remove(&(until, id));
+        }
         match grant.covers {
             Covers::Exact(digest) => {
                 if let Some(ids) = self.exact.get_mut(&digest) {

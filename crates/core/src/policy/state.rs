@@ -82,8 +82,7 @@ impl State {
 
     /// The first instant at which a grant or a denial ends, for the timers.
     pub fn next_end(&self) -> Option<Millis> {
-        let grants = self.grants.iter().filter_map(|grant| grant.until);
-        grants.chain(self.constraints.iter().map(|constraint| constraint.until)).min()
+        self.grants.next_end().into_iter().chain(self.constraints.next_end()).min()
     }
 
     /// True if something has ended by `now` and can be tidied away.
@@ -104,7 +103,7 @@ impl State {
                 for id in self.grants.ended(*at) {
                     self.grants.remove(id);
                 }
-                let ended: Vec<_> = self.constraints.ended(*at).map(|one| (one.principal.clone(), one.key)).collect();
+                let ended: Vec<_> = self.constraints.ended(*at).map(|(of, key)| (of.clone(), key)).collect();
                 for (principal, key) in ended {
                     self.constraints.lift(&principal, key);
                 }
@@ -164,7 +163,11 @@ mod tests {
 
         state.apply(&Event::Tidied { at: Millis(50) });
         assert_eq!((state.grants().iter().count(), state.constraints().iter().count()), (1, 1));
+        assert_eq!(state.next_end(), Some(Millis(100)));
+        let again = Constraint { until: Millis(200), ..state.constraints().iter().next().unwrap().clone() };
+        state.apply(&Event::Constrained(again));
+        assert!(!state.is_untidy(Millis(199)) && state.is_untidy(Millis(200)), "a denial given anew ends when it says");
         state.apply(&Event::Lifted { principal: subject.principal.clone(), key: subject.constraint_key(), by: ana });
-        assert_eq!(state.constraints().iter().count(), 0);
+        assert_eq!((state.constraints().iter().count(), state.next_end()), (0, None));
     }
 }

@@ -82,7 +82,8 @@ fn what_a_message_has_done_is_recorded_with_it_and_not_done_again_when_it_comes_
     let renew = |stage: &mut Stage| {
         let by = PrincipalId::new("channel:wx:p");
         let renew = Any::Session(here(), session::Command::Renew { by, owed: None });
-        let heard = Heard { from: chat(), agent: "main".to_owned(), id: Some("m1".to_owned()), then: Some(Box::new(renew)) };
+        let heard =
+            Heard { from: chat(), agent: "main".to_owned(), id: Some("m1".to_owned()), then: Some(Box::new(renew)) };
         let cell = stage.tell(Any::Channel(Command::Hear(Box::new(heard)))).cell();
         (cell, stage.engine.state().session(&here()).map(session::Session::renewals))
     };

@@ -240,7 +240,9 @@ fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
     };
     let noted = soon("notes", || notes().filter(|notes| notes.contains("Her name is Ana.")));
     // Once that is recorded nobody is asked again.
-    soon("its record", || scene.place.people(&["audit", "export"]).out.contains(r#""remembered":{"renewed""#).then_some(()));
+    soon("its record", || {
+        scene.place.people(&["audit", "export"]).out.contains(r#""remembered":{"renewed""#).then_some(())
+    });
     assert_eq!(gateway.stop().code, Some(0));
     let asked = scene.provider.count();
     let gateway = scene.start();

@@ -152,8 +152,25 @@ fn a_body_that_says_nothing_of_its_length_or_is_too_long_is_refused_and_small_on
     assert_eq!(taken.status, 200, "{taken:?}");
     let forged = post(&gateway.address, "/channels/webhook", "m2", 0, &long, |_| "v1,AAAA".to_owned());
     assert_eq!(forged.status, 401);
-    // As many as may come at once are begun and never end.
     let timestamp = now().to_string();
+    // More than may come: told by its length alone, and by what came of one that says none.
+    for (how, body) in [
+        ("content-length: 99000000", Vec::new()),
+        ("transfer-encoding: chunked", [b"2800001\r\n".as_slice(), &vec![b'x'; 0x0280_0001], b"\r\n0\r\n\r\n"].concat()),
+    ] {
+        let mut stream = std::net::TcpStream::connect(&gateway.address).unwrap();
+        let head = format!(
+            "POST /channels/webhook HTTP/1.1\r\nhost: {}\r\nwebhook-id: m0\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: v1,AAAA\r\n{how}\r\n\r\n",
+            gateway.address
+        );
+        std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+        // The gateway may have answered before it had all of it.
+        let _ = std::io::Write::write_all(&mut stream, &body);
+        let mut told = [0; 12];
+        std::io::Read::read_exact(&mut stream, &mut told).unwrap();
+        assert_eq!(&told, b"HTTP/1.1 413", "{how}");
+    }
+    // As many as may come at once are begun and never end.
     let held: Vec<std::net::TcpStream> = (0..4)
         .map(|_| {
             let mut stream = std::net::TcpStream::connect(&gateway.address).unwrap();

@@ -21,6 +21,8 @@ pub mod code {
     pub const FORBIDDEN: i32 = 403;
     /// It is not there.
     pub const NOT_FOUND: i32 = 404;
+    /// What was posted is longer than is taken. Only in answers to signed requests over HTTP.
+    pub const TOO_LARGE: i32 = 413;
     /// It was tried and failed.
     pub const FAILED: i32 = 500;
     /// Who should do it is not there.

@@ -62,9 +62,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
         let bytes = match tokio::time::timeout(PATIENCE, reading).await {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => {
-                let is_long = std::error::Error::source(&error)
-                    .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
-                return Err(if is_long {
+                return Err(if is_over_limit(&error) {
                     refused(StatusCode::PAYLOAD_TOO_LARGE, format!("Request body is larger than {LARGEST} bytes"))
                 } else {
                     refused(StatusCode::BAD_REQUEST, "Request body broke off".to_owned())
@@ -74,6 +72,11 @@ impl<S: Send + Sync> FromRequest<S> for Body {
         };
         read(&bytes, is_form).map(Self).map_err(|(status, told)| refused(status, told))
     }
+}
+
+/// Whether reading a body ended because it had more bytes than were to be read.
+pub(crate) fn is_over_limit(error: &axum::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
 }
 
 /// The fields that `bytes` have, or in words why they have none.

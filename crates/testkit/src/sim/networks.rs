@@ -177,7 +177,10 @@ fn heard(dice: &mut Dice, from: Address) -> Heard {
         0..6 => Some(Command::Session(session, session::Command::Say { said: words::user(dice), marks })),
         // What people have done by a command of the chat is recorded with it, as what they say is.
         6 => Some(Command::Run(run::Command::Abort { session })),
-        7 => Some(Command::Session(session, session::Command::Renew { by: PrincipalId::new("channel:wx:p1"), owed: None })),
+        7 => Some(Command::Session(
+            session,
+            session::Command::Renew { by: PrincipalId::new("channel:wx:p1"), owed: None },
+        )),
         _ => None,
     };
     Heard { from, agent: "main".to_owned(), id: dice.chance(90).then_some(id), then: then.map(Box::new) }

@@ -42,7 +42,10 @@ use super::{
     failed, inbound,
     places::{self, WEBHOOK},
 };
-use crate::listen::{Guest, peer};
+use crate::{
+    listen::{Guest, peer},
+    web,
+};
 
 /// Where requests come in.
 const PATH: &str = "/channels/webhook";
@@ -175,6 +178,11 @@ fn message(body: &[u8], account: &str, id: &str) -> Result<Inbound, Fault> {
 async fn read(sender: &Sender, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let is_large = length.is_none_or(|length| length > SMALL);
+    let most = if is_large { LARGEST_FRAME } else { SMALL };
+    let too_large = || Fault::new(code::TOO_LARGE, format!("the body has more than {most} bytes"));
+    if length.is_some_and(|length| length > most) {
+        return Err(too_large());
+    }
     let _turn = match is_large.then(|| sender.large.try_acquire()).transpose() {
         Ok(turn) => turn,
         Err(_) => {
@@ -182,10 +190,10 @@ async fn read(sender: &Sender, headers: &HeaderMap, body: Body) -> Result<Bytes,
             return Err(Fault { retryable: Some(true), ..busy });
         }
     };
-    let most = if is_large { LARGEST_FRAME } else { SMALL };
     match tokio::time::timeout(COMING, to_bytes(body, most)).await {
         Ok(Ok(body)) => Ok(body),
-        Ok(Err(_)) => Err(Fault::invalid(format!("the body has more than {most} bytes, or broke off"))),
+        Ok(Err(error)) if web::is_over_limit(&error) => Err(too_large()),
+        Ok(Err(_)) => Err(Fault::invalid("the body broke off")),
         Err(_) => Err(Fault::invalid(format!("the body did not come within {} s", COMING.as_secs()))),
     }
 }

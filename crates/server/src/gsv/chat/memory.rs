@@ -116,7 +116,8 @@ pub(in crate::gsv) async fn follow(door: &Arc<Door>) -> Option<()> {
         desk.look().await;
         while let Some(released) = subscriber.next().await {
             let Released::Fact(recorded) = released else { continue };
-            if matches!(recorded.fact.event, Event::Session(session::Event::Renewed)) && recorded.fact.content.is_some() {
+            if matches!(recorded.fact.event, Event::Session(session::Event::Renewed)) && recorded.fact.content.is_some()
+            {
                 desk.look().await;
             }
         }
