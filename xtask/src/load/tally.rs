@@ -94,10 +94,16 @@ impl Tally {
         rows.entry(row).or_default().took.push(took.as_secs_f32() * 1000.0);
     }
 
-    /// Something did not. `what` has no names or numbers in it, so that the same is counted as the same.
+    /// Something did not. `what` has no names or numbers in it, so that the same is counted as the same; the first of a kind is told
+    /// at once, as half an hour is long to wait for it.
     pub(crate) fn wrong(&self, what: impl Into<String>) {
+        let what = what.into();
         let mut wrongs = self.wrongs.lock().unwrap_or_else(PoisonError::into_inner);
-        *wrongs.entry(what.into()).or_default() += 1;
+        let times = wrongs.entry(what.clone()).or_default();
+        *times += 1;
+        if *times == 1 {
+            eprintln!("{:>5.0} s: wrong: {what}", self.elapsed().as_secs_f64());
+        }
     }
 
     pub(crate) fn wrongs(&self) -> BTreeMap<String, u64> {
