@@ -4,7 +4,9 @@ use countersign_core::{
     id::EntryId,
     message::StopReason::{self, Aborted, Error, Stop, ToolUse},
     run::Answer,
-    session::{Command, Compacted, Cut, Kind, ModelRef, Piece, Session, Setting, Settings, Thresholds, WhenBusy},
+    session::{
+        Command, Compacted, Cut, Kind, ModelRef, Piece, Queue, Session, Setting, Settings, Thresholds, WhenBusy,
+    },
 };
 
 use crate::{
@@ -168,6 +170,18 @@ fn a_prompt_that_waits_is_kept_with_what_it_mentions() {
     let want = "BehindCompaction: session queued user prompt, session queued custom prompt, \
                 session compaction_started prompt";
     assert_eq!(stage.session(prompt).cell(), want);
+}
+
+#[test]
+fn what_is_queued_waits_for_a_compaction_behind_what_is_in_the_queue() {
+    let mut stage = with([("u", User, 900), ("v", User, 60)]);
+    stage.session(Command::Queue { queue: Queue::FollowUp, said: text(1) });
+    let want = "Queued: session compaction_started prompt, session queued user follow_up";
+    assert_eq!(stage.prompt(WhenBusy::FollowUp).cell(), want);
+    let told =
+        stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Failed { message: "no".into() } }).cell();
+    assert_eq!(told.matches("session dequeued follow_up").count(), 1, "{told}");
+    assert_eq!(stage.here().queued(), 1, "what came last waits");
 }
 
 /// First kept and first of the turn that is split, as the table writes them.

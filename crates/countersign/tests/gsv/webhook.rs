@@ -156,7 +156,10 @@ fn a_body_that_says_nothing_of_its_length_or_is_too_long_is_refused_and_small_on
     // More than may come: told by its length alone, and by what came of one that says none.
     for (how, body) in [
         ("content-length: 99000000", Vec::new()),
-        ("transfer-encoding: chunked", [b"2800001\r\n".as_slice(), &vec![b'x'; 0x0280_0001], b"\r\n0\r\n\r\n"].concat()),
+        (
+            "transfer-encoding: chunked",
+            [b"2800001\r\n".as_slice(), &vec![b'x'; 0x0280_0001], b"\r\n0\r\n\r\n"].concat(),
+        ),
     ] {
         let mut stream = std::net::TcpStream::connect(&gateway.address).unwrap();
         let head = format!(

@@ -236,18 +236,31 @@ pub(super) fn prompt(
     if let Some(breach) = session.unattended().and_then(Unattended::over) {
         return Err(unattended::Refusal::Over(breach).into());
     }
+    // Whoever wants a place in the queue gets it behind those who have one: a run that was stopped or failed left them there.
+    let is_behind = when_busy == WhenBusy::FollowUp && with.is_empty() && !session.queue(Queue::FollowUp).is_empty();
     let mut branch = Branch::new(session);
     if session.is_over_limit()
         && !super::compaction::prune(&mut branch)
         && let Some(cut) = session.cut().filter(|cut| super::compaction::affordable(session, cut, context.now).is_ok())
     {
+        let run = RunId::new(context.fresh.uuid(context.now));
+        let started = super::compaction::started_for(session, Reason::Threshold, cut, run);
+        if is_behind {
+            branch.push(started);
+            enqueue(&mut branch, Queue::FollowUp, Kind::User, said);
+            return Ok(Decision { facts: branch.finish(), reply: Reply::Queued });
+        }
         enqueue(&mut branch, Queue::Prompt, Kind::User, said);
         for (kind, said) in with {
             enqueue(&mut branch, Queue::Prompt, kind, said);
         }
-        let run = RunId::new(context.fresh.uuid(context.now));
-        branch.push(super::compaction::started_for(session, Reason::Threshold, cut, run));
+        branch.push(started);
         return Ok(Decision { facts: branch.finish(), reply: Reply::BehindCompaction(run) });
+    }
+    if is_behind {
+        enqueue(&mut branch, Queue::FollowUp, Kind::User, said);
+        settle::continue_with(&mut branch, None, Trigger::Prompt, Vec::new(), context);
+        return Ok(Decision { facts: branch.finish(), reply: Reply::Queued });
     }
     let mut opening = vec![(Kind::User, said)];
     opening.extend(with);

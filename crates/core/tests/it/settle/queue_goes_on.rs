@@ -55,6 +55,28 @@ fn a_run_begins_with_its_message_and_what_steers_it() {
 }
 
 #[test]
+fn what_is_queued_goes_behind_what_a_run_that_ended_left_in_the_queue() {
+    for (case, steering, follow_ups, take, first, last) in [
+        ("nothing waits", 0, 0, Take::One, "user", ""),
+        ("one by one", 0, 2, Take::One, "follow_up", "follow_up, follow_up"),
+        ("all that waited at once", 0, 2, Take::All, "follow_up, follow_up", "follow_up"),
+        ("what steers goes first", 1, 1, Take::One, "steering", "follow_up, follow_up"),
+    ] {
+        let mut stage = idle();
+        takes(&mut stage, take, take);
+        queue(&mut stage, Queue::Steering, steering);
+        queue(&mut stage, Queue::FollowUp, follow_ups);
+        assert_eq!(said(&stage.prompt(WhenBusy::FollowUp).0), first, "{case}");
+        let mut rest = Vec::new();
+        while stage.here().run().is_some() {
+            rest.push(said(&stage.answer(StopReason::Stop, Vec::new(), None).0[1..]));
+        }
+        rest.retain(|said| !said.is_empty());
+        assert_eq!(rest.join(", "), last, "{case}");
+    }
+}
+
+#[test]
 fn a_turn_goes_on_with_what_was_queued_as_the_modes_say() {
     let (one, all) = (Take::One, Take::All);
     for (case, steering, follow_ups, takes_steering, takes_follow_ups, want) in [
