@@ -12,7 +12,7 @@ mod gsv;
 pub(crate) mod host;
 mod lent;
 pub(crate) mod node;
-mod provider;
+pub(crate) mod provider;
 pub(crate) mod scratch;
 pub(crate) mod socket;
 pub(crate) mod streams;

@@ -6,13 +6,13 @@
 mod agents;
 mod chats;
 mod gauge;
-mod http;
+pub(crate) mod http;
 mod machines;
 mod page;
 mod people;
 mod tally;
 mod watchers;
-mod world;
+pub(crate) mod world;
 
 use std::{
     path::PathBuf,

@@ -7,6 +7,7 @@
 mod bench;
 mod browser;
 mod fuzz;
+mod kill;
 mod load;
 mod package;
 mod reference;
@@ -30,6 +31,8 @@ usage: cargo xtask COMMAND
   browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   load [--minutes N] [--agents N] [--streams N] [--runs N] [--answers N] [--binary FILE] [--report FILE]
                                 agents, hosts, nodes, browsers and people at one gateway; a page with pictures of what came of it
+  kill [--minutes N] [--seed N] [--binary FILE]
+                                a gateway that is killed at random while it works: nothing that was told is lost, nothing is done twice
   package [--binary FILE]       the manual, completions, parts list and Debian package of the release binary, into target/package
   reference                     the pages of docs/reference that are made of the code
   fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
@@ -59,6 +62,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         bench::FAN_OUT => bench::fan_out(rest),
         "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
         "load" => load::run(&Workspace::read()?, &load::Options::parse(rest)?, rest),
+        "kill" => kill::run(&Workspace::read()?, &kill::Options::parse(rest)?),
         "package" => package::run(&Workspace::read()?, &package::Options::parse(rest)?),
         "reference" => reference::run(&Workspace::read()?),
         "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),

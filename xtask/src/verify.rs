@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use crate::{
-    tidy,
+    kill, tidy,
     verify::tally::{Runner, Tally},
     workspace::{Workspace, cargo},
 };
@@ -79,6 +79,13 @@ fn steps(workspace: &Workspace, options: Options, tally: &mut Tally) -> anyhow::
         match Cargo::new(workspace).args(arguments).test(runner, tally)? {
             Tally { passed: 0, .. } => bail!("no test ran"),
             _ => Ok(()),
+        }
+    })?;
+    step("killed while it works", || {
+        // The tests of the binary have built it.
+        match kill::survive(&workspace.target.join("debug/countersign"), &kill::Options::short())? {
+            0 => Ok(()),
+            broken => bail!("{broken} promises were broken"),
         }
     })?;
     if options == Options::Fast {

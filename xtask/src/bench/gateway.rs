@@ -6,10 +6,11 @@ use std::{
     net::SocketAddr,
     os::unix::fs::PermissionsExt as _,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
 };
 
 use anyhow::Context as _;
+use nix::sys::signal::Signal;
 
 use crate::bench::{
     scratch::Scratch,
@@ -62,23 +63,30 @@ impl Gateway {
     }
 
     /// Ends it as a clean stop does, and starts one on the same data.
-    pub(crate) fn again(mut self, binary: &Path) -> anyhow::Result<Self> {
-        let id = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
-        nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM)?;
-        self.child.wait()?;
-        let scratch = self.scratch.take().context("it has no folder")?;
-        Self::run(binary, scratch)
+    pub(crate) fn again(self, binary: &Path) -> anyhow::Result<Self> {
+        self.signal(Signal::SIGTERM)?;
+        Self::run(binary, self.ended()?.1)
     }
 
     /// Kills it, and starts one on the same data.
-    pub(crate) fn again_after_kill(mut self, binary: &Path) -> anyhow::Result<Self> {
-        self.child.kill()?;
-        self.child.wait()?;
-        let scratch = self.scratch.take().context("it has no folder")?;
-        Self::run(binary, scratch)
+    pub(crate) fn again_after_kill(self, binary: &Path) -> anyhow::Result<Self> {
+        self.signal(Signal::SIGKILL)?;
+        Self::run(binary, self.ended()?.1)
     }
 
-    fn run(binary: &Path, scratch: Scratch) -> anyhow::Result<Self> {
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        Ok(nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id().cast_signed()), signal)?)
+    }
+
+    /// Waits until it has ended, however it did, and gives its folder back.
+    pub(crate) fn ended(mut self) -> anyhow::Result<(ExitStatus, Scratch)> {
+        let status = self.child.wait()?;
+        Ok((status, self.scratch.take().context("it has no folder")?))
+    }
+
+    /// Starts one on what is in a folder.
+    pub(crate) fn run(binary: &Path, scratch: Scratch) -> anyhow::Result<Self> {
         let mut child = Command::new(binary)
             .args(["serve", "--config", "config.yaml"])
             .current_dir(scratch.path())

@@ -29,12 +29,23 @@ impl Client {
 
     /// The same under a key, on a new connection where this one was closed meanwhile: the key is there for that.
     pub(crate) async fn post_once(&mut self, path: &str, body: &Value, key: &str) -> anyhow::Result<(u16, Value)> {
-        let header = format!("idempotency-key: {key}\r\n");
-        if let Ok(reply) = self.posted(path, body, &header).await {
+        if let Ok(reply) = self.post_under(path, body, key).await {
             return Ok(reply);
         }
         *self = Self::connect(self.address).await?;
-        self.posted(path, body, &header).await
+        self.post_under(path, body, key).await
+    }
+
+    /// The same, with one attempt.
+    pub(crate) async fn post_under(&mut self, path: &str, body: &Value, key: &str) -> anyhow::Result<(u16, Value)> {
+        self.posted(path, body, &format!("idempotency-key: {key}\r\n")).await
+    }
+
+    /// Gets JSON.
+    pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<(u16, Value)> {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address);
+        self.stream.get_mut().write_all(head.as_bytes()).await?;
+        self.reply().await
     }
 
     async fn posted(&mut self, path: &str, body: &Value, header: &str) -> anyhow::Result<(u16, Value)> {
@@ -45,6 +56,10 @@ impl Client {
             body.len()
         );
         self.stream.get_mut().write_all(format!("{head}{body}").as_bytes()).await?;
+        self.reply().await
+    }
+
+    async fn reply(&mut self) -> anyhow::Result<(u16, Value)> {
         let (status, length) = self.head().await?;
         let mut body = vec![0; length.context("a reply without a length")?];
         self.stream.read_exact(&mut body).await?;

@@ -47,7 +47,8 @@ impl Done {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|times| **times > 1).count()
     }
 
-    fn did(&self, path: &str) {
+    /// Counts what a request of this path does, if it does something.
+    pub(crate) fn did(&self, path: &str) {
         if let Some(thing) = path.strip_prefix("/turn/") {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(thing.to_owned()).or_default() += 1;
         }

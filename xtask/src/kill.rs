@@ -1,0 +1,211 @@
+//! `cargo xtask kill`: a gateway that is killed at random moments while it works, started again, and looked at in the end.
+//!
+//! Agents, people and programs ask again under the same key whatever was cut off. Nothing that they were told may be lost, and nothing may
+//! be done twice. The moments come from a seed; what happens between them is up to the machine.
+
+mod agents;
+mod dice;
+mod people;
+mod talkers;
+mod world;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, bail};
+use tokio::{runtime::Builder, sync::mpsc, task::JoinSet};
+
+use crate::{
+    kill::world::{Mortal, Stage},
+    workspace::Workspace,
+};
+
+/// How many ask, and how many speak.
+const AGENTS: usize = 12;
+const TALKERS: usize = 4;
+/// How long one life may be at most.
+const LONGEST: Duration = Duration::from_secs(4);
+/// How long what is under way may take behind the last death.
+const END: Duration = Duration::from_secs(120);
+
+/// For how long, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Options {
+    minutes: f64,
+    seed: u64,
+    binary: Option<PathBuf>,
+}
+
+impl Options {
+    pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
+        let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
+        let mut options = Self { minutes: 10.0, seed, binary: None };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().with_context(|| format!("{argument} wants a value"));
+            match argument.as_str() {
+                "--minutes" => options.minutes = value()?.parse().context("--minutes wants a number")?,
+                "--seed" => options.seed = value()?.parse().context("--seed wants a number")?,
+                "--binary" => options.binary = Some(value()?.into()),
+                unknown => bail!("kill does not know {unknown:?}"),
+            }
+        }
+        if !(options.minutes > 0.0 && options.minutes <= 1440.0) {
+            bail!("kill wants some minutes");
+        }
+        Ok(options)
+    }
+
+    /// A few seconds, always with the same moments.
+    pub(crate) const fn short() -> Self {
+        Self { minutes: 0.2, seed: 7, binary: None }
+    }
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<ExitCode> {
+    let binary = match &options.binary {
+        Some(binary) => binary.canonicalize().with_context(|| format!("{} is not there", binary.display()))?,
+        None => {
+            crate::bench::build(workspace, &workspace.target)?;
+            workspace.target.join("release/countersign")
+        }
+    };
+    let wrongs = survive(&binary, options)?;
+    Ok(if wrongs == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Plays, and says what came of it. How many promises were broken.
+pub(crate) fn survive(binary: &Path, options: &Options) -> anyhow::Result<usize> {
+    println!("seed {}, {:.1} minutes", options.seed, options.minutes);
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let (mut mortal, stage) = {
+        let _inside = runtime.enter();
+        Mortal::start(binary, AGENTS, options.seed)?
+    };
+    let players = Players::start(&runtime, &stage);
+    let (begun, length) = (Instant::now(), Duration::from_secs_f64(options.minutes * 60.0));
+    while begun.elapsed() < length {
+        mortal.die(LONGEST)?;
+    }
+    stage.end();
+    runtime.block_on(players.end(&stage))?;
+    let (deaths, slowest) = (mortal.deaths, mortal.slowest);
+    let verified = mortal.verify()?;
+    runtime.shutdown_background();
+    println!("{} deaths by SIGKILL, {} by SIGTERM; ready again within {slowest:.1?}", deaths[0], deaths[1]);
+    for (what, times) in stage.counts() {
+        println!("{times} {what}");
+    }
+    println!("{} things done more than once", stage.done.repeated());
+    println!("{verified}");
+    let mut wrongs = stage.wrongs();
+    if stage.done.repeated() > 0 {
+        wrongs.push("something was done twice".to_owned());
+    }
+    for what in &["requests executed", "requests denied", "answers of people", "messages taken"] {
+        // A run of a few seconds may see no denial.
+        if !stage.counts().contains_key(what) && (options.minutes >= 1.0 || *what != "requests denied") {
+            wrongs.push(format!("no {what}: nothing was tried"));
+        }
+    }
+    for wrong in &wrongs {
+        println!("wrong: {wrong}");
+    }
+    Ok(wrongs.len())
+}
+
+/// Everybody who takes part.
+struct Players {
+    asking: JoinSet<()>,
+    answering: tokio::task::JoinHandle<()>,
+    following: tokio::task::JoinHandle<people::Seen>,
+}
+
+impl Players {
+    fn start(runtime: &tokio::runtime::Runtime, stage: &Arc<Stage>) -> Self {
+        let _inside = runtime.enter();
+        let (tell, gates) = mpsc::unbounded_channel();
+        let mut asking = JoinSet::new();
+        for number in 0..AGENTS {
+            asking.spawn(agents::play(Arc::clone(stage), number));
+        }
+        for number in 0..TALKERS {
+            asking.spawn(talkers::play(Arc::clone(stage), number));
+        }
+        Self {
+            asking,
+            answering: tokio::spawn(people::answer(Arc::clone(stage), gates)),
+            following: tokio::spawn(people::follow(Arc::clone(stage), tell)),
+        }
+    }
+
+    /// Waits until everybody has what they asked for, and compares what the follower saw with the record.
+    async fn end(mut self, stage: &Stage) -> anyhow::Result<()> {
+        if tokio::time::timeout(END, async { while self.asking.join_next().await.is_some() {} }).await.is_err() {
+            stage.wrong("somebody did not come to an end".to_owned());
+        }
+        let (status, head) = stage.client().await?.get("/api/v1/audit/head").await?;
+        let until = head["lsn"].as_u64().with_context(|| format!("{status} {head}"))?;
+        let record = people::whole(stage, until).await?;
+        stage.leave(until);
+        let seen = tokio::time::timeout(END, self.following).await.context("the follower did not come to an end")??;
+        self.answering.await?;
+        compare(stage, &seen, &record);
+        Ok(())
+    }
+}
+
+/// What one follower saw over all deaths must be what the record has, each once and in order; a gate resolves at most once.
+fn compare(stage: &Stage, seen: &people::Seen, record: &people::Seen) {
+    let end = record.last().map_or(0, |(lsn, _)| *lsn);
+    let seen: Vec<_> = seen.iter().filter(|(lsn, _)| *lsn <= end).collect();
+    if !seen.iter().copied().eq(record) {
+        let at = seen.iter().zip(record).position(|(seen, recorded)| *seen != recorded);
+        stage.wrong(format!("a follower saw {} events of {}, and another first at {at:?}", seen.len(), record.len()));
+    }
+    if record.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+        stage.wrong("the record is not told in its order".to_owned());
+    }
+    let mut resolved: BTreeMap<&str, u32> = BTreeMap::new();
+    for (_, what) in record {
+        if let Some(gate) = what.strip_prefix("gate.resolved ") {
+            *resolved.entry(gate).or_default() += 1;
+        }
+    }
+    for (gate, times) in resolved.iter().filter(|(_, times)| **times > 1) {
+        stage.wrong(format!("{gate} was resolved {times} times"));
+    }
+    for _ in record {
+        stage.did("events followed, each once");
+    }
+    for _ in resolved {
+        stage.did("gates resolved");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_what_is_none_is_named() {
+        let read = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+            Options::parse(&arguments).map_err(|error| format!("{error:#}"))
+        };
+        let options = read(&["--minutes", "0.5", "--seed", "3", "--binary", "b"]).unwrap();
+        assert_eq!(options, Options { minutes: 0.5, seed: 3, binary: Some("b".into()) });
+        for (arguments, want) in [
+            (&["--speed"] as &[&str], "kill does not know \"--speed\""),
+            (&["--seed"], "--seed wants a value"),
+            (&["--minutes", "0"], "kill wants some minutes"),
+        ] {
+            assert_eq!(read(arguments).unwrap_err(), want, "{arguments:?}");
+        }
+    }
+}

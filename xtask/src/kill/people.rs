@@ -1,0 +1,155 @@
+//! People who follow the record from one cursor over all deaths, and answer what waits. What they were told must stand at the end.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::{kill::world::Stage, load::http::Client};
+
+/// Of how many gates one is denied.
+const ONE_DENIED: u64 = 8;
+/// How long an answer, or the next event, may take on one connection before another is tried.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How many connections one answer may take before it counts as never replied to.
+const TRIES: u32 = 200;
+/// How long to wait before the next connection.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a follower saw: the place of each event in the record, with its name, in the order in which they came.
+pub(crate) type Seen = Vec<(u64, String)>;
+
+/// Answers everything that begins to wait until nobody asks any more, and checks every answer that counted.
+pub(crate) async fn answer(stage: Arc<Stage>, mut gates: mpsc::UnboundedReceiver<String>) {
+    let mut client = None;
+    let mut counted = BTreeMap::new();
+    let mut number = 0_u64;
+    while let Some(gate) = gates.recv().await {
+        number += 1;
+        let verb = if number.is_multiple_of(ONE_DENIED) { "deny" } else { "allow" };
+        match insist(&stage, &mut client, &gate, verb).await {
+            Ok(()) => {
+                stage.did("answers of people");
+                counted.insert(gate, verb);
+            }
+            Err(error) => stage.wrong(format!("{verb} of {gate}: {error:#}")),
+        }
+    }
+    for (gate, verb) in counted {
+        if let Err(error) = stands(&stage, &gate, verb).await {
+            stage.wrong(format!("{verb} of {gate} was taken: {error:#}"));
+        }
+    }
+}
+
+/// Posts one answer under its key until there is a reply.
+async fn insist(stage: &Stage, client: &mut Option<Client>, gate: &str, verb: &str) -> anyhow::Result<()> {
+    let path = format!("/api/v1/gates/{gate}/{verb}");
+    let mut last = anyhow::anyhow!("it was never tried");
+    for _ in 0..TRIES {
+        match post(stage, client, &path, &format!("p-{gate}")).await {
+            Ok(()) => return Ok(()),
+            Err(error) => {
+                last = error;
+                *client = None;
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    Err(last.context("no reply"))
+}
+
+async fn post(stage: &Stage, client: &mut Option<Client>, path: &str, key: &str) -> anyhow::Result<()> {
+    let client = match client {
+        Some(client) => client,
+        None => client.insert(stage.client().await?),
+    };
+    let (status, told) = tokio::time::timeout(PATIENCE, client.post_under(path, &json!({}), key)).await??;
+    if status == 200 { Ok(()) } else { bail!("{status} {told}") }
+}
+
+/// Whether a gate is what a person was told.
+async fn stands(stage: &Stage, gate: &str, verb: &str) -> anyhow::Result<()> {
+    let (status, shown) = stage.client().await?.get(&format!("/api/v1/gates/{gate}")).await?;
+    let want = if verb == "allow" { "allowed" } else { "denied" };
+    if status == 200 && shown["state"] == "resolved" && shown["resolution"] == want {
+        return Ok(());
+    }
+    bail!("{status} {shown}")
+}
+
+/// Follows the record from its beginning, over all deaths, as far as the stage says in the end, and tells of gates that open.
+pub(crate) async fn follow(stage: Arc<Stage>, tell: mpsc::UnboundedSender<String>) -> Seen {
+    let mut after = "start".to_owned();
+    let mut seen = Seen::new();
+    while !stage.has_seen(&seen) {
+        // A death ends the stream.
+        let _ = read(&stage, &mut after, &mut seen, &tell).await;
+        tokio::time::sleep(PAUSE).await;
+    }
+    seen
+}
+
+async fn read(
+    stage: &Stage,
+    after: &mut String,
+    seen: &mut Seen,
+    tell: &mpsc::UnboundedSender<String>,
+) -> anyhow::Result<()> {
+    let mut stream = Stream::open(stage, after).await?;
+    while !stage.has_seen(seen) {
+        if let Some(gate) = stream.next(stage, after, seen).await? {
+            tell.send(gate)?;
+        }
+    }
+    Ok(())
+}
+
+/// The record up to and with `until`, read on one connection.
+pub(crate) async fn whole(stage: &Stage, until: u64) -> anyhow::Result<Seen> {
+    let mut seen = Seen::new();
+    let mut after = "start".to_owned();
+    let mut stream = Stream::open(stage, &after).await?;
+    while seen.last().is_none_or(|(lsn, _)| *lsn < until) {
+        stream.next(stage, &mut after, &mut seen).await.context("the record was not told to its end")?;
+    }
+    Ok(seen)
+}
+
+/// One connection on which the record is told.
+struct Stream {
+    client: Client,
+    line: String,
+    id: String,
+}
+
+impl Stream {
+    async fn open(stage: &Stage, after: &str) -> anyhow::Result<Self> {
+        let mut client = stage.client().await?;
+        client.open(&format!("/api/v1/events?after={after}")).await?;
+        Ok(Self { client, line: String::new(), id: String::new() })
+    }
+
+    /// Reads a line; the gate that opened, if it told of one.
+    async fn next(&mut self, stage: &Stage, after: &mut String, seen: &mut Seen) -> anyhow::Result<Option<String>> {
+        self.line.clear();
+        tokio::time::timeout(PATIENCE, self.client.line(&mut self.line)).await??;
+        if self.line.starts_with("event: reset") {
+            stage.wrong("a cursor that was told was refused".to_owned());
+        }
+        if let Some(id) = self.line.strip_prefix("id: ") {
+            id.trim().clone_into(&mut self.id);
+        }
+        let Some(data) = self.line.strip_prefix("data: ") else { return Ok(None) };
+        let event: Value = serde_json::from_str(data)?;
+        let Some(lsn) = event["lsn"].as_u64() else { return Ok(None) };
+        let name =
+            format!("{}.{}", event["kind"].as_str().unwrap_or_default(), event["event"].as_str().unwrap_or_default());
+        let facts = &event["facts"];
+        let gate = ["opened", "resolved"].iter().find_map(|what| facts[*what]["gate"].as_str());
+        self.id.clone_into(after);
+        seen.push((lsn, gate.map_or_else(|| name.clone(), |gate| format!("{name} {gate}"))));
+        Ok(gate.filter(|_| name == "gate.opened").map(str::to_owned))
+    }
+}
