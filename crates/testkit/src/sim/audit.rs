@@ -2,6 +2,7 @@
 //!
 //! It must not ask the engine: what the engine believes of itself is what is in question.
 
+mod gates;
 mod lines;
 mod votes;
 
@@ -20,7 +21,7 @@ use countersign_core::{
     tool::Repeat,
 };
 
-use super::{contracts::Contracts, jobs::Jobs, networks::Networks, people};
+use super::{contracts::Contracts, jobs::Jobs, networks::Networks};
 
 /// Where a call stands in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -444,56 +445,6 @@ impl Audit {
             }
             (_, stage) => Err(format!("a call that is {stage:?} takes no such turn")),
         }
-    }
-
-    fn gate(&mut self, meta: &Meta, event: &gate::Event) -> Result<(), String> {
-        let id = event.gate();
-        if let gate::Event::Opened { call, scopes, steps, kind, number, stage, .. } = event {
-            let is_agents = meta.session.as_ref().is_some_and(|session| session.as_str() == people::AGENT);
-            let counted = self.numbers.entry((meta.session.clone(), kind.stage())).or_default();
-            if !is_agents {
-                *counted += 1;
-            }
-            // What belongs to no session is in no stage.
-            let wanted = if is_agents || meta.session.is_none() { 0 } else { *counted };
-            ensure(*number == wanted, "a gate has another number than its place in its stage")?;
-            let place = (wanted > 0).then(|| kind.stage());
-            ensure(*stage == place, "a gate is counted in another stage than its kind")?;
-            let (scopes, steps) = (scopes.clone(), steps.clone());
-            let seen = GateSeen { call: *call, scopes, resolution: None, steps, step: 0, votes: Vec::new() };
-            ensure(self.gates.insert(id, seen).is_none(), "a gate is opened twice")?;
-            if let Some(call) = call {
-                self.calls.get_mut(call).ok_or("a gate of a call that nobody wanted")?.gates.push(id);
-            }
-            return Ok(());
-        }
-        let gate = self.gates.get_mut(&id).ok_or("a gate that nobody opened")?;
-        // A card may be sent while somebody answers, and it is the end that it is brought up to.
-        if matches!(event, gate::Event::Shown { .. }) {
-            return Ok(());
-        }
-        if matches!(event, gate::Event::Updated { .. }) {
-            return ensure(gate.resolution.is_some(), "a card says how a gate ended that waits");
-        }
-        ensure(gate.resolution.is_none(), "a gate that is resolved takes another turn")?;
-        match event {
-            gate::Event::Voted { person, .. } => gate.voted(person.clone())?,
-            gate::Event::Asked { step, .. } => gate.asked(usize::try_from(*step).unwrap_or(usize::MAX))?,
-            _ => {}
-        }
-        if let gate::Event::Resolved { resolution, by, .. } = event {
-            if let Resolution::Allowed { scope } = resolution {
-                ensure(gate.scopes.contains(scope), "a gate is allowed further than it offered")?;
-                gate.is_allowed(by.as_ref())?;
-            }
-            let is_over = gate
-                .call
-                .and_then(|call| self.calls.get(&call))
-                .is_some_and(|call| matches!(call.stage, Stage::Over(_)));
-            ensure(!is_over, "a gate outlives its call")?;
-            gate.resolution = Some(resolution.clone());
-        }
-        Ok(())
     }
 }
 
