@@ -123,6 +123,14 @@ impl Outcome {
         count as f64 / self.took.as_secs_f64()
     }
 
+    /// What was refused by a limit that the documentation states.
+    pub(crate) fn limited(&self) -> String {
+        let times = self.tally.limited.load(Ordering::Relaxed);
+        format!(
+            "stated limits: {times} calls were not asked about because their agent had been denied three times in a row"
+        )
+    }
+
     pub(crate) fn checks(&self) -> Vec<Check> {
         let wrongs: u64 = self.tally.wrongs().values().sum();
         let took = self.tally.sorted(Row::Answered);
@@ -188,6 +196,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
         println!("{}: {}", if check.holds { "holds" } else { "does not hold" }, check.text);
         is_right &= check.holds || check.is_measure;
     }
+    println!("{}", outcome.limited());
     for (what, times) in outcome.tally.wrongs() {
         println!("wrong, {times} times: {what}");
     }

@@ -1,6 +1,10 @@
 //! Agents on untrusted devices: each asks for something now and then, and knows what it got.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -73,6 +77,9 @@ async fn converse(
             (false, Some("executed"), _) => tally.did(Row::Allowed, begun.elapsed()),
             (true, Some("executed"), _) if done.times(&thing) == 1 => tally.did(Row::Countersigned, begun.elapsed()),
             (true, None, Some(-32001)) if done.times(&thing) == 0 => tally.did(Row::Countersigned, begun.elapsed()),
+            (true, None, Some(-32003)) if done.times(&thing) == 0 && is_breaker(&told) => {
+                tally.limited.fetch_add(1, Ordering::Relaxed);
+            }
             (true, Some("executed"), _) => tally.wrong("a call was reported as executed and was not done once"),
             (true, None, Some(-32001)) => tally.wrong("a call was denied and done all the same"),
             (_, _, code) => tally.wrong(format!("an agent was told the error {code:?}")),
@@ -93,4 +100,9 @@ async fn reply(socket: &mut WebSocketStream<TcpStream>) -> anyhow::Result<Value>
             Message::Ping(_) | Message::Pong(_) | Message::Binary(_) | Message::Frame(_) => {}
         }
     }
+}
+
+/// Whether a refusal is that of an agent that was denied too often, which `docs/protocol/agent-gate.md` states.
+fn is_breaker(told: &Value) -> bool {
+    told["error"]["data"]["reason"].as_str().is_some_and(|reason| reason.contains("in a row"))
 }

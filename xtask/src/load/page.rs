@@ -61,6 +61,7 @@ pub(crate) fn page(outcome: &Outcome) -> String {
         }
         page += "</table>\n";
     }
+    let _ = writeln!(page, "<p>{}.</p>", escaped(&outcome.limited()));
     page + "<p>Made by <code>cargo xtask load</code>; the gateway and everybody who plays share the processors.</p>\n</html>\n"
 }
 

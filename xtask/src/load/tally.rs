@@ -60,6 +60,8 @@ pub(crate) struct Tally {
     pub(crate) streams: AtomicU64,
     rows: Mutex<BTreeMap<Row, Measured>>,
     wrongs: Mutex<BTreeMap<String, u64>>,
+    /// Calls that were not asked about because their agent was denied several times in a row, which is a stated limit.
+    pub(crate) limited: AtomicU64,
 }
 
 impl Tally {
@@ -71,6 +73,7 @@ impl Tally {
             streams: AtomicU64::new(0),
             rows: Mutex::default(),
             wrongs: Mutex::default(),
+            limited: AtomicU64::new(0),
         }
     }
 
