@@ -1,6 +1,7 @@
 //! The owner over real and failing logs, with a scripted model.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod histories;
 mod moved_clock;
 mod notes;
 mod owner;

@@ -14,8 +14,8 @@ use countersign_core::{
 };
 use countersign_runtime::{
     self as runtime, Chosen, Clock, Fired, Handle, Host, Options, Peers, Source, Summaries,
-    models::{demo, scripted::Scripted},
-    store::AnyLog,
+    models::{Model, demo, scripted::Scripted},
+    store::{AnyLog, MemoryLog},
     system_dice,
     tools::{self, Away, Failure, Registry, Route, Tool},
 };
@@ -57,26 +57,38 @@ fn far() -> Arc<dyn Tool> {
     }))
 }
 
-struct Room(Scripted, Peers, SeesTo);
+struct Room {
+    model: Arc<dyn Model>,
+    peers: Peers,
+    sees_to: SeesTo,
+    /// What can be called beside the usual tools.
+    more: Vec<Arc<dyn Tool>>,
+}
+
+impl Room {
+    fn of(model: &Scripted) -> Self {
+        Self { model: Arc::new(model.clone()), peers: Peers::default(), sees_to: nothing, more: vec![far()] }
+    }
+}
 
 /// What becomes of firings.
 type SeesTo = fn(&Fired) -> schedule::Command;
 
 impl Host for Room {
     fn model(&self, _: &ModelRef) -> Result<Chosen, String> {
-        Ok(Chosen { entry: Arc::new(demo::entry()), key: None, model: Arc::new(self.0.clone()) })
+        Ok(Chosen { entry: Arc::new(demo::entry()), key: None, model: Arc::clone(&self.model) })
     }
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
-        Arc::new(Registry::of(Registry::standard().tools().cloned().chain([far()]).collect()))
+        Arc::new(Registry::of(Registry::standard().tools().cloned().chain(self.more.iter().cloned()).collect()))
     }
 
     fn fire<'a>(&'a self, fired: &'a Fired) -> BoxFuture<'a, schedule::Command> {
-        Box::pin(async move { (self.2)(fired) })
+        Box::pin(async move { (self.sees_to)(fired) })
     }
 
     fn peers(&self) -> Peers {
-        self.1.clone()
+        self.peers.clone()
     }
 
     fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
@@ -110,7 +122,7 @@ pub(crate) async fn open_with(
     posture: Posture,
     resume: Resume,
 ) -> Handle {
-    open_room(Clock::system(), log.into(), Room(model.clone(), peers, nothing), posture, resume, None).await
+    open_room(Clock::system(), log.into(), Room { peers, ..Room::of(model) }, posture, resume, None).await
 }
 
 /// An owner that lets go of sessions after they were `idle` for so long.
@@ -133,7 +145,7 @@ pub(crate) async fn open_at(
     resume: Resume,
     idle: Option<Duration>,
 ) -> Handle {
-    open_room(clock, log.into(), Room(model.clone(), Peers::default(), nothing), posture, resume, idle).await
+    open_room(clock, log.into(), Room::of(model), posture, resume, idle).await
 }
 
 /// Nothing is planned.
@@ -150,7 +162,7 @@ pub(crate) async fn open_seeing_to(
     posture: Posture,
     resume: Resume,
 ) -> Handle {
-    open_room(clock, log.into(), Room(model.clone(), Peers::default(), sees_to), posture, resume, None).await
+    open_room(clock, log.into(), Room { sees_to, ..Room::of(model) }, posture, resume, None).await
 }
 
 async fn open_room(
@@ -165,6 +177,27 @@ async fn open_room(
     let merge = Duration::from_millis(50);
     let options = Options { rules: rules(posture), resume, clock, dice: system_dice(), host, merge, idle };
     Handle::open(log, options).await.unwrap()
+}
+
+/// An owner of any model and tools, with dice of its own. Where its log fails it is opened again.
+pub(crate) async fn open_for_history(
+    log: MemoryLog,
+    model: Arc<dyn Model>,
+    more: Vec<Arc<dyn Tool>>,
+    clock: Clock,
+    dice: runtime::Dice,
+    resume: Resume,
+) -> Handle {
+    let host = Arc::new(Room { model, peers: Peers::default(), sees_to: nothing, more });
+    loop {
+        let rules = rules(Posture::Gateway);
+        let (clock, dice, host, merge) =
+            (clock.clone(), Arc::clone(&dice), Arc::clone(&host), Duration::from_millis(50));
+        let options = Options { rules, resume, clock, dice, host, merge, idle: None };
+        if let Ok(owner) = Handle::open(log.clone().into(), options).await {
+            return owner;
+        }
+    }
 }
 
 pub(crate) fn name() -> SessionId {

@@ -1,0 +1,327 @@
+//! One life of the process: an owner, a model and a tool that counts what it does, people, and what goes wrong.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use countersign_core::{
+    engine::{Command, Reply as Outcome, Resume},
+    gate::{self, Answer, Scope},
+    id::{GateId, PrincipalId},
+    policy::Posture,
+    run,
+    session::{self, Said, WhenBusy},
+    time::Millis,
+    tool::{Effect, Lane as Order, Repeat, Spec},
+};
+use countersign_runtime::{
+    Clock, Handle, Lane, Refused, Source,
+    models::{
+        Event, Failure, FailureKind, Message, Model, Request,
+        scripted::{Reply, Scripted, Step},
+    },
+    store::{AnyLog, Disk, Fault, MemoryLog, Outcome as Became},
+    tools::{self, Tool},
+};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Dice,
+    witness::{Told, Witness},
+};
+use crate::stage::{self, begin, name, rules, to_session};
+
+/// The tool that counts.
+pub(crate) const STRIKE: &str = "strike";
+
+/// How many things happen in one life at most.
+const STEPS: u64 = 25;
+/// How long whoever asked waits, in the time of the runtime.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// When histories begin.
+const BEGIN: Millis = Millis(1_700_000_000_000);
+
+/// What outlives the process.
+#[derive(Clone)]
+pub(crate) struct World(Arc<Mutex<Outside>>);
+
+struct Outside {
+    dice: Dice,
+    /// How often each thing was done.
+    done: BTreeMap<u64, u32>,
+    wanted: u64,
+    said: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(Outside { dice: Dice(seed), done: BTreeMap::new(), wanted: 0, said: 0 })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Outside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn below(&self, end: u64) -> u64 {
+        self.lock().dice.below(end)
+    }
+
+    fn chance(&self, percent: u64) -> bool {
+        self.lock().dice.chance(percent)
+    }
+
+    /// How often each thing was done.
+    pub(crate) fn done(&self) -> BTreeMap<u64, u32> {
+        self.lock().done.clone()
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_millis([0, 1, 40, 700, 5_000][usize::try_from(self.below(5)).unwrap()])
+    }
+}
+
+/// Does a thing, then takes its time to say so.
+struct Strike(Spec, World);
+
+impl Tool for Strike {
+    fn spec(&self) -> &Spec {
+        &self.0
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a tools::Context,
+    ) -> BoxFuture<'a, Result<tools::Output, tools::Failure>> {
+        let thing = arguments["thing"].as_u64().unwrap();
+        *self.1.lock().done.entry(thing).or_default() += 1;
+        let pause = self.1.pause();
+        async move {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => Ok(tools::Output::text(format!("did {thing}"))),
+                () = cx.cancel.cancelled() => Err(tools::Failure::Cancelled("stopped".to_owned())),
+            }
+        }
+        .boxed()
+    }
+}
+
+fn strike(world: &World) -> Arc<dyn Tool> {
+    let schema = json!({
+        "type": "object", "properties": { "thing": { "type": "integer" } }, "required": ["thing"],
+        "additionalProperties": false,
+    });
+    let spec = Spec {
+        name: STRIKE.to_owned(),
+        description: String::new(),
+        schema,
+        lane: Order::Shared,
+        repeat: Repeat::Once,
+        effect: Effect::Changes,
+        signature: &["thing"],
+    };
+    Arc::new(Strike(spec, world.clone()))
+}
+
+/// Wants a thing or two of whoever asks for something, then says that all is well; now and then it is slow, breaks off or fails.
+struct Wanting(World);
+
+impl Model for Wanting {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+        let is_answer = matches!(request.messages.last(), Some(Message::ToolResult { .. }));
+        let reply = match self.0.below(12) {
+            0 => Reply::fail(Failure::new(FailureKind::Server, "it failed")),
+            1 => Reply::new().text(["half"]).step(Step::Fail(Failure::new(FailureKind::Network, "it broke off"))),
+            2 if self.0.chance(30) => Reply::new().step(Step::Hang),
+            _ if is_answer && !self.0.chance(20) => Reply::say("done"),
+            _ => {
+                let calls = 1 + self.0.below(2);
+                let first = {
+                    let mut outside = self.0.lock();
+                    outside.wanted += calls;
+                    outside.wanted - calls
+                };
+                (first..first + calls)
+                    .fold(Reply::new(), |reply, thing| {
+                        reply.call(&format!("c{thing}"), STRIKE, &json!({ "thing": thing }).to_string())
+                    })
+                    .end()
+            }
+        };
+        let pause = self.0.pause();
+        futures_util::stream::once(tokio::time::sleep(pause))
+            .flat_map(move |()| Scripted::new([reply.clone()]).stream(request.clone()))
+            .boxed()
+    }
+}
+
+/// Lives until it ends as it should or dies. The last one lets everything come to rest.
+///
+/// True if it ended as it should.
+pub(crate) fn run(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bool) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    // Everything that this life was about ends with its runtime.
+    runtime.block_on(async {
+        let living = Box::pin(live(log, world, witness, is_last));
+        let survives = tokio::select! {
+            () = living => true,
+            () = log.crashed() => false,
+        };
+        witness.figures.deaths += u64::from(!survives);
+        survives
+    })
+}
+
+async fn live(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bool) {
+    log.set_disk(Disk::Works);
+    let clock = Clock::starting_at(BEGIN);
+    let owner = open(log, world, clock.clone()).await;
+    let requests = owner.source(Lane::Request);
+    let answers = owner.source(Lane::Result);
+    let folder = std::env::temp_dir();
+    if requests.read(|engine| engine.state().session(&name()).is_none()).await.is_some_and(|(is_new, _)| is_new) {
+        begin(&owner, &folder).await;
+    }
+    witness.follows(owner.subscribe().await.unwrap());
+    // What was planted before may still go wrong in the last one.
+    let steps = if is_last { 0 } else { world.below(STEPS) };
+    for _ in 0..steps {
+        step(log, world, witness, &clock, &requests, &answers).await;
+        witness.listen();
+    }
+    log.set_disk(Disk::Works);
+    if is_last {
+        rest(world, witness, &requests, &answers).await;
+        let state = requests.read(|engine| engine.state().clone()).await.unwrap().0;
+        let again = countersign_runtime::inspect(&AnyLog::from(log.clone()), rules(Posture::Gateway)).await.unwrap();
+        assert!(*again.state() == state, "a replay gives another state");
+    }
+    owner.close().await;
+    witness.listen();
+    witness.stops_following();
+}
+
+async fn open(log: &MemoryLog, world: &World, clock: Clock) -> Handle {
+    let rolled = world.clone();
+    let dice: countersign_runtime::Dice = Arc::new(move || rolled.lock().dice.bytes());
+    let resume = if world.chance(50) { Resume::Go } else { Resume::Wait };
+    let model: Arc<dyn Model> = Arc::new(Wanting(world.clone()));
+    stage::open_for_history(log.clone(), model, vec![strike(world)], clock, dice, resume).await
+}
+
+async fn step(
+    log: &MemoryLog,
+    world: &World,
+    witness: &mut Witness,
+    clock: &Clock,
+    requests: &Source,
+    answers: &Source,
+) {
+    match world.below(20) {
+        0..5 => speak(world, witness, requests).await,
+        5..10 => answer(world, witness, requests, answers).await,
+        10 => {
+            let aborted = requests.ask(Command::Run(run::Command::Abort { session: name() })).await;
+            witness.note(&aborted);
+        }
+        11 => {
+            let ahead = i64::try_from(world.below(7_200_000)).unwrap() - 3_600_000;
+            clock.set_ahead(ahead);
+        }
+        12..14 => log.fail_after(usize::try_from(world.below(3)).unwrap(), fault(world)),
+        14 => log.set_disk(if world.chance(50) { Disk::Full } else { Disk::Works }),
+        _ => {
+            tokio::time::sleep(Duration::from_millis([1, 60, 1_000, 20_000][usize::try_from(world.below(4)).unwrap()]))
+                .await
+        }
+    }
+}
+
+fn fault(world: &World) -> Fault {
+    let became = if world.chance(50) { Became::Written } else { Became::Lost };
+    match world.below(6) {
+        0 => Fault::Full,
+        1 => Fault::Io,
+        2 | 3 => Fault::Uncertain(became),
+        4 => Fault::CrashBefore,
+        _ => Fault::CrashAfter,
+    }
+}
+
+/// Says something, now and then twice at once under the same key.
+async fn speak(world: &World, witness: &mut Witness, requests: &Source) {
+    let number = {
+        let mut outside = world.lock();
+        outside.said += 1;
+        outside.said
+    };
+    let text = format!("message {number}.");
+    let content = json!({ "role": "user", "content": [{ "type": "text", "text": text }] }).to_string();
+    let said = Said { content: content.into(), tokens: 1 };
+    let when_busy = if world.chance(50) { WhenBusy::FollowUp } else { WhenBusy::Steer };
+    let prompt = to_session(session::Command::Prompt { said, with: Vec::new(), when_busy });
+    witness.said(text.clone(), Told::Nothing);
+    let reply = tokio::time::timeout(PATIENCE, requests.ask(prompt)).await.expect("a request is answered");
+    witness.note(&reply);
+    witness.said(text, Told::of(&reply));
+}
+
+/// Answers what waits, now and then twice, and from two people at once.
+async fn answer(world: &World, witness: &mut Witness, requests: &Source, answers: &Source) {
+    let pending = requests.read(|engine| engine.state().pending_gates().map(gate::Gate::id).collect::<Vec<_>>());
+    let Some((pending, _)) = pending.await else { return };
+    for gate in pending {
+        let first = decide(gate, "ana", world.chance(70), &format!("k{}", world.below(1 << 40)));
+        let mut sent = vec![first.clone()];
+        if world.chance(20) {
+            sent.push(first);
+        }
+        if world.chance(20) {
+            sent.push(decide(gate, "ben", world.chance(50), "ben's"));
+        }
+        let mut replies = Vec::new();
+        for command in sent {
+            replies.push(answers.send(command).await);
+        }
+        for reply in replies {
+            let reply = tokio::time::timeout(PATIENCE, reply).await.expect("an answer is replied to");
+            let Ok(reply) = reply else { continue };
+            witness.note(&reply);
+            if let Ok(Outcome::Resolved(resolution)) = reply.map(|reply| reply.outcome) {
+                witness.answered(gate, resolution);
+            }
+        }
+    }
+}
+
+fn decide(gate: GateId, by: &str, allows: bool, key: &str) -> Command {
+    let answer = if allows { Answer::Allow(Scope::Once) } else { Answer::Deny { reason: None } };
+    Command::Gate(gate::Command::Answer { gate, answer, by: PrincipalId::new(by), key: Some(key.to_owned()) })
+}
+
+/// Until nothing works and nothing waits.
+async fn rest(world: &World, witness: &mut Witness, requests: &Source, answers: &Source) {
+    for _ in 0..2_000 {
+        answer(world, witness, requests, answers).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        witness.listen();
+        let is_at_rest = requests
+            .read(|engine| {
+                let session = engine.state().session(&name());
+                session.is_none_or(session::Session::is_at_rest) && engine.state().pending_gates().next().is_none()
+            })
+            .await;
+        if is_at_rest.is_some_and(|(is_at_rest, _)| is_at_rest) {
+            return;
+        }
+        // A model that hangs is stopped by people.
+        if world.chance(5) {
+            let stopped: Result<_, Refused> = requests.ask(Command::Run(run::Command::Abort { session: name() })).await;
+            witness.note(&stopped);
+        }
+    }
+    panic!("it does not come to rest");
+}

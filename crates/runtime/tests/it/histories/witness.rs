@@ -1,0 +1,222 @@
+//! What those who asked were told and saw, and whether the log and the tool say the same.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use countersign_core::{
+    call,
+    engine::{Event, Recorded, Refusal},
+    gate,
+    id::{CallId, GateId, Lsn},
+    session,
+};
+use countersign_runtime::{
+    Refused, Released, Reply, Subscriber,
+    store::{Content, Log as _, MemoryLog, Partition, Stored},
+};
+use futures_util::FutureExt as _;
+use serde_json::Value;
+
+use super::life::{STRIKE, World};
+
+/// What somebody was told of what they said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It was taken.
+    Taken,
+    /// It was not, and nothing happened.
+    Refused,
+    /// Nothing that can be relied on.
+    Nothing,
+}
+
+impl Told {
+    pub(crate) fn of(reply: &Result<Reply, Refused>) -> Self {
+        match reply {
+            Ok(_) => Self::Taken,
+            Err(Refused::Unsure(_) | Refused::Closed) => Self::Nothing,
+            Err(_) => Self::Refused,
+        }
+    }
+}
+
+/// How much was seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) deaths: u64,
+    pub(crate) refused: u64,
+    pub(crate) answers: u64,
+    pub(crate) done: u64,
+    pub(crate) facts: u64,
+}
+
+impl Figures {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.deaths += other.deaths;
+        self.refused += other.refused;
+        self.answers += other.answers;
+        self.done += other.done;
+        self.facts += other.facts;
+    }
+}
+
+/// Knows nothing of the engine but its events.
+#[derive(Default)]
+pub(crate) struct Witness {
+    pub(crate) figures: Figures,
+    said: BTreeMap<String, Told>,
+    answered: BTreeMap<GateId, gate::Resolution>,
+    follower: Option<Subscriber>,
+    /// What followers saw, by its place.
+    seen: BTreeMap<Lsn, Arc<Recorded>>,
+    /// The last that this follower saw.
+    last: Option<Lsn>,
+}
+
+impl Witness {
+    pub(crate) fn note(&mut self, reply: &Result<Reply, Refused>) {
+        let is_fault = matches!(reply, Err(Refused::NotRecorded(_) | Refused::Unsure(_)));
+        self.figures.refused += u64::from(is_fault);
+        let is_wrong = matches!(reply, Err(Refused::Panicked | Refused::Unreadable(_) | Refused::TooLarge));
+        assert!(!is_wrong, "{reply:?}");
+        let lost = matches!(reply, Err(Refused::Refusal(Refusal::NoSession(_))));
+        assert!(!lost, "{reply:?}");
+    }
+
+    pub(crate) fn said(&mut self, text: String, told: Told) {
+        self.said.insert(text, told);
+    }
+
+    /// Whoever is told how a gate was resolved is told the same as everybody else.
+    pub(crate) fn answered(&mut self, gate: GateId, resolution: gate::Resolution) {
+        self.figures.answers += 1;
+        let before = self.answered.insert(gate, resolution.clone());
+        assert!(before.as_ref().is_none_or(|before| *before == resolution), "{gate}: {before:?}, then {resolution:?}");
+    }
+
+    pub(crate) fn follows(&mut self, subscriber: Subscriber) {
+        self.follower = Some(subscriber);
+        self.last = None;
+    }
+
+    pub(crate) fn stops_following(&mut self) {
+        self.follower = None;
+    }
+
+    /// Takes what was released so far.
+    pub(crate) fn listen(&mut self) {
+        let Some(follower) = &mut self.follower else { return };
+        while let Some(Some(released)) = follower.next().now_or_never() {
+            let Released::Fact(recorded) = released else { continue };
+            let lsn = recorded.meta.lsn;
+            assert!(self.last.is_none_or(|last| lsn == last.next()), "{lsn} follows {:?}", self.last);
+            self.last = Some(lsn);
+            self.seen.insert(lsn, recorded);
+        }
+    }
+
+    /// Compares all of it.
+    pub(crate) fn examine(&mut self, log: &MemoryLog, world: &World) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (records, contents, report) = runtime.block_on(async {
+            let records = log.read(Partition::ZERO, Lsn(0), usize::MAX).await.unwrap();
+            let lsns: Vec<Lsn> = records.iter().map(|record| record.lsn).collect();
+            let contents = log.contents(Partition::ZERO, &lsns).await.unwrap();
+            (records, contents, log.verify(Partition::ZERO, None).await.unwrap())
+        });
+        assert_eq!(report.flaw, None, "the chain does not verify");
+        self.figures.facts = report.records;
+        let contents: Vec<Option<Arc<str>>> = contents.into_iter().map(|content| content.and_then(text)).collect();
+        self.examine_what_was_seen(&records);
+        self.examine_gates(&records);
+        self.examine_messages(&records, &contents);
+        self.examine_calls(&records, &contents, &world.done());
+    }
+
+    /// Nobody saw what is not in the log, and what was seen of a place is what stands there.
+    fn examine_what_was_seen(&self, records: &[Stored]) {
+        for (lsn, seen) in &self.seen {
+            let stored = records.iter().find(|record| record.lsn == *lsn);
+            let stored = stored.unwrap_or_else(|| panic!("{lsn} was told, and the log does not have it"));
+            assert_eq!(event(stored), seen.fact.event, "{lsn}");
+        }
+    }
+
+    fn examine_gates(&self, records: &[Stored]) {
+        let mut opened = BTreeSet::new();
+        let mut resolved = BTreeMap::new();
+        for record in records {
+            match event(record) {
+                Event::Gate(gate::Event::Opened { gate, .. }) => assert!(opened.insert(gate), "{gate} opens twice"),
+                Event::Gate(gate::Event::Resolved { gate, resolution, .. }) => {
+                    assert!(resolved.insert(gate, resolution).is_none(), "{gate} is resolved twice");
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(opened, resolved.keys().copied().collect(), "at rest every gate is resolved");
+        for (gate, told) in &self.answered {
+            assert_eq!(resolved.get(gate), Some(told), "{gate} was told to be so");
+        }
+    }
+
+    fn examine_messages(&self, records: &[Stored], contents: &[Option<Arc<str>>]) {
+        for (text, told) in &self.said {
+            let has_it = |content: &&Option<Arc<str>>| content.as_ref().is_some_and(|content| content.contains(text));
+            // Steering and what is queued is written down when it comes, and again as an entry.
+            let entries = records.iter().zip(contents).filter(|(record, content)| {
+                let entry = matches!(event(record), Event::Session(session::Event::Entry { .. }));
+                entry && has_it(content)
+            });
+            let (times, anywhere) = (entries.count(), contents.iter().filter(has_it).count());
+            match told {
+                Told::Taken => assert!(anywhere >= 1, "{text:?} was taken and is nowhere"),
+                Told::Refused => assert_eq!(anywhere, 0, "{text:?} was refused and is there"),
+                Told::Nothing => {}
+            }
+            assert!(times <= 1, "{text:?} is there {times} times");
+        }
+    }
+
+    fn examine_calls(&mut self, records: &[Stored], contents: &[Option<Arc<str>>], done: &BTreeMap<u64, u32>) {
+        let mut things: BTreeMap<CallId, u64> = BTreeMap::new();
+        let (mut allowed, mut started, mut ended) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for (record, content) in records.iter().zip(contents) {
+            let Event::Call(event) = event(record) else { continue };
+            match event {
+                call::Event::Wanted { call, .. } => {
+                    let wanted: Value = serde_json::from_str(content.as_deref().unwrap_or("null")).unwrap();
+                    assert_eq!(wanted["tool"], STRIKE, "{wanted}");
+                    things.insert(call, wanted["arguments"]["thing"].as_u64().unwrap());
+                }
+                call::Event::Allowed { call, .. } => assert!(allowed.insert(call), "{call} is allowed twice"),
+                call::Event::Started { call, .. } => {
+                    assert!(allowed.contains(&call), "{call} starts without leave");
+                    assert!(started.insert(call), "{call} starts twice");
+                }
+                call::Event::Ended { call, .. } => assert!(ended.insert(call), "{call} ends twice"),
+                _ => {}
+            }
+        }
+        assert_eq!(things.keys().copied().collect::<BTreeSet<_>>(), ended, "at rest every call has ended");
+        for (thing, times) in done {
+            assert_eq!(*times, 1, "{thing} was done {times} times");
+            let is_recorded = things.iter().any(|(call, of)| of == thing && started.contains(call));
+            assert!(is_recorded, "{thing} was done, and no record has its start");
+        }
+        self.figures.done = u64::try_from(done.len()).unwrap();
+    }
+}
+
+fn text(content: Content) -> Option<Arc<str>> {
+    match content {
+        Content::Text(text) => Some(text),
+        Content::Redacted => None,
+    }
+}
+
+fn event(record: &Stored) -> Event {
+    Event::decode(&record.kind, record.version, &record.facts).unwrap()
+}
