@@ -14,6 +14,8 @@ use self::{life::World, witness::Witness};
 
 /// How many histories, unless `COUNTERSIGN_HISTORIES` says so.
 const HISTORIES: u64 = 40;
+/// The first of them, so that one that broke a promise can be played alone.
+const FIRST: &str = "COUNTERSIGN_HISTORY";
 /// How many lives of the process one has.
 const LIVES: u32 = 5;
 
@@ -66,8 +68,9 @@ fn live(seed: u64) -> Witness {
 #[test]
 fn whatever_goes_wrong_nothing_is_lost_nothing_is_done_twice_and_everybody_sees_the_same() {
     let histories = std::env::var("COUNTERSIGN_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(HISTORIES);
+    let first = std::env::var(FIRST).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let mut total = witness::Figures::default();
-    for seed in 0..histories {
+    for seed in first..first + histories {
         // A broken promise is told with the seed that gives the same history again.
         let outcome = std::panic::catch_unwind(|| live(seed));
         match outcome {
@@ -79,6 +82,7 @@ fn whatever_goes_wrong_nothing_is_lost_nothing_is_done_twice_and_everybody_sees_
         }
     }
     eprintln!("{histories} histories: {total:?}");
-    // A history in which nothing goes wrong and nothing works shows nothing.
-    assert!(total.deaths > 0 && total.refused > 0 && total.done > 0 && total.answers > 0, "{total:?}");
+    // Histories in which nothing goes wrong and nothing works show nothing.
+    let is_telling = total.deaths > 0 && total.refused > 0 && total.done > 0 && total.answers > 0;
+    assert!(is_telling || histories < HISTORIES, "{total:?}");
 }

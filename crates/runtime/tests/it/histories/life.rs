@@ -9,7 +9,7 @@ use std::{
 use countersign_core::{
     engine::{Command, Reply as Outcome, Resume},
     gate::{self, Answer, Scope},
-    id::{GateId, PrincipalId},
+    id::{GateId, Lsn, PrincipalId},
     policy::Posture,
     run,
     session::{self, Said, WhenBusy},
@@ -22,7 +22,7 @@ use countersign_runtime::{
         Event, Failure, FailureKind, Message, Model, Request,
         scripted::{Reply, Scripted, Step},
     },
-    store::{AnyLog, Disk, Fault, MemoryLog, Outcome as Became},
+    store::{AnyLog, Disk, Fault, Log as _, MemoryLog, Outcome as Became, Partition},
     tools::{self, Tool},
 };
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
@@ -195,9 +195,15 @@ async fn live(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bo
     log.set_disk(Disk::Works);
     if is_last {
         rest(world, witness, &requests, &answers).await;
+        // A death that was planted before: this life ends by it, and what it had not recorded yet is in no log.
+        if log.crashed().now_or_never().is_some() {
+            std::future::pending::<()>().await;
+        }
         let state = requests.read(|engine| engine.state().clone()).await.unwrap().0;
         let again = countersign_runtime::inspect(&AnyLog::from(log.clone()), rules(Posture::Gateway)).await.unwrap();
-        assert!(*again.state() == state, "a replay gives another state");
+        // A session in which nobody said anything is not worth a log yet.
+        let is_kept = log.head(Partition::ZERO).await.unwrap().lsn > Lsn(0);
+        assert!(*again.state() == state || !is_kept, "a replay gives another state");
     }
     owner.close().await;
     witness.listen();
