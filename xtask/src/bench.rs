@@ -13,10 +13,12 @@ pub(crate) mod host;
 mod lent;
 pub(crate) mod node;
 pub(crate) mod provider;
+mod report;
 pub(crate) mod scratch;
 pub(crate) mod socket;
 pub(crate) mod streams;
 mod telephone;
+mod unseen;
 pub(crate) mod web;
 
 use std::{
@@ -67,6 +69,8 @@ pub(crate) struct Options {
     binary: Option<PathBuf>,
     /// Only figures with this in their names.
     only: Option<String>,
+    /// Where the page goes.
+    report: Option<PathBuf>,
 }
 
 impl Options {
@@ -78,6 +82,7 @@ impl Options {
                 "--json" => options.json = true,
                 "--cold" => options.cold = true,
                 "--only" => options.only = Some(arguments.next().context("--only wants a part of a name")?.clone()),
+                "--report" => options.report = Some(arguments.next().context("--report wants a file")?.into()),
                 "--binary" => options.binary = Some(arguments.next().context("--binary wants a file")?.into()),
                 unknown => bail!("bench does not know {unknown:?}"),
             }
@@ -194,6 +199,18 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
     measure(Figure::new("agent-gate, tap on the card to the agent's reply", Unit::Millis).target(5.0), &mut || {
         door::approved(&binary)
     });
+    let approval = shared(|| unseen::approval(&binary));
+    measure(
+        Figure::new("gate to card: request to the message at the messenger", Unit::Millis).target(10.0),
+        &mut || Ok((approval.taken()?.card, None)),
+    );
+    measure(Figure::new("decision to exec: tap to the call at the service", Unit::Millis).target(5.0), &mut || {
+        Ok((approval.taken()?.exec, None))
+    });
+    // The yardstick is how often the reader was cut off.
+    measure(Figure::new("events lost or told twice under reconnect", Unit::Count).target(0.0), &mut || {
+        unseen::lost(&binary).map(|(lost, cuts)| (lost, Some(cuts)))
+    });
     // The yardstick is the node's own time.
     measure(
         Figure::new("gsv: a call of a node's tool, over the node's own time", Unit::Millis).target(1.0),
@@ -242,6 +259,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
             build(workspace, scratch.path())?;
             Ok((begun.elapsed().as_secs_f64(), None))
         });
+    }
+    if let Some(file) = &options.report {
+        let page = report::page(&figures, &report::Setting::here(&binary, arguments));
+        std::fs::write(file, page).with_context(|| file.display().to_string())?;
+        eprintln!("{}", file.display());
     }
     if options.json {
         figures.iter().for_each(|figure| println!("{}", figure.json()));

@@ -24,10 +24,10 @@ usage: cargo xtask COMMAND
 
   verify [--fast]               format, clippy, tidy, all tests, docs; --fast leaves out doc tests and docs
   tidy                          the rules of the house that no lint knows
-  bench [--json] [--cold] [--only PART] [--binary FILE]
+  bench [--json] [--cold] [--only PART] [--binary FILE] [--report FILE]
                                 figures of the release binary, each beside its yardstick from the same run;
                                 --cold builds once more from nothing, --only takes the figures with PART in their names,
-                                --binary measures FILE and builds nothing
+                                --binary measures FILE and builds nothing, --report writes a page with all of it
   browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   load [--minutes N] [--agents N] [--streams N] [--runs N] [--answers N] [--binary FILE] [--report FILE]
                                 agents, hosts, nodes, browsers and people at one gateway; a page with pictures of what came of it

@@ -14,6 +14,7 @@ pub(crate) enum Unit {
     Kibibytes,
     PerSecond,
     Ratio,
+    Count,
 }
 
 impl fmt::Display for Unit {
@@ -26,6 +27,7 @@ impl fmt::Display for Unit {
             Self::Kibibytes => "KiB",
             Self::PerSecond => "/s",
             Self::Ratio => "x",
+            Self::Count => "",
         })
     }
 }
@@ -96,10 +98,35 @@ impl Figure {
     }
 
     fn with_unit(&self, value: f64) -> String {
-        format!("{} {}", rounded(value), self.unit)
+        format!("{} {}", rounded(value), self.unit).trim_end().to_owned()
     }
 
-    fn cells(&self) -> [String; 4] {
+    /// Whether the target is met; nothing without a target or a value.
+    pub(crate) fn holds(&self) -> Option<bool> {
+        Some(self.share()? <= 1.0)
+    }
+
+    /// How much of what the target allows is used: 1 is all of it, more is a miss.
+    pub(crate) fn share(&self) -> Option<f64> {
+        let (value, wanted) = (*self.value.as_ref().ok()?, self.wanted()?);
+        let (used, allowed) = if self.unit == Unit::PerSecond { (wanted, value) } else { (value, wanted) };
+        // Of what must not be at all, one is too many.
+        Some(if allowed > 0.0 {
+            used / allowed
+        } else if used > 0.0 {
+            f64::INFINITY
+        } else {
+            0.0
+        })
+    }
+
+    /// Why it was not taken.
+    pub(crate) fn why_not(&self) -> Option<&str> {
+        self.value.as_ref().err().map(String::as_str)
+    }
+
+    /// Name, value, yardstick and target, as people read them.
+    pub(crate) fn cells(&self) -> [String; 4] {
         let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| self.with_unit(value));
         [self.name.to_owned(), self.value(), optional(self.yardstick), optional(self.wanted())]
     }
@@ -174,6 +201,22 @@ mod tests {
         let figure = Figure::new("rate", Unit::PerSecond).target_yardsticks(0.5);
         assert_eq!(figure.clone().taken(Ok((90.0, Some(160.0)))).json()["target"], 80.0);
         assert_eq!(figure.taken(Ok((90.0, None))).json()["target"], Value::Null);
+    }
+
+    #[test]
+    fn a_rate_has_to_reach_its_target_and_anything_else_to_stay_below() {
+        for (unit, target, value, holds, share) in [
+            (Unit::Millis, 2.0, 1.0, true, 0.5),
+            (Unit::Millis, 2.0, 3.0, false, 1.5),
+            (Unit::PerSecond, 100.0, 200.0, true, 0.5),
+            (Unit::PerSecond, 100.0, 50.0, false, 2.0),
+            (Unit::Count, 0.0, 0.0, true, 0.0),
+            (Unit::Count, 0.0, 1.0, false, f64::INFINITY),
+        ] {
+            let figure = Figure::new("one", unit).target(target).taken(Ok((value, None)));
+            assert_eq!((figure.holds(), figure.share()), (Some(holds), Some(share)), "{unit} {target} {value}");
+        }
+        assert_eq!(Figure::new("one", Unit::Millis).taken(Ok((1.0, None))).holds(), None);
     }
 
     #[test]

@@ -25,6 +25,8 @@ struct Room {
     taps: i64,
     /// When each tap was handed over.
     delivered: Vec<Instant>,
+    /// When the last card came.
+    shown: Option<Instant>,
 }
 
 /// The server. It ends with the process.
@@ -40,6 +42,11 @@ impl Telephone {
         let served = Arc::clone(&room);
         let address = web::serve(move |asked| answer(&served, &asked))?;
         Ok(Self { address, room })
+    }
+
+    /// When the last card came.
+    pub(crate) fn shown(&self) -> Option<Instant> {
+        self.room.0.lock().ok()?.shown
     }
 
     /// When the last tap was handed over.
@@ -69,10 +76,12 @@ fn message(body: &Value, id: i64) -> Value {
 fn sent((room, changed): &(Mutex<Room>, Condvar), body: &Value) -> Value {
     let Ok(mut room) = room.lock() else { return Value::Null };
     room.cards += 1;
+    let now = Instant::now();
     let message = message(body, room.cards);
     let first = &body["reply_markup"]["inline_keyboard"][0][0];
     if first["text"].as_str().is_some_and(|text| text.contains("Allow")) {
         room.taps += 1;
+        room.shown = Some(now);
         let tap = json!({
             "update_id": room.taps,
             "callback_query": {

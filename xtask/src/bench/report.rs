@@ -1,0 +1,202 @@
+//! The report: one page that needs nothing beside it, with every figure beside its yardstick and its target, and how to take it again.
+
+use std::{fmt::Write as _, fs, process::Command};
+
+use crate::bench::figure::Figure;
+
+/// The figures that nobody in the field publishes, by what their names begin with.
+const UNSEEN: [(&str, &[&str]); 5] = [
+    ("Sessions that one gateway holds", &["gsv: memory of each of 10,000 sessions", "gsv: listing 10,000 sessions"]),
+    ("From a gate to its card", &["gate to card"]),
+    ("From a decision to what it starts", &["decision to exec"]),
+    ("Events lost under reconnect", &["events lost"]),
+    ("Recovery after kill -9", &["1,000 pending gates"]),
+];
+
+/// Why figures miss their targets where they do, by what their names begin with, as profiles showed it.
+const REASONS: [(&[&str], &str); 2] = [
+    (
+        &["resident memory, idle", "serve: resident memory, idle"],
+        "The process's own memory is the row of private memory. The rest are pages of the program's file that the kernel maps in windows of \
+         64 KiB around each page that is touched: a start touches 285 of the 640 windows of its code, evenly spread (page faults, perf). How \
+         the file lies in the page cache changes the figure from day to day.",
+    ),
+    (
+        &[
+            "hermes: request to frame at one",
+            "gjc: gate raised",
+            "gjc: answer",
+            "gjc: a call of a host tool",
+            "gsv: a call of a node",
+        ],
+        "One commit of the record stands in the way, as invariant 1 wants it: strace shows one sync, of 0.3 to 0.4 ms on the machine of the \
+         README. The rest are wakes between tasks and the frames of the same turn that come first.",
+    ),
+];
+
+const WIDTH: f64 = 240.0;
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:960px;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}\
+ table{border-collapse:collapse;width:100%}th,td{text-align:right;padding:.25rem .5rem;border-bottom:1px solid #d8dee8}\
+ th:first-child,td:first-child{text-align:left}.good{color:#12693a}.bad{color:#a4161a}rect{fill:#7fa3d6}.over{fill:#d67f7f}\
+ line{stroke:#1c2430}pre{background:#f6f8fb;padding:.5rem;overflow-x:auto}\
+ @media (prefers-color-scheme:dark){body{color:#e3e8ef;background:#12161c}th,td{border-color:#313a47}line{stroke:#e3e8ef}\
+ pre{background:#1a2029}.good{color:#7fd6a2}.bad{color:#ff8f8f}}";
+
+/// Where and when the figures were taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) program: String,
+    pub(crate) commit: String,
+    pub(crate) processors: String,
+    pub(crate) memory: String,
+    pub(crate) kernel: String,
+    pub(crate) load: String,
+    pub(crate) date: String,
+    pub(crate) command: String,
+}
+
+impl Setting {
+    /// That of now, and of `binary`.
+    pub(crate) fn here(binary: &std::path::Path, arguments: &[String]) -> Self {
+        let told = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
+            output.map_or_else(
+                || "not known".to_owned(),
+                |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            )
+        };
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let after = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            line.split_once(':').map(|(_, value)| value.trim().to_owned())
+        };
+        let processor = after(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".to_owned());
+        let count = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+        Self {
+            program: told(&binary.to_string_lossy(), &["--version"]),
+            commit: told("git", &["log", "-1", "--format=%H %cs"]),
+            processors: format!("{count} of {processor}"),
+            memory: after(&read("/proc/meminfo"), "MemTotal").unwrap_or_else(|| "unknown".to_owned()),
+            kernel: told("uname", &["-sr"]),
+            load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
+            date: told("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+            command: format!("cargo xtask bench {}", arguments.join(" ")),
+        }
+    }
+}
+
+/// The whole page.
+pub(crate) fn page(figures: &[Figure], setting: &Setting) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
+         <title>Figures of Countersign</title><style>{STYLE}</style>\n<h1>Figures of Countersign</h1>\n\
+         <p>{}, taken {} on {} with {} of memory, {}; load when it ended: {}. Commit of the tools: {}. What is measured and what \
+         measures it share the processors.</p>\n",
+        escaped(&setting.program),
+        escaped(&setting.date),
+        escaped(&setting.processors),
+        escaped(&setting.memory),
+        escaped(&setting.kernel),
+        escaped(&setting.load),
+        escaped(&setting.commit)
+    );
+    let missed: Vec<&Figure> = figures.iter().filter(|figure| figure.holds() == Some(false)).collect();
+    let with_target = figures.iter().filter(|figure| figure.holds().is_some()).count();
+    let _ = writeln!(page, "<p>{} of {with_target} targets are met.</p>", with_target - missed.len());
+    page += "<h2>Every figure</h2>\n<p>A yardstick is the limit of the same machine in the same run, such as a raw echo and a raw \
+             fsync. The bar ends at the line where the target is met exactly; a bar beyond it misses.</p>\n";
+    page += &table(figures.iter());
+    page += "<h2>Five figures that nobody publishes</h2>\n";
+    for (title, names) in UNSEEN {
+        let of = figures.iter().filter(|figure| names.iter().any(|name| figure.name.starts_with(name)));
+        let _ = write!(page, "<h3>{title}</h3>\n{}", table(of));
+    }
+    if !missed.is_empty() {
+        page += "<h2>What misses, and why</h2>\n<ul>\n";
+        for figure in &missed {
+            let is_of = |names: &&[&str]| names.iter().any(|name| figure.name.starts_with(name));
+            let reason =
+                REASONS.iter().find(|(names, _)| is_of(names)).map_or("Not profiled yet.", |(_, reason)| reason);
+            let _ = writeln!(page, "<li><b>{}</b>: {}</li>", escaped(figure.name), escaped(reason));
+        }
+        page += "</ul>\n";
+    }
+    page += "<h2>What was not measured</h2>\n<ul>\n";
+    let failed: Vec<(&str, &str)> =
+        figures.iter().filter_map(|figure| Some((figure.name, figure.why_not()?))).collect();
+    for (name, why) in &failed {
+        let _ = writeln!(page, "<li>{}: {}</li>", escaped(name), escaped(why));
+    }
+    if failed.is_empty() {
+        page += "<li>Nothing.</li>\n";
+    }
+    page += "</ul>\n<h2>Take them yourself</h2>\n";
+    let _ = writeln!(page, "<pre>{}</pre>", escaped(&setting.command));
+    page + "<p>It needs Rust, a C compiler and loopback; no key and no network. One figure alone: <code>--only PART-OF-ITS-NAME</code>. \
+            Each is a file in <code>xtask/src/bench</code>.</p>\n</html>\n"
+}
+
+fn table<'a>(figures: impl Iterator<Item = &'a Figure>) -> String {
+    let mut rows = String::new();
+    for figure in figures {
+        let [name, value, yardstick, target] = figure.cells();
+        let (class, word) = match figure.holds() {
+            Some(true) => ("good", "met"),
+            Some(false) => ("bad", "missed"),
+            None => ("", ""),
+        };
+        let bar = figure.share().map_or_else(String::new, bar);
+        let _ = writeln!(
+            rows,
+            "<tr><td>{}</td><td>{value}</td><td>{yardstick}</td><td>{target}</td><td class=\"{class}\">{word}</td><td>{bar}</td></tr>",
+            escaped(&name)
+        );
+    }
+    if rows.is_empty() {
+        return "<p>Not taken in this run.</p>\n".to_owned();
+    }
+    format!(
+        "<table><tr><th>figure</th><th>measured</th><th>yardstick</th><th>target</th><th></th><th></th></tr>\n{rows}</table>\n"
+    )
+}
+
+/// How much of what the target allows is used: 1 is all of it.
+fn bar(share: f64) -> String {
+    let class = if share > 1.0 { "over" } else { "" };
+    let line = WIDTH / 2.0;
+    let length = (share * line).min(WIDTH);
+    format!(
+        "<svg width=\"{WIDTH}\" height=\"12\" role=\"img\" aria-label=\"{:.0} % of the target\"><rect class=\"{class}\" \
+         width=\"{length:.1}\" height=\"12\"/><line x1=\"{line}\" x2=\"{line}\" y1=\"0\" y2=\"12\"/></svg>",
+        share * 100.0
+    )
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figure::Unit;
+
+    #[test]
+    fn the_page_says_what_was_met_what_was_missed_and_what_was_not_taken() {
+        let figures = [
+            Figure::new("gate to card", Unit::Millis).target(2.0).taken(Ok((1.0, None))),
+            Figure::new("rate", Unit::PerSecond).target(200.0).taken(Ok((100.0, None))),
+            Figure::new("events lost", Unit::Count).target(0.0).taken(Err(anyhow::anyhow!("no <gateway>"))),
+        ];
+        let setting = Setting { command: "cargo xtask bench --report x".to_owned(), ..Setting::default() };
+        let page = page(&figures, &setting);
+        assert!(page.contains("1 of 2 targets are met"), "{page}");
+        assert!(page.contains("<h3>From a gate to its card</h3>\n<table>"), "{page}");
+        assert!(page.contains("<h3>Recovery after kill -9</h3>\n<p>Not taken in this run.</p>"), "{page}");
+        assert!(page.contains("<li><b>rate</b>: Not profiled yet.</li>"), "{page}");
+        assert!(page.contains("<li>events lost: no &lt;gateway&gt;</li>"), "{page}");
+        assert!(page.contains("50 % of the target") && page.contains("200 % of the target"), "{page}");
+        assert!(page.contains("<pre>cargo xtask bench --report x</pre>"), "{page}");
+    }
+}
