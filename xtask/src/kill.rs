@@ -31,7 +31,7 @@ const TALKERS: usize = 4;
 /// How long one life may be at most.
 const LONGEST: Duration = Duration::from_secs(4);
 /// How long what is under way may take behind the last death.
-const END: Duration = Duration::from_secs(120);
+const END: Duration = Duration::from_secs(300);
 
 /// For how long, and how.
 #[derive(Clone, Debug, PartialEq)]

@@ -29,7 +29,7 @@ use crate::{
 /// Of so many deaths one is asked for with SIGTERM.
 const ONE_GENTLE: u64 = 3;
 /// How long a gateway may take to end after SIGTERM.
-const LEAVE: Duration = Duration::from_secs(10);
+const LEAVE: Duration = Duration::from_secs(30);
 
 const RULES: &str = r#"
 defaults: [ { pattern: "*", action: ask } ]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::place::Place;
 
 /// How long something that must come is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Default)]
 struct Seen {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket, protocol::CloseFrame};
 
 /// How long something that must come is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where nodes connect.
 pub(crate) struct Gateway(TcpListener);

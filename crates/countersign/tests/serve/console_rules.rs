@@ -135,7 +135,7 @@ fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_recor
         let sent = fields(&page, &[]);
         let sent: Vec<(&str, &str)> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let _unanswered = Visitor::begin(&gateway, "/console/rules", &sent);
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while !reached(&place, before) && !replaced(&place, before) {
             assert!(Instant::now() < deadline, "{step} was not reached");
             std::hint::spin_loop();

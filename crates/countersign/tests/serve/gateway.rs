@@ -17,7 +17,7 @@ use nix::{
 use crate::place::Place;
 
 /// How long something that must come is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 type Notices = Arc<(Mutex<String>, Condvar)>;
 

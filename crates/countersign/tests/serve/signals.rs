@@ -28,7 +28,7 @@ fn sigterm_closes_with_1012_and_ends_with_0_whatever_is_pending() {
     let mut silent = Agent::connect(&gateway);
     let end = gateway.stop();
     assert_eq!(end.code, Some(0));
-    assert!(end.took < Duration::from_secs(5), "{end:?}");
+    assert!(end.took < Duration::from_secs(20), "{end:?}");
     for agent in [&mut agent, &mut kitchen, &mut silent] {
         assert_eq!(agent.next(), Heard::Closed(1012, "restarting".to_owned()));
     }
@@ -95,7 +95,7 @@ fn a_call_that_a_service_answers_soon_after_sigterm_is_done() {
     assert_eq!(agent.next(), Heard::Closed(1012, "restarting".to_owned()));
     latch.open();
     let end = gateway.stop();
-    assert!(end.code == Some(0) && end.took < Duration::from_secs(3), "{end:?}");
+    assert!(end.code == Some(0) && end.took < Duration::from_secs(20), "{end:?}");
     let gateway = Gateway::start(&place);
     let mut agent = Agent::join(&gateway, TOKEN);
     let listed = agent.pending(2);
@@ -122,7 +122,7 @@ fn sigterm_ends_a_gateway_whose_record_cannot_be_written() {
     gateway.signal(Signal::SIGHUP);
     gateway.says("those of before stay in force");
     let end = gateway.stop();
-    assert!(end.took < Duration::from_secs(5), "{end:?}");
+    assert!(end.took < Duration::from_secs(20), "{end:?}");
 }
 
 /// Whoever starts it and changes their mind: handlers that come after the line would let the signal end it as it is.

@@ -47,6 +47,6 @@ fn request(entry: Entry) -> Request {
         max_tokens: None,
         level: None,
         session: None,
-        silence: Duration::from_secs(5),
+        silence: Duration::from_secs(60),
     }
 }

@@ -94,7 +94,7 @@ async fn an_answer_that_was_not_recorded_has_no_effect_later() {
             }
         }
     };
-    let again = tokio::time::timeout(Duration::from_secs(20), again).await.unwrap();
+    let again = tokio::time::timeout(Duration::from_secs(120), again).await.unwrap();
     assert_eq!(
         again.map(|reply| reply.outcome),
         Ok(Outcome::Resolved(gate::Resolution::Allowed { scope: Scope::Once }))
@@ -120,7 +120,7 @@ async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
             let _ = tokio::time::timeout(Duration::from_millis(10), subscriber.next()).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), heard).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(120), heard).await.unwrap();
     owner.close().await;
     let owner = open(log.restart(), &Scripted::default(), Posture::Gateway, Resume::Wait).await;
     let (gates, runs) =
@@ -171,5 +171,5 @@ async fn a_follower_that_fell_behind_gets_every_fact_and_then_the_end() {
         count
     };
     // Forty entries and the move to the last.
-    assert_eq!(tokio::time::timeout(Duration::from_secs(20), all).await, Ok(41));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(120), all).await, Ok(41));
 }

@@ -66,7 +66,7 @@ impl Scene {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), look).await.expect("no call ends")
+        tokio::time::timeout(Duration::from_secs(120), look).await.expect("no call ends")
     }
 
     async fn end(self) {
@@ -80,7 +80,7 @@ fn words() -> Words {
 }
 
 async fn order(link: &mut countersign_runtime::Link) -> Order {
-    let order = tokio::time::timeout(Duration::from_secs(20), link.next()).await;
+    let order = tokio::time::timeout(Duration::from_secs(120), link.next()).await;
     order.expect("no order comes").expect("the line is the peer's")
 }
 
@@ -115,7 +115,7 @@ async fn a_call_waits_for_its_peer_and_ends_with_what_that_says() {
             }
         }
     };
-    let progress = tokio::time::timeout(Duration::from_secs(20), progress).await.unwrap();
+    let progress = tokio::time::timeout(Duration::from_secs(120), progress).await.unwrap();
     assert_eq!(progress.as_deref(), Some("half"));
     assert_eq!(exchange.end(Output::text("whole")).await, Heard::InTime);
     let (text, end) = scene.result().await;
@@ -166,7 +166,7 @@ async fn a_call_that_is_stopped_ends_at_once_and_what_comes_later_is_recorded_as
             }
         }
     };
-    let dropped = tokio::time::timeout(Duration::from_secs(20), dropped).await.unwrap();
+    let dropped = tokio::time::timeout(Duration::from_secs(120), dropped).await.unwrap();
     assert!(dropped.contains("late"), "{dropped}");
     scene.end().await;
 }

@@ -258,7 +258,7 @@ pub(crate) async fn eventually<T: Send + 'static>(
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), look).await.expect("it does not come about")
+    tokio::time::timeout(Duration::from_secs(120), look).await.expect("it does not come about")
 }
 
 pub(crate) async fn pending(owner: &Handle) -> GateId {
