@@ -40,7 +40,7 @@ use crate::{
     console,
     control::Control,
     gsv, hermes,
-    listen::{self, Doors, Hosts, Port, TlsError},
+    listen::{self, Doors, Hosts, Port, Rooms, TlsError},
     logging::Levels,
     messenger::telegram::{self, BadAddress, Ear, Telegram},
     metrics,
@@ -276,13 +276,19 @@ pub async fn serve(
         async move { drop(ended.wait_for(|ended| *ended).await) }
     };
     let mut serving = tokio::task::JoinSet::new();
+    if let Some(few) = listen::few() {
+        notice(&few);
+    }
+    let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
+    let mut places = Rooms::of_this_process(most);
     if let Some((host, port)) = &config.gateway.health {
         let hint = "something listens there already; choose another gateway.health_port";
         let health = Port::bind(address(host, *port)?, None);
         let health = health.map_err(|source| io(&format!("{host}:{port}"), in_use(source, hint)))?;
-        serving.spawn(health.serve_health(Arc::clone(&doors), until()));
+        let aside;
+        (places, aside) = places.split(listen::HEALTH_MOST);
+        serving.spawn(health.serve_health(Arc::clone(&doors), aside, until()));
     }
-    let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
     if config.retention.is_any() {
         let (handle, objects) = (handle.clone(), Store::of(&config));
         let keep = retention::keep(handle, clock.clone(), objects, config.retention);
@@ -295,7 +301,7 @@ pub async fn serve(
         });
     }
     let told = site.address.clone();
-    serving.spawn(port.serve(doors, most, until()));
+    serving.spawn(port.serve(doors, places, until()));
     ready(&told);
 
     tokio::pin!(stop);

@@ -19,7 +19,7 @@ use tokio::{
 use super::{Answered, Request, answer};
 use crate::{
     attach::{self, Hall},
-    listen,
+    listen::{self, seldom::Seldom},
     logging::Levels,
     metrics::open::ATTACHED,
 };
@@ -65,11 +65,14 @@ impl Control {
         let own = std::fs::metadata(&path)?.uid();
         let levels = Arc::new(levels);
         let serving = tokio::spawn(async move {
+            let mut failing = Seldom::default();
             loop {
                 let stream = match listener.accept().await {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        tracing::warn!(%error, "a connection to the control socket could not be taken");
+                        if let Some(before) = failing.now() {
+                            tracing::warn!(%error, before, "a connection to the control socket could not be taken");
+                        }
                         tokio::time::sleep(RECOVERY).await;
                         continue;
                     }
