@@ -38,7 +38,7 @@ use crate::{
     chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
     console,
-    control::Control,
+    control::{Control, Owned},
     gsv, hermes,
     listen::{self, Doors, Hosts, Port, Rooms, TlsError},
     logging::Levels,
@@ -139,14 +139,17 @@ pub async fn serve(
     loaded.warnings.iter().for_each(|warning| notice(warning));
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
     let services = Arc::new(Services::new(house::services(&config))?.releasing(secrets.clone()));
+    std::fs::create_dir_all(&config.storage.folder)
+        .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
+    // Before the port: that it is taken would only be what follows from it.
+    let owned = Owned::take(&config.storage.folder)
+        .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let port = Port::bind(address(&config.gateway.host, config.gateway.port)?, tls).map_err(|source| {
         let hint =
             "something listens there already; choose another port with --port or gateway.port, 0 for any that is free";
         io(&format!("{}:{}", config.gateway.host, config.gateway.port), in_use(source, hint))
     })?;
     let bound = port.address().map_err(|source| io("the port", source))?;
-    std::fs::create_dir_all(&config.storage.folder)
-        .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     // Space for the end of what was begun when the disk is full.
     let ballast = Some(config.storage.log.with_extension("ballast"));
     let log = SqliteLog::open(
@@ -204,7 +207,7 @@ pub async fn serve(
         folder: config.storage.folder.clone(),
     };
     let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
-    let control = Control::open(&config.storage.folder, Arc::clone(&hall), users, levels)
+    let control = Control::open(owned, Arc::clone(&hall), users, levels)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let ear = Arc::new(Ear::default());
     let telegram = match &config.telegram {

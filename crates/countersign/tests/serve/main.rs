@@ -26,6 +26,7 @@ mod host;
 mod http;
 mod interface;
 mod many;
+mod mishaps;
 mod operations;
 mod own_gates;
 mod place;
