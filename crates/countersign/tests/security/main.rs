@@ -34,7 +34,6 @@ mod place;
 #[path = "../it/provider.rs"]
 #[allow(dead_code, reason = "as the agent")]
 mod provider;
-mod scarce;
 #[path = "../gsv/scene.rs"]
 #[allow(dead_code, reason = "as the agent")]
 mod scene;

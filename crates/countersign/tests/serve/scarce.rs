@@ -14,34 +14,48 @@ use crate::{
     agent::{Agent, executed},
     gateway::{Gateway, soon},
     http::Http,
-    own_children::run,
     peer::Peer,
     place::{Place, SECRET, TOKEN, said},
+    provider::{Reply, bash, say},
     scene::Scene,
-    stage::{PASSWORD, closed},
 };
 
+/// What people log in with.
+const PASSWORD: &str = "pass-scarce-91c7";
 /// How many descriptors a gateway has that has few.
 const FEW: usize = 96;
 
 /// A small disk of its own below the data directory of a place, seen only by what is started on it.
 struct Disk<'a> {
     holder: Child,
+    /// How others get to where it is.
+    into: &'static [&'static str],
     place: &'a Place,
 }
 
 impl<'a> Disk<'a> {
     /// `None` where the system lets nobody make one.
     fn under(place: &'a Place, size: &str) -> Option<Self> {
+        let mount = format!("mount -t tmpfs -o size={size},mode=700 none data");
+        Self::by(place, "-rm", &["-U", "-m", "--preserve-credentials"], &mount)
+    }
+
+    /// One that turns read-only as soon as something is wrong with it. Only the system's own administrator may make that.
+    fn that_breaks(place: &'a Place) -> Option<Self> {
+        let mount = "truncate -s 160M image && mkfs.ext4 -q image && mount -o loop,errors=remount-ro image data";
+        Self::by(place, "-m", &["-m"], mount)
+    }
+
+    fn by(place: &'a Place, apart: &str, into: &'static [&'static str], mount: &str) -> Option<Self> {
         fs::create_dir(place.data()).unwrap();
         let mut holder = Command::new("unshare");
-        let script = "mount -t tmpfs -o size=$1,mode=700 none \"$0\" && touch \"$0/.here\" && echo here && exec cat";
-        holder.args(["-rm", "sh", "-c", script]).arg(place.data()).arg(size);
+        let script = format!("cd \"$0\" && {mount} && touch data/.here && echo here && exec cat");
+        holder.args([apart, "sh", "-c", &script]).arg(&place.folder);
         holder.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut holder = holder.spawn().ok()?;
         let mut told = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.take().unwrap()), &mut told).unwrap();
-        let disk = Self { holder, place };
+        let disk = Self { holder, into, place };
         (told == "here\n").then_some(disk)
     }
 
@@ -49,7 +63,7 @@ impl<'a> Disk<'a> {
     fn command(&self, script: &str) -> Command {
         let plain = self.place.command();
         let mut command = Command::new("nsenter");
-        command.args(["-U", "-m", "--preserve-credentials", "-t", &self.holder.id().to_string()]);
+        command.args(self.into).args(["-t", &self.holder.id().to_string()]);
         command.args(["sh", "-c", &format!("cd \"$0\" && {script}")]).arg(&self.place.folder).arg(plain.get_program());
         command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command
@@ -119,9 +133,40 @@ fn a_data_directory_that_is_read_only_is_named_at_the_start() {
     assert_eq!(refused.err.trim_end().lines().count(), 1, "{refused:?}");
 }
 
+#[test]
+fn a_disk_that_turns_read_only_refuses_everything_and_ends_nothing() {
+    let place = Place::new();
+    let Some(disk) = Disk::that_breaks(&place) else { return };
+    let mut gateway = disk.start();
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "turn", lamp("lamp_a"))["status"], "executed");
+    agent.settle();
+    let broken = said(
+        disk.command("echo 1 > /sys/fs/ext4/$(basename \"$(findmnt -no SOURCE --target data)\")/trigger_fs_error"),
+    );
+    if broken.code != Some(0) {
+        return;
+    }
+    let refused = agent.call(2, "turn", lamp("lamp_b"));
+    let why = refused["message"].as_str().unwrap_or_default();
+    // The system does not say how much of what was written last is there.
+    assert!(refused["code"].is_i64() && why.contains("recorded"), "{refused}");
+    assert_eq!(place.service.count("/turn/lamp_b"), 0, "nothing runs that is not recorded");
+    let (_, told) = soon("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
+    assert!(told["problems"].as_array().unwrap().contains(&json!("the record cannot be written")), "{told}");
+    assert_eq!(Http::new(&gateway.address).get("/livez").status, 200);
+    assert!(agent.ask(json!({ "method": "list_tools", "id": 3 }))["result"].is_object());
+    assert_eq!(gateway.stop().code, Some(0));
+    let kept = said(disk.command(
+        "mkdir kept && cp data/countersign.db* kept && exec \"$1\" audit verify --json --log kept/countersign.db",
+    ));
+    assert_eq!((kept.code, &kept.json()["flaw"]), (Some(0), &Value::Null), "{kept:?}");
+}
+
 /// A gateway that may have few descriptors, at which people log in.
 fn with_few() -> (Scene, Gateway) {
-    let scene = Scene::with(&closed());
+    let scene =
+        Scene::with(&format!("clients: {{ token: {} }}\nweb: {{ password: {PASSWORD} }}\n", crate::scene::TOKEN));
     let rules = "defaults:\n  - { pattern: 'turn(door*', action: ask }\n  - { pattern: '*', action: allow }\n";
     scene.place.write("permissions.yaml", rules);
     let mut command = Command::new("sh");
@@ -166,16 +211,19 @@ fn a_flood_of_connections_takes_no_descriptor_of_those_who_are_known() {
     agent.request(1, "turn", json!({ "thing": "door" }));
     let gate = scene.place.gate();
     let events = person.stream("/api/v1/events");
-    let flood: Vec<TcpStream> = (0..5 * FEW).map(|_| stranger(&gateway)).collect();
-    // Everybody of them was taken or waits; those who come from elsewhere get in.
+    // From elsewhere, and from where the others are.
+    let from = |number: usize| match number % 3 {
+        0 => TcpStream::connect(&gateway.address).unwrap(),
+        _ => stranger(&gateway),
+    };
+    let flood: Vec<TcpStream> = (0..5 * FEW).map(from).collect();
     assert!(open_files(&person) < FEW);
     let answered = person.post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
     assert_eq!(answered.status, 200, "{answered:?}");
     assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
     assert_eq!(logged_in(&gateway).get("/api/v1/gates").status, 200, "whoever is not known yet gets in as well");
-    let room = run_as(&scene, &person, "echo ran > ran");
+    let room = run(&scene, &person, "echo ran > ran");
     assert_eq!(fs::read_to_string(room.join("ran")).unwrap(), "ran\n", "there are descriptors for commands");
-    assert!(flood.len() > FEW);
     let said = gateway.said();
     assert!(said.lines().count() < 5, "{said}");
     drop((events, flood));
@@ -183,9 +231,8 @@ fn a_flood_of_connections_takes_no_descriptor_of_those_who_are_known() {
     scene.place.verify();
 }
 
-/// Has a run work to its end on one command, as somebody who is logged in.
-fn run_as(scene: &Scene, http: &Http, command: &str) -> PathBuf {
-    use crate::provider::{Reply, bash, say};
+/// Has a run work to its end on one command, and gives the folder in which it ran.
+fn run(scene: &Scene, http: &Http, command: &str) -> PathBuf {
     scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
@@ -251,7 +298,11 @@ fn where_memory_runs_out_commands_go_before_the_gateway() {
     let scene = Scene::with("");
     let gateway = scene.start();
     scene.place.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
-    let room = run(&scene, &gateway, "cat /proc/self/oom_score_adj > own; cat /proc/$$/oom_score_adj > shell");
+    let room = run(
+        &scene,
+        &Http::new(&gateway.address),
+        "cat /proc/self/oom_score_adj > own; cat /proc/$$/oom_score_adj > shell",
+    );
     for name in ["own", "shell"] {
         assert_eq!(fs::read_to_string(room.join(name)).unwrap(), "500\n", "{name}");
     }
@@ -304,7 +355,7 @@ fn a_command_that_takes_all_memory_is_killed_and_the_gateway_goes_on() {
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut gateway = Gateway::spawn(command);
     // A line that has no end.
-    let room = run(&scene, &gateway, "tail /dev/zero; code=$?; echo $code > code; exit $code");
+    let room = run(&scene, &Http::new(&gateway.address), "tail /dev/zero; code=$?; echo $code > code; exit $code");
     assert_eq!(fs::read_to_string(room.join("code")).unwrap(), "137\n");
     let told = scene.provider.last().result("c1").unwrap();
     assert!(told.contains("it was killed") && told.contains("memory ran out"), "{told}");
