@@ -23,7 +23,10 @@ class Line:
 
     def __init__(self, url):
         at = urlsplit(url)
-        self.socket = socket.create_connection((at.hostname, at.port or 80))
+        try:
+            self.socket = socket.create_connection((at.hostname, at.port or 80))
+        except OSError as error:
+            raise SystemExit(f"nobody answers at {url}: {error}") from None
         self.stream, self.writing = self.socket.makefile("rb"), threading.Lock()
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [f"GET {at.path or '/'} HTTP/1.1", f"Host: {at.netloc}", "Upgrade: websocket", "Connection: Upgrade"]
@@ -78,9 +81,12 @@ def text(message):
 
 
 def main(url, session, message):
+    token = os.environ.get("CLIENT_TOKEN")
+    if not token:
+        raise SystemExit("CLIENT_TOKEN is not set: it holds the token that the gateway's configuration has as clients.token")
     line = Line(url)
     client = {"id": "gsv_chat", "version": "1", "platform": sys.platform, "mode": "client"}
-    hello = line.ask("connect", minProtocol=1, maxProtocol=1, client=client, auth={"token": os.environ["CLIENT_TOKEN"]})
+    hello = line.ask("connect", minProtocol=1, maxProtocol=1, client=client, auth={"token": token})
     tools, said = None, None
 
     def type_on():

@@ -58,7 +58,9 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
     drop(open(&place.log)?);
     let part = Part::make(&options.to)?;
     let data = part.folder().join(DATA);
-    fs::create_dir(&data)?;
+    part::own_folder(&data)?;
+    // SQLite fills a file that is empty, and leaves its mode.
+    part::own_file(&data.join(&log), b"")?;
     countersign_store::copy(&place.log, data.join(&log), EVENT_FORMAT)
         .with_context(|| format!("{} could not be copied", place.log.display()))?;
     let report = checked(&data.join(&log), None)?;
@@ -82,7 +84,9 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
             left.push(name.to_string_lossy().into_owned());
             continue;
         }
-        fs::create_dir_all(&settings)?;
+        if !settings.exists() {
+            part::own_folder(&settings)?;
+        }
         part::copy(file, &settings.join(name))?;
     }
     let manifest = Manifest {

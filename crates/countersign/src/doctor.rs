@@ -10,7 +10,7 @@ use countersign_runtime::{Clock, tools::sandbox::OnMissing};
 use countersign_server::{
     config::{BindError, Config, Fault, Finding, Loaded},
     control::Request,
-    gateway::checkup,
+    gateway::checkup::{self, Key},
     messenger::telegram::Unfit,
     tokens,
 };
@@ -125,8 +125,12 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     if exposed.is_empty() {
         checks.push(Check::ok("files", "nobody else can read or change what they should not"));
     }
-    let reached = block_on(async { Ok((checkup::services(config).await, checkup::messenger(config).await)) });
-    let Ok((services, messenger)) = reached else { return checks };
+    let reached = block_on(async {
+        let (services, messenger) = (checkup::services(config).await, checkup::messenger(config).await);
+        Ok((services, messenger, checkup::keys(config).await))
+    });
+    let Ok((services, messenger, keys)) = reached else { return checks };
+    checks.extend(keys.into_iter().map(|(name, found)| provider(&name, found)));
     for (name, health) in services.unwrap_or_default() {
         let check = format!("service {name}");
         checks.push(match health {
@@ -151,6 +155,28 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     });
     checks.extend(port(config));
     checks
+}
+
+/// What a provider of models makes of its key.
+fn provider(name: &str, found: Result<Key, String>) -> Check {
+    let check = format!("provider {name}");
+    match found {
+        Ok(Key::Taken) => Check::ok(&check, "takes its key"),
+        Ok(Key::Unknown(status)) => {
+            Check::note(&check, format!("answers {status} where its models are listed, which says nothing of the key"))
+        }
+        Ok(Key::Refused(status)) => {
+            let advice = format!(
+                "put a key that is good there into providers.{name}.api_key, or into the variable that it names, \
+                 where `serve` runs"
+            );
+            Check::fix(&check, format!("refuses the key of providers.{name}.api_key ({status})"), advice)
+        }
+        Err(problem) => {
+            let advice = format!("start it, or correct providers.{name}.base_url and the way to it");
+            Check::fix(&check, format!("cannot be reached: {problem}"), advice)
+        }
+    }
 }
 
 fn rules(config: &Config) -> Check {

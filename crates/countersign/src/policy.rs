@@ -36,18 +36,21 @@ const NEAR: usize = 6;
 pub(crate) struct Files {
     rules: PathBuf,
     config: Option<PathBuf>,
+    /// Whether somebody named the rules.
+    is_named: bool,
 }
 
 impl Files {
     /// The rules, else those beside the configuration, else those of this folder; the configuration, else the one beside the
     /// rules if there is one.
     pub(crate) fn of(rules: Option<PathBuf>, config: Option<PathBuf>) -> Self {
+        let is_named = rules.is_some();
         let beside = |path: &Path, name: &str| path.parent().unwrap_or_else(|| Path::new("")).join(name);
         let rules = rules.unwrap_or_else(|| {
             config.as_deref().map_or_else(|| "permissions.yaml".into(), |config| beside(config, "permissions.yaml"))
         });
         let config = config.or_else(|| Some(beside(&rules, "config.yaml")).filter(|usual| usual.is_file()));
-        Self { rules, config }
+        Self { rules, config, is_named }
     }
 
     /// What the rules are about.
@@ -55,12 +58,17 @@ impl Files {
         if let Some(config) = self.config.as_deref().filter(|config| !config.exists()) {
             bail!("there is no file {}", config.display());
         }
-        if !self.rules.exists() {
-            bail!("there is no file {}", self.rules.display());
-        }
         let Some(config) = &self.config else { return Ok(config::Known::default().into()) };
         let known = config::known(config, &|name| std::env::var(name).ok());
         Ok(known.map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?.into())
+    }
+
+    /// Fails where there are no rules.
+    fn there(&self) -> anyhow::Result<()> {
+        if !self.rules.exists() {
+            bail!("there is no file {}", self.rules.display());
+        }
+        Ok(())
     }
 
     /// Says where the tools come from, which signatures depend on.
@@ -98,7 +106,9 @@ impl Asked {
 }
 
 pub(crate) fn check(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
-    let loaded = rules::load(&files.rules, &files.household()?);
+    let household = files.household()?;
+    files.there()?;
+    let loaded = rules::load(&files.rules, &household);
     let warnings = loaded.as_ref().map(|loaded| loaded.warnings.clone()).unwrap_or_default();
     let problems = loaded.as_ref().err().map(problems).unwrap_or_default();
     let mut out = std::io::stdout().lock();
@@ -165,6 +175,7 @@ fn problems(error: &RulesError) -> Vec<Value> {
 
 pub(crate) fn test(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
     let household = files.household()?;
+    files.there()?;
     let tried = trial::tried(&rules::read(&files.rules, &household)?, &household);
     let failed = tried.iter().filter(|tried| !tried.is_as_expected()).count();
     let mut out = std::io::stdout().lock();
@@ -202,12 +213,19 @@ pub(crate) fn test(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Result<ExitCode> {
     let household = files.household()?;
+    if files.is_named {
+        files.there()?;
+    }
     let loaded = rules::read(&files.rules, &household)?;
     let arguments = asked.arguments()?;
     let explained = trial::explain(&loaded, &household, &asked.agent, &asked.tool, arguments);
     let mut out = std::io::stdout().lock();
     match (form, explained) {
-        (Form::Json, Ok(explained)) => writeln!(out, "{:#}", explained.told())?,
+        (Form::Json, Ok(explained)) => {
+            let mut told = explained.told();
+            told["file"] = json!(files.rules.exists().then_some(&files.rules));
+            writeln!(out, "{told:#}")?;
+        }
         (Form::Json, Err(refused)) => writeln!(out, "{:#}", json!({ "verdict": "refused", "why": refused }))?,
         (Form::Text, Ok(explained)) => shown(&mut out, &explained, files)?,
         (Form::Text, Err(refused)) => {
@@ -242,6 +260,10 @@ fn shown(out: &mut impl std::io::Write, explained: &Explained, files: &Files) ->
     }
     if !subject.undeclared.is_empty() {
         writeln!(out, "  not declared by the tool: {}", one(&subject.undeclared.join(", ")))?;
+    }
+    if !files.rules.exists() {
+        let told = format!("(there is no file {}: this is what holds without rules)", files.rules.display());
+        writeln!(out, "  {}", paint.tone(Tone::Faint, told))?;
     }
     writeln!(out, "  {}", files.note(paint))?;
     if !near.is_empty() {

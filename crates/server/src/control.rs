@@ -8,7 +8,7 @@ mod socket;
 use std::time::Duration;
 
 use countersign_core::{
-    engine::{Engine, Refusal, Reply},
+    engine::{Engine, Refusal, Reply, Scope as Held},
     gate::{self, Answer, AnswerRefusal, Scope},
     id::{GateId, PrincipalId},
 };
@@ -25,8 +25,8 @@ pub use crate::decisions::{covered, denials, enough, find, listed};
 
 pub(crate) use gates::row_of;
 pub use gates::{Approvals, Row, pending, row};
-pub(crate) use socket::principal;
 pub use socket::{Control, FILE};
+pub(crate) use socket::{Owned, principal};
 
 /// What can be asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
     let source = handle.source(Lane::Result);
     match request {
         Request::Gates | Request::Watch => read(&source, |engine| json!(pending(engine))).await,
-        Request::Gate { id } => read(&source, move |engine| find(engine, &id).map(|row| json!(row))).await?,
+        Request::Gate { id } => shown(&source, id).await,
         Request::Allow { id, scope: Scope::Once, rule: None, lasts: None } => {
             resolve(&source, &id, Answer::Allow(Scope::Once), by).await
         }
@@ -135,6 +135,20 @@ async fn decide(handle: &Handle, request: Request, by: &PrincipalId) -> Result<V
         Request::Attach(_) => Err("a session is taken in on a line of its own".to_owned()),
         Request::LogLevel { .. } => Err("the log is the socket's own".to_owned()),
         Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke(&source, &id, by).await? })),
+    }
+}
+
+/// The row of a gate that waits, or what became of it.
+async fn shown(source: &countersign_runtime::Source, id: String) -> Result<Value, String> {
+    let wanted = id.clone();
+    match (read(source, move |engine| find(engine, &wanted).map(|row| json!(row))).await?, GateId::parse(&id)) {
+        // One that was resolved a while ago is found by its whole id only.
+        (Err(problem), Some(gate)) => {
+            let look = move |engine: &Engine| engine.state().gate(gate).and_then(decisions::became);
+            let became = source.read_of(Held::Gate(gate), look).await.and_then(|(became, _)| became);
+            Err(became.unwrap_or(problem))
+        }
+        (found, _) => found,
     }
 }
 

@@ -98,11 +98,34 @@ pub fn enough(id: &str) -> Result<(), String> {
 /// What to say where there is none, or more than one.
 pub fn find(engine: &Engine, id: &str) -> Result<Row, String> {
     let wanted = id.strip_prefix("gate_").unwrap_or(id);
-    let mut found = pending(engine).into_iter().filter(|row| !wanted.is_empty() && row.id.ends_with(wanted));
+    if wanted.is_empty() {
+        return Err("an id that is empty names no gate: `countersign gates list` shows those that wait".to_owned());
+    }
+    let mut found = pending(engine).into_iter().filter(|row| row.id.ends_with(wanted));
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
-        (None, _) => Err(format!("no gate {id} waits")),
+        (None, _) => Err(over(engine, wanted).unwrap_or_else(|| format!("no gate {id} waits"))),
         (Some(_), Some(_)) => Err(format!("more than one gate ends with {id}; give more of its id")),
+    }
+}
+
+/// What became of the gate whose id ends so and that does not wait any more, if there is one at hand, and only one.
+fn over(engine: &Engine, wanted: &str) -> Option<String> {
+    enough(wanted).ok()?;
+    let mut found = engine.state().all_gates().filter(|gate| gate.id().to_string().ends_with(wanted));
+    let (Some(gate), None) = (found.next(), found.next()) else { return None };
+    became(gate)
+}
+
+/// What became of a gate that does not wait any more: who decided, and when.
+pub(crate) fn became(gate: &gate::Gate) -> Option<String> {
+    match gate.phase() {
+        gate::Phase::Pending => None,
+        gate::Phase::Resolved { resolution, by, at, .. } => {
+            let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let (id, resolved) = (gate.id(), crate::record::resolved(resolution));
+            Some(format!("{id} waits no more: {resolved}{by} at {}", iso(*at)))
+        }
     }
 }
 

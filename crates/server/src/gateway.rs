@@ -38,9 +38,9 @@ use crate::{
     chats::{Chats, Models, Workrooms},
     config::{BindError, Config, OnShutdown},
     console,
-    control::Control,
+    control::{Control, Owned},
     gsv, hermes,
-    listen::{self, Doors, Hosts, Port, TlsError},
+    listen::{self, Doors, Hosts, Port, Rooms, TlsError},
     logging::Levels,
     messenger::telegram::{self, BadAddress, Ear, Telegram},
     metrics,
@@ -139,14 +139,17 @@ pub async fn serve(
     loaded.warnings.iter().for_each(|warning| notice(warning));
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
     let services = Arc::new(Services::new(house::services(&config))?.releasing(secrets.clone()));
+    std::fs::create_dir_all(&config.storage.folder)
+        .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
+    // Before the port: that it is taken would only be what follows from it.
+    let owned = Owned::take(&config.storage.folder)
+        .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let port = Port::bind(address(&config.gateway.host, config.gateway.port)?, tls).map_err(|source| {
         let hint =
             "something listens there already; choose another port with --port or gateway.port, 0 for any that is free";
         io(&format!("{}:{}", config.gateway.host, config.gateway.port), in_use(source, hint))
     })?;
     let bound = port.address().map_err(|source| io("the port", source))?;
-    std::fs::create_dir_all(&config.storage.folder)
-        .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     // Space for the end of what was begun when the disk is full.
     let ballast = Some(config.storage.log.with_extension("ballast"));
     let log = SqliteLog::open(
@@ -204,7 +207,7 @@ pub async fn serve(
         folder: config.storage.folder.clone(),
     };
     let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
-    let control = Control::open(&config.storage.folder, Arc::clone(&hall), users, levels)
+    let control = Control::open(owned, Arc::clone(&hall), users, levels)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     let ear = Arc::new(Ear::default());
     let telegram = match &config.telegram {
@@ -276,13 +279,19 @@ pub async fn serve(
         async move { drop(ended.wait_for(|ended| *ended).await) }
     };
     let mut serving = tokio::task::JoinSet::new();
+    if let Some(few) = listen::few() {
+        notice(&few);
+    }
+    let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
+    let mut places = Rooms::of_this_process(most);
     if let Some((host, port)) = &config.gateway.health {
         let hint = "something listens there already; choose another gateway.health_port";
         let health = Port::bind(address(host, *port)?, None);
         let health = health.map_err(|source| io(&format!("{host}:{port}"), in_use(source, hint)))?;
-        serving.spawn(health.serve_health(Arc::clone(&doors), until()));
+        let aside;
+        (places, aside) = places.split(listen::HEALTH_MOST);
+        serving.spawn(health.serve_health(Arc::clone(&doors), aside, until()));
     }
-    let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
     if config.retention.is_any() {
         let (handle, objects) = (handle.clone(), Store::of(&config));
         let keep = retention::keep(handle, clock.clone(), objects, config.retention);
@@ -295,7 +304,7 @@ pub async fn serve(
         });
     }
     let told = site.address.clone();
-    serving.spawn(port.serve(doors, most, until()));
+    serving.spawn(port.serve(doors, places, until()));
     ready(&told);
 
     tokio::pin!(stop);

@@ -5,6 +5,8 @@ mod crowd;
 mod guard;
 mod impatient;
 pub(crate) mod peer;
+mod rooms;
+pub(crate) mod seldom;
 mod streams;
 mod taking;
 mod tls;
@@ -27,6 +29,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 pub(crate) use crowd::Place;
 pub use guard::Hosts;
+pub(crate) use rooms::{Rooms, few};
 use streams::Streams;
 pub(crate) use taking::Guest;
 pub use tls::{TlsError, load as load_tls};
@@ -36,7 +39,7 @@ use crate::{agent_gate, gateway::readiness::Readiness, gsv as peers, metrics::op
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;
 /// How many may ask at once whether the gateway is well, at the port that is for nothing else.
-const HEALTH_MOST: usize = 64;
+pub(crate) const HEALTH_MOST: usize = 64;
 /// What a connection keeps ready for reading and writing, in bytes. The library's own default is a hundred times that.
 const BUFFER: usize = 4096;
 /// What is kept ready for reading at the gsv door, where there are the most of them and most frames are small.
@@ -91,23 +94,23 @@ impl Port {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Serves at most `most` connections at once until `end`, and then no new one. Those that are open are told by their
-    /// doors, and waited for.
-    pub async fn serve(self, doors: Arc<Doors>, most: usize, end: impl Future<Output = ()> + Send) {
-        let router = router(doors, self.tls.is_some(), Streams::new(most));
-        taking::take(self.listener, self.tls, most, router, end).await;
+    /// Serves as many connections at once as `rooms` has until `end`, and then no new one. Those that are open are told by
+    /// their doors, and waited for.
+    pub(crate) async fn serve(self, doors: Arc<Doors>, rooms: Rooms, end: impl Future<Output = ()> + Send) {
+        let router = router(doors, self.tls.is_some(), Streams::new(rooms.most()));
+        taking::take(self.listener, self.tls, rooms, router, end).await;
     }
 
     /// Serves `router` to at most `most` connections at once until `end`, and waits for those that are open. It looks at
     /// Host and Origin itself.
     pub(crate) async fn serve_router(self, router: Router, most: usize, end: impl Future<Output = ()> + Send) {
-        taking::take(self.listener, self.tls, most, router, end).await;
+        taking::take(self.listener, self.tls, Rooms::of_this_process(most), router, end).await;
     }
 
     /// Serves nothing but the answer whether the gateway is well.
-    pub async fn serve_health(self, doors: Arc<Doors>, end: impl Future<Output = ()> + Send) {
+    pub(crate) async fn serve_health(self, doors: Arc<Doors>, rooms: Rooms, end: impl Future<Output = ()> + Send) {
         let router = watched(Arc::clone(&doors)).layer(from_fn_with_state((doors, false), guard::check));
-        taking::take(self.listener, self.tls, HEALTH_MOST, router, end).await;
+        taking::take(self.listener, self.tls, rooms, router, end).await;
     }
 }
 

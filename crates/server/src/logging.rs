@@ -30,6 +30,33 @@ impl Form {
 /// The words for how much is told.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
+/// The parts that say anything: ours, and what is built in.
+const PARTS: [&str; 17] = [
+    "countersign",
+    "countersign_core",
+    "countersign_models",
+    "countersign_protocol",
+    "countersign_runtime",
+    "countersign_server",
+    "countersign_store",
+    "countersign_tools",
+    "h2",
+    "hyper",
+    "hyper_util",
+    "landlock",
+    "reqwest",
+    "rustls",
+    "tokio_tungstenite",
+    "tower_http",
+    "tungstenite",
+];
+
+/// The part of a text about a log that this program does not have.
+fn unknown_part(text: &str) -> Option<&str> {
+    let parts = text.split(',').filter_map(|one| Some(one.split_once('=')?.0.trim()));
+    parts.into_iter().find(|part| !PARTS.contains(&part.split("::").next().unwrap_or(part)))
+}
+
 /// Whether `text` says what is logged: a level, or several `part=level` between commas.
 pub fn is_level(text: &str) -> bool {
     let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
@@ -66,7 +93,12 @@ impl Levels {
                 "{wanted} says nothing about a log: a level is one of {}, or several part=level between commas",
                 LEVELS.join(", ")
             )),
-            wanted => (self.0)(wanted),
+            wanted => match wanted.and_then(unknown_part) {
+                Some(part) => {
+                    Err(format!("there is no part {part} that logs: those there are, are {}", PARTS.join(", ")))
+                }
+                None => (self.0)(wanted),
+            },
         }
     }
 }
@@ -105,5 +137,17 @@ mod tests {
         let levels = Levels::new(|wanted| Ok(wanted.unwrap_or("warn").to_owned()));
         assert_eq!((levels.change(None), levels.change(Some("info"))), (Ok("warn".to_owned()), Ok("info".to_owned())));
         assert!(levels.change(Some("loud")).is_err_and(|why| why.contains("error, warn, info")));
+        for (text, want) in [
+            ("warn,countersign_server::listen=trace", None),
+            ("rustls=debug", None),
+            ("warn,nosuchpart=debug", Some("nosuchpart")),
+            ("countersign_sever=debug", Some("countersign_sever")),
+        ] {
+            let got = levels.change(Some(text)).err();
+            let wanted =
+                want.map(|part| format!("there is no part {part} that logs: those there are, are countersign, "));
+            assert_eq!(got.is_some(), wanted.is_some(), "{text}: {got:?}");
+            assert!(got.unwrap_or_default().starts_with(&wanted.unwrap_or_default()), "{text}");
+        }
     }
 }

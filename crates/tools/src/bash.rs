@@ -32,6 +32,8 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 /// The shortest time between two updates.
 const PACE: Duration = Duration::from_millis(50);
 
+/// The code of a command that was killed: 128 and the number of the signal.
+const KILLED: i32 = 137;
 /// Variables that decide which code runs, whatever the command says: they belong into the command, where policy and
 /// people see them.
 const REFUSED: &[&str] = &[
@@ -287,6 +289,10 @@ impl Done {
         let is_error = self.end != End::Exited(0);
         match self.end {
             End::Exited(0) => {}
+            // What a shell says of SIGKILL, which the kernel sends where memory runs out.
+            End::Exited(code @ KILLED) => paragraphs.push(format!(
+                "Command exited with code {code}: it was killed, by itself, by somebody else, or because memory ran out"
+            )),
             End::Exited(code) => paragraphs.push(format!("Command exited with code {code}")),
             End::Cancelled => paragraphs.push("Command aborted".to_owned()),
             End::TimedOut => paragraphs.push(format!("Command timed out after {} seconds", timeout.as_secs_f64())),

@@ -12,7 +12,7 @@ use countersign_core::digest::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::sorted;
+use super::{part, sorted};
 
 /// Where it stands.
 const NAME: &str = "backup.json";
@@ -47,7 +47,7 @@ pub(super) struct Entry {
 
 impl Manifest {
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        fs::write(folder.join(NAME), serde_json::to_vec_pretty(self)?).context(NAME)
+        part::own_file(&folder.join(NAME), &serde_json::to_vec_pretty(self)?).context(NAME)
     }
 
     /// Reads that of the backup in `folder`.

@@ -1,9 +1,9 @@
 //! A folder that is made beside the place where it will lie, and put there when it is whole.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, OpenOptions, Permissions, TryLockError},
     io,
-    os::unix::fs::DirBuilderExt as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -27,8 +27,11 @@ impl Part {
         };
         fs::create_dir_all(above).with_context(|| above.display().to_string())?;
         let folder = above.join(format!(".{}.part", name.to_string_lossy()));
-        if !folder.exists() {
-            fs::DirBuilder::new().mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
+        if folder.exists() {
+            fs::set_permissions(&folder, Permissions::from_mode(0o700))
+                .with_context(|| folder.display().to_string())?;
+        } else {
+            own_folder(&folder)?;
         }
         let lock = File::open(&folder).with_context(|| folder.display().to_string())?;
         match lock.try_lock() {
@@ -90,7 +93,7 @@ fn sync(folder: &Path) -> anyhow::Result<()> {
     File::open(folder)?.sync_all().with_context(|| folder.display().to_string())
 }
 
-/// Copies a file, a link or a folder with all that is in it. What is none of these, such as a socket, is left out, and so is what
+/// Copies a file, a link or a folder with all that is in it, for the owner of the copy alone. What is none of these, such as a socket, is left out, and so is what
 /// goes away meanwhile: the folder may be in use.
 pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
@@ -102,14 +105,36 @@ pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     if kind.is_symlink() {
         std::os::unix::fs::symlink(fs::read_link(from)?, to).with_context(|| to.display().to_string())?;
     } else if kind.is_dir() {
-        fs::create_dir(to).with_context(|| to.display().to_string())?;
+        own_folder(to)?;
         for entry in sorted(from)? {
             let Some(name) = entry.file_name() else { continue };
             copy(&entry, &to.join(name))?;
         }
-        fs::set_permissions(to, found.permissions())?;
     } else if kind.is_file() {
-        fs::copy(from, to).map(drop).or_else(gone).with_context(|| from.display().to_string())?;
+        // What its owner may run stays so; the rest of the modes is not taken along.
+        let mode = 0o600 | (found.permissions().mode() & 0o100);
+        copy_file(from, to, mode).or_else(gone).with_context(|| from.display().to_string())?;
     }
     Ok(())
+}
+
+fn copy_file(from: &Path, to: &Path, mode: u32) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    io::copy(&mut source, &mut made)?;
+    made.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Makes a folder that is for its owner alone, whatever the umask.
+pub(super) fn own_folder(path: &Path) -> anyhow::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(path).with_context(|| path.display().to_string())?;
+    fs::set_permissions(path, Permissions::from_mode(0o700)).with_context(|| path.display().to_string())
+}
+
+/// Makes a file that is for its owner alone, whatever the umask.
+pub(super) fn own_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    use std::io::Write as _;
+    let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    made.write_all(content)?;
+    made.set_permissions(Permissions::from_mode(0o600))
 }

@@ -76,6 +76,11 @@ impl Gateway {
         format!("ws://{}", self.address)
     }
 
+    #[allow(dead_code, reason = "not every crate of tests that has gateways looks at their processes")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The status and the JSON of a plain request.
     pub(crate) fn get(&self, path: &str) -> (u16, serde_json::Value) {
         let mut stream = TcpStream::connect(&self.address).unwrap();

@@ -80,7 +80,9 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
                 }
             }
         };
-        let _ = timeout(Duration::from_secs(1), closing).await;
+        // Whoever has to make room is waited for by somebody else.
+        let patience = if *code == close::RESTART { Duration::from_millis(200) } else { Duration::from_secs(1) };
+        let _ = timeout(patience, closing).await;
     }
 }
 
@@ -108,7 +110,10 @@ async fn authenticate(door: &Arc<Door>, socket: &mut WebSocket, from: IpAddr) ->
                 Ok(Request::Auth { token }) => match token.and_then(|token| door.agent_of(&token).cloned()) {
                     // Whoever shows the right token is never limited: a bad client behind the same address must not
                     // keep a good one out. A token has too much in it to be found by trying.
-                    Some(known) => return Ok(Shown { known, id: incoming.id }),
+                    Some(known) => {
+                        door.failed.lock().succeeded(from);
+                        return Ok(Shown { known, id: incoming.id });
+                    }
                     None if door.failed.lock().is_limited(from, now) => {
                         refuse(&incoming.id, code::LIMITED, "Too many failed authentications")
                     }

@@ -147,11 +147,27 @@
   // Notifications, asked for by a button.
   const notify = (told) => {
     if (!("Notification" in window) || Notification.permission !== "granted" || !document.hidden) return;
-    const shown = new Notification("A decision is needed", { body: told.title, tag: told.id });
+    let shown;
+    try {
+      shown = new Notification("A decision is needed", { body: told.title, tag: told.id });
+    } catch {
+      return;
+    }
     shown.onclick = () => { window.focus(); location.href = `/console/gates/${told.id}`; };
   };
+  // Where a page may show none by itself, as on Android, making one throws, whoever allowed what. While nobody was asked
+  // it shows nothing.
+  const mayNotify = () => {
+    if (!window.isSecureContext || !("Notification" in window) || Notification.permission !== "default") return false;
+    try {
+      new Notification("").close();
+      return true;
+    } catch {
+      return false;
+    }
+  };
   const bell = find("#notify");
-  if (bell && "Notification" in window && Notification.permission === "default") {
+  if (bell && mayNotify()) {
     bell.hidden = false;
     bell.addEventListener("click", async () => { await Notification.requestPermission(); bell.hidden = true; });
   }

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
+    io::Write as _,
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,7 +20,7 @@ use tokio::{
 use super::{Answered, Request, answer};
 use crate::{
     attach::{self, Hall},
-    listen,
+    listen::{self, seldom::Seldom},
     logging::Levels,
     metrics::open::ATTACHED,
 };
@@ -34,6 +35,25 @@ const LONGEST_HANDOVER: u64 = 32 << 20;
 /// How long nobody is taken after the system would not give a connection: out of descriptors, most likely.
 const RECOVERY: Duration = Duration::from_millis(50);
 
+/// A data directory that is this gateway's until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    /// Of the socket.
+    path: PathBuf,
+    lock: File,
+}
+
+impl Owned {
+    /// Takes `folder`, before anything else of it is touched.
+    ///
+    /// # Errors
+    /// What the system says, or that another gateway has the folder, and which process that is.
+    pub(crate) fn take(folder: &Path) -> std::io::Result<Self> {
+        let path = folder.join(FILE);
+        Ok(Self { lock: own(&path.with_extension("sock.lock"))?, path })
+    }
+}
+
 /// A socket that is served until it is dropped.
 #[derive(Debug)]
 pub struct Control {
@@ -44,14 +64,13 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the socket in `folder`, for the gateway's own user, root, and the `others` of this machine, by number. A lock
+    /// Opens the socket in a folder, for the gateway's own user, root, and the `others` of this machine, by number. A lock
     /// beside it says that no other gateway has it: the one of the log is taken with the first record only.
     ///
     /// # Errors
-    /// What the system says, or that another gateway has the folder.
-    pub(crate) fn open(folder: &Path, hall: Arc<Hall>, others: Vec<u32>, levels: Levels) -> std::io::Result<Self> {
-        let path = folder.join(FILE);
-        let owned = own(&path.with_extension("sock.lock"))?;
+    /// What the system says.
+    pub(crate) fn open(owned: Owned, hall: Arc<Hall>, others: Vec<u32>, levels: Levels) -> std::io::Result<Self> {
+        let Owned { path, lock: owned } = owned;
         match std::fs::remove_file(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -65,11 +84,14 @@ impl Control {
         let own = std::fs::metadata(&path)?.uid();
         let levels = Arc::new(levels);
         let serving = tokio::spawn(async move {
+            let mut failing = Seldom::default();
             loop {
                 let stream = match listener.accept().await {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        tracing::warn!(%error, "a connection to the control socket could not be taken");
+                        if let Some(before) = failing.now() {
+                            tracing::warn!(%error, before, "a connection to the control socket could not be taken");
+                        }
                         tokio::time::sleep(RECOVERY).await;
                         continue;
                     }
@@ -114,14 +136,23 @@ pub(crate) fn principal(user: u32) -> PrincipalId {
 }
 
 /// What is said where another gateway has the folder.
-const OCCUPIED: &str = "another gateway runs with this data directory: stop it, or name another with --data";
+const OCCUPIED: &str = "another gateway runs with this data directory";
 
 /// Takes a lock that ends with the process. Its file stays, so that two never lock two files of one name.
 fn own(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, OCCUPIED)),
+        Ok(()) => {
+            // Whoever finds it held is told by whom. Where the disk is full it is not.
+            let _ = file.set_len(0).and_then(|()| writeln!(&file, "{}", std::process::id()));
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let whose = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
+            let whose = whose.map_or_else(String::new, |pid| format!(" (process {pid})"));
+            let why = format!("{OCCUPIED}{whose}: stop it, or name another with --data");
+            Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, why))
+        }
         Err(TryLockError::Error(error)) => Err(error),
     }
 }

@@ -5,13 +5,16 @@
 use std::{net::TcpListener, path::PathBuf, time::Duration};
 
 use countersign_runtime::{
+    models::{Api, Entry},
     services::{BadService, Services},
     tools::Sandbox,
 };
+use secrecy::ExposeSecret as _;
 
 use super::{address, house, io, rules};
 use crate::{
-    config::Config,
+    chats::Models,
+    config::{Config, Provider},
     listen,
     messenger::telegram::{self, Found, Unfit},
 };
@@ -59,6 +62,54 @@ pub async fn messenger(config: &Config) -> Option<Result<Found, Unfit>> {
     let asked = telegram::checkup(&telegram.api_url, telegram.token.clone(), telegram.chat_id);
     let late = || Err(Unfit::Bot(format!("no answer within {} s", PATIENCE.as_secs())));
     Some(tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| late()))
+}
+
+/// What a provider of models made of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// It was taken.
+    Taken,
+    /// It was refused, with this status.
+    Refused(u16),
+    /// Neither can be told from this status.
+    Unknown(u16),
+}
+
+/// Asks every provider that has a key for the list of its models, which costs nothing.
+pub async fn keys(config: &Config) -> Vec<(String, Result<Key, String>)> {
+    let models = Models::of(config);
+    let asked = config.providers.iter().filter_map(|(name, provider)| {
+        let entry = models.entries().find(|entry| entry.provider == *name && entry.api != Api::Demo)?;
+        Some(async { (name.clone(), key(entry, provider).await) }).filter(|_| provider.api_key.is_some())
+    });
+    futures_util::future::join_all(asked).await
+}
+
+async fn key(entry: &Entry, provider: &Provider) -> Result<Key, String> {
+    let base = entry.base_url.trim_end_matches('/');
+    let secret = provider.api_key.as_ref().map(|key| key.expose_secret().to_owned()).unwrap_or_default();
+    // A key goes nowhere but where it was meant to.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
+    let client = client.map_err(|error| error.to_string())?;
+    let request = match entry.api {
+        Api::AnthropicMessages => client
+            .get(format!("{base}/v1/models"))
+            .header("x-api-key", secret)
+            .header("anthropic-version", "2023-06-01"),
+        Api::GoogleGenerativeAi => client.get(format!("{base}/models")).header("x-goog-api-key", secret),
+        Api::OpenaiCompletions | Api::OpenaiResponses | Api::Demo => {
+            client.get(format!("{base}/models")).bearer_auth(secret)
+        }
+    };
+    let headers = provider.headers.iter();
+    let request = headers.fold(request, |request, (name, value)| request.header(name, value.expose_secret()));
+    let status = request.send().await.map_err(|error| error.without_url().to_string())?.status();
+    Ok(match status.as_u16() {
+        refused @ (401 | 403) => Key::Refused(refused),
+        _ if status.is_success() => Key::Taken,
+        other => Key::Unknown(other),
+    })
 }
 
 /// Whether the address of a gateway that does not run is free.

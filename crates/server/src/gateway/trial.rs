@@ -5,9 +5,12 @@
 use std::fmt;
 
 use countersign_core::{
+    Whereabouts,
     engine::Rules,
+    id::SessionId,
     policy::{self, Action, Constraints, Grants, Layers, Near, Subject, Verdict},
     time::Millis,
+    tool::Effect,
 };
 use serde_json::{Map, Value};
 
@@ -16,6 +19,7 @@ use super::rules::{Household, Loaded};
 use crate::{
     agent_gate,
     config::{Case, DEFAULT_AGENT},
+    gsv,
 };
 
 /// A case and what became of it.
@@ -87,7 +91,7 @@ pub const fn action(verdict: &Verdict) -> Action {
 /// Tries the cases of a file of rules.
 pub fn tried(loaded: &Loaded, household: &Household) -> Vec<Tried> {
     let tried = |case: &Case| {
-        let subject = agent_gate::subject(&household.tools, &case.agent, case.tool.clone(), case.args.clone());
+        let subject = subject(household, &case.agent, case.tool.clone(), case.args.clone());
         let (got, why) = match subject {
             // What is refused before policy is asked is as good as denied.
             Err(problem) => (Action::Deny, problem),
@@ -147,10 +151,24 @@ pub(crate) fn explain_under(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> Result<Explained, String> {
-    let subject = agent_gate::subject(&household.tools, agent, tool.to_owned(), arguments)?;
+    let subject = subject(household, agent, tool.to_owned(), arguments)?;
     let verdict = policy::evaluate(&layers(rules, constraints, grants), &subject, *now);
     let near = policy::near(&rules.compiled, &rules.surroundings, &subject, &verdict);
     Ok(Explained { subject, verdict, near })
+}
+
+/// What policy would be asked. The tools of nodes are those of runs, whoever is said to ask: nobody else has them.
+fn subject(household: &Household, agent: &str, tool: String, arguments: Map<String, Value>) -> Result<Subject, String> {
+    let is_services = household.tools.contains_key(&tool);
+    let is_ours = gsv::native_tools().contains(&tool.as_str());
+    match gsv::supposed(&tool, &arguments).filter(|_| !is_services && !is_ours) {
+        None => agent_gate::subject(&household.tools, agent, tool, arguments),
+        Some(content) => {
+            let session = SessionId::new("trial");
+            let place = Whereabouts { session: &session, door: Some(gsv::DOOR), cwd: "", folder: "" };
+            Ok(countersign_core::subject_at(place, &content, Effect::Changes))
+        }
+    }
 }
 
 /// What rules alone make of a subject.

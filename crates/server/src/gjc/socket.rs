@@ -32,7 +32,7 @@ use self::place::Owned;
 pub use self::place::SocketError;
 use super::{Presence, window::Window};
 use crate::{
-    listen::peer,
+    listen::{peer, seldom::Seldom},
     omp::{FromClients, OpenDoor, StartError},
 };
 
@@ -158,11 +158,14 @@ impl Said {
 async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sender<FromClients>, open: TaskTracker) {
     // Ends the line of whoever is connected, and says when it has ended.
     let mut current: Option<(DropGuard, JoinHandle<()>)> = None;
+    let mut failing = Seldom::default();
     for number in 1.. {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a connection to the socket could not be taken");
+                if let Some(before) = failing.now() {
+                    tracing::warn!(%error, before, "a connection to the socket could not be taken");
+                }
                 tokio::time::sleep(RECOVERY).await;
                 continue;
             }

@@ -85,7 +85,9 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
                 }
             }
         };
-        let _ = timeout(Duration::from_secs(1), closing).await;
+        // Whoever has to make room is waited for by somebody else.
+        let patience = if *code == close::RESTART { Duration::from_millis(200) } else { Duration::from_secs(1) };
+        let _ = timeout(patience, closing).await;
     }
 }
 

@@ -20,6 +20,8 @@ use super::{
     crowd::{Crowd, Place},
     impatient::{Impatient, Patience},
     peer::Peer,
+    rooms::{Limit, Rooms},
+    seldom::Seldom,
 };
 use crate::metrics::open::HTTP;
 
@@ -35,8 +37,9 @@ const LARGEST_HEAD: usize = 32 << 10;
 const REFUSALS: usize = 64;
 /// How long that may take.
 const REFUSAL: Duration = Duration::from_secs(1);
-/// How long nothing is taken after the system would not give a connection.
+/// How long nothing is taken after the system would not give a connection; each time in a row twice as long, up to the most.
 const RECOVERY: Duration = Duration::from_millis(50);
+const LONGEST_RECOVERY: Duration = Duration::from_secs(1);
 
 /// Who sent a request: from where, the place of its connection, what sits at its other end, and how long that may take
 /// nothing of what is sent.
@@ -53,14 +56,15 @@ pub(crate) struct Guest {
 pub(super) async fn take(
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
-    most: usize,
+    rooms: Rooms,
     router: Router,
     end: impl Future<Output = ()> + Send,
 ) {
     let acceptor = tls.map(TlsAcceptor::from);
-    let crowd = Crowd::new(most);
+    let crowd = Crowd::new(rooms.clone());
     let (closing, closes) = watch::channel(false);
     let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let (mut full, mut failing) = (Seldom::default(), Failing::default());
     let mut end = std::pin::pin!(end);
     loop {
         let accepted = tokio::select! {
@@ -70,22 +74,31 @@ pub(super) async fn take(
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                recover(&error, &crowd).await;
+                failing.recover(&error, &crowd).await;
                 continue;
             }
         };
+        failing.rest = None;
         // A line that cannot be told not to wait still works.
         let _ = stream.set_nodelay(true);
         // A line that has no address any more decides nothing.
         let peer = stream.local_addr().map(|ours| Peer::new(from, ours)).unwrap_or_default();
-        let Some(place) = crowd.enter() else {
+        let place = tokio::select! {
+            () = &mut end => break,
+            place = crowd.enter(from.ip()) => place,
+        };
+        let Some(place) = place else {
+            let (most, limit) = (rooms.most(), rooms.limit());
+            if let Some(before) = full.now() {
+                tracing::warn!(before, "a connection was refused: there are {most}, {}", limit.place());
+            }
             // Over TLS there would have to be a handshake first, which is what there is no room for.
             if acceptor.is_none()
-                && let Ok(permit) = Arc::clone(&refusals).try_acquire_owned()
+                && let (Ok(permit), Some(room)) = (Arc::clone(&refusals).try_acquire_owned(), rooms.try_take())
             {
                 tokio::spawn(async move {
-                    let _ = timeout(REFUSAL, refuse(stream, most)).await;
-                    drop(permit);
+                    let _ = timeout(REFUSAL, refuse(stream, most, limit)).await;
+                    drop((permit, room));
                 });
             }
             continue;
@@ -116,19 +129,34 @@ pub(super) async fn take(
     crowd.empty().await;
 }
 
-/// Waits a moment after the system would not give a connection: out of descriptors, most likely, and then whoever has
-/// not said who it is gives its own back.
-async fn recover(error: &io::Error, crowd: &Crowd) {
-    if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
-        tracing::warn!(%error, "a connection could not be taken");
+/// Connections that the system would not give, one after another.
+#[derive(Default)]
+struct Failing {
+    said: Seldom,
+    /// How long nothing is taken after the next one.
+    rest: Option<Duration>,
+}
+
+impl Failing {
+    /// Waits a moment after the system would not give a connection: out of descriptors, most likely, and then whoever has
+    /// not said who it is gives its own back.
+    async fn recover(&mut self, error: &io::Error, crowd: &Crowd) {
+        if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+            return;
+        }
+        if let Some(before) = self.said.now() {
+            tracing::warn!(%error, before, "a connection could not be taken");
+        }
         crowd.make_room();
-        tokio::time::sleep(RECOVERY).await;
+        let rest = self.rest.unwrap_or(RECOVERY);
+        self.rest = Some((rest * 2).min(LONGEST_RECOVERY));
+        tokio::time::sleep(rest).await;
     }
 }
 
 /// Tells a client that there is no room, and why.
-async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, most: usize) -> io::Result<()> {
-    let why = format!("The gateway has {most} connections, its limit (rate_limit.max_connections).\n");
+async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, most: usize, limit: Limit) -> io::Result<()> {
+    let why = format!("The gateway has {most} connections, {}.\n", limit.place());
     let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 5\r\nconnection: close";
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{why}", why.len()).as_bytes()).await?;
     stream.shutdown().await?;
@@ -178,14 +206,17 @@ mod tests {
         time::Instant,
     };
 
-    use super::{Crowd, DEAF, Guest, HEAD, LARGEST_HEAD, Patience, Peer, converse, refuse};
+    use super::{
+        Crowd, DEAF, Failing, Guest, HEAD, LARGEST_HEAD, LONGEST_RECOVERY, Limit, Patience, Peer, RECOVERY, Rooms,
+        converse, refuse,
+    };
 
     /// A connection that is served, the client's end of it, and what tells that the port closes.
-    fn line() -> (DuplexStream, watch::Sender<bool>) {
+    async fn line() -> (DuplexStream, watch::Sender<bool>) {
         let (client, server) = duplex(1 << 20);
         let (closing, closes) = watch::channel(false);
-        let place = Crowd::new(1).enter().unwrap();
         let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let place = Crowd::new(Rooms::of_this_process(1)).enter(from.ip()).await.unwrap();
         let guest = Guest { from, place, peer: Peer::default(), patience: Patience::new(DEAF) };
         let router =
             Router::new().route("/", get(async || "here")).route("/much", get(async || "much".repeat(1 << 20)));
@@ -202,7 +233,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_says_nothing_or_too_little_in_time_is_closed() {
         for said in ["", "G", "GET / HTTP/1.1\r\nhost: a\r\nx: ", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
-            let (mut client, _closing) = line();
+            let (mut client, _closing) = line().await;
             let begun = Instant::now();
             client.write_all(said.as_bytes()).await.unwrap();
             let told = rest(&mut client).await;
@@ -214,7 +245,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_head_byte_by_byte_does_not_stretch_its_time() {
-        let (mut client, _closing) = line();
+        let (mut client, _closing) = line().await;
         let begun = Instant::now();
         let head = b"GET / HTTP/1.1\r\nx: ".iter().chain(std::iter::repeat(&b'a'));
         for byte in head {
@@ -228,7 +259,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_head_that_is_too_large_is_refused() {
-        let (mut client, _closing) = line();
+        let (mut client, _closing) = line().await;
         let head = format!("GET / HTTP/1.1\r\nx: {}", "a".repeat(2 * LARGEST_HEAD));
         client.write_all(head.as_bytes()).await.unwrap();
         assert!(rest(&mut client).await.starts_with("HTTP/1.1 431 "));
@@ -236,7 +267,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_rests_is_closed_when_the_port_closes() {
-        let (mut client, closing) = line();
+        let (mut client, closing) = line().await;
         client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         let mut answer = [0; 12];
         client.read_exact(&mut answer).await.unwrap();
@@ -248,7 +279,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_takes_nothing_of_the_answer_is_closed() {
-        let (mut client, _closing) = line();
+        let (mut client, _closing) = line().await;
         client.write_all(b"GET /much HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         let mut answer = vec![0; 1 << 20];
         client.read_exact(&mut answer).await.unwrap();
@@ -266,11 +297,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_names_the_limit() {
         let (mut client, server) = duplex(1 << 10);
-        let refusing = tokio::spawn(refuse(server, 7));
+        let refusing = tokio::spawn(refuse(server, 7, Limit::Configured));
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
         let told = rest(&mut client).await;
         assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("has 7 connections"), "{told}");
         drop(client);
         refusing.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_system_gives_no_connection_it_is_asked_less_and_less_and_strangers_go() {
+        let crowd = Crowd::new(Rooms::of_this_process(9));
+        let place = crowd.enter(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let mut failing = Failing::default();
+        let error = std::io::Error::from(std::io::ErrorKind::Other);
+        let mut rests = Vec::new();
+        for _ in 0..7 {
+            let begun = Instant::now();
+            failing.recover(&error, &crowd).await;
+            rests.push(begun.elapsed());
+        }
+        assert_eq!((rests[0], rests[1], rests[6]), (RECOVERY, RECOVERY * 2, LONGEST_RECOVERY));
+        assert!(!place.keep(), "whoever has not said who it is gives its own back");
+        let begun = Instant::now();
+        failing.recover(&std::io::Error::from(std::io::ErrorKind::ConnectionAborted), &crowd).await;
+        assert_eq!(begun.elapsed().as_millis(), 0, "a client that went is nothing to wait for");
     }
 }

@@ -13,12 +13,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {problem}; {key} names it: put a file in PEM form there that this user can read", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
+        /// What the system says. It stands in the message already, and is no further cause.
+        problem: std::io::Error,
+        /// What of the configuration names it.
+        key: &'static str,
     },
     /// A file is not what it should be.
     #[error("{}: {problem}", path.display())]
@@ -39,16 +41,18 @@ pub enum TlsError {
 /// [`TlsError`], which names the file.
 pub fn load(cert: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, TlsError> {
     let malformed = |path: &Path, problem: String| TlsError::Malformed { path: path.to_owned(), problem };
-    let open = |path: &Path| {
-        File::open(path).map(BufReader::new).map_err(|source| TlsError::Read { path: path.to_owned(), source })
+    let open = |path: &Path, key: &'static str| {
+        let file = File::open(path).map(BufReader::new);
+        file.map_err(|problem| TlsError::Read { path: path.to_owned(), problem, key })
     };
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_reader_iter(open(cert)?)
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_reader_iter(open(cert, "gateway.tls.cert")?)
         .collect::<Result<_, _>>()
         .map_err(|error| malformed(cert, error.to_string()))?;
     if chain.is_empty() {
         return Err(malformed(cert, "there is no certificate in it".to_owned()));
     }
-    let key = PrivateKeyDer::from_pem_reader(open(key)?).map_err(|error| malformed(key, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_reader(open(key, "gateway.tls.key")?)
+        .map_err(|error| malformed(key, error.to_string()))?;
     let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()

@@ -149,6 +149,11 @@ impl Auth {
     /// [`NotLoggedIn`] for a token that is not known. One that is known is heard however many were wrong.
     pub(crate) fn heard(&self, from: Option<IpAddr>, headers: &HeaderMap) -> Result<Option<Caller>, NotLoggedIn> {
         let caller = self.caller(headers);
+        if let Some(Caller { via: Via::Cookie { .. } | Via::Token { .. }, .. }) = &caller
+            && let Some(from) = from
+        {
+            self.wrong.lock().succeeded(from);
+        }
         if caller.is_some() || bearer(headers).is_none() {
             return Ok(caller);
         }
@@ -220,6 +225,7 @@ impl Auth {
             wrong.failed(from, now);
             return Err(NotLoggedIn::Wrong);
         };
+        wrong.succeeded(from);
         drop(wrong);
         Ok(self.cookie_for(login.as_deref(), now))
     }

@@ -104,6 +104,13 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
             return refused(&parts, "Session expired - reload the page");
         }
     }
+    // Whoever showed who they are keeps their connection, however many strangers come.
+    if let Some(Caller { via: Via::Cookie { .. } | Via::Token { .. }, .. }) = &caller
+        && parts.extensions.get::<Guest>().is_some_and(|guest| !guest.place.keep())
+    {
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "The gateway needs this connection for somebody else")
+            .reply(parts.uri.path());
+    }
     let shown = match &caller {
         Some(Caller { via: Via::Open, .. }) | None => None,
         Some(_) => Some(shown(&parts.headers)),

@@ -75,7 +75,10 @@ async fn a_code_other_than_zero_is_an_error_result_that_names_it() {
     for (command, want) in [
         ("echo a; false", "a\n\nCommand exited with code 1"),
         ("(exit 42)", "(no output)\n\nCommand exited with code 42"),
-        ("sh -c 'kill -9 $$'", "Command exited with code 137"),
+        (
+            "sh -c 'kill -9 $$'",
+            "Command exited with code 137: it was killed, by itself, by somebody else, or because memory ran out",
+        ),
     ] {
         let got = case.run(&Bash::default(), json!({"command": command})).await;
         assert!(text(&got).ends_with(want), "{command}: {got:?}");

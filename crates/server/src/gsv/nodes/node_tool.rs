@@ -1,6 +1,7 @@
 //! A tool of a node, as runs see it. It is never run here.
 
 use countersign_core::{
+    call,
     id::PeerId,
     policy::Class,
     tool::{Effect, Foreign, Lane, Machine, Repeat, Shell, Spec},
@@ -74,6 +75,27 @@ impl NodeTool {
     pub(super) fn definition(&self) -> &Definition {
         &self.definition
     }
+}
+
+/// A call of the tool of a node that agents know by this name, as far as that can be told without the node: no schema is
+/// known, and which text a shell would read is told by the name and the arguments. `None` if it is no name of one.
+pub(crate) fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<call::Content> {
+    let (node, tool) = name.split_once("__").filter(|(node, tool)| !node.is_empty() && !tool.is_empty())?;
+    let definition = Definition { name: tool.to_owned(), description: String::new(), input_schema: Map::new() };
+    let mut there = NodeTool::new(node, &definition, None);
+    name.clone_into(&mut there.spec.name);
+    Some(call::Content {
+        tool: name.into(),
+        tool_call_id: "".into(),
+        intent: None,
+        signature: there.spec.signature_of(arguments),
+        named: there.spec.signature.iter().map(|name| (*name).to_owned()).collect(),
+        class: Some(Class::HostToolInvoke),
+        shell: Some(there.shell(arguments)),
+        arguments: arguments.clone(),
+        problem: None,
+        request: None,
+    })
 }
 
 /// The arguments that stand in the signatures of tools which nodes usually have. All of them, in those of others.

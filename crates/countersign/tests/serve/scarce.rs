@@ -1,0 +1,365 @@
+//! What a gateway does when something runs out: room on the disk, descriptors, memory.
+
+use std::{
+    fs,
+    net::TcpStream,
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, executed},
+    gateway::{Gateway, soon},
+    http::Http,
+    peer::Peer,
+    place::{Place, SECRET, TOKEN, said},
+    provider::{Reply, bash, say},
+    scene::Scene,
+};
+
+/// What people log in with.
+const PASSWORD: &str = "pass-scarce-91c7";
+/// How many descriptors a gateway has that has few.
+const FEW: usize = 96;
+
+/// A small disk of its own below the data directory of a place, seen only by what is started on it.
+struct Disk<'a> {
+    holder: Child,
+    /// How others get to where it is.
+    into: &'static [&'static str],
+    place: &'a Place,
+}
+
+impl<'a> Disk<'a> {
+    /// `None` where the system lets nobody make one.
+    fn under(place: &'a Place, size: &str) -> Option<Self> {
+        let mount = format!("mount -t tmpfs -o size={size},mode=700 none data");
+        Self::by(place, "-rm", &["-U", "-m", "--preserve-credentials"], &mount)
+    }
+
+    /// One that turns read-only as soon as something is wrong with it. Only the system's own administrator may make that.
+    fn that_breaks(place: &'a Place) -> Option<Self> {
+        let mount = "truncate -s 160M image && mkfs.ext4 -q image && mount -o loop,errors=remount-ro image data";
+        Self::by(place, "-m", &["-m"], mount)
+    }
+
+    fn by(place: &'a Place, apart: &str, into: &'static [&'static str], mount: &str) -> Option<Self> {
+        fs::create_dir(place.data()).unwrap();
+        let mut holder = Command::new("unshare");
+        let script = format!("cd \"$0\" && {mount} && touch data/.here && echo here && exec cat");
+        holder.args([apart, "sh", "-c", &script]).arg(&place.folder);
+        holder.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut holder = holder.spawn().ok()?;
+        let mut told = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.take().unwrap()), &mut told).unwrap();
+        let disk = Self { holder, into, place };
+        (told == "here\n").then_some(disk)
+    }
+
+    /// A command that is run where the disk is.
+    fn command(&self, script: &str) -> Command {
+        let plain = self.place.command();
+        let mut command = Command::new("nsenter");
+        command.args(self.into).args(["-t", &self.holder.id().to_string()]);
+        command.args(["sh", "-c", &format!("cd \"$0\" && {script}")]).arg(&self.place.folder).arg(plain.get_program());
+        command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+    }
+
+    fn start(&self) -> Gateway {
+        Gateway::spawn(self.command("exec \"$1\" serve --config config.yaml"))
+    }
+
+    fn there(&self, script: &str) {
+        let done = said(self.command(script));
+        assert_eq!(done.code, Some(0), "{script}: {done:?}");
+    }
+
+    fn fill(&self) {
+        // It ends with an error, which is what it is for.
+        let _ = said(self.command("dd if=/dev/zero of=data/full bs=64k; dd if=/dev/zero of=data/rest bs=512"));
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+fn lamp(thing: &str) -> Value {
+    json!({ "thing": thing, "way": "on" })
+}
+
+#[test]
+fn a_full_disk_refuses_what_cannot_be_recorded_and_work_goes_on_once_there_is_room() {
+    let place = Place::new();
+    let Some(disk) = Disk::under(&place, "80m") else { return };
+    let mut gateway = disk.start();
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "turn", lamp("lamp_a"))["status"], "executed");
+    agent.settle();
+    disk.fill();
+    let refused = agent.call(2, "turn", lamp("lamp_b"));
+    let why = refused["message"].as_str().unwrap_or_default();
+    assert!(refused["code"].is_i64() && why.contains("not recorded"), "{refused}");
+    assert_eq!(place.service.count("/turn/lamp_b"), 0, "nothing runs that is not recorded");
+    let (_, told) = soon("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
+    let problems: Vec<&str> = told["problems"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(problems.contains(&"there is too little room on the disk"), "{told}");
+    gateway.says("not ready: ");
+    disk.there("rm data/full data/rest");
+    soon("ready again", || (gateway.get("/readyz").0 == 200).then_some(()));
+    assert_eq!(agent.call(3, "turn", lamp("lamp_c"))["status"], "executed");
+    assert_eq!(place.service.count("/turn/lamp_b"), 0, "what was refused is not done later");
+    assert!(!gateway.said().contains(SECRET));
+    gateway.stop();
+    let verified = said(disk.command("exec \"$1\" audit verify --json --log data/countersign.db"));
+    assert_eq!((verified.code, &verified.json()["flaw"]), (Some(0), &Value::Null), "{verified:?}");
+}
+
+#[test]
+fn a_data_directory_that_is_read_only_is_named_at_the_start() {
+    let place = Place::new();
+    let Some(disk) = Disk::under(&place, "80m") else { return };
+    disk.there("mount -o remount,ro \"$0/data\"");
+    let refused = said(disk.command("exec \"$1\" serve --config config.yaml"));
+    assert_eq!((refused.code, refused.out.as_str()), (Some(1), ""), "{refused:?}");
+    assert!(refused.err.contains("data") && refused.err.contains("Read-only file system"), "{refused:?}");
+    assert_eq!(refused.err.trim_end().lines().count(), 1, "{refused:?}");
+}
+
+#[test]
+fn a_disk_that_turns_read_only_refuses_everything_and_ends_nothing() {
+    let place = Place::new();
+    let Some(disk) = Disk::that_breaks(&place) else { return };
+    let mut gateway = disk.start();
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "turn", lamp("lamp_a"))["status"], "executed");
+    agent.settle();
+    let broken = said(
+        disk.command("echo 1 > /sys/fs/ext4/$(basename \"$(findmnt -no SOURCE --target data)\")/trigger_fs_error"),
+    );
+    if broken.code != Some(0) {
+        return;
+    }
+    let refused = agent.call(2, "turn", lamp("lamp_b"));
+    let why = refused["message"].as_str().unwrap_or_default();
+    // The system does not say how much of what was written last is there.
+    assert!(refused["code"].is_i64() && why.contains("recorded"), "{refused}");
+    assert_eq!(place.service.count("/turn/lamp_b"), 0, "nothing runs that is not recorded");
+    let (_, told) = soon("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
+    assert!(told["problems"].as_array().unwrap().contains(&json!("the record cannot be written")), "{told}");
+    assert_eq!(Http::new(&gateway.address).get("/livez").status, 200);
+    assert!(agent.ask(json!({ "method": "list_tools", "id": 3 }))["result"].is_object());
+    assert_eq!(gateway.stop().code, Some(0));
+    let kept = said(disk.command(
+        "mkdir kept && cp data/countersign.db* kept && exec \"$1\" audit verify --json --log kept/countersign.db",
+    ));
+    assert_eq!((kept.code, &kept.json()["flaw"]), (Some(0), &Value::Null), "{kept:?}");
+}
+
+/// A gateway that may have few descriptors, at which people log in.
+fn with_few() -> (Scene, Gateway) {
+    let scene =
+        Scene::with(&format!("clients: {{ token: {} }}\nweb: {{ password: {PASSWORD} }}\n", crate::scene::TOKEN));
+    let rules = "defaults:\n  - { pattern: 'turn(door*', action: ask }\n  - { pattern: '*', action: allow }\n";
+    scene.place.write("permissions.yaml", rules);
+    let mut command = Command::new("sh");
+    let plain = scene.place.command();
+    command.args(["-c", &format!("ulimit -n {FEW} && exec \"$0\" serve --config config.yaml")]);
+    command.arg(plain.get_program()).current_dir(&scene.place.folder).env_clear();
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let gateway = Gateway::spawn(command);
+    gateway.says("this process may have 96 descriptors");
+    (scene, gateway)
+}
+
+/// Somebody who connects from another address of this machine and says nothing.
+fn stranger(gateway: &Gateway) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        socket.connect(gateway.address.parse().unwrap()).await.unwrap().into_std().unwrap()
+    })
+}
+
+fn logged_in(gateway: &Gateway) -> Http {
+    let http = Http::new(&gateway.address);
+    let reply = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let cookie = reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    http.with("cookie", &cookie)
+}
+
+fn open_files(http: &Http) -> usize {
+    let told = http.get("/metrics").body;
+    let line = told.lines().find_map(|line| line.strip_prefix("process_open_fds ")).unwrap_or_else(|| panic!("{told}"));
+    line.trim().parse().unwrap()
+}
+
+#[test]
+fn a_flood_of_connections_takes_no_descriptor_of_those_who_are_known() {
+    let (scene, mut gateway) = with_few();
+    let person = logged_in(&gateway);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    let gate = scene.place.gate();
+    let events = person.stream("/api/v1/events");
+    // From elsewhere, and from where the others are.
+    let from = |number: usize| match number % 3 {
+        0 => TcpStream::connect(&gateway.address).unwrap(),
+        _ => stranger(&gateway),
+    };
+    let flood: Vec<TcpStream> = (0..5 * FEW).map(from).collect();
+    assert!(open_files(&person) < FEW);
+    let answered = person.post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
+    assert_eq!(answered.status, 200, "{answered:?}");
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
+    assert_eq!(logged_in(&gateway).get("/api/v1/gates").status, 200, "whoever is not known yet gets in as well");
+    let room = run(&scene, &person, "echo ran > ran");
+    assert_eq!(fs::read_to_string(room.join("ran")).unwrap(), "ran\n", "there are descriptors for commands");
+    let said = gateway.said();
+    assert!(said.lines().count() < 5, "{said}");
+    drop((events, flood));
+    assert_eq!(gateway.stop().code, Some(0));
+    scene.place.verify();
+}
+
+/// Has a run work to its end on one command, and gives the folder in which it ran.
+fn run(scene: &Scene, http: &Http, command: &str) -> PathBuf {
+    scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
+    let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+    let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    scene.place.folder.join("agents/main")
+}
+
+#[test]
+fn where_all_who_are_known_take_all_places_the_next_is_told_why() {
+    let (scene, gateway) = with_few();
+    let mut known = Vec::new();
+    let refused = soon("a refusal", || {
+        let line = Peer::line_with(&gateway, &[]);
+        match line {
+            Ok(mut peer) => {
+                peer.ok("connect", crate::peer::params("client", &format!("c-{}", known.len())));
+                known.push(peer);
+                None
+            }
+            Err(status) => Some(status),
+        }
+    });
+    assert_eq!(refused, 503);
+    assert!(known.len() > FEW / 4 && known.len() < FEW, "{}", known.len());
+    gateway.says("as many as its descriptors allow");
+    // There is one for each thing that the gateway does itself.
+    assert!(known[0].ok("sessions.list", json!({}))["sessions"].is_array());
+    assert_eq!(scene.place.people(&["gates", "list"]).out, "Nothing waits.\n");
+    drop(known);
+    soon("a place", || Peer::line_with(&gateway, &[]).ok());
+}
+
+#[test]
+fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
+    let (scene, mut gateway) = with_few();
+    let mut agent = Agent::join(&gateway, TOKEN);
+    // Those of this user at the control socket are not counted with the connections of the port.
+    let socket = scene.place.data().join("countersign.sock");
+    let mut held: Vec<UnixStream> = (0..2 * FEW).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
+    gateway.says("a connection to the control socket could not be taken");
+    let waiting: Vec<TcpStream> = (0..9).map(|_| stranger(&gateway)).collect();
+    gateway.says("a connection could not be taken");
+    // Whoever is connected is served: reading needs no descriptor.
+    assert!(agent.ask(json!({ "method": "list_tools", "id": 1 }))["result"].is_object());
+    held.clear();
+    drop(waiting);
+    soon("a connection", || (Http::new(&gateway.address).get("/livez").status == 200).then_some(()));
+    assert_eq!(agent.call(2, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    let said = gateway.said();
+    assert!(said.matches("could not be taken").count() == 2 && said.lines().count() < 20, "{said}");
+    assert_eq!(gateway.stop().code, Some(0));
+    scene.place.verify();
+}
+
+fn score(pid: &str) -> Option<i32> {
+    fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).ok()?.trim().parse().ok()
+}
+
+#[test]
+fn where_memory_runs_out_commands_go_before_the_gateway() {
+    // Whoever runs the tests may have said as much of all of them.
+    let Some(own) = score("self").filter(|own| *own < 500) else { return };
+    let scene = Scene::with("");
+    let gateway = scene.start();
+    scene.place.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
+    let room = run(
+        &scene,
+        &Http::new(&gateway.address),
+        "cat /proc/self/oom_score_adj > own; cat /proc/$$/oom_score_adj > shell",
+    );
+    for name in ["own", "shell"] {
+        assert_eq!(fs::read_to_string(room.join(name)).unwrap(), "500\n", "{name}");
+    }
+    assert_eq!(score(&gateway.pid().to_string()), Some(own));
+}
+
+/// A group of processes that may have so much memory together.
+struct Group(PathBuf);
+
+impl Group {
+    /// `None` where nobody lets us make one.
+    fn new(most: &str) -> Option<Self> {
+        let name = format!("countersign-{}", std::process::id());
+        let first = PathBuf::from("/sys/fs/cgroup/memory").join(&name);
+        let second = PathBuf::from("/sys/fs/cgroup").join(&name);
+        let (folder, limit) = if first.parent()?.join("memory.limit_in_bytes").exists() {
+            (first, "memory.limit_in_bytes")
+        } else {
+            (second, "memory.max")
+        };
+        fs::create_dir(&folder).ok()?;
+        let group = Self(folder);
+        // Without the second there may be so much again on a swap device.
+        let _ = fs::write(group.0.join("memory.swap.max"), "0");
+        let is_set = group.0.join(limit).exists() && fs::write(group.0.join(limit), most).is_ok();
+        let _ = fs::write(group.0.join("memory.memsw.limit_in_bytes"), most);
+        is_set.then_some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Whatever was in it ends a moment before it may go.
+        soon("an end of the group", || {
+            let is_gone = !self.0.exists() || fs::remove_dir(&self.0).is_ok();
+            is_gone.then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_command_that_takes_all_memory_is_killed_and_the_gateway_goes_on() {
+    let Some(group) = Group::new("512M") else { return };
+    let scene = Scene::with("");
+    scene.place.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
+    let plain = scene.place.command();
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ > \"$1/cgroup.procs\" && exec \"$0\" serve --config config.yaml"]);
+    command.arg(plain.get_program()).arg(&group.0).current_dir(&scene.place.folder).env_clear();
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut gateway = Gateway::spawn(command);
+    // A line that has no end.
+    let room = run(&scene, &Http::new(&gateway.address), "tail /dev/zero; code=$?; echo $code > code; exit $code");
+    assert_eq!(fs::read_to_string(room.join("code")).unwrap(), "137\n");
+    let told = scene.provider.last().result("c1").unwrap();
+    assert!(told.contains("it was killed") && told.contains("memory ran out"), "{told}");
+    assert_eq!(Http::new(&gateway.address).get("/livez").status, 200);
+    assert_eq!(gateway.stop().code, Some(0));
+    scene.place.verify();
+}
