@@ -42,6 +42,8 @@ pub(super) struct TurnWork {
     pub(super) epoch: u32,
     pub(super) session: SessionId,
     pub(super) cwd: String,
+    /// Where the session's shell is.
+    pub(super) folder: String,
     pub(super) settings: Settings,
     pub(super) pieces: Vec<Outline>,
     /// How many tokens the answer may have, where that is fewer than the model can give.
@@ -67,6 +69,21 @@ impl TurnWork {
         match &self.settings.profile.system_prompt {
             Some(own) => format!("{own}\n\n{told}"),
             None => told,
+        }
+    }
+
+    /// Looks at what the calls would run from disk, before anybody judges them.
+    async fn pin(&self, host: &dyn Host, registry: &Registry, wanted: &mut [Wanted]) {
+        let here = |call: &&mut Wanted| call.executor == Executor::Builtin && call.problem.is_none();
+        let mut cx = None;
+        for call in wanted.iter_mut().filter(here) {
+            let Some(tool) = registry.get(&call.tool) else { continue };
+            let cx = cx.get_or_insert_with(|| {
+                let mut cx = host.context(&self.session, &self.cwd);
+                cx.pinned = Some(self.folder.clone().into());
+                cx
+            });
+            call.pins = tool.pins(&call.arguments, cx).await.map(Box::new);
         }
     }
 
@@ -141,7 +158,9 @@ impl TurnWork {
             }
         };
         drop(stream);
-        hearing.finish(outcome, &registry, |name| host.no_tool(&session, name)).await
+        let mut answer = hearing.finish(outcome, &registry, |name| host.no_tool(&session, name)).await;
+        self.pin(host, &registry, &mut answer.wanted).await;
+        answer
     }
 }
 
@@ -472,6 +491,7 @@ fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> String) -> O
         class,
         shell,
         problem: problem.map(Into::into),
+        pins: None,
     })
 }
 
