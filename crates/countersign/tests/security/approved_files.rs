@@ -246,3 +246,34 @@ fn what_was_approved_binds_another_process() {
         host.end();
     }
 }
+
+#[test]
+fn what_was_decided_and_not_begun_binds_another_process() {
+    for (case, change, want) in [("unchanged", false, "one\n"), ("changed", true, "")] {
+        let desk = Desk::new();
+        nix::unistd::mkfifo(&desk.at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut host = desk.start(&[]);
+        // The second waits for its turn behind the first, which waits for somebody to write.
+        let both = vec![bash("c1", "cat pipe"), bash("c2", "sh x.sh")];
+        desk.scene.provider.script([Reply::new(both), say("done")]);
+        host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+        for _ in 0..2 {
+            let asked = dialog(&mut host);
+            allow(&mut host, &asked);
+        }
+        // What is read behind an answer is read when that is recorded.
+        host.say(&json!({ "id": "s", "type": "get_state" }));
+        host.until("the state", |frame| frame["type"] == "response" && frame["id"] == "s");
+        drop(host);
+        assert_eq!(desk.ran(), "", "{case}");
+        if change {
+            desk.script("x.sh", "echo two >> ran");
+        }
+        let mut host = desk.start(&["--continue"]);
+        end(&mut host);
+        let result = desk.result("c2");
+        assert_eq!(desk.ran(), want, "{case}: {result}");
+        assert_eq!(result.contains("x.sh is not what was approved"), change, "{case}: {result}");
+        host.end();
+    }
+}

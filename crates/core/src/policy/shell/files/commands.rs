@@ -66,7 +66,7 @@ impl Walk<'_> {
         raw.into_iter().flat_map(word::braces).map(|raw| self.word(&raw)).collect()
     }
 
-    fn items<'c>(command: &'c ast::SimpleCommand) -> impl Iterator<Item = &'c ast::CommandPrefixOrSuffixItem> {
+    fn items(command: &ast::SimpleCommand) -> impl Iterator<Item = &ast::CommandPrefixOrSuffixItem> {
         let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0);
         prefix.chain(command.suffix.iter().flat_map(|suffix| &suffix.0))
     }
