@@ -51,7 +51,8 @@ impl SearchPath {
 
     /// The shell says it.
     pub(super) fn is(&mut self, path: &str) {
-        self.0 = Some(path.to_owned());
+        // Without one a shell looks where it was built to look.
+        self.0 = Some(path.to_owned()).filter(|path| !path.is_empty());
     }
 
     /// It may be anything until the shell says it.

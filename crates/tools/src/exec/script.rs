@@ -41,9 +41,9 @@ pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
     let begun = format!("command printf '%s %s\\n' {nonce} {BEGUN} >{status}");
     let eval = format!("eval {}", quote(&run.command));
     // Where it once found a program is not where it would find it now, which is what was looked at.
-    let eval = if run.pins.is_some() { format!("command hash -r\n{eval}") } else { eval };
+    let eval = if run.pins.is_some() { format!("command hash -r 2>/dev/null || :\n{eval}") } else { eval };
     let told = format!(
-        "case $PATH in *'\n'*) ;; *) command printf '%s {PATH}%s\\n' {nonce} \"$PATH\" >{status};; esac\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
+        "case ${{PATH-}} in *'\n'*) ;; *) command printf '%s {PATH}%s\\n' {nonce} \"${{PATH-}}\" >{status};; esac\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
     );
     // A folder that was approved is entered by its descriptor: its name may lead elsewhere by now.
     let eval = match folder.filter(|_| run.cwd.is_none()) {
