@@ -55,6 +55,22 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
+/// Takes the digest of bytes that come in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Digesting(Sha256);
+
+impl Digesting {
+    /// Takes the next piece.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all of it.
+    pub fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 /// Writes `value` with sorted keys and no white space: equal values give equal text.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();

@@ -43,7 +43,7 @@ pub use self::{
     near::{Miss, Near, near},
     propose::{Proposal, propose},
     rules::{Action, Any, Args, Layer, Matcher, NoMatcher, Operator, Origin, Rule, Rules, Source},
-    shell::Classes,
+    shell::{Classes, files},
     state::{Event, State},
     subject::{Reach, Subject},
     verdict::{Cause, Named, Verdict, Why},

@@ -396,15 +396,24 @@ pub(crate) fn evaluate(view: View<'_>, session: &Session, subject: &Subject, now
     policy::evaluate(&layers, subject, now)
 }
 
-/// Opens the gate of a call that a person has to decide.
+/// What a call is told that was looked at for a folder in which the shell is no longer.
+const MOVED: &str = "Not run: the shell went to another folder after this call was looked at. Call again, so that it is decided for where the shell is now.";
+
+/// Opens the gate of a call that a person has to decide. What it would run from disk was looked at where the shell was: nobody
+/// is asked about that for another folder.
 fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &policy::Why, context: &mut Context) {
     let Some((content, subject)) = scene.view.admitted.call(call.id()).zip(scene.subject(call)) else { return };
+    if content.pins.as_ref().is_some_and(|pins| pins.at != scene.session.folder()) {
+        scene.end_call(branch, call, call::End::Failed, MOVED, context);
+        return;
+    }
     let shown = gate::Content::Approval {
         tool: content.tool.clone(),
         arguments: content.arguments.clone(),
         signature: content.signature.clone(),
         intent: content.intent.clone(),
         why: shown_reason(&subject, why),
+        pins: content.pins.clone(),
     };
     let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
     let steps = why.steps().to_vec();

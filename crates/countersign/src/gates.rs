@@ -212,6 +212,9 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
     for (name, value) in &row.arguments {
         writeln!(out, "  {}: {}", one(name), one(&text_of(value)))?;
     }
+    for line in &row.runs {
+        writeln!(out, "  runs      {}", one(line))?;
+    }
     let id = &row.id[row.id.len().saturating_sub(8)..];
     if ["question", "plan", "execution"].contains(&row.kind.as_str()) {
         for (number, choice) in (1..).zip(&row.choices) {

@@ -7,6 +7,7 @@ mod desk;
 mod host;
 mod peer;
 mod turn;
+mod wanted;
 
 pub(crate) use call::returned;
 pub use compact::note_down;

@@ -10,7 +10,11 @@ use std::{
     time::Duration,
 };
 
-use countersign_core::tool::{Effect, Lane, Repeat, Spec};
+use countersign_core::{
+    call::Pins,
+    secret,
+    tool::{Effect, Lane, Repeat, Spec},
+};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -18,7 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    arguments,
+    arguments, pins,
     sandbox::Needs,
     secrets::Secrets,
     shell::{Event, Job, Lost, ShellError},
@@ -163,6 +167,34 @@ impl Tool for Bash {
         }
     }
 
+    fn pins<'a>(&'a self, arguments: &'a Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Option<Pins>> {
+        Box::pin(async move {
+            let arguments: Arguments = arguments::parse(&self.spec.name, arguments.clone()).ok()?;
+            let at = cx.pinned.clone().or_else(|| cx.shells.folder()).unwrap_or_else(|| cx.cwd.clone());
+            let folder = match arguments.cwd.as_deref().map(|cwd| cx.roots.resolve(&at, Path::new(cwd))) {
+                None => at.clone(),
+                Some(Ok(place)) => place.path().to_owned(),
+                // It is refused when it is to run.
+                Some(Err(_)) => return None,
+            };
+            let is_apart = arguments.env.values().any(|value| secret::is_asked_for(value))
+                || cx.shells.sandbox().is_on() && !arguments.needs.is_empty();
+            let given = |name: &str| cx.environment.get(name).and_then(|value| value.to_str()).map(str::to_owned);
+            let path = if is_apart { given("PATH") } else { cx.shells.search_path(&cx.environment) };
+            let home = arguments.env.get("HOME").cloned().or_else(|| given("HOME"));
+            let look = move || {
+                pins::take(&pins::Line {
+                    command: &arguments.command,
+                    at: &at,
+                    folder: &folder,
+                    home: home.as_deref(),
+                    path: path.as_deref(),
+                })
+            };
+            tokio::task::spawn_blocking(look).await.ok()
+        })
+    }
+
     fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
         Box::pin(async move {
             let arguments: Arguments = arguments::parse(&self.spec.name, arguments)?;
@@ -182,6 +214,7 @@ impl Tool for Bash {
                 needs: arguments.needs,
                 // In the session's shell it could stay behind in a variable.
                 alone: uses_secrets,
+                pins: cx.pins.clone(),
             };
             let window = Window { head: arguments.head, tail: arguments.tail };
             let mut done = follow(job, timeout, window, cx).await?;
@@ -369,7 +402,9 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
 impl From<ShellError> for Failure {
     fn from(error: ShellError) -> Self {
         match &error {
-            ShellError::Start(_) | ShellError::Moved(_) | ShellError::Sandbox(_) => Self::NotBegun(error.to_string()),
+            ShellError::Start(_) | ShellError::Moved(_) | ShellError::Sandbox(_) | ShellError::Changed(_) => {
+                Self::NotBegun(error.to_string())
+            }
             ShellError::Broken(source) => {
                 Self::InDoubt(format!("{error}: {source}; it is not known how the command ended"))
             }

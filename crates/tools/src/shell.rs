@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::{Buf as _, BytesMut};
+use countersign_core::call::Pins;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -44,6 +45,20 @@ pub struct Shells {
     session: Arc<Mutex<Session>>,
     /// Where the shell was after the last command, for those who must not wait for it.
     folder: Arc<watch::Sender<Option<PathBuf>>>,
+    /// Where it looked for programs then.
+    path: Arc<watch::Sender<SearchPath>>,
+}
+
+/// Where the shell looks for programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum SearchPath {
+    /// Where its surroundings say.
+    #[default]
+    Given,
+    /// Here.
+    Is(String),
+    /// Nobody knows.
+    Unknown,
 }
 
 #[derive(Debug, Default)]
@@ -89,6 +104,8 @@ pub struct Job {
     pub needs: Needs,
     /// Whether it runs in a shell of its own for another reason.
     pub alone: bool,
+    /// What was approved: where anything of it is otherwise by now, nothing is run.
+    pub pins: Option<Box<Pins>>,
 }
 
 /// What a command that runs does next.
@@ -116,6 +133,9 @@ pub enum ShellError {
     /// Nothing was run: the shell is not where it was when the command was decided.
     #[error("not run: the shell is in {} now, which is not where this call was decided for; call again", .0.display())]
     Moved(PathBuf),
+    /// Nothing was run: something is not what was approved.
+    #[error("Not run: {0}. What was approved is what runs; call again, so that what is there now is decided")]
+    Changed(String),
     /// It is not known how the command ended; all of it was killed.
     #[error("the shell broke off")]
     Broken(#[source] io::Error),
@@ -129,7 +149,13 @@ impl Shells {
 
     /// The same, whose commands a sandbox holds.
     pub fn held(launcher: Launcher, sandbox: Sandbox) -> Self {
-        Self { launcher, sandbox, session: Arc::default(), folder: Arc::new(watch::Sender::new(None)) }
+        Self {
+            launcher,
+            sandbox,
+            session: Arc::default(),
+            folder: Arc::new(watch::Sender::new(None)),
+            path: Arc::default(),
+        }
     }
 
     /// What holds the commands.
@@ -142,13 +168,22 @@ impl Shells {
         self.folder.borrow().clone()
     }
 
+    /// Where the shell looked for programs after the last command; none if nobody knows.
+    pub fn search_path(&self, environment: &Environment) -> Option<String> {
+        match &*self.path.borrow() {
+            SearchPath::Given => environment.get("PATH").and_then(|path| path.to_str()).map(str::to_owned),
+            SearchPath::Is(path) => Some(path.clone()),
+            SearchPath::Unknown => None,
+        }
+    }
+
     /// Waits until the shell is free and runs `job` in it, in a new one that starts in `cwd` if there is none.
     ///
     /// *Cancellation*: dropping this future, or what it gives, kills the command and the shell.
     ///
     /// # Errors
     /// [`ShellError::Start`] if there is no shell to be had, [`ShellError::Sandbox`] if it cannot be held as it must be,
-    /// [`ShellError::Moved`] if it is not where it must be.
+    /// [`ShellError::Moved`] if it is not where it must be. That something is not what was approved is told by [`Running::next`].
     pub async fn run(&self, job: Job, cwd: &Path, environment: &Environment) -> Result<Running, ShellError> {
         let mut session = Arc::clone(&self.session).lock_owned().await;
         if job.command.contains('\0') {
@@ -182,12 +217,13 @@ impl Shells {
         };
         let cwd = job.cwd.map(|cwd| cwd.to_str().map(str::to_owned).ok_or(())).transpose();
         let cwd = cwd.map_err(|()| ShellError::Start("the folder's name is not UTF-8".to_owned()))?;
-        let order = Order::Run(frame::Run { command: job.command, cwd, env: job.env, input: job.input });
+        let order =
+            Order::Run(frame::Run { command: job.command, cwd, env: job.env, input: job.input, pins: job.pins });
         let lost = if is_apart { None } else { session.lost.replace(Lost::Stopped) };
         // An order that was not taken whole is not run.
         link.stream.write_all(&order.encode()).await.map_err(|error| ShellError::Start(error.to_string()))?;
-        let folder = Arc::clone(&self.folder);
-        Ok(Running { session, link: Some(link), lost, stop: Stop::No, folder, is_apart })
+        let (folder, path) = (Arc::clone(&self.folder), Arc::clone(&self.path));
+        Ok(Running { session, link: Some(link), lost, stop: Stop::No, folder, path, is_apart })
     }
 
     /// Ends the shell and everything that it started, and waits for that. The next command gets a new shell in the same
@@ -218,6 +254,7 @@ pub struct Running {
     lost: Option<Lost>,
     stop: Stop,
     folder: Arc<watch::Sender<Option<PathBuf>>>,
+    path: Arc<watch::Sender<SearchPath>>,
     /// In a shell of its own, which leaves the session's as it is.
     is_apart: bool,
 }
@@ -295,8 +332,23 @@ impl Running {
                 self.link = None;
                 Err(ShellError::Start(reason))
             }
+            Ok(Report::Changed(what)) => {
+                if !self.is_apart {
+                    // The shell is as it was, and so is what the next command has to be told.
+                    self.session.link = self.link.take();
+                    self.session.lost = self.lost.take();
+                }
+                self.link = None;
+                Err(ShellError::Changed(what))
+            }
             Ok(Report::Ended(ended)) => {
                 self.session.link = self.link.take();
+                self.path.send_replace(match (ended.alive, ended.path) {
+                    // The next one is new.
+                    (false, _) => SearchPath::Given,
+                    (true, Some(path)) => SearchPath::Is(path),
+                    (true, None) => SearchPath::Unknown,
+                });
                 if let Some(cwd) = ended.cwd {
                     let cwd = PathBuf::from(cwd);
                     self.folder.send_replace(Some(cwd.clone()));
@@ -313,10 +365,14 @@ impl Running {
             Ok(Report::Failed(reason)) => {
                 self.session.link = self.link.take();
                 self.session.lost = Some(Lost::Exited);
+                self.path.send_replace(SearchPath::Given);
                 Err(ShellError::Start(reason))
             }
             Err(error) => {
                 self.link = None;
+                if !self.is_apart {
+                    self.path.send_replace(SearchPath::Given);
+                }
                 Err(ShellError::Broken(error))
             }
         }

@@ -5,6 +5,7 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{
+    call::Pins,
     id::PeerId,
     message::Block,
     policy::Class,
@@ -103,6 +104,11 @@ pub trait Tool: Send + Sync {
         Ok(Route::Here)
     }
 
+    /// Looks at what a call with these arguments would run from disk, before it is judged. None for a tool that runs nothing.
+    fn pins<'a>(&'a self, _arguments: &'a Map<String, Value>, _cx: &'a Context) -> BoxFuture<'a, Option<Pins>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Does it, with arguments that [`Tool::check`] let through and that are [routed](Tool::route) here.
     ///
     /// *Cancellation*: ends with [`Failure::Cancelled`] soon after `cx.cancel`. Dropping the future stops a command as well; a file is
@@ -141,6 +147,8 @@ pub struct Context {
     pub line_numbers: bool,
     /// Where the session's shell must be when a command of a run begins; absent means wherever it is.
     pub pinned: Option<PathBuf>,
+    /// What a person approved for the call: where anything of it is otherwise by now, it is not run.
+    pub pins: Option<Box<Pins>>,
 }
 
 impl Context {
@@ -161,6 +169,7 @@ impl Context {
             edit_mode: EditMode::default(),
             line_numbers: false,
             pinned: None,
+            pins: None,
         }
     }
 }

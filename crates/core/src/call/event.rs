@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::pins::Pins;
 use crate::{
     digest::Digest,
     id::{CallId, EntryId, PeerId, PrincipalId, RunId, SessionId},
@@ -111,6 +112,9 @@ pub struct Content {
     /// What an agent's request has beyond a run's call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<Requested>>,
+    /// What it would run from disk, as it was when it was wanted; absent where nothing is looked at, and in records of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pins: Option<Box<Pins>>,
 }
 
 /// What the content of an agent's request has beyond that of a run's call.
@@ -154,6 +158,9 @@ pub enum Event {
         effect: Effect,
         /// Of the canonical arguments: what is run must have it.
         arguments: Digest,
+        /// Of what it would run from disk, as the content has it; absent where nothing was looked at.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pins: Option<Digest>,
     },
     /// An agent asks for it. What it wants stands in the next record.
     Requested {

@@ -65,11 +65,14 @@ pub struct Call {
     /// Whether its peer is only asked what became of it.
     #[serde(default)]
     pub(crate) is_asking: bool,
+    /// Of what it would run from disk, as it was when it was wanted.
+    #[serde(default)]
+    pub(crate) pins: Option<Digest>,
 }
 
 impl Call {
     pub(crate) fn want(event: &Event, session: SessionId, lsn: Lsn) -> Option<Self> {
-        let Event::Wanted { call, run, executor, lane, repeat, effect, arguments } = event else { return None };
+        let Event::Wanted { call, run, executor, lane, repeat, effect, arguments, pins } = event else { return None };
         Some(Self {
             id: *call,
             session,
@@ -89,7 +92,18 @@ impl Call {
             until: None,
             memory: Memory::Forgets,
             is_asking: false,
+            pins: *pins,
         })
+    }
+
+    /// Of what it would run from disk, as it was when it was wanted.
+    pub fn pins(&self) -> Option<Digest> {
+        self.pins
+    }
+
+    /// True once a person allowed it.
+    pub fn is_approved(&self) -> bool {
+        self.approved
     }
 
     /// Its id.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
+    call::Pins,
     digest::Digest,
     id::{CallId, GateId, PrincipalId, RunId},
     time::Millis,
@@ -122,6 +123,9 @@ pub enum Content {
         intent: Option<Arc<str>>,
         /// Why a person is asked.
         why: String,
+        /// What it would run from disk, as it was when it was judged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pins: Option<Box<Pins>>,
     },
     /// A question, a plan or an execution: what is answered by a choice or in words.
     Question {

@@ -8,6 +8,7 @@ mod delete;
 mod disk;
 mod elsewhere;
 mod feed;
+pub mod files;
 mod here;
 mod limits;
 mod line;

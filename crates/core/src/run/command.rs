@@ -53,6 +53,8 @@ pub struct Wanted {
     pub shell: Option<crate::tool::Shell>,
     /// Why it cannot be run at all: an unknown tool, arguments that do not fit.
     pub problem: Option<Arc<str>>,
+    /// What it would run from disk, as it is now.
+    pub pins: Option<Box<crate::call::Pins>>,
 }
 
 /// What a model answered.

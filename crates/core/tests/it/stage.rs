@@ -103,6 +103,7 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
         class: None,
         shell: None,
         problem: None,
+        pins: None,
     }
 }
 

@@ -147,6 +147,7 @@ fn wanted(tool: &str, argument: &str) -> Wanted {
         class: None,
         shell: None,
         problem: None,
+        pins: None,
     }
 }
 

@@ -320,6 +320,7 @@ fn details(row: &Row, columns: usize) -> Vec<String> {
             text.push(format!("{}: {shown}", one(name)));
         }
     }
+    text.extend(row.runs.iter().map(|line| format!("runs {}", one(line))));
     if !row.reason.is_empty() {
         text.push(format!("because {}", one(&row.reason)));
     }

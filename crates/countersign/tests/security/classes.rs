@@ -190,7 +190,10 @@ const CLASSES: [Class; 28] = [
             (FORMS, &["allow_list_prefix_and_chaining"]),
             (
                 "core/src/policy/shell/classes/tests.rs",
-                &["no_wrapping_lowers_the_class_of_any_line_of_the_table", "no_prefix_lowers_the_class_of_a_plain_command"],
+                &[
+                    "no_wrapping_lowers_the_class_of_any_line_of_the_table",
+                    "no_prefix_lowers_the_class_of_a_plain_command",
+                ],
             ),
             ("core/src/policy/propose.rs", &["only_a_plain_command_without_power_over_others_offers_a_pattern"]),
         ],
@@ -242,7 +245,10 @@ const CLASSES: [Class; 28] = [
         "shown is not run: cut off",
         "GHSA-xww8-gqvh-92x9, cadis#732",
         &[
-            (TAPS, &["what_is_too_long_is_sent_whole_before_it_can_be_allowed", "what_is_far_too_long_can_only_be_denied"]),
+            (
+                TAPS,
+                &["what_is_too_long_is_sent_whole_before_it_can_be_allowed", "what_is_far_too_long_can_only_be_denied"],
+            ),
             ("server/src/messenger/telegram/card/tests.rs", &["a_card_of_any_length_fits_into_a_message"]),
             ("countersign/src/watch/screen.rs", &["what_was_not_shown_whole_is_not_allowed_but_can_be_denied"]),
             ("countersign/tests/gsv/approvals.rs", &["what_would_run_is_shown_whole_and_the_next_message_answers"]),
@@ -273,9 +279,21 @@ const CLASSES: [Class; 28] = [
             ("tools/src/disk.rs", &["a_link_put_there_after_the_decision_is_not_followed"]),
             (STARTS, &["an_approval_holds_for_the_folder_that_was_shown"]),
             ("countersign/tests/serve/signals.rs", &["rules_that_came_after_an_approval_was_asked_for_still_deny"]),
+            (
+                "countersign/tests/security/approved_files.rs",
+                &[
+                    "what_changed_since_it_was_approved_does_not_run",
+                    "what_stayed_as_it_was_runs",
+                    "a_working_folder_is_the_one_that_was_approved",
+                    "what_the_same_message_writes_is_asked_about_anew",
+                    "what_was_approved_binds_another_process",
+                    "what_was_decided_and_not_begun_binds_another_process",
+                ],
+            ),
+            ("tools/src/pins/tests.rs", &["every_way_to_change_what_is_run_is_seen"]),
         ],
     )
-    .open("a script whose text changes while its command waits: commands are judged by their text, and what they name is not yet pinned"),
+    .open("a file that changes in the moment between the last look and the shell's own, or while its line runs"),
     class(
         "what was taken back is still in a cache",
         "openclaw#78225, openclaw#103515, openclaw#101906",
@@ -313,8 +331,14 @@ const CLASSES: [Class; 28] = [
         "hermes#18180, zeroclaw#9838, cadis#946, cadis#1032",
         &[
             (TAPS, &["whoever_may_not_answer_is_not_even_told_so", "a_button_that_means_nothing_has_expired"]),
-            ("countersign/tests/serve/approvals.rs", &["only_those_whom_the_rule_names_allow_and_anybody_denies", "whom_nobody_knows_is_no_approver"]),
-            ("countersign/tests/gsv/telegram.rs", &["whoever_may_decide_may_speak_and_answers_there_what_their_run_asks"]),
+            (
+                "countersign/tests/serve/approvals.rs",
+                &["only_those_whom_the_rule_names_allow_and_anybody_denies", "whom_nobody_knows_is_no_approver"],
+            ),
+            (
+                "countersign/tests/gsv/telegram.rs",
+                &["whoever_may_decide_may_speak_and_answers_there_what_their_run_asks"],
+            ),
             (CHILDREN, &["a_child_of_an_agent_cannot_send_what_others_sign"]),
         ],
     ),
@@ -323,20 +347,41 @@ const CLASSES: [Class; 28] = [
         "GHSA-84j6-jc92-77jm",
         &[
             (DOORS, &["wrong_connection_answers"]),
-            (CHILDREN, &["a_child_of_an_agent_acts_at_no_route_whatever_it_shows", "a_child_of_an_agent_is_no_node_and_no_chat_network"]),
+            (
+                CHILDREN,
+                &[
+                    "a_child_of_an_agent_acts_at_no_route_whatever_it_shows",
+                    "a_child_of_an_agent_is_no_node_and_no_chat_network",
+                ],
+            ),
             ("server/src/gjc/bridge/tests/answering.rs", &["a_token_of_one_session_is_nothing_in_another"]),
             ("server/src/gjc/bridge/tests/working.rs", &["a_call_is_told_to_who_is_there_and_never_to_who_comes_back"]),
-            ("countersign/tests/gsv/nodes.rs", &["only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped"]),
+            (
+                "countersign/tests/gsv/nodes.rs",
+                &["only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped"],
+            ),
             ("countersign/tests/gjc/socket.rs", &["commands_of_the_agent_cannot_answer_for_the_host"]),
-            ("countersign/tests/serve/own_gates.rs", &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"]),
+            (
+                "countersign/tests/serve/own_gates.rs",
+                &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"],
+            ),
         ],
     ),
     class(
         "policy that an agent gives itself",
         "CVE-2025-53773, CVE-2026-25725, CVE-2025-59536, CVE-2026-21852, CVE-2025-61260",
         &[
-            (EVALUATE, &["a_repositorys_own_file_can_only_tighten", "file_tools_never_write_what_is_protected_and_ask_for_devices"]),
-            ("countersign/tests/serve/own_gates.rs", &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"]),
+            (
+                EVALUATE,
+                &[
+                    "a_repositorys_own_file_can_only_tighten",
+                    "file_tools_never_write_what_is_protected_and_ask_for_devices",
+                ],
+            ),
+            (
+                "countersign/tests/serve/own_gates.rs",
+                &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"],
+            ),
             (CHILDREN, &["a_child_of_an_agent_acts_at_no_route_whatever_it_shows"]),
             ("countersign/tests/gjc/unattended.rs", &["no_tool_writes_into_the_audit"]),
         ],
@@ -346,7 +391,13 @@ const CLASSES: [Class; 28] = [
         "hermes#30882, hermes#60505",
         &[
             ("countersign/tests/security/modes.rs", &["mode_silently_skips_gate"]),
-            ("countersign/tests/it/gates.rs", &["whatever_is_not_clearly_allowed_does_not_run", "what_destroys_beyond_the_folder_is_asked_for_without_any_rule"]),
+            (
+                "countersign/tests/it/gates.rs",
+                &[
+                    "whatever_is_not_clearly_allowed_does_not_run",
+                    "what_destroys_beyond_the_folder_is_asked_for_without_any_rule",
+                ],
+            ),
             ("countersign/tests/gjc/unattended.rs", &["the_agent_is_held_to_it_too"]),
             ("countersign/tests/gsv/jobs.rs", &["what_a_job_asks_goes_to_a_person_and_without_one_is_refused"]),
             ("countersign/tests/serve/interface.rs", &["no_token_lets_a_session_through_unasked"]),
@@ -356,11 +407,21 @@ const CLASSES: [Class; 28] = [
         "links and paths that lead out",
         "CVE-2025-54794",
         &[
-            ("tools/src/roots.rs", &["a_path_is_judged_by_where_it_leads", "a_walk_is_shown_no_second_name_of_a_denied_file", "the_state_of_processes_is_closed_even_where_everything_is_open"]),
+            (
+                "tools/src/roots.rs",
+                &[
+                    "a_path_is_judged_by_where_it_leads",
+                    "a_walk_is_shown_no_second_name_of_a_denied_file",
+                    "the_state_of_processes_is_closed_even_where_everything_is_open",
+                ],
+            ),
             ("tools/src/disk.rs", &["a_link_put_there_after_the_decision_is_not_followed"]),
             ("countersign/tests/node/confined.rs", &["files_stay_in_the_workspace_through_links_too"]),
             ("countersign/tests/gsv/workspace.rs", &["what_leads_out_of_the_folder_is_refused"]),
-            ("countersign/tests/it/hostile_files.rs", &["an_id_that_is_a_path_makes_nothing_outside_the_agent_directory"]),
+            (
+                "countersign/tests/it/hostile_files.rs",
+                &["an_id_that_is_a_path_makes_nothing_outside_the_agent_directory"],
+            ),
         ],
     ),
     class("servers of MCP in a configuration are commands", "OX Security, April 2026; CVE-2025-61260", &[])

@@ -6,6 +6,7 @@
 #[path = "../serve/agent.rs"]
 #[allow(dead_code, reason = "its other half is used by the tests of its own door")]
 mod agent;
+mod approved_files;
 mod browsers;
 mod canaries;
 mod classes;

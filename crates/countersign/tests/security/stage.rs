@@ -155,7 +155,7 @@ pub(crate) mod talks {
         fs,
         io::{BufRead as _, BufReader, Read as _, Write as _},
         path::{Path, PathBuf},
-        process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio},
+        process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio},
     };
 
     use serde_json::Value;
@@ -193,6 +193,18 @@ pub(crate) mod talks {
             let mut command = scene.place.command();
             command.args([product, "--mode", "rpc", "--model", "fake/fake-1"]).env(variable, agent);
             command.envs(more.iter().copied());
+            Self::of(command)
+        }
+
+        /// One of omp that works in `folder`, with more arguments.
+        pub(crate) fn start_in(scene: &Scene, agent: &Path, folder: &Path, more: &[&str]) -> Self {
+            let mut command = scene.place.command();
+            command.args(["omp", "--mode", "rpc", "--model", "fake/fake-1"]).args(more);
+            command.env("PI_CODING_AGENT_DIR", agent).current_dir(folder);
+            Self::of(command)
+        }
+
+        fn of(mut command: Command) -> Self {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let (input, errors) = (child.stdin.take(), child.stderr.take());

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    call::{Command as CallCommand, Content, Executor, Progress, Returned},
+    call::{Command as CallCommand, Content, Executor, Pins, Progress, Returned},
     digest::{Digest, canonical},
     engine::Command,
     id::{CallId, Lsn, SessionId},
@@ -33,6 +33,10 @@ pub(super) struct CallWork {
     pub(super) executor: Executor,
     pub(super) content: Lsn,
     pub(super) arguments: Digest,
+    /// Of what it would run from disk, as it was when it was judged.
+    pub(super) pins: Option<Digest>,
+    /// Whether a person allowed it: what it runs is then what that person was shown.
+    pub(super) is_approved: bool,
     /// Which start of it this is.
     pub(super) start: u32,
     /// The line of the peer for which it was started, where one does it.
@@ -109,11 +113,13 @@ impl CallWork {
         let content: Option<Content> = text.and_then(|text| serde_json::from_str(&text).ok());
         let content = content.ok_or_else(|| Arc::from("Not run: what was wanted cannot be read."))?;
         let digest = Digest::of(canonical(&Value::Object(content.arguments.clone())).as_bytes());
-        if digest == self.arguments {
-            Ok(content)
-        } else {
-            Err("Not run: the arguments are not those that were decided.".into())
+        if digest != self.arguments {
+            return Err("Not run: the arguments are not those that were decided.".into());
         }
+        if content.pins.as_deref().map(Pins::digest) != self.pins {
+            return Err("Not run: what it would run from disk is not what was decided.".into());
+        }
+        Ok(content)
     }
 
     async fn builtin(
@@ -129,6 +135,7 @@ impl CallWork {
         };
         let mut cx = host.context(&self.session, &self.cwd);
         cx.pinned = Some(self.folder.clone().into());
+        cx.pins = content.pins.clone().filter(|_| self.is_approved);
         cx.cancel = cancel;
         let (line, latest) = tokio::sync::watch::channel(None);
         let secrets = cx.secrets.clone();

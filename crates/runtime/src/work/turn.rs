@@ -3,25 +3,24 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    call::Executor,
     engine::Command,
     id::{RunId, SessionId},
     ledger::Amount,
     message::{self, Assistant, Block, Message, StopReason},
-    run::{Answer, Command as RunCommand, Failure, Wanted},
+    run::{Answer, Command as RunCommand, Failure},
     session::Settings,
-    tool::{Effect, Lane, Repeat, Spec},
+    tool::Spec,
 };
 use countersign_models::{self as models, Entry, Event, FailureKind, Level, Part, PartKind, Request, Stop};
-use countersign_tools::{Registry, Route, strip_intent, with_intent};
+use countersign_tools::{Registry, strip_intent, with_intent};
 use futures_util::StreamExt;
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Host,
     conversation::{self, Outline, failed_answer, said},
+    wanted::{Place, object, want},
 };
 use crate::{
     deliver::{Contents, Live, LiveKind, Part as LivePart},
@@ -42,6 +41,8 @@ pub(super) struct TurnWork {
     pub(super) epoch: u32,
     pub(super) session: SessionId,
     pub(super) cwd: String,
+    /// Where the session's shell is.
+    pub(super) folder: String,
     pub(super) settings: Settings,
     pub(super) pieces: Vec<Outline>,
     /// How many tokens the answer may have, where that is fewer than the model can give.
@@ -141,7 +142,10 @@ impl TurnWork {
             }
         };
         drop(stream);
-        hearing.finish(outcome, &registry, |name| host.no_tool(&session, name)).await
+        let mut answer = hearing.finish(outcome, &registry, |name| host.no_tool(&session, name)).await;
+        let place = Place { session: &self.session, cwd: &self.cwd, folder: &self.folder };
+        place.pin(host, &registry, &mut answer.wanted).await;
+        answer
     }
 }
 
@@ -416,63 +420,6 @@ fn block(part: &Part) -> Block {
             })
         }
     }
-}
-
-/// Reads raw arguments. Nothing at all counts as no arguments.
-fn object(raw: &str) -> Result<Map<String, Value>, String> {
-    if raw.trim().is_empty() {
-        return Ok(Map::new());
-    }
-    match serde_json::from_str(raw) {
-        Ok(Value::Object(arguments)) => Ok(arguments),
-        Ok(_) => Err("the arguments are no JSON object".to_owned()),
-        Err(error) => Err(format!("the arguments are no JSON: {error}")),
-    }
-}
-
-/// Looks a wanted call up and checks what it brings.
-fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> String) -> Option<Wanted> {
-    let Part::ToolCall { id, name, arguments, .. } = call else { return None };
-    let tool = registry.get(name);
-    let spec = tool.map(|tool| tool.spec());
-    let (arguments, problem) = match object(arguments) {
-        Ok(arguments) => (arguments, None),
-        Err(problem) => (Map::new(), Some(format!("Invalid arguments for tool {name}: {problem}"))),
-    };
-    let (mut arguments, intent) = strip_intent(arguments);
-    let mut route = Route::Here;
-    let problem = match tool {
-        None => Some(no_tool(name)),
-        Some(tool) => problem.or_else(|| {
-            let checked = tool.check(&Value::Object(arguments.clone())).and_then(|valid| {
-                arguments = valid;
-                tool.route(&mut arguments)
-            });
-            checked.map(|checked| route = checked).err().map(|problem| problem.to_string())
-        }),
-    };
-    let (executor, class, shell) = match &route {
-        Route::Here => (Executor::Builtin, None, None),
-        Route::Person => (Executor::Person, None, None),
-        Route::Peer(away) => (Executor::Peer(away.peer.clone()), Some(away.class), Some(away.shell.clone())),
-    };
-    let is_away = class.is_some();
-    Some(Wanted {
-        tool_call_id: id.as_str().into(),
-        tool: name.as_str().into(),
-        signature: spec.map_or_else(|| name.clone(), |spec| spec.signature_of(&arguments)),
-        named: spec.map_or_else(Vec::new, |spec| spec.signature.iter().map(|name| (*name).to_owned()).collect()),
-        arguments,
-        intent: intent.map(Into::into),
-        lane: spec.map_or(Lane::Shared, |spec| spec.lane),
-        // What left for a peer is not sent again.
-        repeat: spec.filter(|_| !is_away).map_or(Repeat::Once, |spec| spec.repeat),
-        effect: spec.map_or(Effect::Changes, |spec| spec.effect),
-        executor,
-        class,
-        shell,
-        problem: problem.map(Into::into),
-    })
 }
 
 fn usage(entry: &Entry, used: &models::Usage) -> message::Usage {

@@ -108,6 +108,7 @@ fn told(engine: &Engine, gate: &Gate, content: Option<&Content>) -> Option<Value
         Content::Approval { tool, intent, .. } => {
             value["tool"] = json!(tool);
             value["intent"] = json!(intent);
+            value["runs"] = json!(row.runs);
         }
         Content::Question { choices, multi, recommended, .. } => {
             let choices: Vec<&str> = choices.iter().map(|choice| choice.label.as_str()).collect();

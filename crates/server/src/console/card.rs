@@ -148,7 +148,7 @@ impl Asked {
 
     /// What would run, as every door shows it.
     fn shown(&self) -> Option<(GateCard, &Map<String, Value>, &str)> {
-        let Content::Approval { tool, arguments, signature, intent, why } = &*self.content else { return None };
+        let Content::Approval { tool, arguments, signature, intent, why, pins } = &*self.content else { return None };
         let card = GateCard::new(&gate_card::Asked {
             tool,
             arguments,
@@ -157,6 +157,7 @@ impl Asked {
             reason: why,
             intent: intent.as_deref(),
             cwd: self.cwd.as_deref(),
+            pins: pins.as_deref(),
             choices: &[],
         });
         Some((card, arguments, tool))

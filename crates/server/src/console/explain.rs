@@ -168,6 +168,7 @@ fn subject(console: &Console, wanted: &Wanted) -> Result<Subject, String> {
     let spec = registry.specs().find(|spec| spec.name == tool).ok_or_else(|| format!("runs have no tool {tool}"))?;
     let signature = spec.signature_of(&arguments);
     let content = call::Content {
+        pins: None,
         tool: tool.into(),
         tool_call_id: "".into(),
         arguments,

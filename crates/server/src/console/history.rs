@@ -300,6 +300,7 @@ mod tests {
 
     fn wanted(past: &mut Past, at: u128, argument: &str) {
         let content = call::Content {
+            pins: None,
             tool: "pay".into(),
             tool_call_id: "".into(),
             arguments: [("to".to_owned(), argument.into())].into_iter().collect(),
@@ -319,6 +320,7 @@ mod tests {
             repeat: Repeat::Once,
             effect: Effect::Changes,
             arguments: Digest::of(b""),
+            pins: None,
         };
         let text = serde_json::to_string(&content).unwrap();
         past.call(&SessionId::new("agent:a"), &event, Millis(1), Some(&text));

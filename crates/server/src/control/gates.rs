@@ -3,6 +3,7 @@
 use std::fmt;
 
 use countersign_core::{
+    call::Pins,
     engine::Engine,
     gate::{Content, Gate, Kind},
     policy::Covers,
@@ -32,6 +33,9 @@ pub struct Row {
     pub arguments: Map<String, Value>,
     /// Why a person is asked.
     pub reason: String,
+    /// What it would run from disk, a line each, and what of that is not pinned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<String>,
     /// What is offered as an answer, where a choice or words are one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
@@ -142,6 +146,10 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
         }
         Content::Approval { .. } | Content::GoOn { .. } => (Vec::new(), false),
     };
+    let runs = match content {
+        Content::Approval { pins, .. } => pins.as_deref().map(Pins::told).unwrap_or_default(),
+        Content::Question { .. } | Content::GoOn { .. } => Vec::new(),
+    };
     let session = gate.session().map(ToString::to_string);
     let of_session = gate.session().and_then(|id| engine.state().session(id));
     let is_agents = session.as_deref().is_some_and(|session| session.starts_with("agent:"));
@@ -163,6 +171,7 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
         subject,
         arguments,
         reason,
+        runs,
         choices,
         several,
         proposals: engine

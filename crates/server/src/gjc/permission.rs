@@ -84,7 +84,14 @@ mod tests {
     fn content() -> Content {
         let Value::Object(arguments) = json!({"command": "rm a"}) else { unreachable!() };
         let signature = "bash(rm a)".to_owned();
-        Content::Approval { tool: "bash".into(), arguments, signature, intent: None, why: "rule".to_owned() }
+        Content::Approval {
+            tool: "bash".into(),
+            arguments,
+            signature,
+            intent: None,
+            why: "rule".to_owned(),
+            pins: None,
+        }
     }
 
     #[test]

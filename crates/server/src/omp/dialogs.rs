@@ -146,6 +146,7 @@ mod tests {
             signature: "bash(ls)".to_owned(),
             intent: None,
             why: "rule".to_owned(),
+            pins: None,
         };
         for (case, said, offered, want) in [
             ("yes", UiAnswer::Confirmed(true), &[Scope::Once][..], Answer::Allow(Scope::Once)),

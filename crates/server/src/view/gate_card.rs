@@ -2,7 +2,7 @@
 //!
 //! It must not know any wire, nor what is allowed: it shows what would run, all of it, or says how much is missing.
 
-use countersign_core::{digest::Digest, gate::Content};
+use countersign_core::{call::Pins, digest::Digest, gate::Content};
 use serde_json::{Map, Value};
 
 use super::{Lines, escape};
@@ -24,6 +24,8 @@ pub struct Asked<'a> {
     pub intent: Option<&'a str>,
     /// The folder in which it would run.
     pub cwd: Option<&'a str>,
+    /// What it would run from disk, as it was when it was judged.
+    pub pins: Option<&'a Pins>,
     /// What can be answered, in the order in which it is offered.
     pub choices: &'a [&'a str],
 }
@@ -32,7 +34,7 @@ impl<'a> Asked<'a> {
     /// What the gate of an agent's call shows, with the choices that a door offers. `None` for a question.
     pub fn approval(content: &'a Content, cwd: &'a str, choices: &'a [&'a str]) -> Option<Self> {
         match content {
-            Content::Approval { tool, arguments, signature, intent, why } => Some(Self {
+            Content::Approval { tool, arguments, signature, intent, why, pins } => Some(Self {
                 tool,
                 arguments,
                 signature,
@@ -40,6 +42,7 @@ impl<'a> Asked<'a> {
                 reason: why,
                 intent: intent.as_deref(),
                 cwd: Some(cwd),
+                pins: pins.as_deref(),
                 choices,
             }),
             Content::Question { .. } | Content::GoOn { .. } => None,
@@ -93,6 +96,11 @@ impl GateCard {
         let mut sections = sections(asked.tool, asked.arguments);
         if let Some(cwd) = asked.cwd {
             sections.push(Section { label: "in folder".to_owned(), text: line(cwd) });
+        }
+        let runs = asked.pins.map(Pins::told).unwrap_or_default();
+        if !runs.is_empty() {
+            sections
+                .push(Section { label: "runs".to_owned(), text: escape(&runs.join("\n"), Lines::Many).into_owned() });
         }
         Self {
             title: format!("{} wants to use {}", line(asked.asker), line(asked.tool)),
@@ -210,6 +218,7 @@ mod tests {
             reason: "rule ask: bash(*)",
             intent: Some("look\naround"),
             cwd: Some("/work"),
+            pins: None,
             choices: &["Allow once", "Deny"],
         })
     }

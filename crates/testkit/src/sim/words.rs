@@ -87,6 +87,7 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
         class: is_away.then_some(Class::HostToolInvoke),
         shell: None,
         problem: dice.chance(5).then(|| "no such tool".into()),
+        pins: None,
     }
 }
 

@@ -31,6 +31,7 @@ use super::{
     descendants,
     frame::{Ended, Order, Report, Run},
     input::Input,
+    pinned::{self, Refusal, SearchPath},
     script::{self, Ends},
     starting::Shell,
 };
@@ -115,6 +116,7 @@ struct Child {
     status_text: Vec<u8>,
     shell: Option<Shell>,
     cwd: Option<PathBuf>,
+    path: SearchPath,
     running: Option<Running>,
     leftover: Vec<File>,
     kill_at: Option<Instant>,
@@ -128,6 +130,8 @@ struct Running {
     /// Held so that the shell can open the pipe by its path.
     _end: OwnedFd,
     input: Option<Input>,
+    /// Held so that the shell can enter the folder by it.
+    _folder: Option<OwnedFd>,
 }
 
 /// What there is to do.
@@ -160,6 +164,7 @@ impl Child {
             status_text: Vec::new(),
             shell: None,
             cwd: None,
+            path: SearchPath::new(),
             running: None,
             leftover: Vec::new(),
             kill_at: None,
@@ -274,11 +279,12 @@ impl Child {
                 self.feed();
                 Ok(())
             }
-            Err(error) => self.report(&Report::Failed(error.to_string())),
+            Err(Refusal::Failed(error)) => self.report(&Report::Failed(error.to_string())),
+            Err(Refusal::Changed(what)) => self.report(&Report::Changed(what)),
         }
     }
 
-    fn prepare(&mut self, run: &Run) -> io::Result<Running> {
+    fn prepare(&mut self, run: &Run) -> Result<Running, Refusal> {
         let status = path_of(self.status_end.as_fd());
         let shell = match &mut self.shell {
             Some(shell) => shell,
@@ -290,15 +296,28 @@ impl Child {
                 absent.insert(shell)
             }
         };
+        let folder = match &run.pins {
+            None => None,
+            Some(pins) => pinned::check(pins, run, shell.pid, self.path.known())?,
+        };
         let (output, end) = pipe()?;
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let nonce = hex::encode(random);
         let input = if run.input { Some(Input::new()?) } else { None };
         let read = input.as_ref().map_or_else(|| script::NOTHING.to_owned(), |input| path_of(input.end()));
-        let ends = Ends { output: &path_of(end.as_fd()), input: &read, status: &status, nonce: &nonce };
+        let entered = folder.as_ref().map(|folder| path_of(folder.as_fd()));
+        let ends = Ends {
+            output: &path_of(end.as_fd()),
+            input: &read,
+            status: &status,
+            nonce: &nonce,
+            folder: entered.as_deref(),
+        };
         shell.pending.extend_from_slice(script::command(run, &ends).as_bytes());
-        Ok(Running { nonce, has_begun: false, output, _end: end, input })
+        // What it says of where it looks for programs counts from its end on.
+        self.path.forget();
+        Ok(Running { nonce, has_begun: false, output, _end: end, input, _folder: folder })
     }
 
     fn give_input(&mut self) -> io::Result<()> {
@@ -346,8 +365,14 @@ impl Child {
                 continue;
             }
             let Some(running) = &mut self.running else { continue };
-            let Some(said) = line.strip_prefix(&running.nonce).map(str::trim) else { continue };
+            let Some(said) = line.strip_prefix(&running.nonce).and_then(|said| said.strip_prefix(' ')) else {
+                continue;
+            };
             running.has_begun |= said == script::BEGUN;
+            if let Some(path) = said.strip_prefix(script::PATH) {
+                self.path.is(path);
+                continue;
+            }
             let code = said.parse().ok();
             // While it is being stopped the end waits for all that was started.
             if let (Some(code), None) = (code, self.kill_at) {
@@ -399,7 +424,11 @@ impl Child {
         drain(&mut running.output, DRAIN, |bytes| self.control.write_all(&Report::Output(bytes.to_vec()).encode()))?;
         self.leftover.push(running.output);
         let cwd = self.cwd.as_ref().and_then(|cwd| cwd.to_str()).map(str::to_owned);
-        self.report(&Report::Ended(Ended { code, cwd, alive: self.shell.is_some() }))
+        if self.shell.is_none() {
+            self.path = SearchPath::new();
+        }
+        let path = self.path.known().map(str::to_owned);
+        self.report(&Report::Ended(Ended { code, cwd, path, alive: self.shell.is_some() }))
     }
 
     fn drop_leftover(&mut self, at: usize) {

@@ -2,6 +2,7 @@
 //!
 //! It must not do I/O.
 
+use countersign_core::call::Pins;
 use serde::{Deserialize, Serialize};
 
 use crate::sandbox::Bounds;
@@ -36,6 +37,9 @@ pub(crate) struct Run {
     /// Whether it is given input; otherwise it has none.
     #[serde(default)]
     pub(crate) input: bool,
+    /// What was approved: where anything of it is otherwise by now, nothing is run.
+    #[serde(default)]
+    pub(crate) pins: Option<Box<Pins>>,
 }
 
 /// What the exec child says.
@@ -49,6 +53,8 @@ pub(crate) enum Report {
     Ended(Ended),
     /// It was not run.
     Failed(String),
+    /// It was not run, because something is not what was approved. The shell is as it was.
+    Changed(String),
 }
 
 /// How a command ended.
@@ -58,6 +64,9 @@ pub(crate) struct Ended {
     pub(crate) code: i32,
     /// The folder that the shell is in, or was in.
     pub(crate) cwd: Option<String>,
+    /// Where the shell looks for programs, if that is known.
+    #[serde(default)]
+    pub(crate) path: Option<String>,
     /// False if the shell is gone: the next command gets a new one.
     pub(crate) alive: bool,
 }
@@ -98,6 +107,7 @@ impl Report {
             Self::Taken(count) => framed(b'T', &count.to_le_bytes()),
             Self::Ended(ended) => framed(b'E', &serde_json::to_vec(ended).unwrap_or_default()),
             Self::Failed(text) => framed(b'F', text.as_bytes()),
+            Self::Changed(text) => framed(b'C', text.as_bytes()),
         }
     }
 
@@ -109,6 +119,7 @@ impl Report {
             b'T' => Self::Taken(u64::from_le_bytes(payload.try_into().map_err(|_| FrameError)?)),
             b'E' => Self::Ended(serde_json::from_slice(payload).map_err(|_| FrameError)?),
             b'F' => Self::Failed(String::from_utf8_lossy(payload).into_owned()),
+            b'C' => Self::Changed(String::from_utf8_lossy(payload).into_owned()),
             _ => return Err(FrameError),
         };
         Ok(Some((report, HEAD + payload.len())))
@@ -142,7 +153,8 @@ mod tests {
         for report in [
             Report::Output(vec![0, 255, 10]),
             Report::Taken(1 << 40),
-            Report::Ended(Ended { code: 3, cwd: Some("/a b".to_owned()), alive: true }),
+            Report::Ended(Ended { code: 3, cwd: Some("/a b".to_owned()), path: Some("/bin".to_owned()), alive: true }),
+            Report::Changed("a".to_owned()),
             Report::Failed("no".to_owned()),
         ] {
             let bytes = report.encode();

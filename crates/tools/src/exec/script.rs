@@ -19,6 +19,8 @@ pub(super) struct Ends<'a> {
     pub(super) status: &'a str,
     /// What a status line starts with.
     pub(super) nonce: &'a str,
+    /// The folder that was approved, by a descriptor, where the shell is in another or the command names it.
+    pub(super) folder: Option<&'a str>,
 }
 
 /// What a new shell reads first: at its end it tells the folder that it was in.
@@ -29,15 +31,27 @@ pub(super) fn prologue(status: &str) -> String {
 /// The status line of a command that the shell has read: what follows the nonce.
 pub(super) const BEGUN: &str = "begun";
 
-/// What the shell reads for `run`. The status lines are the nonce and [`BEGUN`], and the nonce and the exit code.
+/// What stands before the shell's `PATH` in a status line.
+pub(super) const PATH: &str = "path ";
+
+/// What the shell reads for `run`. The status lines are the nonce and [`BEGUN`], the nonce, [`PATH`] and where programs are looked
+/// for, if that has one line, and the nonce and the exit code.
 pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
-    let Ends { output, input, status, nonce } = ends;
+    let Ends { output, input, status, nonce, folder } = ends;
     let begun = format!("command printf '%s %s\\n' {nonce} {BEGUN} >{status}");
     let eval = format!("eval {}", quote(&run.command));
+    // Where it once found a program is not where it would find it now, which is what was looked at.
+    let eval = if run.pins.is_some() { format!("command hash -r 2>/dev/null || :\n{eval}") } else { eval };
+    let told = format!(
+        "case ${{PATH-}} in *'\n'*) ;; *) command printf '%s {PATH}%s\\n' {nonce} \"${{PATH-}}\" >{status};; esac\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
+    );
+    // A folder that was approved is entered by its descriptor: its name may lead elsewhere by now.
+    let eval = match folder.filter(|_| run.cwd.is_none()) {
+        Some(folder) => format!("command cd -P -- {} &&\n{{ {eval}\n}}", quote(folder)),
+        None => eval,
+    };
     if run.cwd.is_none() && run.env.is_empty() {
-        return format!(
-            "{begun}\n{{ {eval}\n}} <{input} >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$?\" >{status}\n"
-        );
+        return format!("{begun}\n{{ {eval}\n}} <{input} >{output} 2>&1\n__countersign_code=$?\n{told}");
     }
     let (mut before, mut after) = (String::new(), String::new());
     for (at, (name, value)) in run.env.iter().enumerate() {
@@ -51,13 +65,11 @@ pub(super) fn command(run: &Run, ends: &Ends<'_>) -> String {
     let body = match &run.cwd {
         None => body,
         Some(cwd) => format!(
-            "__countersign_from=$PWD\nif command cd -- {}; then\n{body}command cd -- \"$__countersign_from\"\nelse\n__countersign_code=1\nfi\nunset __countersign_from\n",
-            quote(cwd)
+            "__countersign_from=$PWD\nif command cd {}; then\n{body}command cd -- \"$__countersign_from\"\nelse\n__countersign_code=1\nfi\nunset __countersign_from\n",
+            folder.map_or_else(|| format!("-- {}", quote(cwd)), |folder| format!("-P -- {}", quote(folder)))
         ),
     };
-    format!(
-        "{begun}\n{{ {body}}} <{input} >{output} 2>&1\ncommand printf '%s %s\\n' {nonce} \"$__countersign_code\" >{status}\nunset __countersign_code\n"
-    )
+    format!("{begun}\n{{ {body}}} <{input} >{output} 2>&1\n{told}")
 }
 
 /// Writes `text` as one word that stands for itself.
@@ -99,7 +111,10 @@ mod tests {
             .enumerate()
             {
                 let (output, status) = (format!("{output}{index}"), format!("{status}{index}"));
-                given.push_str(&command(run, &Ends { output: &output, input: NOTHING, status: &status, nonce: "n" }));
+                given.push_str(&command(
+                    run,
+                    &Ends { output: &output, input: NOTHING, status: &status, nonce: "n", folder: None },
+                ));
             }
             let mut child = Command::new(shell).stdin(Stdio::piped()).spawn().unwrap();
             let text = prologue(&at("folder")) + &given;

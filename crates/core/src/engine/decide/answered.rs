@@ -65,6 +65,7 @@ pub(super) fn want(call: CallId, run: Option<RunId>, wanted: Wanted) -> (call::E
         repeat: wanted.repeat,
         effect: wanted.effect,
         arguments: Digest::of(canonical(&arguments).as_bytes()),
+        pins: wanted.pins.as_deref().map(call::pins::Pins::digest),
     };
     let shell = wanted.shell.filter(|shell| *shell != Shell::of_own(&wanted.tool));
     let content = call::Content {
@@ -78,6 +79,7 @@ pub(super) fn want(call: CallId, run: Option<RunId>, wanted: Wanted) -> (call::E
         shell,
         problem: wanted.problem,
         request: None,
+        pins: wanted.pins,
     };
     (event, serde_json::to_string(&content).expect("content is plain data with text keys"))
 }

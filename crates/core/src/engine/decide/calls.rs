@@ -56,6 +56,7 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
         class: None,
         shell: None,
         problem: None,
+        pins: None,
     };
     let (event, content) = want(call, None, wanted);
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
@@ -97,6 +98,7 @@ pub(super) fn act(view: View<'_>, act: Act, context: &mut Context) -> Result<Dec
         class: Some(act.class),
         shell: Some(act.shell),
         problem: None,
+        pins: None,
     };
     let (event, content) = want(act.call, None, wanted);
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");

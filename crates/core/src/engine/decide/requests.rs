@@ -50,6 +50,7 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
         class: None,
         shell: None,
         problem: None,
+        pins: None,
         request: Some(Box::new(Requested {
             session: generation_session(&request.session, generation),
             principal: request.principal,
@@ -77,6 +78,7 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
         repeat: request.repeat,
         effect: request.effect,
         arguments: Digest::of(canonical(&arguments).as_bytes()),
+        pins: None,
     };
     let content = serde_json::to_string(&content).expect("content is plain data with text keys");
     branch.push_with(Event::Call(wanted), Some(content.into()));

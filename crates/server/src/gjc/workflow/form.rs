@@ -86,7 +86,7 @@ fn opening(gate: &Gate, content: &Content) -> Result<Opening, SchemaError> {
     match content {
         Content::Question { .. } if gate.stage() == Stage::Interview => shapes::question(&question(content)),
         Content::Question { question, about, .. } => Ok(sign_off(gate, context(question, about))),
-        Content::Approval { tool, arguments, signature, intent, why } => {
+        Content::Approval { tool, arguments, signature, intent, why, pins } => {
             let card = GateCard::new(&gate_card::Asked {
                 tool,
                 arguments,
@@ -95,6 +95,7 @@ fn opening(gate: &Gate, content: &Content) -> Result<Opening, SchemaError> {
                 reason: why,
                 intent: intent.as_deref(),
                 cwd: None,
+                pins: pins.as_deref(),
                 choices: if gate.stage() == Stage::Plan { &shapes::APPROVAL } else { &shapes::EXECUTION },
             });
             Ok(sign_off(gate, asked(card.title.clone(), card.text())))

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
+    call::Pins,
     engine::Engine,
     folder_of,
     gate::{Content, Gate, Kind, Scope},
@@ -79,8 +80,14 @@ impl Asked {
     /// As the wire has it, without what waits beside it.
     pub(crate) fn told(&self) -> Value {
         match &*self.content {
-            Content::Approval { tool, arguments, signature, intent, why } => {
-                let mut told = self.approval(&command(tool, arguments, signature), &format!("Needs approval {why}"));
+            Content::Approval { tool, arguments, signature, intent, why, pins } => {
+                let runs = pins.as_deref().map(Pins::told).unwrap_or_default();
+                let mut why = format!("Needs approval {why}");
+                runs.iter().for_each(|line| why.push_str(&format!("\nRuns {line}")));
+                let mut told = self.approval(&command(tool, arguments, signature), &why);
+                if !runs.is_empty() {
+                    told["runs"] = runs.iter().map(|line| escape(line, Lines::One)).collect();
+                }
                 let signature = escape(signature, Lines::One);
                 let key = match self.gate.scopes() {
                     [Scope::Once] | [] => format!("only this call of {signature}"),
@@ -220,6 +227,7 @@ fn command(tool: &str, arguments: &Map<String, Value>, signature: &str) -> Strin
         reason: "",
         intent: None,
         cwd: None,
+        pins: None,
         choices: &[],
     });
     format!("{}\n{}", card.signature, card.text()).trim_end().to_owned()

@@ -4,7 +4,7 @@
 //! of it offers nothing that allows before all of it was sent.
 
 use countersign_core::{
-    call,
+    call::{self, Pins},
     digest::{Digest, canonical},
     gate::{Content, Gate, Kind, Resolution, Scope},
     id::GateId,
@@ -108,8 +108,10 @@ impl Asked {
         call: Option<&call::Content>,
         rules: Vec<String>,
     ) -> Option<Self> {
-        let (tool, arguments, signature, intent, why) = match content {
-            Content::Approval { tool, arguments, signature, intent, why } => (tool, arguments, signature, intent, why),
+        let (tool, arguments, signature, intent, why, pins) = match content {
+            Content::Approval { tool, arguments, signature, intent, why, pins } => {
+                (tool, arguments, signature, intent, why, pins)
+            }
             Content::GoOn { asker, question, why, .. } => {
                 return Some(Self::go_on(gate, asker, question, why.as_deref()));
             }
@@ -126,6 +128,10 @@ impl Asked {
             if is_undeclared || !is_named || text.is_empty() || !signature.contains(&text) {
                 what.push_str(&line(key, &text, is_undeclared));
             }
+        }
+        let runs = pins.as_deref().map(Pins::told).unwrap_or_default();
+        if !runs.is_empty() {
+            what.push_str(&line("runs", &runs.join("\n"), false));
         }
         let session = || gate.session().map_or_else(|| "an agent".to_owned(), ToString::to_string);
         let agent = request.map_or_else(session, |request| request.principal.to_string());

@@ -43,6 +43,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
         signature: signature.to_owned(),
         intent: None,
         why: "by rule \"ha_*\" (permissions.yaml:3)".to_owned(),
+        pins: None,
     };
     let call = named.map(|named| call::Content {
         tool: tool.into(),
@@ -54,6 +55,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
         class: None,
         shell: None,
         problem: None,
+        pins: None,
         request: Some(Box::new(call::Requested {
             session: SessionId::new("agent:kitchen#1"),
             principal: PrincipalId::new("kitchen-pi"),

@@ -1,0 +1,319 @@
+//! What a call would run from disk, as it was when the call was judged.
+//!
+//! Plain data: whoever may touch the disk takes it, records carry it, and whoever runs the call compares it with what is there by then.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{Digest, canonical};
+
+/// How many digits of a digest a person is shown.
+const SHORT: usize = 12;
+/// The most lines that a person is shown; the record has all of them.
+const MOST_SHOWN: usize = 24;
+
+/// Everything that a call would run from disk, as far as its text tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pins {
+    /// Where the session's shell was.
+    pub at: String,
+    /// The folder in which the call begins.
+    pub folder: Pin,
+    /// What it would run, in the order in which its text names it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Pin>,
+    /// What could not be pinned, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unpinned: Vec<String>,
+}
+
+/// One thing on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// As the call names it.
+    pub name: String,
+    /// Where that leads, absolute; links are followed.
+    pub path: String,
+    /// What it is to the call.
+    pub role: Role,
+    /// What was there.
+    pub found: Found,
+}
+
+/// What a thing on disk is to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A folder that it works in.
+    Folder,
+    /// A program that it runs.
+    Program,
+    /// A file that a program runs as its text.
+    Script,
+    /// What the first line of a file says that runs it.
+    Interpreter,
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Found {
+    /// Nothing.
+    Absent,
+    /// A folder.
+    Folder {
+        /// The device that it is on.
+        device: u64,
+        /// Its number there.
+        inode: u64,
+    },
+    /// A file whose content is known.
+    File {
+        /// The device that it is on.
+        device: u64,
+        /// Its number there.
+        inode: u64,
+        /// Its bytes.
+        size: u64,
+        /// Of its content.
+        sha256: Digest,
+    },
+    /// A file that is known by its marks alone: the system's own, one that is too large, one that cannot be read.
+    Unread {
+        /// The device that it is on.
+        device: u64,
+        /// Its number there.
+        inode: u64,
+        /// Its bytes.
+        size: u64,
+        /// When its content was changed last, in nanoseconds.
+        modified: i64,
+        /// When anything about it was changed last, in nanoseconds.
+        changed: i64,
+        /// Why its content was not looked at.
+        why: Unread,
+    },
+    /// Something that is neither a file nor a folder.
+    Other {
+        /// The device that it is on.
+        device: u64,
+        /// Its number there.
+        inode: u64,
+    },
+}
+
+/// Why the content of a file was not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unread {
+    /// It is one of the system's own, which only the system's owner changes.
+    System,
+    /// It is too large, or all of them together are.
+    TooLarge,
+    /// It may not be read.
+    Unreadable,
+}
+
+impl Pins {
+    /// Of all of it, as the fact of the call has it.
+    pub fn digest(&self) -> Digest {
+        let value = serde_json::to_value(self).expect("pins are plain data with text keys");
+        Digest::of(canonical(&value).as_bytes())
+    }
+
+    /// What a person is shown of it, a line each: scripts and programs with their digest, and what is not pinned.
+    pub fn told(&self) -> Vec<String> {
+        let shown = |pin: &&Pin| match &pin.found {
+            Found::File { .. } | Found::Other { .. } => pin.role != Role::Folder,
+            Found::Unread { why, .. } => *why != Unread::System,
+            Found::Absent => true,
+            Found::Folder { .. } => pin.role != Role::Folder,
+        };
+        let files = std::iter::once(&self.folder).chain(&self.files).filter(shown).map(Pin::to_string);
+        let unpinned = self.unpinned.iter().map(|what| format!("not pinned: {}", plain(what)));
+        let mut lines: Vec<String> = Vec::new();
+        for line in files.chain(unpinned) {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        if lines.len() > MOST_SHOWN {
+            let more = lines.len() - MOST_SHOWN;
+            lines.truncate(MOST_SHOWN);
+            lines.push(format!("and {more} more, which the record lists"));
+        }
+        lines
+    }
+
+    /// Says what of this is not so any more in `now`; none if all of it is.
+    pub fn difference(&self, now: &Self) -> Option<String> {
+        if let Some(difference) = self.folder.difference(&now.folder) {
+            return Some(difference);
+        }
+        let mut left: Vec<&Pin> = now.files.iter().collect();
+        self.files.iter().find_map(|pin| {
+            let same = |other: &&Pin| other.role == pin.role && other.name == pin.name;
+            let exact = left.iter().position(|other| same(other) && other.path == pin.path);
+            match exact.or_else(|| left.iter().position(same)) {
+                Some(at) => pin.difference(left.remove(at)),
+                None => Some(format!("{} cannot be looked at again", plain(&pin.name))),
+            }
+        })
+    }
+}
+
+impl Pin {
+    fn difference(&self, now: &Self) -> Option<String> {
+        let name = plain(&self.name);
+        if self.path != now.path && self.found != Found::Absent && now.found != Found::Absent {
+            let (then, now) = (plain(&self.path), plain(&now.path));
+            return Some(format!("{name} leads to {now} now, and led to {then} when it was decided"));
+        }
+        if self.found == now.found {
+            return None;
+        }
+        Some(match (&self.found, &now.found) {
+            (Found::Absent, _) => format!("{name} is not what was approved: it was not there at the decision"),
+            (_, Found::Absent) => format!("{name} is not what was approved: it is gone since the decision"),
+            (Found::Folder { .. }, Found::Folder { .. }) => {
+                format!("{name} is not what was approved: another folder has its name since the decision")
+            }
+            (Found::File { sha256: then, .. }, Found::File { sha256: now, .. }) if then == now => {
+                format!(
+                    "{name} is not what was approved: another file with the same content has its place since the decision"
+                )
+            }
+            (Found::File { sha256: then, .. }, Found::File { sha256: now, .. }) => {
+                format!(
+                    "{name} is not what was approved: it changed after the decision (sha256 {} then, {} now)",
+                    short(then),
+                    short(now)
+                )
+            }
+            _ => format!("{name} is not what was approved: it changed after the decision"),
+        })
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = plain(&self.name);
+        f.write_str(&name)?;
+        if !self.path.ends_with(self.name.trim_start_matches("./")) {
+            write!(f, " ({})", plain(&self.path))?;
+        }
+        match &self.found {
+            Found::Absent => f.write_str(", which is not there"),
+            Found::Folder { .. } => f.write_str(", a folder"),
+            Found::File { size, sha256, .. } => write!(f, ", sha256 {}…, {}", short(sha256), length(*size)),
+            Found::Unread { size, why, .. } => {
+                let why = match why {
+                    Unread::System => "of the system",
+                    Unread::TooLarge => "known by its size and times alone: too large",
+                    Unread::Unreadable => "known by its size and times alone: it cannot be read",
+                };
+                write!(f, ", {}, {why}", length(*size))
+            }
+            Found::Other { .. } => f.write_str(", which is no file"),
+        }
+    }
+}
+
+/// The beginning of a digest, for people.
+fn short(digest: &Digest) -> String {
+    digest.to_string().chars().take(SHORT).collect()
+}
+
+fn length(bytes: u64) -> String {
+    const KIB: u64 = 1024;
+    match bytes {
+        0..KIB => format!("{bytes} bytes"),
+        KIB..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+/// A name in one line: one that could pass for more than a name is quoted.
+fn plain(name: &str) -> String {
+    if name.chars().any(char::is_control) { format!("{name:?}") } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, Pin, Pins, Role, Unread};
+    use crate::digest::Digest;
+
+    fn pin(name: &str, role: Role, found: Found) -> Pin {
+        Pin { name: name.to_owned(), path: format!("/w/{name}"), role, found }
+    }
+
+    fn file(inode: u64, content: &str) -> Found {
+        let size = content.len() as u64;
+        Found::File { device: 1, inode, size, sha256: Digest::of(content.as_bytes()) }
+    }
+
+    fn pins(files: Vec<Pin>) -> Pins {
+        let folder = Pin {
+            name: "/w".to_owned(),
+            path: "/w".to_owned(),
+            role: Role::Folder,
+            found: Found::Folder { device: 1, inode: 2 },
+        };
+        Pins { at: "/w".to_owned(), folder, files, unpinned: Vec::new() }
+    }
+
+    #[test]
+    fn what_changed_is_named_and_what_stayed_is_not() {
+        let then = || pins(vec![pin("a.sh", Role::Script, file(7, "one")), pin("b", Role::Program, Found::Absent)]);
+        assert_eq!(then().difference(&then()), None);
+        let elsewhere = Pin { path: "/x/a.sh".to_owned(), ..pin("a.sh", Role::Script, file(7, "one")) };
+        let absent = || pin("b", Role::Program, Found::Absent);
+        for (case, now, want) in [
+            (
+                "rewritten",
+                vec![pin("a.sh", Role::Script, file(7, "two")), absent()],
+                "a.sh is not what was approved: it changed",
+            ),
+            (
+                "replaced",
+                vec![pin("a.sh", Role::Script, file(8, "one")), absent()],
+                "another file with the same content",
+            ),
+            ("gone", vec![pin("a.sh", Role::Script, Found::Absent), absent()], "it is gone since"),
+            (
+                "there by now",
+                vec![pin("a.sh", Role::Script, file(7, "one")), pin("b", Role::Program, file(9, ""))],
+                "b is not what",
+            ),
+            ("elsewhere", vec![elsewhere, absent()], "a.sh leads to /x/a.sh now"),
+            ("not looked at", vec![absent()], "a.sh cannot be looked at again"),
+        ] {
+            let told = then().difference(&pins(now)).unwrap_or_default();
+            assert!(told.contains(want), "{case}: {told}");
+        }
+        let mut moved = then();
+        moved.folder.found = Found::Folder { device: 1, inode: 3 };
+        assert!(then().difference(&moved).unwrap_or_default().contains("another folder has its name"));
+    }
+
+    #[test]
+    fn a_person_is_shown_scripts_and_what_is_not_pinned() {
+        let system = Found::Unread { device: 1, inode: 3, size: 9, modified: 0, changed: 0, why: Unread::System };
+        let mut shown = pins(vec![
+            pin("sh", Role::Program, system),
+            pin("build.sh", Role::Script, file(7, "one")),
+            pin("a\nb", Role::Script, Found::Absent),
+        ]);
+        shown.unpinned.push("$X: its value is not known".to_owned());
+        let digest = Digest::of(b"one").to_string();
+        assert_eq!(
+            shown.told(),
+            [
+                format!("build.sh, sha256 {}…, 3 bytes", &digest[..12]),
+                "\"a\\nb\", which is not there".to_owned(),
+                "not pinned: $X: its value is not known".to_owned(),
+            ]
+        );
+    }
+}

@@ -1,0 +1,279 @@
+//! What was approved is what runs: whatever changes on disk between the decision and the run is noticed, and nothing runs.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    provider::{Reply, bash, call, say},
+    scene::Scene,
+    stage::talks,
+};
+
+/// A host whose agent asks about every command, in a folder of its own.
+struct Desk {
+    scene: Scene,
+    agent: PathBuf,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let scene = Scene::new();
+        let agent = talks::agent_dir(
+            &scene,
+            "rules:\n  - { pattern: 'bash(*)', action: ask }\n  - { pattern: 'write(*)', action: allow }\n",
+        );
+        let desk = Self { scene, agent };
+        fs::create_dir(desk.at("")).unwrap();
+        desk.script("x.sh", "echo one >> ran");
+        desk
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.scene.place.folder.join("work").join(name)
+    }
+
+    /// A program that leaves a mark.
+    fn script(&self, name: &str, line: &str) {
+        fs::write(self.at(name), format!("#!/bin/sh\n{line}\n")).unwrap();
+        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn start(&self, more: &[&str]) -> talks::Host {
+        talks::Host::start_in(&self.scene, &self.agent, &self.at(""), more)
+    }
+
+    /// What ran so far.
+    fn ran(&self) -> String {
+        fs::read_to_string(self.at("ran")).unwrap_or_default()
+    }
+
+    /// A host that waits for an answer about `command`.
+    fn asked(&self, command: &str) -> (talks::Host, Value) {
+        let mut host = self.start(&[]);
+        self.scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
+        host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+        let dialog = dialog(&mut host);
+        (host, dialog)
+    }
+
+    /// The result of `id` as the model read it.
+    fn result(&self, id: &str) -> String {
+        self.scene.provider.last().result(id).unwrap_or_default()
+    }
+}
+
+fn dialog(host: &mut talks::Host) -> Value {
+    host.until("a dialog", |frame| frame["type"] == "extension_ui_request" && frame["method"] != "notify")
+}
+
+fn allow(host: &mut talks::Host, dialog: &Value) {
+    host.say(&json!({ "type": "extension_ui_response", "id": dialog["id"], "value": "Allow once" }));
+}
+
+fn end(host: &mut talks::Host) {
+    host.until("the end", |frame| frame["type"] == "agent_end");
+}
+
+fn shown(dialog: &Value) -> String {
+    ["title", "message"].iter().filter_map(|name| dialog[*name].as_str()).collect()
+}
+
+fn rename(from: &Path, to: &Path) {
+    fs::rename(from, to).unwrap();
+}
+
+#[test]
+fn what_changed_since_it_was_approved_does_not_run() {
+    type Change = fn(&Desk);
+    let changes: [(&str, &str, Change, &str); 8] = [
+        ("rewritten", "sh x.sh", |desk| desk.script("x.sh", "echo two >> ran"), "x.sh is not what was approved"),
+        (
+            "replaced by another",
+            "./x.sh",
+            |desk| {
+                desk.script("y.sh", "echo two >> ran");
+                rename(&desk.at("y.sh"), &desk.at("x.sh"));
+            },
+            "x.sh is not what was approved",
+        ),
+        (
+            "a link that turned",
+            "bash -euo pipefail link.sh",
+            |desk| {
+                desk.script("y.sh", "echo two >> ran");
+                fs::remove_file(desk.at("link.sh")).unwrap();
+                symlink("y.sh", desk.at("link.sh")).unwrap();
+            },
+            "link.sh leads to",
+        ),
+        (
+            "fed by a pipe",
+            "cat x.sh | sh",
+            |desk| desk.script("x.sh", "echo two >> ran"),
+            "x.sh is not what was approved",
+        ),
+        (
+            "fed by a redirection",
+            "sh -s < x.sh",
+            |desk| desk.script("x.sh", "echo two >> ran"),
+            "x.sh is not what was approved",
+        ),
+        (
+            "a name that is shadowed",
+            "PATH=$PWD/bin:/usr/bin:/bin true-tool",
+            |desk| {
+                desk.script("bin/true-tool", "echo two >> ran");
+            },
+            "true-tool is not what was approved",
+        ),
+        (
+            "a folder that it enters",
+            "cd sub && sh s.sh",
+            |desk| {
+                rename(&desk.at("sub"), &desk.at("old"));
+                fs::create_dir(desk.at("sub")).unwrap();
+                fs::copy(desk.at("old/s.sh"), desk.at("sub/s.sh")).unwrap();
+            },
+            "sub is not what was approved",
+        ),
+        (
+            "there by now",
+            "sh later.sh",
+            |desk| desk.script("later.sh", "echo two >> ran"),
+            "it was not there at the decision",
+        ),
+    ];
+    for (case, command, change, want) in changes {
+        let desk = Desk::new();
+        symlink("x.sh", desk.at("link.sh")).unwrap();
+        fs::create_dir(desk.at("bin")).unwrap();
+        fs::create_dir(desk.at("sub")).unwrap();
+        desk.script("sub/s.sh", "echo one >> ../ran");
+        let (mut host, dialog) = desk.asked(command);
+        change(&desk);
+        allow(&mut host, &dialog);
+        end(&mut host);
+        let result = desk.result("c1");
+        assert!(result.contains(want) && result.contains("call again"), "{case}: {result}");
+        assert_eq!(desk.ran(), "", "{case}");
+        host.end();
+    }
+}
+
+#[test]
+fn what_stayed_as_it_was_runs() {
+    let digest = |text: &str| countersign_core::digest::Digest::of(text.as_bytes()).to_string();
+    let text = "#!/bin/sh\necho one >> ran\n";
+    for command in ["sh x.sh", "./x.sh", "cat x.sh | sh", "sh < x.sh", "env A=1 timeout 60 ./x.sh", ". ./x.sh"] {
+        let desk = Desk::new();
+        let (mut host, dialog) = desk.asked(command);
+        let told = shown(&dialog);
+        let want = format!("x.sh, sha256 {}…, {} bytes", &digest(text)[..12], text.len());
+        assert!(told.contains(&want), "{command}: {told}");
+        allow(&mut host, &dialog);
+        end(&mut host);
+        assert_eq!(desk.ran(), "one\n", "{command}: {}", desk.result("c1"));
+        host.end();
+    }
+}
+
+#[test]
+fn a_working_folder_is_the_one_that_was_approved() {
+    let desk = Desk::new();
+    fs::create_dir(desk.at("sub")).unwrap();
+    let asked = |desk: &Desk| {
+        let mut host = desk.start(&[]);
+        let in_sub = call("c1", "bash", &json!({ "command": "echo ran >> mark", "cwd": "sub" }));
+        desk.scene.provider.script([Reply::new(vec![in_sub]), say("done")]);
+        host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+        let dialog = dialog(&mut host);
+        (host, dialog)
+    };
+    let (mut host, dialog) = asked(&desk);
+    rename(&desk.at("sub"), &desk.at("old"));
+    fs::create_dir(desk.at("sub")).unwrap();
+    allow(&mut host, &dialog);
+    end(&mut host);
+    assert!(desk.result("c1").contains("another folder has its name"), "{}", desk.result("c1"));
+    assert!(!desk.at("sub/mark").exists() && !desk.at("old/mark").exists());
+    host.end();
+    let (mut host, dialog) = asked(&desk);
+    allow(&mut host, &dialog);
+    end(&mut host);
+    assert_eq!(fs::read_to_string(desk.at("sub/mark")).unwrap(), "ran\n");
+    host.end();
+}
+
+#[test]
+fn what_the_same_message_writes_is_asked_about_anew() {
+    let desk = Desk::new();
+    let mut host = desk.start(&[]);
+    let write = call("w1", "write", &json!({ "path": "x.sh", "content": "echo new >> ran\n" }));
+    let again = Reply::new(vec![bash("c2", "sh x.sh")]);
+    desk.scene.provider.script([Reply::new(vec![write, bash("c1", "sh x.sh")]), again, say("done")]);
+    host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+    let first = dialog(&mut host);
+    allow(&mut host, &first);
+    let second = dialog(&mut host);
+    assert_eq!(desk.ran(), "");
+    allow(&mut host, &second);
+    end(&mut host);
+    assert!(desk.result("c1").contains("x.sh is not what was approved"), "{}", desk.result("c1"));
+    assert_eq!(desk.ran(), "new\n");
+    host.end();
+}
+
+#[test]
+fn what_was_approved_binds_another_process() {
+    for (case, change, want) in [("unchanged", false, "one\n"), ("changed", true, "")] {
+        let desk = Desk::new();
+        let (host, _) = desk.asked("sh x.sh");
+        // Dropping it kills it.
+        drop(host);
+        if change {
+            desk.script("x.sh", "echo two >> ran");
+        }
+        let mut host = desk.start(&["--continue"]);
+        let again = dialog(&mut host);
+        allow(&mut host, &again);
+        end(&mut host);
+        assert_eq!(desk.ran(), want, "{case}: {}", desk.result("c1"));
+        host.end();
+    }
+}
+
+#[test]
+fn what_was_decided_and_not_begun_binds_another_process() {
+    for (case, change, want) in [("unchanged", false, "one\n"), ("changed", true, "")] {
+        let desk = Desk::new();
+        nix::unistd::mkfifo(&desk.at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut host = desk.start(&[]);
+        // The second waits for its turn behind the first, which waits for somebody to write.
+        let both = vec![bash("c1", "cat pipe"), bash("c2", "sh x.sh")];
+        desk.scene.provider.script([Reply::new(both), say("done")]);
+        host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+        for _ in 0..2 {
+            let asked = dialog(&mut host);
+            allow(&mut host, &asked);
+        }
+        // What is read behind an answer is read when that is recorded.
+        host.say(&json!({ "id": "s", "type": "get_state" }));
+        host.until("the state", |frame| frame["type"] == "response" && frame["id"] == "s");
+        drop(host);
+        assert_eq!(desk.ran(), "", "{case}");
+        if change {
+            desk.script("x.sh", "echo two >> ran");
+        }
+        let mut host = desk.start(&["--continue"]);
+        end(&mut host);
+        let result = desk.result("c2");
+        assert_eq!(desk.ran(), want, "{case}: {result}");
+        assert_eq!(result.contains("x.sh is not what was approved"), change, "{case}: {result}");
+        host.end();
+    }
+}

@@ -1,0 +1,96 @@
+//! The calls that a model wants: looked up, checked, and looked at on disk, before anybody judges them.
+
+use countersign_core::{
+    call::Executor,
+    id::SessionId,
+    run::Wanted,
+    tool::{Effect, Lane, Repeat},
+};
+use countersign_models::Part;
+use countersign_tools::{Registry, Route, strip_intent};
+use serde_json::{Map, Value};
+
+use super::Host;
+
+/// Where the calls of a session begin.
+pub(super) struct Place<'a> {
+    pub(super) session: &'a SessionId,
+    pub(super) cwd: &'a str,
+    /// Where the session's shell is.
+    pub(super) folder: &'a str,
+}
+
+impl Place<'_> {
+    /// Looks at what calls would run from disk.
+    pub(super) async fn pin(&self, host: &dyn Host, registry: &Registry, wanted: &mut [Wanted]) {
+        let here = |call: &&mut Wanted| call.executor == Executor::Builtin && call.problem.is_none();
+        let mut cx = None;
+        for call in wanted.iter_mut().filter(here) {
+            let Some(tool) = registry.get(&call.tool) else { continue };
+            let cx = cx.get_or_insert_with(|| {
+                let mut cx = host.context(self.session, self.cwd);
+                cx.pinned = Some(self.folder.into());
+                cx
+            });
+            call.pins = tool.pins(&call.arguments, cx).await.map(Box::new);
+        }
+    }
+}
+
+/// Reads raw arguments. Nothing at all counts as no arguments.
+pub(super) fn object(raw: &str) -> Result<Map<String, Value>, String> {
+    if raw.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_str(raw) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(_) => Err("the arguments are no JSON object".to_owned()),
+        Err(error) => Err(format!("the arguments are no JSON: {error}")),
+    }
+}
+
+/// Looks a wanted call up and checks what it brings.
+pub(super) fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> String) -> Option<Wanted> {
+    let Part::ToolCall { id, name, arguments, .. } = call else { return None };
+    let tool = registry.get(name);
+    let spec = tool.map(|tool| tool.spec());
+    let (arguments, problem) = match object(arguments) {
+        Ok(arguments) => (arguments, None),
+        Err(problem) => (Map::new(), Some(format!("Invalid arguments for tool {name}: {problem}"))),
+    };
+    let (mut arguments, intent) = strip_intent(arguments);
+    let mut route = Route::Here;
+    let problem = match tool {
+        None => Some(no_tool(name)),
+        Some(tool) => problem.or_else(|| {
+            let checked = tool.check(&Value::Object(arguments.clone())).and_then(|valid| {
+                arguments = valid;
+                tool.route(&mut arguments)
+            });
+            checked.map(|checked| route = checked).err().map(|problem| problem.to_string())
+        }),
+    };
+    let (executor, class, shell) = match &route {
+        Route::Here => (Executor::Builtin, None, None),
+        Route::Person => (Executor::Person, None, None),
+        Route::Peer(away) => (Executor::Peer(away.peer.clone()), Some(away.class), Some(away.shell.clone())),
+    };
+    let is_away = class.is_some();
+    Some(Wanted {
+        tool_call_id: id.as_str().into(),
+        tool: name.as_str().into(),
+        signature: spec.map_or_else(|| name.clone(), |spec| spec.signature_of(&arguments)),
+        named: spec.map_or_else(Vec::new, |spec| spec.signature.iter().map(|name| (*name).to_owned()).collect()),
+        arguments,
+        intent: intent.map(Into::into),
+        lane: spec.map_or(Lane::Shared, |spec| spec.lane),
+        // What left for a peer is not sent again.
+        repeat: spec.filter(|_| !is_away).map_or(Repeat::Once, |spec| spec.repeat),
+        effect: spec.map_or(Effect::Changes, |spec| spec.effect),
+        executor,
+        class,
+        shell,
+        problem: problem.map(Into::into),
+        pins: None,
+    })
+}

@@ -1,0 +1,97 @@
+//! Looks, right before a command is handed to the shell, at what was approved for it.
+//!
+//! It must not decide what may run: it says whether what is there is what was approved.
+
+use std::{
+    fs, io,
+    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
+    path::Path,
+};
+
+use countersign_core::call::pins::{Found, Pins};
+use nix::{
+    fcntl::{OFlag, open},
+    sys::stat::{Mode, fstat},
+    unistd::Pid,
+};
+
+use super::frame::Run;
+use crate::pins::{self, Line};
+
+/// Why a command is not run.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It cannot be.
+    Failed(io::Error),
+    /// This is not what was approved.
+    Changed(String),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<nix::Error> for Refusal {
+    fn from(error: nix::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Where a shell looks for programs.
+#[derive(Debug)]
+pub(super) struct SearchPath(Option<String>);
+
+impl SearchPath {
+    /// That of a new shell: what this process was given.
+    pub(super) fn new() -> Self {
+        Self(std::env::var("PATH").ok())
+    }
+
+    /// The shell says it.
+    pub(super) fn is(&mut self, path: &str) {
+        // Without one a shell looks where it was built to look.
+        self.0 = Some(path.to_owned()).filter(|path| !path.is_empty());
+    }
+
+    /// It may be anything until the shell says it.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    /// What it is, if that is known.
+    pub(super) fn known(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+/// Compares what is there with `approved`. Gives the folder back by which the shell has to enter it, where it is in another one
+/// or the command names it.
+pub(super) fn check(approved: &Pins, run: &Run, shell: Pid, path: Option<&str>) -> Result<Option<OwnedFd>, Refusal> {
+    let folder = run.cwd.as_deref().unwrap_or(&approved.at);
+    let given = |name: &str| run.env.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+    let home = given("HOME").or_else(|| std::env::var("HOME").ok());
+    let now = pins::take(&Line {
+        command: &run.command,
+        at: Path::new(&approved.at),
+        folder: Path::new(folder),
+        home: home.as_deref(),
+        path,
+    });
+    if let Some(difference) = approved.difference(&now) {
+        return Err(Refusal::Changed(difference));
+    }
+    let Found::Folder { device, inode } = approved.folder.found else {
+        return Err(Refusal::Changed(format!("{folder} was no folder when it was approved")));
+    };
+    // From here on it is the descriptor that counts, whatever becomes of the name.
+    let entered = open(Path::new(folder), OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let opened = fstat(&entered)?;
+    if (opened.st_dev, opened.st_ino) != (device, inode) {
+        return Err(Refusal::Changed(format!("{folder} is not what was approved: another folder has its name")));
+    }
+    let is_there =
+        fs::metadata(format!("/proc/{shell}/cwd")).is_ok_and(|found| (found.dev(), found.ino()) == (device, inode));
+    Ok((run.cwd.is_some() || !is_there).then_some(entered))
+}

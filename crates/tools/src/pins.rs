@@ -1,0 +1,150 @@
+//! Looks at what a shell line would run from disk, when it is judged and again before it runs.
+//!
+//! It must not decide anything: [`take`] says what is there, and whoever runs the line compares. What the line names is told by
+//! [`countersign_core::policy::files`], which touches no disk.
+
+mod file;
+mod place;
+
+use std::path::Path;
+
+use countersign_core::{
+    call::pins::{Found, Pin, Pins, Role},
+    policy::files::{Named, Where, files},
+};
+
+use file::{Budget, Looked};
+
+/// The most files that are pinned of one line.
+const MOST: usize = 256;
+/// How many interpreters may stand behind one another.
+const DEEPEST: usize = 4;
+
+/// A line, and where it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// Shell text.
+    pub command: &'a str,
+    /// Where the session's shell is.
+    pub at: &'a Path,
+    /// The folder in which the line begins.
+    pub folder: &'a Path,
+    /// The home folder.
+    pub home: Option<&'a str>,
+    /// Where the shell looks for programs, if that is known.
+    pub path: Option<&'a str>,
+}
+
+/// Looks at everything on disk that `line` would run. Blocks: it reads files.
+pub fn take(line: &Line<'_>) -> Pins {
+    let folder = line.folder.display().to_string();
+    let mut taking = Taking { files: Vec::new(), unpinned: Vec::new(), budget: Budget::default() };
+    let found = file::look(line.folder, &mut taking.budget).found;
+    let is_there = matches!(found, Found::Folder { .. });
+    if is_there {
+        let place =
+            Where { folder: folder.clone(), home: line.home.map(str::to_owned), path: line.path.map(str::to_owned) };
+        let wanted = files(line.command, &place);
+        taking.unpinned = wanted.unknown;
+        wanted.named.iter().for_each(|named| taking.pin(named));
+    }
+    Pins {
+        at: line.at.display().to_string(),
+        folder: Pin { name: folder.clone(), path: folder, role: Role::Folder, found },
+        files: taking.files,
+        unpinned: taking.unpinned,
+    }
+}
+
+struct Taking {
+    files: Vec<Pin>,
+    unpinned: Vec<String>,
+    budget: Budget,
+}
+
+impl Taking {
+    fn pin(&mut self, named: &Named) {
+        let Some(at) = place::of(named) else { return self.absent(named) };
+        let looked = file::look(&at, &mut self.budget);
+        if named.is_perhaps && !matches!(looked.found, Found::File { .. }) {
+            return;
+        }
+        let is_program = named.role == Role::Program;
+        let interpreter = looked.interpreter.clone().filter(|_| is_program);
+        self.note(&named.name, named.role, looked);
+        if let Some(line) = interpreter {
+            self.interpreter(&line, named, 0);
+        }
+    }
+
+    fn note(&mut self, name: &str, role: Role, looked: Looked) {
+        let pin = Pin { name: name.to_owned(), path: looked.path.display().to_string(), role, found: looked.found };
+        if self.files.contains(&pin) {
+            return;
+        }
+        if self.files.len() < MOST {
+            self.files.push(pin);
+        } else {
+            self.unknown(format!("more than {MOST} files"));
+        }
+    }
+
+    fn unknown(&mut self, what: String) {
+        if !self.unpinned.contains(&what) {
+            self.unpinned.push(what);
+        }
+    }
+
+    /// Nothing is there: that is so, or the line makes it.
+    fn absent(&mut self, named: &Named) {
+        if named.is_perhaps {
+            return;
+        }
+        if named.may_be_made {
+            return self.unknown(format!("{}: not there yet, and a command before it may make it", named.name));
+        }
+        let path = match named.tried.first().filter(|_| !named.is_searched) {
+            Some(path) => place::tidy(path),
+            None => named.name.clone().into(),
+        };
+        self.note(&named.name, named.role, Looked { path, found: Found::Absent, interpreter: None });
+    }
+
+    /// What the first line of a program says that runs it.
+    fn interpreter(&mut self, line: &str, named: &Named, depth: usize) {
+        let mut words = line.split_ascii_whitespace();
+        let Some(program) = words.next().filter(|_| depth < DEEPEST) else { return };
+        let looked = file::look(Path::new(program), &mut self.budget);
+        let next = looked.interpreter.clone();
+        self.note(program, Role::Interpreter, looked);
+        if let Some(line) = next {
+            self.interpreter(&line, named, depth + 1);
+        }
+        if program.rsplit('/').next() != Some("env") {
+            return;
+        }
+        let Some(name) = words.find(|word| !word.starts_with('-') && !word.contains('=')) else { return };
+        let found = match (&named.path, name.starts_with('/')) {
+            (_, true) => Some(name.into()),
+            (Some(path), false) => place::searched(path.split(':').filter(|entry| entry.starts_with('/')), name),
+            (None, false) => return self.unknown(format!("{name}, which runs {}", named.name)),
+        };
+        match found {
+            Some(at) => {
+                let looked = file::look(&at, &mut self.budget);
+                let next = looked.interpreter.clone();
+                self.note(name, Role::Interpreter, looked);
+                if let Some(line) = next {
+                    self.interpreter(&line, named, depth + 1);
+                }
+            }
+            None => {
+                let looked = Looked { path: name.into(), found: Found::Absent, interpreter: None };
+                self.note(name, Role::Interpreter, looked);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Looks at one thing on disk: from a descriptor, without waiting for anything, and never more than is bounded.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io::Read as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use countersign_core::{
+    call::pins::{Found, Unread},
+    digest::Digesting,
+};
+use nix::fcntl::OFlag;
+
+/// The largest file of which the content is looked at.
+const LARGEST: u64 = 64 << 20;
+/// How many bytes are looked at of all files of a line.
+const MOST: u64 = 256 << 20;
+/// The longest first line that is read for what runs the file; the kernel reads as much.
+const FIRST_LINE: usize = 256;
+/// Where the system's own files are.
+const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix/store", "/snap"];
+/// What may be written by more than its owner.
+const WRITTEN_BY_OTHERS: u32 = 0o022;
+
+/// What was found at a path.
+#[derive(Debug)]
+pub(super) struct Looked {
+    /// Where it is, with links followed.
+    pub(super) path: PathBuf,
+    pub(super) found: Found,
+    /// What its first line says that runs it.
+    pub(super) interpreter: Option<String>,
+}
+
+/// How many bytes were looked at so far.
+#[derive(Debug, Default)]
+pub(super) struct Budget(u64);
+
+/// Looks at what is at `path`.
+pub(super) fn look(path: &Path, budget: &mut Budget) -> Looked {
+    let Ok(real) = fs::canonicalize(path) else {
+        return Looked { path: path.to_owned(), found: Found::Absent, interpreter: None };
+    };
+    let (found, interpreter) = match fs::metadata(&real) {
+        Err(_) => (Found::Absent, None),
+        Ok(found) if found.is_file() => content(&real, &found, budget),
+        Ok(found) => (special(&found), None),
+    };
+    Looked { path: real, found, interpreter }
+}
+
+fn special(found: &Metadata) -> Found {
+    let (device, inode) = (found.dev(), found.ino());
+    if found.is_dir() { Found::Folder { device, inode } } else { Found::Other { device, inode } }
+}
+
+fn content(path: &Path, found: &Metadata, budget: &mut Budget) -> (Found, Option<String>) {
+    if is_of_the_system(path, found) {
+        return (unread(found, Unread::System), None);
+    }
+    // It is opened so that a pipe that took its place since does not make us wait.
+    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else {
+        return (unread(found, Unread::Unreadable), None);
+    };
+    // From here on it is the descriptor that counts.
+    let Ok(opened) = file.metadata() else { return (unread(found, Unread::Unreadable), None) };
+    if !opened.is_file() {
+        return (special(&opened), None);
+    }
+    let size = opened.len();
+    if size > LARGEST || budget.0.saturating_add(size) > MOST {
+        return (unread(&opened, Unread::TooLarge), None);
+    }
+    budget.0 += size;
+    digest(&mut file, &opened)
+}
+
+fn digest(file: &mut File, opened: &Metadata) -> (Found, Option<String>) {
+    let mut digesting = Digesting::default();
+    let mut chunk = vec![0; 64 << 10];
+    let (mut total, mut first) = (0, Vec::new());
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => break,
+            // What grows while it is read is no file that anybody can approve.
+            Ok(count) if total + count as u64 > LARGEST => return (unread(opened, Unread::TooLarge), None),
+            Ok(count) => {
+                if total == 0 {
+                    first = chunk[..count.min(FIRST_LINE)].to_vec();
+                }
+                total += count as u64;
+                digesting.push(&chunk[..count]);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return (unread(opened, Unread::Unreadable), None),
+        }
+    }
+    let (device, inode) = (opened.dev(), opened.ino());
+    (Found::File { device, inode, size: total, sha256: digesting.finish() }, interpreter(&first))
+}
+
+fn interpreter(first: &[u8]) -> Option<String> {
+    let rest = first.strip_prefix(b"#!")?;
+    let line = rest.split(|byte| *byte == b'\n').next()?;
+    Some(String::from_utf8_lossy(line).trim().to_owned()).filter(|line| !line.is_empty())
+}
+
+fn unread(found: &Metadata, why: Unread) -> Found {
+    let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+    Found::Unread {
+        device: found.dev(),
+        inode: found.ino(),
+        size: found.len(),
+        modified: nanos(found.mtime(), found.mtime_nsec()),
+        changed: nanos(found.ctime(), found.ctime_nsec()),
+        why,
+    }
+}
+
+/// True for what only the owner of the system changes. Its marks are looked at all the same.
+fn is_of_the_system(path: &Path, found: &Metadata) -> bool {
+    found.uid() == 0 && found.mode() & WRITTEN_BY_OTHERS == 0 && SYSTEM.iter().any(|folder| path.starts_with(folder))
+}

@@ -1,0 +1,182 @@
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use countersign_core::call::pins::{Found, Pins, Role, Unread};
+
+use super::{Line, MOST, take};
+
+struct Case {
+    folder: tempfile::TempDir,
+}
+
+impl Case {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("bin")).unwrap();
+        Self { folder }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.folder.path()).unwrap().join(name)
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.at(name), content).unwrap();
+        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn take(&self, command: &str) -> Pins {
+        let folder = self.at("");
+        let path = format!("{}:/usr/bin:/bin", self.at("bin").display());
+        take(&Line { command, at: &folder, folder: &folder, home: None, path: Some(&path) })
+    }
+}
+
+fn script<'a>(pins: &'a Pins, name: &str) -> Option<&'a Found> {
+    pins.files.iter().find(|pin| pin.name == name).map(|pin| &pin.found)
+}
+
+#[test]
+fn every_way_to_change_what_is_run_is_seen() {
+    type Change = fn(&Case);
+    let changes: [(&str, &str, Change, &str); 12] = [
+        ("rewritten", "sh x.sh", |case| case.write("x.sh", "two"), "x.sh is not what was approved: it changed"),
+        (
+            "replaced",
+            "sh x.sh",
+            |case| {
+                case.write("y.sh", "one");
+                fs::rename(case.at("y.sh"), case.at("x.sh")).unwrap();
+            },
+            "another file with the same content",
+        ),
+        ("through a hard link", "sh x.sh", |case| fs::write(case.at("hard.sh"), "two").unwrap(), "x.sh is not what"),
+        (
+            "a link turned",
+            "sh link.sh",
+            |case| {
+                fs::remove_file(case.at("link.sh")).unwrap();
+                case.write("z.sh", "one");
+                symlink("z.sh", case.at("link.sh")).unwrap();
+            },
+            "link.sh leads to",
+        ),
+        (
+            "a link in between turned",
+            "sh chain.sh",
+            |case| {
+                fs::remove_file(case.at("link.sh")).unwrap();
+                case.write("z.sh", "one");
+                symlink("z.sh", case.at("link.sh")).unwrap();
+            },
+            "chain.sh leads to",
+        ),
+        ("gone", "sh x.sh", |case| fs::remove_file(case.at("x.sh")).unwrap(), "it is gone since the decision"),
+        ("there by now", "sh new.sh", |case| case.write("new.sh", "one"), "it was not there at the decision"),
+        (
+            "a folder replaced",
+            "cd sub && sh s.sh",
+            |case| {
+                fs::rename(case.at("sub"), case.at("old")).unwrap();
+                fs::create_dir(case.at("sub")).unwrap();
+                fs::hard_link(case.at("old/s.sh"), case.at("sub/s.sh")).unwrap();
+            },
+            "another folder has its name",
+        ),
+        ("a name shadowed", "tool", |case| case.write("bin/tool", "#!/bin/sh\n"), "tool is not what was approved"),
+        ("a system name shadowed", "ls", |case| case.write("bin/ls", "#!/bin/sh\n"), "ls leads to"),
+        (
+            "what its first line names",
+            "./env.sh",
+            |case| case.write("bin/mine", "#!/bin/sh\nexit 1\n"),
+            "mine is not what",
+        ),
+        (
+            "a folder in its place",
+            "sh x.sh",
+            |case| {
+                fs::remove_file(case.at("x.sh")).unwrap();
+                fs::create_dir(case.at("x.sh")).unwrap();
+            },
+            "x.sh is not what was approved",
+        ),
+    ];
+    for (name, command, change, want) in changes {
+        let case = Case::new();
+        case.write("x.sh", "one");
+        fs::hard_link(case.at("x.sh"), case.at("hard.sh")).unwrap();
+        symlink("x.sh", case.at("link.sh")).unwrap();
+        symlink("link.sh", case.at("chain.sh")).unwrap();
+        fs::create_dir(case.at("sub")).unwrap();
+        case.write("sub/s.sh", "one");
+        case.write("bin/mine", "#!/bin/sh\n");
+        case.write("env.sh", "#!/usr/bin/env mine\n");
+        let then = case.take(command);
+        assert_eq!(then.difference(&case.take(command)), None, "{name}: nothing changed");
+        change(&case);
+        let told = then.difference(&case.take(command)).unwrap_or_default();
+        assert!(told.contains(want), "{name}: {told}");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_told_and_never_waited_for() {
+    let case = Case::new();
+    nix::unistd::mkfifo(&case.at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::create_dir(case.at("folder")).unwrap();
+    let pins = case.take("sh pipe; sh folder; sh /dev/zero; sh absent");
+    assert!(matches!(script(&pins, "pipe"), Some(Found::Other { .. })));
+    assert!(matches!(script(&pins, "folder"), Some(Found::Folder { .. })));
+    assert!(matches!(script(&pins, "/dev/zero"), Some(Found::Other { .. })));
+    assert_eq!(case.take("sh absent").files.last().map(|pin| &pin.found), Some(&Found::Absent));
+}
+
+#[test]
+fn a_file_that_is_too_large_is_known_by_its_marks() {
+    let case = Case::new();
+    let huge = fs::File::create(case.at("huge.sh")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    let then = case.take("sh huge.sh");
+    assert!(matches!(script(&then, "huge.sh"), Some(Found::Unread { why: Unread::TooLarge, .. })));
+    assert!(then.told().iter().any(|line| line.contains("too large")), "{:?}", then.told());
+    huge.set_len(1 << 39).unwrap();
+    assert!(then.difference(&case.take("sh huge.sh")).is_some());
+}
+
+#[test]
+fn no_more_files_are_pinned_than_are_bounded() {
+    let case = Case::new();
+    let lines: Vec<String> = (0..400).map(|at| format!("sh s{at}.sh")).collect();
+    (0..400).for_each(|at| case.write(&format!("s{at}.sh"), "true"));
+    let pins = case.take(&lines.join("\n"));
+    assert_eq!(pins.files.len(), MOST);
+    assert!(pins.unpinned.iter().any(|why| why.contains("more than")), "{:?}", pins.unpinned);
+}
+
+#[test]
+fn what_the_line_makes_is_not_pinned_and_said() {
+    let case = Case::new();
+    for (command, want) in [
+        ("echo true > x.sh && sh x.sh", "x.sh: the line itself writes it"),
+        ("cp /etc/hostname x.sh && sh x.sh", "x.sh: not there yet, and a command before it may make it"),
+        ("mkdir sub && cd sub && ./x", "sub: not there yet, and a command before it may make it"),
+    ] {
+        let pins = case.take(command);
+        assert!(pins.unpinned.iter().any(|why| why == want), "{command}: {:?}", pins.unpinned);
+        assert!(pins.files.iter().all(|pin| pin.found != Found::Absent || pin.role == Role::Program), "{command}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_pinned_as_that() {
+    let case = Case::new();
+    let folder = case.at("later");
+    let look = |command: &str| take(&Line { command, at: Path::new("/"), folder: &folder, home: None, path: None });
+    let then = look("ls");
+    assert_eq!(then.folder.found, Found::Absent);
+    fs::create_dir(&folder).unwrap();
+    assert!(then.difference(&look("ls")).is_some());
+}
