@@ -9,6 +9,7 @@ pub(crate) mod child;
 pub(crate) mod descendants;
 pub(crate) mod frame;
 mod input;
+pub(crate) mod namespace;
 mod script;
 mod starting;
 mod wards;

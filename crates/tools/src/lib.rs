@@ -17,6 +17,7 @@ pub mod find;
 pub mod grep;
 pub mod ls;
 pub mod node;
+mod proxy;
 pub mod read;
 pub mod registry;
 pub mod regular;

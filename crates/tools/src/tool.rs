@@ -141,6 +141,8 @@ pub struct Context {
     pub line_numbers: bool,
     /// Where the session's shell must be when a command of a run begins; absent means wherever it is.
     pub pinned: Option<PathBuf>,
+    /// Which call it is, for the log; empty for what a person does.
+    pub call: String,
 }
 
 impl Context {
@@ -161,6 +163,7 @@ impl Context {
             edit_mode: EditMode::default(),
             line_numbers: false,
             pinned: None,
+            call: String::new(),
         }
     }
 }

@@ -31,6 +31,7 @@ use super::{
     descendants,
     frame::{Ended, Order, Report, Run},
     input::Input,
+    namespace,
     script::{self, Ends},
     starting::Shell,
 };
@@ -80,7 +81,7 @@ fn begin(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
         }
     };
     let Order::Begin(bounds) = order else { return Err(io::Error::other("the first order is another")) };
-    if let Some(Err(error)) = bounds.map(|bounds| bounds.put_on()) {
+    if let Some(Err(error)) = bounds.map(|bounds| namespace::hold(bounds, control)) {
         let report = Report::Failed(format!("the sandbox cannot be had: {error}"));
         control.write_all(&report.encode())?;
         return Err(io::Error::other(error));

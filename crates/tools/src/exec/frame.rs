@@ -49,6 +49,8 @@ pub(crate) enum Report {
     Ended(Ended),
     /// It was not run.
     Failed(String),
+    /// It is in a network of its own, whose listener comes with this; or it has none at all, for this reason.
+    Network(Option<String>),
 }
 
 /// How a command ended.
@@ -98,6 +100,8 @@ impl Report {
             Self::Taken(count) => framed(b'T', &count.to_le_bytes()),
             Self::Ended(ended) => framed(b'E', &serde_json::to_vec(ended).unwrap_or_default()),
             Self::Failed(text) => framed(b'F', text.as_bytes()),
+            Self::Network(None) => framed(b'N', b""),
+            Self::Network(Some(lacks)) => framed(b'L', lacks.as_bytes()),
         }
     }
 
@@ -109,6 +113,8 @@ impl Report {
             b'T' => Self::Taken(u64::from_le_bytes(payload.try_into().map_err(|_| FrameError)?)),
             b'E' => Self::Ended(serde_json::from_slice(payload).map_err(|_| FrameError)?),
             b'F' => Self::Failed(String::from_utf8_lossy(payload).into_owned()),
+            b'N' => Self::Network(None),
+            b'L' => Self::Network(Some(String::from_utf8_lossy(payload).into_owned())),
             _ => return Err(FrameError),
         };
         Ok(Some((report, HEAD + payload.len())))
@@ -144,6 +150,8 @@ mod tests {
             Report::Taken(1 << 40),
             Report::Ended(Ended { code: 3, cwd: Some("/a b".to_owned()), alive: true }),
             Report::Failed("no".to_owned()),
+            Report::Network(None),
+            Report::Network(Some("no".to_owned())),
         ] {
             let bytes = report.encode();
             assert_eq!(Report::decode(&bytes[..bytes.len() - 1]), Ok(None));
