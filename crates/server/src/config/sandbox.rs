@@ -85,7 +85,7 @@ pub(super) fn shown(settings: &Settings) -> Value {
 mod tests {
     use std::path::Path;
 
-    use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings};
+    use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings};
 
     use crate::config::{Flags, load};
 
