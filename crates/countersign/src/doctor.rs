@@ -6,7 +6,14 @@ mod record;
 
 use std::{io::Write as _, path::Path, process::ExitCode};
 
-use countersign_runtime::{Clock, tools::sandbox::OnMissing};
+use countersign_runtime::{
+    Clock,
+    tools::{
+        Environment, Shells,
+        exec::Launcher,
+        sandbox::{Network, OnMissing},
+    },
+};
 use countersign_server::{
     config::{BindError, Config, Fault, Finding, Loaded},
     control::Request,
@@ -121,6 +128,7 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     }
     checks.push(rules(config));
     checks.push(sandbox(config));
+    checks.extend(named_hosts(config));
     checks.extend(exposed.iter().map(|finding: &Finding| Check::fix("files", finding.to_string(), finding.advice())));
     if exposed.is_empty() {
         checks.push(Check::ok("files", "nobody else can read or change what they should not"));
@@ -213,6 +221,29 @@ fn sandbox(config: &Config) -> Check {
             Check::note("sandbox", format!("{what}; but {lacks}, so that commands are held by less than that"))
         }
     }
+}
+
+/// Whether commands can be given a network of named hosts here; nothing where the configuration names none.
+fn named_hosts(config: &Config) -> Option<Check> {
+    let sandbox = checkup::sandbox(config);
+    if !matches!(sandbox.network(), Network::Hosts(_)) || sandbox.lacks().is_some() {
+        return None;
+    }
+    let lacks = block_on(async {
+        let shells = Shells::held(Launcher::new(&std::env::current_exe()?), sandbox);
+        Ok(shells.lacks_named_hosts(&std::env::temp_dir(), &Environment::clean([])).await)
+    });
+    let lacks = lacks.unwrap_or_else(|error| Some(format!("{error:#}")));
+    let Some(lacks) = lacks else {
+        return Some(Check::ok("named hosts", "commands reach what sandbox.network.hosts lists, and nothing else"));
+    };
+    let end = match config.sandbox.on_missing {
+        OnMissing::Refuse => "no command is run",
+        OnMissing::Warn => "commands have no network at all",
+    };
+    let advice =
+        "let this user make namespaces of users and networks (docs/sandbox.md), or set sandbox.network to on or off";
+    Some(Check::fix("named hosts", format!("{lacks}, so that {end}"), advice))
 }
 
 /// Whether the address is free, or taken by the gateway that runs.

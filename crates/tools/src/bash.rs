@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     arguments, pins,
-    sandbox::Needs,
+    sandbox::{Needs, Network, Sandbox},
     secrets::Secrets,
     shell::{Event, Job, Lost, ShellError},
     text,
@@ -75,6 +75,8 @@ pub struct Bash {
     spec: Spec,
     /// What calls may ask for by name, before anybody is asked about them. What is put in comes from the call's surroundings.
     secrets: Secrets,
+    /// What holds commands, before anybody is asked about what a call needs beyond it.
+    sandbox: Sandbox,
 }
 
 impl Bash {
@@ -93,7 +95,15 @@ impl Bash {
 
     /// The same, of which a call says what it needs beyond the sandbox.
     #[must_use]
-    pub fn in_sandbox(mut self) -> Self {
+    pub fn in_sandbox(mut self, sandbox: &Sandbox) -> Self {
+        self.sandbox = sandbox.clone();
+        if let Network::Hosts(hosts) = sandbox.network() {
+            let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+            self.spec.description.push_str(&format!(
+                " They reach these hosts alone, through the proxy that http_proxy and https_proxy name: {}.",
+                hosts.join(", ")
+            ));
+        }
         self.spec.description.push_str(
             " Commands run in a sandbox that bounds where they write, and perhaps the network; what does not work for that reason needs a person's \
             consent, which the argument needs asks for.",
@@ -103,7 +113,8 @@ impl Bash {
                 "needs".to_owned(),
                 json!({"type": "object", "additionalProperties": false, "description": "Only for a command that the sandbox made fail: exactly what it needs beyond. A person is asked; it then runs in a shell of its own, in the same folder", "properties": {
                     "write": {"type": "array", "items": {"type": "string"}, "description": "Files or folders to write"},
-                    "network": {"type": "boolean", "description": "Reach other machines"},
+                    "hosts": {"type": "array", "items": {"type": "string"}, "description": "Hosts to reach, each such as crates.io or api.example.com:8443; without a port 80 and 443 are meant"},
+                    "network": {"type": "boolean", "description": "Reach every other machine; ask for hosts instead where they are known"},
                 }}),
             );
         }
@@ -136,6 +147,7 @@ impl Default for Bash {
                 signature: &["command"],
             },
             secrets: Secrets::default(),
+            sandbox: Sandbox::default(),
         }
     }
 }
@@ -161,6 +173,9 @@ impl Tool for Bash {
 
     fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
         let arguments = crate::validate(&self.spec, arguments)?;
+        if let Some(needs) = arguments.get("needs") {
+            self.sandbox.check(needs).map_err(Failure::Invalid)?;
+        }
         match arguments.get("env").map(|variables| self.secrets.check(variables)) {
             Some(Err(problem)) => Err(Failure::Invalid(format!("env: {problem}"))),
             Some(Ok(())) | None => Ok(arguments),
@@ -215,6 +230,7 @@ impl Tool for Bash {
                 // In the session's shell it could stay behind in a variable.
                 alone: uses_secrets,
                 pins: cx.pins.clone(),
+                call: cx.call.clone(),
             };
             let window = Window { head: arguments.head, tail: arguments.tail };
             let mut done = follow(job, timeout, window, cx).await?;
@@ -390,6 +406,7 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
         }
     };
     collector.push(&veiled.finish()).await;
+    notes.extend(running.take_notes());
     if running.shell_is_gone() {
         let place = running.cwd().unwrap_or(&cx.cwd).display().to_string();
         notes.push(format!(

@@ -7,8 +7,10 @@
 
 pub(crate) mod child;
 pub(crate) mod descendants;
+mod first_to_go;
 pub(crate) mod frame;
 mod input;
+pub(crate) mod namespace;
 mod pinned;
 mod script;
 mod starting;

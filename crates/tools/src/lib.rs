@@ -18,6 +18,7 @@ pub mod grep;
 pub mod ls;
 pub mod node;
 pub mod pins;
+mod proxy;
 pub mod read;
 pub mod registry;
 pub mod regular;

@@ -58,7 +58,7 @@ impl Registry {
     pub fn with_bash(mut self, sandbox: &Sandbox, secrets: Secrets) -> Self {
         for tool in self.0.iter_mut().filter(|tool| tool.spec().name == "bash") {
             let bash = Bash::default().releasing(secrets.clone());
-            *tool = Arc::new(if sandbox.is_on() { bash.in_sandbox() } else { bash });
+            *tool = Arc::new(if sandbox.is_on() { bash.in_sandbox(sandbox) } else { bash });
         }
         self
     }

@@ -6,6 +6,7 @@
 
 pub(crate) mod bounds;
 mod calls;
+pub(crate) mod hosts;
 mod kernel;
 mod trees;
 
@@ -15,9 +16,11 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::environment::Environment;
 pub(crate) use bounds::Bounds;
+pub use hosts::{Host, HostError};
 pub use kernel::Kernel;
 
 /// How far commands are held back.
@@ -33,10 +36,12 @@ pub enum Mode {
 }
 
 /// Whether commands reach other machines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// They make no socket but those of this machine's own kind, `AF_UNIX`.
     Off,
+    /// Some, through the gateway: they are in a network of their own, in which there is nothing else.
+    Hosts(Vec<Host>),
     /// As the user.
     #[default]
     On,
@@ -78,6 +83,9 @@ pub struct Needs {
     /// Whether other machines are to be reached.
     #[serde(default)]
     pub network: bool,
+    /// Hosts to be reached, each a name or an address and perhaps a port.
+    #[serde(default)]
+    pub hosts: Vec<String>,
 }
 
 impl Mode {
@@ -98,16 +106,27 @@ impl Mode {
 
 impl Network {
     /// What the settings call it.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Off => "off",
+            Self::Hosts(_) => "hosts",
             Self::On => "on",
         }
     }
 
-    /// The one of a name.
+    /// The one of a name; hosts are not named by one.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Off, Self::On].into_iter().find(|network| network.name() == name)
+    }
+
+    /// The same and `hosts`.
+    fn and(&self, hosts: Vec<Host>) -> Self {
+        match self {
+            Self::On => Self::On,
+            Self::Off if hosts.is_empty() => Self::Off,
+            Self::Off => Self::Hosts(hosts),
+            Self::Hosts(own) => Self::Hosts(own.iter().cloned().chain(hosts).collect()),
+        }
     }
 }
 
@@ -129,7 +148,15 @@ impl OnMissing {
 impl Needs {
     /// Whether it asks for nothing.
     pub const fn is_empty(&self) -> bool {
-        self.write.is_empty() && !self.network
+        self.write.is_empty() && !self.network && self.hosts.is_empty()
+    }
+
+    /// Which hosts it names.
+    ///
+    /// # Errors
+    /// [`HostError`]. What stands for many is none of them: a person decides about exactly what is asked for.
+    pub(crate) fn hosts(&self) -> Result<Vec<Host>, HostError> {
+        self.hosts.iter().map(|text| Host::exactly(text)).collect()
     }
 }
 
@@ -144,6 +171,9 @@ pub enum SandboxError {
     /// Something was asked for that is never given.
     #[error("{} is the gateway's own: no command may write to it", .0.display())]
     Reserved(PathBuf),
+    /// A host was asked for in words that name none.
+    #[error("needs.hosts: {0}")]
+    Host(#[from] HostError),
 }
 
 /// A sandbox: settings, and the trees that are nobody's to touch. Clones share them.
@@ -184,6 +214,29 @@ impl Sandbox {
     /// What the kernel lacks for it, if it lacks something.
     pub fn lacks(&self) -> Option<String> {
         if self.is_on() { self.0.kernel.unwrap_or_else(Kernel::here).lacks() } else { None }
+    }
+
+    /// Which network commands have.
+    pub fn network(&self) -> &Network {
+        if self.is_on() { &self.0.settings.network } else { &Network::On }
+    }
+
+    /// Looks at what a call says that it needs, before anybody is asked about it.
+    ///
+    /// # Errors
+    /// What is wrong, for the model.
+    pub(crate) fn check(&self, needs: &Value) -> Result<(), String> {
+        let Some(named) = needs.get("hosts") else { return Ok(()) };
+        let hosts: Vec<String> =
+            Vec::deserialize(named).map_err(|_| format!("needs.hosts: expected a list, each {}", Host::EXPECTED))?;
+        let needs = Needs { hosts, ..Needs::default() };
+        needs.hosts().map_err(|error| format!("needs.hosts: {error}"))?;
+        if !needs.is_empty() && *self.network() == Network::On {
+            return Err(
+                "needs.hosts is not necessary: commands reach every host here. Call again without it".to_owned()
+            );
+        }
+        Ok(())
     }
 
     /// What holds a command for which `needs` was granted, named from the folder `from`; `None` where nothing does.
@@ -231,7 +284,7 @@ impl Sandbox {
             read,
             protected,
             unreadable: unreadable.iter().map(|path| trees::real(path)).collect(),
-            network: if needs.network { Network::On } else { settings.network },
+            network: if needs.network { Network::On } else { settings.network.and(needs.hosts()?) },
             must_hold: settings.on_missing == OnMissing::Refuse,
         }))
     }
@@ -265,7 +318,7 @@ impl Sandbox {
         let says = |words: &[&str]| words.iter().any(|word| output.contains(word));
         let refused =
             says(&["ermission denied", "not permitted", "EACCES", "EPERM", "ead-only file system", "cross-device"]);
-        let network = settings.network == Network::Off
+        let network = settings.network != Network::On
             && says(&["resolve", "ame resolution", "unreachable", "EAI_AGAIN", "ENOTFOUND", "onnect", "ocket"]);
         if !self.is_on() || !(refused || network) {
             return None;
@@ -276,10 +329,11 @@ impl Sandbox {
         };
         let network = match settings.network {
             Network::Off => ", and reaches no other machine",
+            Network::Hosts(_) => ", and reaches named hosts alone, through the proxy that http_proxy names",
             Network::On => "",
         };
         Some(format!(
-            "[This ran in a sandbox: {write}{network}. If that is why it failed, ask for exactly what it needs: call again with needs, such as {{\"write\": [\"/path\"], \"network\": true}}. A person decides, for that call alone.]"
+            "[This ran in a sandbox: {write}{network}. If that is why it failed, ask for exactly what it needs: call again with needs, such as {{\"write\": [\"/path\"], \"hosts\": [\"example.org:443\"]}}. A person decides, for that call alone.]"
         ))
     }
 
@@ -293,7 +347,14 @@ impl Sandbox {
         };
         let more: Vec<String> = settings.write.iter().map(|path| path.display().to_string()).collect();
         let more = if more.is_empty() { String::new() } else { format!(", and in {}", more.join(", ")) };
-        let network = if settings.network == Network::Off { "off" } else { "on" };
+        let network = match &settings.network {
+            Network::Off => "off".to_owned(),
+            Network::On => "on".to_owned(),
+            Network::Hosts(hosts) => {
+                let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+                format!("of named hosts ({})", hosts.join(", "))
+            }
+        };
         format!("{mode}{more}; network {network}")
     }
 

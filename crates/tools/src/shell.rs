@@ -3,6 +3,8 @@
 //!
 //! It must not know tools or results: it hands on bytes and ends.
 
+mod way;
+
 use std::{
     io::{self, Write as _},
     os::fd::{AsFd as _, OwnedFd},
@@ -28,8 +30,9 @@ use crate::{
         Launcher, descendants,
         frame::{self, Order, Report},
     },
-    sandbox::{Bounds, Needs, Sandbox, SandboxError},
+    sandbox::{Bounds, Needs, Network, Sandbox, SandboxError},
 };
+use way::Way;
 
 /// What the exec child has to end everything before it is given up: more than its own grace and patience.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -85,6 +88,7 @@ struct Link {
     stream: UnixStream,
     received: BytesMut,
     child: Child,
+    way: Way,
 }
 
 /// What a command is.
@@ -106,6 +110,8 @@ pub struct Job {
     pub alone: bool,
     /// What was approved: where anything of it is otherwise by now, nothing is run.
     pub pins: Option<Box<Pins>>,
+    /// On behalf of which call, for the log; empty for a person's own.
+    pub call: String,
 }
 
 /// What a command that runs does next.
@@ -215,15 +221,17 @@ impl Shells {
                 open(&session, bounds()?)?
             }
         };
+        link.open_way().await?;
         let cwd = job.cwd.map(|cwd| cwd.to_str().map(str::to_owned).ok_or(())).transpose();
         let cwd = cwd.map_err(|()| ShellError::Start("the folder's name is not UTF-8".to_owned()))?;
         let order =
             Order::Run(frame::Run { command: job.command, cwd, env: job.env, input: job.input, pins: job.pins });
         let lost = if is_apart { None } else { session.lost.replace(Lost::Stopped) };
+        link.begin_call(&job.call);
         // An order that was not taken whole is not run.
         link.stream.write_all(&order.encode()).await.map_err(|error| ShellError::Start(error.to_string()))?;
         let (folder, path) = (Arc::clone(&self.folder), Arc::clone(&self.path));
-        Ok(Running { session, link: Some(link), lost, stop: Stop::No, folder, path, is_apart })
+        Ok(Running { session, link: Some(link), lost, stop: Stop::No, folder, path, is_apart, notes: Vec::new() })
     }
 
     /// Ends the shell and everything that it started, and waits for that. The next command gets a new shell in the same
@@ -257,6 +265,7 @@ pub struct Running {
     path: Arc<watch::Sender<SearchPath>>,
     /// In a shell of its own, which leaves the session's as it is.
     is_apart: bool,
+    notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -274,6 +283,11 @@ impl Running {
     /// Where the next new shell will start.
     pub fn cwd(&self) -> Option<&Path> {
         self.session.cwd.as_deref()
+    }
+
+    /// What there is to tell of the network that it had, once it has ended.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// The process that leads everything that runs here; absent once it was waited for.
@@ -319,6 +333,9 @@ impl Running {
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             },
         };
+        if matches!(report, Ok(Report::Ended(_))) {
+            self.notes = link.end_call();
+        }
         match report {
             Ok(Report::Output(bytes)) => Ok(Event::Output(bytes)),
             Ok(Report::Taken(count)) => Ok(Event::Taken(count)),
@@ -333,6 +350,7 @@ impl Running {
                 Err(ShellError::Start(reason))
             }
             Ok(Report::Changed(what)) => {
+                link.end_call();
                 if !self.is_apart {
                     // The shell is as it was, and so is what the next command has to be told.
                     self.session.link = self.link.take();
@@ -362,7 +380,12 @@ impl Running {
                 };
                 Ok(if stopped { Event::Stopped } else { Event::Exited(ended.code) })
             }
+            Ok(Report::Network(_)) => {
+                self.link = None;
+                Err(ShellError::Broken(io::Error::other("the exec child spoke of its network twice")))
+            }
             Ok(Report::Failed(reason)) => {
+                link.end_call();
                 self.session.link = self.link.take();
                 self.session.lost = Some(Lost::Exited);
                 self.path.send_replace(SearchPath::Given);
@@ -421,6 +444,10 @@ fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment, bounds: Op
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     // Less than a socket holds, unless thousands of paths are named: then it is not started.
     ours.set_nonblocking(true)?;
+    let way = match bounds.as_ref().map(|bounds| &bounds.network) {
+        Some(Network::Hosts(hosts)) => Way::Awaited(hosts.clone()),
+        Some(Network::Off | Network::On) | None => Way::None,
+    };
     ours.write_all(&Order::Begin(bounds).encode())?;
     let mut command = Command::new(&launcher.program);
     command
@@ -432,6 +459,9 @@ fn launch(launcher: &Launcher, cwd: &Path, environment: &Environment, bounds: Op
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         .stderr(Stdio::inherit());
+    if matches!(way, Way::Awaited(_)) {
+        way::point_at_proxy(&mut command);
+    }
     let child = crate::exec::spawn(&mut command)?;
-    Ok(Link { stream: UnixStream::from_std(ours)?, received: BytesMut::new(), child })
+    Ok(Link { stream: UnixStream::from_std(ours)?, received: BytesMut::new(), child, way })
 }

@@ -149,6 +149,8 @@ pub struct Context {
     pub pinned: Option<PathBuf>,
     /// What a person approved for the call: where anything of it is otherwise by now, it is not run.
     pub pins: Option<Box<Pins>>,
+    /// Which call it is, for the log; empty for what a person does.
+    pub call: String,
 }
 
 impl Context {
@@ -170,6 +172,7 @@ impl Context {
             line_numbers: false,
             pinned: None,
             pins: None,
+            call: String::new(),
         }
     }
 }

@@ -25,6 +25,13 @@ pub(super) fn reason(subject: &Subject) -> Option<String> {
                 Value::String(path) => format!("to write to {path}"),
                 other => format!("to write to {other}"),
             })),
+            ("hosts", Value::Array(hosts)) => wants.extend(hosts.iter().map(|host| match host {
+                Value::String(host) if host.ends_with(']') || !host.contains(':') => {
+                    format!("to reach {host} at the ports 80 and 443")
+                }
+                Value::String(host) => format!("to reach {host}"),
+                other => format!("to reach {other}"),
+            })),
             (name, value) => wants.push(format!("{name} {value}")),
         }
     }
@@ -51,6 +58,10 @@ mod tests {
             (
                 json!({"network": true, "write": ["/a", "b"]}),
                 Some("to reach other machines and to write to /a and to write to b"),
+            ),
+            (
+                json!({"hosts": ["a.org", "b.org:99", 1]}),
+                Some("to reach a.org at the ports 80 and 443 and to reach b.org:99 and to reach 1"),
             ),
             (json!({"write": [1]}), Some("to write to 1")),
             (json!({"write": "/a"}), Some("write \"/a\"")),

@@ -44,6 +44,7 @@ mod secrets;
 mod service;
 mod shell_forms;
 mod stage;
+mod way_out;
 #[path = "../it/wire.rs"]
 #[allow(dead_code, reason = "as the agent")]
 mod wire;

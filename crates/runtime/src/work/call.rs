@@ -136,6 +136,7 @@ impl CallWork {
         let mut cx = host.context(&self.session, &self.cwd);
         cx.pinned = Some(self.folder.clone().into());
         cx.pins = content.pins.clone().filter(|_| self.is_approved);
+        cx.call = self.call.to_string();
         cx.cancel = cancel;
         let (line, latest) = tokio::sync::watch::channel(None);
         let secrets = cx.secrets.clone();

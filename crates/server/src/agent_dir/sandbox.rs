@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings};
+use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings};
 
 use crate::yaml::{Place, WrongType};
 
@@ -19,12 +19,34 @@ pub(super) fn take(settings: &mut Settings, place: &Place<'_>) -> Result<(), Wro
     }
     // Whoever writes the section means one.
     settings.mode = word(&place.at("mode")?, Mode::named, "off, guard or workspace")?.unwrap_or(Mode::Workspace);
-    settings.network = word(&place.at("network")?, Network::named, "on or off")?.unwrap_or_default();
+    settings.network = network(&place.at("network")?)?.unwrap_or_default();
     settings.on_missing = word(&place.at("on_missing")?, OnMissing::named, "refuse or warn")?.unwrap_or_default();
     settings.write = paths(&place.at("write")?)?.unwrap_or_default();
     settings.temporary = paths(&place.at("temporary")?)?;
     settings.read = paths(&place.at("read")?)?;
     Ok(())
+}
+
+/// `on`, `off`, or hosts.
+fn network(place: &Place<'_>) -> Result<Option<Network>, WrongType> {
+    let Ok(members) = place.members() else {
+        return word(place, Network::named, "on, off or a mapping with hosts");
+    };
+    if place.is_absent() {
+        return Ok(None);
+    }
+    for (key, _) in members {
+        if key != "hosts" {
+            return Err(place.at(key)?.wrong("hosts"));
+        }
+    }
+    let hosts = place.at("hosts")?;
+    let items = hosts.items()?.ok_or_else(|| hosts.wrong("a list of hosts"))?;
+    let host = |item: &Place<'_>| match item.text()?.map(str::parse::<Host>) {
+        Some(Ok(host)) => Ok(host),
+        Some(Err(_)) | None => Err(item.wrong(Host::EXPECTED)),
+    };
+    items.iter().map(host).collect::<Result<_, _>>().map(|hosts| Some(Network::Hosts(hosts)))
 }
 
 /// One of a few words. YAML reads two of them as flags.

@@ -476,6 +476,11 @@ countersign:
                 "~/.omp/agent/config.yml:2: countersign.sandbox.mode: expected off, guard or workspace, found other text",
             ),
             (
+                "countersign: { sandbox: { network: { hosts: [a/b] } } }\n",
+                "",
+                "~/.omp/agent/config.yml:1: countersign.sandbox.network.hosts.0: expected a host such as crates.io, *.debian.org or api.example.com:8443, found other text",
+            ),
+            (
                 "countersign: { sandbox: { write: [here] } }\n",
                 "",
                 "~/.omp/agent/config.yml:1: countersign.sandbox.write.0: expected a path that begins with / or ~/, found other text",

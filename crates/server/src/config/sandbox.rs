@@ -1,6 +1,6 @@
 //! Reads `sandbox`: what commands of runs may touch.
 
-use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings};
+use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings};
 use serde_json::{Value, json};
 
 use super::at::At;
@@ -25,9 +25,27 @@ pub(super) fn read(place: &At<'_>) -> Settings {
         write: paths("write"),
         temporary: listed("temporary"),
         read: listed("read"),
-        network: word(&place.at("network"), Network::named, "on or off").unwrap_or(usual.network),
+        network: network(&place.at("network")).unwrap_or(usual.network),
         on_missing: word(&place.at("on_missing"), OnMissing::named, "refuse or warn").unwrap_or(usual.on_missing),
     }
+}
+
+/// `on`, `off`, or hosts.
+fn network(place: &At<'_>) -> Option<Network> {
+    if !place.is_mapping() {
+        return word(place, Network::named, "on, off or a mapping with hosts");
+    }
+    let hosts = place.at("hosts");
+    // Nothing that was meant as a bound is read as the whole network.
+    if !place.mapping(&["hosts"]) || hosts.is_absent() {
+        hosts.refused("expected a list of hosts; to reach none, write network: off");
+        return None;
+    }
+    let read = |item: &At<'_>| {
+        let text = item.text()?;
+        text.parse::<Host>().map_err(|error| item.refused(error.to_string())).ok()
+    };
+    Some(Network::Hosts(hosts.items().iter().filter_map(read).collect()))
 }
 
 /// One of a few words. YAML reads two of them as flags.
@@ -49,7 +67,10 @@ pub(super) fn shown(settings: &Settings) -> Value {
     let mut shown = json!({
         "mode": settings.mode.name(),
         "write": settings.write,
-        "network": settings.network.name(),
+        "network": match &settings.network {
+            Network::Hosts(hosts) => json!({ "hosts": hosts }),
+            Network::On | Network::Off => json!(settings.network.name()),
+        },
         "on_missing": settings.on_missing.name(),
     });
     for (key, paths) in [("temporary", &settings.temporary), ("read", &settings.read)] {
@@ -97,13 +118,23 @@ mod tests {
             on_missing: OnMissing::Refuse,
         };
         assert_eq!(settings(all), Ok(want));
+        let named = "sandbox: { network: { hosts: [crates.io, '*.Debian.org', 'a.org:8443'] } }";
+        let hosts = ["crates.io", "*.debian.org", "a.org:8443"].map(|host| host.parse().unwrap());
+        assert_eq!(settings(named), Ok(Settings { network: Network::Hosts(hosts.into()), ..super::usual() }));
     }
 
     #[test]
     fn what_is_not_a_sandbox_is_an_error_with_its_key() {
         for (text, want) in [
             ("sandbox: { mode: most }", "sandbox.mode: expected off, guard or workspace"),
-            ("sandbox: { network: some }", "sandbox.network: expected on or off"),
+            ("sandbox: { network: some }", "sandbox.network: expected on, off or a mapping with hosts"),
+            ("sandbox: { network: { host: a.org } }", "sandbox.network.host"),
+            ("sandbox: { network: { hosts: a.org } }", "sandbox.network.hosts: expected a list"),
+            (
+                "sandbox: { network: { hosts: ['https://a.org'] } }",
+                "sandbox.network.hosts[0]: \"https://a.org\" is no host",
+            ),
+            ("sandbox: { network: { hosts: [a.org, 1] } }", "sandbox.network.hosts[1]: expected text"),
             ("sandbox: { on_missing: off }", "sandbox.on_missing: expected refuse or warn"),
             ("sandbox: { modus: off }", "sandbox.modus"),
             ("sandbox: { write: here }", "sandbox.write: expected a list"),

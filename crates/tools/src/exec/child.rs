@@ -28,9 +28,10 @@ use nix::{
 };
 
 use super::{
-    descendants,
+    descendants, first_to_go,
     frame::{Ended, Order, Report, Run},
     input::Input,
+    namespace,
     pinned::{self, Refusal, SearchPath},
     script::{self, Ends},
     starting::Shell,
@@ -43,10 +44,6 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How much a command may have written before its end that was not read yet: more than a pipe holds.
 const DRAIN: usize = 2 << 20;
 
-/// How much sooner than others the kernel takes us and our commands, of 1000, where memory runs out.
-const FIRST_TO_GO: i32 = 500;
-const SCORE: &str = "/proc/self/oom_score_adj";
-
 /// Serves the gateway until it is gone.
 pub(super) fn serve() -> io::Result<()> {
     // Fails only for a process that leads a group already, which is as good.
@@ -54,7 +51,7 @@ pub(super) fn serve() -> io::Result<()> {
     prctl::set_child_subreaper(true)?;
     // The shell opens our pipes through /proc, which a program that its user may not read would refuse.
     prctl::set_dumpable(true)?;
-    go_first();
+    first_to_go::volunteer();
     let mut deaf = SigSet::empty();
     deaf.extend([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP]);
     // Only the gateway's end ends us; what we start begins with an empty mask.
@@ -67,17 +64,6 @@ pub(super) fn serve() -> io::Result<()> {
     let served = Child::new(control, orders).and_then(|mut child| child.run());
     descendants::kill_all();
     served
-}
-
-/// Has the kernel kill us and what we start, rather than the gateway, where memory runs out. Everybody may offer that of
-/// themselves; whoever stands there already stays. Where it cannot be done, a command works all the same.
-fn go_first() {
-    let score = std::fs::read_to_string(SCORE).ok().and_then(|score| score.trim().parse::<i32>().ok());
-    if score.is_none_or(|score| score < FIRST_TO_GO)
-        && let Err(error) = std::fs::write(SCORE, FIRST_TO_GO.to_string())
-    {
-        tracing::warn!(%error, "{SCORE} cannot be written: where memory runs out the gateway may go before its commands");
-    }
 }
 
 /// Takes the first order and is held as it says; gives back what was read behind it. `None` if the gateway is gone. Where
@@ -97,7 +83,7 @@ fn begin(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
         }
     };
     let Order::Begin(bounds) = order else { return Err(io::Error::other("the first order is another")) };
-    if let Some(Err(error)) = bounds.map(|bounds| bounds.put_on()) {
+    if let Some(Err(error)) = bounds.map(|bounds| namespace::hold(bounds, control)) {
         let report = Report::Failed(format!("the sandbox cannot be had: {error}"));
         control.write_all(&report.encode())?;
         return Err(io::Error::other(error));

@@ -55,6 +55,8 @@ pub(crate) enum Report {
     Failed(String),
     /// It was not run, because something is not what was approved. The shell is as it was.
     Changed(String),
+    /// It is in a network of its own, whose listener comes with this; or it has none at all, for this reason.
+    Network(Option<String>),
 }
 
 /// How a command ended.
@@ -108,6 +110,8 @@ impl Report {
             Self::Ended(ended) => framed(b'E', &serde_json::to_vec(ended).unwrap_or_default()),
             Self::Failed(text) => framed(b'F', text.as_bytes()),
             Self::Changed(text) => framed(b'C', text.as_bytes()),
+            Self::Network(None) => framed(b'N', b""),
+            Self::Network(Some(lacks)) => framed(b'L', lacks.as_bytes()),
         }
     }
 
@@ -120,6 +124,8 @@ impl Report {
             b'E' => Self::Ended(serde_json::from_slice(payload).map_err(|_| FrameError)?),
             b'F' => Self::Failed(String::from_utf8_lossy(payload).into_owned()),
             b'C' => Self::Changed(String::from_utf8_lossy(payload).into_owned()),
+            b'N' => Self::Network(None),
+            b'L' => Self::Network(Some(String::from_utf8_lossy(payload).into_owned())),
             _ => return Err(FrameError),
         };
         Ok(Some((report, HEAD + payload.len())))
@@ -156,6 +162,8 @@ mod tests {
             Report::Ended(Ended { code: 3, cwd: Some("/a b".to_owned()), path: Some("/bin".to_owned()), alive: true }),
             Report::Changed("a".to_owned()),
             Report::Failed("no".to_owned()),
+            Report::Network(None),
+            Report::Network(Some("no".to_owned())),
         ] {
             let bytes = report.encode();
             assert_eq!(Report::decode(&bytes[..bytes.len() - 1]), Ok(None));

@@ -79,7 +79,7 @@ impl Bounds {
         if self.must_hold && !held {
             return Err(BoundsError::NotHeld);
         }
-        match calls::refuse(self.network) {
+        match calls::refuse(&self.network) {
             Err(error) if self.must_hold => Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "no system call is refused to commands");
@@ -101,7 +101,10 @@ impl Bounds {
         let making = AccessFs::MakeChar | AccessFs::MakeBlock;
         let mut ruleset = Ruleset::default().handle_access(WRITE | making | read)?.scope(Scope::Signal)?;
         if self.network == Network::Off {
-            ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?.scope(Scope::AbstractUnixSocket)?;
+            ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
+        }
+        if self.network != Network::On {
+            ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
         }
         let mut rules = Rules(ruleset.create()?);
         for tree in self.workspace.iter().chain(&self.write) {

@@ -83,7 +83,7 @@ const NAMESPACES: &[libc::c_int] = &[
 ///
 /// # Errors
 /// What the kernel, or the making of a filter, says.
-pub(super) fn refuse(network: Network) -> Result<(), seccompiler::Error> {
+pub(super) fn refuse(network: &Network) -> Result<(), seccompiler::Error> {
     for filter in filters(network)? {
         seccompiler::apply_filter(&filter)?;
     }
@@ -92,7 +92,7 @@ pub(super) fn refuse(network: Network) -> Result<(), seccompiler::Error> {
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn filters(network: Network) -> Result<Vec<BpfProgram>, seccompiler::Error> {
+fn filters(network: &Network) -> Result<Vec<BpfProgram>, seccompiler::Error> {
     let whole = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect::<Rules>();
     let mut refused = whole(REFUSED);
     let masked = |flag: &libc::c_int| {
@@ -103,11 +103,8 @@ fn filters(network: Network) -> Result<Vec<BpfProgram>, seccompiler::Error> {
     };
     refused.insert(libc::SYS_clone, NAMESPACES.iter().map(masked).collect::<Result<_, _>>()?);
     let mut all = vec![filter(refused, libc::EPERM)?, filter(whole(ABSENT), libc::ENOSYS)?];
-    if network == Network::Off {
-        let domain = u64::from(libc::AF_UNIX.unsigned_abs());
-        let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, domain)?;
-        let sockets = Rules::from([(libc::SYS_socket, vec![SeccompRule::new(vec![other])?])]);
-        all.push(filter(sockets, libc::EACCES)?);
+    if let Some(rules) = sockets(network)? {
+        all.push(filter(Rules::from([(libc::SYS_socket, rules)]), libc::EACCES)?);
     }
     if cfg!(target_arch = "x86_64")
         && let Some(first) = all.first_mut()
@@ -115,6 +112,31 @@ fn filters(network: Network) -> Result<Vec<BpfProgram>, seccompiler::Error> {
         first.splice(0..0, without_x32());
     }
     Ok(all)
+}
+
+/// Which sockets are refused, if any.
+fn sockets(network: &Network) -> Result<Option<Vec<SeccompRule>>, seccompiler::Error> {
+    let number = |constant: libc::c_int| u64::from(constant.unsigned_abs());
+    let is = |argument, how, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, how, value);
+    let other_than = |domains: &[libc::c_int]| {
+        let all = domains.iter().map(|domain| is(0, SeccompCmpOp::Ne, number(*domain)));
+        SeccompRule::new(all.collect::<Result<Vec<_>, _>>()?)
+    };
+    match network {
+        Network::On => Ok(None),
+        Network::Off => Ok(Some(vec![other_than(&[libc::AF_UNIX])?])),
+        Network::Hosts(_) => {
+            let mut rules = vec![other_than(&[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6])?];
+            for domain in [libc::AF_INET, libc::AF_INET6] {
+                // Streams are the one kind whose number has none of these bits.
+                for bit in [2, 4, 8] {
+                    let kind = is(1, SeccompCmpOp::MaskedEq(bit), bit)?;
+                    rules.push(SeccompRule::new(vec![is(0, SeccompCmpOp::Eq, number(domain))?, kind])?);
+                }
+            }
+            Ok(Some(rules))
+        }
+    }
 }
 
 fn filter(rules: Rules, error: libc::c_int) -> Result<BpfProgram, seccompiler::Error> {

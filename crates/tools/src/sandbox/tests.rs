@@ -49,7 +49,7 @@ impl World {
     }
 
     async fn run(&self, arguments: Value) -> String {
-        text(&self.case.run(&Bash::default().in_sandbox(), arguments).await).to_owned()
+        text(&self.case.run(&Bash::default().in_sandbox(self.case.cx.shells.sandbox()), arguments).await).to_owned()
     }
 
     async fn says(&self, command: &str) -> String {
@@ -226,7 +226,10 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
     for own in ["own", "own/rules", "own/new"] {
         let result = world
             .case
-            .run(&Bash::default().in_sandbox(), json!({"command": "true", "needs": {"write": [world.at(own)]}}))
+            .run(
+                &Bash::default().in_sandbox(world.case.cx.shells.sandbox()),
+                json!({"command": "true", "needs": {"write": [world.at(own)]}}),
+            )
             .await;
         assert!(failure(&result).contains("is the gateway's own"), "{own}");
     }

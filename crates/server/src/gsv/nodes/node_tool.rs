@@ -95,6 +95,7 @@ pub(crate) fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<cal
         arguments: arguments.clone(),
         problem: None,
         request: None,
+        pins: None,
     })
 }
 

@@ -1,0 +1,215 @@
+//! Commands that reach named hosts alone: what is listed, what a person allowed for one call, and nothing else.
+
+use std::{
+    fmt::Write as _,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use countersign_tools::sandbox::Kernel;
+use serde_json::{Value, json};
+
+use crate::{
+    gateway::{Gateway, soon},
+    http::Http,
+    provider::{Part, Reply, bash, call, say},
+    scene::Scene,
+};
+
+/// A server on this machine that notes the heads of what it is asked.
+struct Server {
+    port: u16,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&heads);
+        thread::spawn(move || listener.incoming().for_each(|client| answer(client.unwrap(), &noted)));
+        Self { port, heads }
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+fn answer(mut client: TcpStream, noted: &Mutex<Vec<String>>) {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).unwrap_or(0) > 0 {
+        head.push(byte[0]);
+    }
+    noted.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
+    let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\nit-was-there\n");
+}
+
+/// What has `asked` said to the proxy, and its answer printed.
+fn through_proxy(asked: &str) -> String {
+    format!("p=${{http_proxy#http://}}; exec 3<>/dev/tcp/${{p/://}} && printf '{asked}' >&3 && cat <&3")
+}
+
+fn page(address: &str) -> String {
+    through_proxy(&format!("GET http://{address}/page HTTP/1.1\\r\\nHost: elsewhere.org\\r\\n\\r\\n"))
+}
+
+struct Stage {
+    scene: Scene,
+    gateway: Gateway,
+}
+
+impl Stage {
+    /// Nothing where this machine cannot hold commands so.
+    #[allow(clippy::print_stderr, reason = "what this machine cannot show is said")]
+    fn with(network: &str) -> Option<Self> {
+        if let Some(lacks) = Kernel::here().lacks() {
+            eprintln!("not shown here: {lacks}");
+            return None;
+        }
+        let scene = Scene::with(&format!("sandbox: {{ network: {network} }}\n"));
+        let mut command = scene.place.command();
+        command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "info");
+        let gateway = Gateway::spawn(command);
+        let stage = Self { scene, gateway };
+        let said = stage.says(needing("true", &["127.0.0.1:9"]), Some("allow"));
+        if said.contains("without a network") {
+            eprintln!("not shown here: {said}");
+            return None;
+        }
+        Some(stage)
+    }
+
+    /// Has a run do this call, answers what it asks, and gives what the model was told of it.
+    fn says(&self, part: Part, answer: Option<&str>) -> String {
+        self.scene.provider.script([Reply::new(vec![part]), say("done")]);
+        let http = Http::new(&self.gateway.address);
+        let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+        if let Some(answer) = answer {
+            let gate = self.scene.place.waits(1).remove(0);
+            let card = gate.to_string();
+            assert!(card.contains("needs more than the sandbox gives: to reach 127.0.0.1:"), "{card}");
+            let id = gate["id"].as_str().unwrap();
+            assert_eq!(http.post(&format!("/api/v1/gates/{id}/{answer}"), &json!({})).status, 200);
+        }
+        let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+        soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+        self.scene.provider.last().result("c1").unwrap()
+    }
+
+    fn runs(&self, command: &str) -> String {
+        self.says(bash("c1", command), None)
+    }
+}
+
+fn needing(command: &str, hosts: &[&str]) -> Part {
+    call("c1", "bash", &json!({ "command": command, "needs": { "hosts": hosts } }))
+}
+
+#[test]
+fn a_listed_host_is_reached_and_nothing_else() {
+    let (listed, other) = (Server::start(), Server::start());
+    let at = |server: &Server| format!("127.0.0.1:{}", server.port);
+    let hosts = format!("{{ hosts: ['{}', 'localhost:{}'] }}", at(&listed), other.port);
+    let Some(stage) = Stage::with(&hosts) else { return };
+
+    let said = stage.runs(&page(&at(&listed)));
+    assert!(said.contains("it-was-there"), "{said}");
+    let heads = listed.heads();
+    let want = format!("GET /page HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", at(&listed));
+    assert_eq!(heads, [want]);
+    let tunnel =
+        through_proxy(&format!("CONNECT {} HTTP/1.1\\r\\n\\r\\nGET /tunnel HTTP/1.1\\r\\n\\r\\n", at(&listed)));
+    let said = stage.runs(&tunnel);
+    assert!(said.contains("200 Connection established") && said.contains("it-was-there"), "{said}");
+    assert_eq!(listed.heads()[1], "GET /tunnel HTTP/1.1\r\n\r\n");
+    let log = stage.gateway.said();
+    assert!(log.contains(&format!("a command reached {}", at(&listed))) && !log.contains("/tunnel"), "{log}");
+
+    let not_listed = format!("{} is not in sandbox.network.hosts", at(&other));
+    let by_name = format!("localhost:{} stands for an address of this machine", other.port);
+    let own = format!("{} is not in sandbox.network.hosts", stage.gateway.address);
+    for (command, want) in [
+        (page(&at(&other)), &*not_listed),
+        (through_proxy(&format!("CONNECT {} HTTP/1.1\\r\\n\\r\\n", at(&other))), &not_listed),
+        (page(&format!("localhost:{}", other.port)), &by_name),
+        (page(&stage.gateway.address), &own),
+    ] {
+        let said = stage.runs(&command);
+        assert!(said.contains("403 Forbidden") && said.contains(want), "{command}: {said}");
+        assert!(said.contains("[The sandbox refused hosts: ") && said.contains("\"hosts\""), "{command}: {said}");
+    }
+    for command in [
+        format!("exec 3<>/dev/tcp/127.0.0.1/{}", other.port),
+        format!("exec 3<>/dev/tcp/127.0.0.1/{}", listed.port),
+        "echo a >/dev/udp/127.0.0.1/9".to_owned(),
+        "exec 3<>/dev/tcp/192.0.2.1/80".to_owned(),
+    ] {
+        let said = stage.runs(&format!("( {command} ) 2>&1 || echo it-did-not"));
+        assert!(said.contains("it-did-not"), "{command}: {said}");
+    }
+    assert_eq!(other.heads(), Vec::<String>::new());
+}
+
+#[test]
+fn a_host_that_a_person_allows_is_reached_by_that_call_alone() {
+    for network in ["off", "{ hosts: [crates.io] }"] {
+        let server = Server::start();
+        let Some(stage) = Stage::with(network) else { return };
+        let address = format!("127.0.0.1:{}", server.port);
+        // Not the same command: what was denied once is denied again.
+        stage.says(needing(&format!("true; {}", page(&address)), &[&address]), Some("deny"));
+        assert_eq!(server.heads().len(), 0, "{network}");
+        let said = stage.says(needing(&page(&address), &[&address]), Some("allow"));
+        assert!(said.contains("it-was-there"), "{network}: {said}");
+        let said = stage.runs(&format!("( {} ) 2>&1", page(&address)));
+        assert!(!said.contains("it-was-there"), "{network}: {said}");
+        assert_eq!(server.heads().len(), 1, "{network}");
+    }
+}
+
+#[test]
+fn what_names_no_host_is_refused_before_anybody_is_asked() {
+    let scene = Scene::with("sandbox: { network: off }\n");
+    let stage = Stage { gateway: scene.start(), scene };
+    let mut told = String::new();
+    for hosts in [json!(["https://a.org/x"]), json!(["*.a.org"]), json!(["127.1"]), json!("a.org")] {
+        let part = call("c1", "bash", &json!({ "command": "true", "needs": { "hosts": hosts } }));
+        writeln!(told, "{}", stage.says(part, None)).unwrap();
+    }
+    for want in ["write the host alone", "by its own name", "not written as one", "hosts"] {
+        assert!(told.contains(want), "{want}: {told}");
+    }
+    let scene = Scene::with("sandbox: { network: on }\n");
+    let stage = Stage { gateway: scene.start(), scene };
+    let said = stage.says(needing("true", &["a.org"]), None);
+    assert!(said.contains("needs.hosts is not necessary"), "{said}");
+    assert_eq!(stage.scene.place.gates(), Vec::<Value>::new());
+}
+
+#[test]
+fn what_a_call_leaves_behind_has_no_way_out() {
+    let server = Server::start();
+    let address = format!("127.0.0.1:{}", server.port);
+    let Some(stage) = Stage::with(&format!("{{ hosts: ['{address}'] }}")) else { return };
+    let part = |command: &str| bash("c1", command);
+    stage.scene.provider.script([
+        // It asks once its call is over: the file is made by this test, when the model was told of the end.
+        Reply::new(vec![part(&format!(
+            "( until [ -e go ]; do :; done; ( {} ); echo over >>said ) >/dev/null 2>&1 &",
+            page(&address)
+        ))]),
+        say("done"),
+    ]);
+    let http = Http::new(&stage.gateway.address);
+    let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+    let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    let room = stage.scene.place.folder.join("agents/main");
+    std::fs::write(room.join("go"), "").unwrap();
+    soon("the end of what was left", || room.join("said").exists().then_some(()));
+    assert_eq!(server.heads(), Vec::<String>::new());
+}

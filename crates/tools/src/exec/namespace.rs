@@ -1,0 +1,107 @@
+//! A network of the exec child's own: nothing is in it but its loopback, and one listener that the gateway answers.
+//!
+//! It must not know which hosts are reached. A listener belongs to the network in which it was made, whoever holds it:
+//! the gateway takes the connections of these commands, and nobody else can make one.
+
+use std::{
+    fs, io,
+    io::IoSlice,
+    mem::MaybeUninit,
+    net::{Ipv4Addr, TcpListener},
+    os::{fd::AsFd as _, unix::net::UnixStream},
+};
+
+use nix::{
+    sched::{CloneFlags, unshare},
+    unistd::{getegid, geteuid},
+};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv,
+    send, sendmsg, socket_with,
+};
+
+use super::frame::Report;
+use crate::sandbox::{Bounds, Network};
+
+/// The port of the listener. The network has nobody else in it.
+pub(crate) const PORT: u16 = 3128;
+
+/// Puts `bounds` on, in a network of its own where they name hosts, and tells the gateway of that.
+///
+/// # Errors
+/// Why nothing may be started, in words.
+pub(super) fn hold(mut bounds: Bounds, control: &UnixStream) -> Result<(), String> {
+    let is_named = matches!(bounds.network, Network::Hosts(_));
+    let entered = is_named.then(enter);
+    if let Some(Err(error)) = &entered {
+        if bounds.must_hold {
+            return Err(format!("a network of named hosts: {error}"));
+        }
+        // Less than what was asked for is nothing, not everything.
+        bounds.network = Network::Off;
+    }
+    bounds.put_on().map_err(|error| error.to_string())?;
+    match entered {
+        None => Ok(()),
+        Some(Ok(listener)) => hand_over(control, &listener),
+        Some(Err(error)) => {
+            let told = Report::Network(Some(error.to_string())).encode();
+            io::Write::write_all(&mut &*control, &told)
+        }
+    }
+    .map_err(|error| error.to_string())
+}
+
+fn enter() -> io::Result<TcpListener> {
+    let (user, group) = (geteuid(), getegid());
+    // Who may needs no namespace of users, in which the files of others would have no owner.
+    if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+        unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
+            .map_err(|error| io::Error::other(format!("this machine gives no namespaces to this user ({error})")))?;
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    }
+    raise_loopback().map_err(|error| io::Error::other(format!("the loopback of a new network: {error}")))?;
+    TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))
+}
+
+/// Asks the kernel to set the first interface up, and reads whether it did.
+fn raise_loopback() -> io::Result<()> {
+    const NEW_LINK: u16 = 16;
+    const REQUEST_AND_ANSWER: u16 = 1 | 4;
+    const UP: u32 = 1;
+    const LENGTH: u32 = 32;
+    let mut asked = Vec::with_capacity(LENGTH as usize);
+    asked.extend(LENGTH.to_ne_bytes());
+    asked.extend(NEW_LINK.to_ne_bytes());
+    asked.extend(REQUEST_AND_ANSWER.to_ne_bytes());
+    // Its number and the sender's; then the family and kind of the interface, which is the first.
+    asked.extend([0; 12]);
+    asked.extend(1_u32.to_ne_bytes());
+    asked.extend(UP.to_ne_bytes());
+    asked.extend(UP.to_ne_bytes());
+    // No protocol is the first, which is that of routes and interfaces.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    send(&socket, &asked, SendFlags::empty())?;
+    let mut answer = [0; 256];
+    let (_, length) = recv(&socket, &mut answer, RecvFlags::empty())?;
+    match answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes) {
+        Some(0) if length >= 20 => Ok(()),
+        Some(code) if length >= 20 => Err(io::Error::from_raw_os_error(-code)),
+        Some(_) | None => Err(io::Error::other("the kernel's answer is too short")),
+    }
+}
+
+fn hand_over(control: &UnixStream, listener: &TcpListener) -> io::Result<()> {
+    let told = Report::Network(None).encode();
+    let given = [listener.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = SendAncillaryBuffer::new(&mut space);
+    if !message.push(SendAncillaryMessage::ScmRights(&given)) {
+        return Err(io::Error::other("no room for a listener"));
+    }
+    // A message of a few bytes on a socket that is empty goes whole.
+    let sent = sendmsg(control, &[IoSlice::new(&told)], &mut message, SendFlags::empty())?;
+    if sent == told.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}

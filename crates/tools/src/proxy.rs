@@ -1,0 +1,124 @@
+//! The way out of commands that reach named hosts alone: a proxy of the gateway, one for each shell.
+//!
+//! It must not know shells or settings: it is given a listener and hosts. Only processes of the shell can connect, for the
+//! listener is in a network that nobody else is in. What passes through a tunnel is not read, and heads are not logged.
+
+mod addresses;
+mod head;
+mod serve;
+
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::sandbox::Host;
+pub(crate) use serve::ASK;
+
+/// Connections of one shell at a time. More wait until one ends.
+const CONNECTIONS: usize = 64;
+/// What passes when no connection could be taken, before the next is tried.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Refused hosts of one call that are told of.
+const TOLD: usize = 20;
+
+/// A proxy that runs until this is dropped, and serves while a call runs.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    desk: Desk,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// Which call runs, if one does.
+#[derive(Clone, Debug, Default)]
+struct Desk(Arc<Mutex<Option<Served>>>);
+
+/// A call as its connections know it.
+#[derive(Clone, Debug)]
+struct Served {
+    call: Arc<str>,
+    refused: Arc<Mutex<BTreeSet<String>>>,
+    over: CancellationToken,
+}
+
+impl Proxy {
+    /// Answers `listener` for those who may reach `hosts`. Inside a Tokio runtime.
+    pub(crate) fn start(listener: std::net::TcpListener, hosts: Vec<Host>) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let desk = Desk::default();
+        let task = tokio::spawn(answer(listener, hosts.into(), desk.clone()));
+        Ok(Self { desk, _task: AbortOnDropHandle::new(task) })
+    }
+
+    /// Connections from now on are those of `call`.
+    pub(crate) fn begin(&self, call: &str) {
+        let served = Served { call: call.into(), refused: Arc::default(), over: CancellationToken::new() };
+        if let Some(before) = self.desk.lock().replace(served) {
+            before.over.cancel();
+        }
+    }
+
+    /// Cuts every connection of the call, and says what was refused to it.
+    pub(crate) fn end(&self) -> Vec<String> {
+        let Some(served) = self.desk.lock().take() else { return Vec::new() };
+        served.over.cancel();
+        served.refused().iter().cloned().collect()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, Option<Served>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Served {
+    fn refused(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what was refused, for the log and for whoever reads the output.
+    fn note(&self, what: &str) {
+        tracing::info!(call = %self.call, "refused to a command: {what}");
+        let mut refused = self.refused();
+        if refused.len() < TOLD {
+            refused.insert(what.to_owned());
+        }
+    }
+}
+
+async fn answer(listener: TcpListener, hosts: Arc<[Host]>, desk: Desk) {
+    let seats = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut open = JoinSet::new();
+    loop {
+        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return };
+        let taken = tokio::select! {
+            taken = listener.accept() => taken,
+            Some(_) = open.join_next() => continue,
+        };
+        let Ok((client, _)) = taken else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        // What was left in the background has no call that somebody allowed.
+        let Some(served) = desk.lock().clone() else { continue };
+        let hosts = Arc::clone(&hosts);
+        open.spawn(async move {
+            let _seat = seat;
+            let over = served.over.clone();
+            over.run_until_cancelled(serve::serve(client, &hosts, &served)).await;
+        });
+    }
+}

@@ -1,0 +1,256 @@
+//! Hosts that commands may reach: how the settings, and calls that ask for more, write them.
+//!
+//! It must not resolve a name.
+
+use std::{fmt, net::IpAddr, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// The ports of an entry that names none.
+const USUAL: [u16; 2] = [80, 443];
+
+/// An entry: a name, all names below one, or an address, and perhaps a port. Without one it stands for 80 and 443.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Host {
+    named: Named,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Named {
+    One(Place),
+    /// Every name that ends with a dot and this.
+    Below(String),
+}
+
+/// A name, lower-case and without a dot at its end, or an address that was written as one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    Name(String),
+    Address(IpAddr),
+}
+
+/// Where somebody wants to go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Target {
+    pub(crate) place: Place,
+    pub(crate) port: u16,
+}
+
+/// Why a text names no host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no host: {why}. Right are crates.io, *.debian.org, api.example.com:8443, 192.0.2.7:80 and [2001:db8::7]:443"
+)]
+pub struct HostError {
+    text: String,
+    why: &'static str,
+}
+
+impl Host {
+    /// What is expected where something else was found.
+    pub const EXPECTED: &'static str = "a host such as crates.io, *.debian.org or api.example.com:8443";
+
+    /// Reads an entry that stands for one host.
+    pub(crate) fn exactly(text: &str) -> Result<Self, HostError> {
+        match text.parse::<Self>()? {
+            Self { named: Named::Below(_), .. } => {
+                Err(HostError { text: text.to_owned(), why: "a call asks for each host by its own name" })
+            }
+            host => Ok(host),
+        }
+    }
+
+    /// Whether `target` may be reached because of it.
+    pub(crate) fn lets(&self, target: &Target) -> bool {
+        let port = self.port.map_or_else(|| USUAL.contains(&target.port), |port| port == target.port);
+        port && match (&self.named, &target.place) {
+            (Named::One(place), wanted) => place == wanted,
+            (Named::Below(above), Place::Name(name)) => {
+                name.strip_suffix(above.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            }
+            (Named::Below(_), Place::Address(_)) => false,
+        }
+    }
+}
+
+impl Target {
+    /// Reads `host:port`, or `host` where `usual` says which port is meant then.
+    pub(crate) fn parse(text: &str, usual: Option<u16>) -> Result<Self, HostError> {
+        let wrong = |why| HostError { text: text.to_owned(), why };
+        let (host, port) = split(text).map_err(wrong)?;
+        let port = port.or(usual).ok_or_else(|| wrong("a port is missing"))?;
+        Ok(Self { place: place(host).map_err(wrong)?, port })
+    }
+}
+
+impl FromStr for Host {
+    type Err = HostError;
+
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        let wrong = |why| HostError { text: text.to_owned(), why };
+        let (host, port) = split(text).map_err(wrong)?;
+        let named = match host.strip_prefix("*.") {
+            None => Named::One(place(host).map_err(wrong)?),
+            Some(above) => match place(above).map_err(wrong)? {
+                Place::Name(name) if name.contains('.') => Named::Below(name),
+                Place::Name(_) => return Err(wrong("it would be everything below a name without a dot")),
+                Place::Address(_) => return Err(wrong("there are no names below an address")),
+            },
+        };
+        Ok(Self { named, port })
+    }
+}
+
+/// Parts a host and a port, if there is one. An address of version 6 stands in brackets.
+fn split(text: &str) -> Result<(&str, Option<u16>), &'static str> {
+    if text.contains("://") || text.contains('/') {
+        return Err("it is an address of a page; write the host alone");
+    }
+    let (host, port) = match (text.starts_with('['), text.rfind(']')) {
+        (true, Some(end)) => match text[end + 1..].strip_prefix(':') {
+            Some(port) => (&text[..=end], Some(port)),
+            None if text[end + 1..].is_empty() => (text, None),
+            None => return Err("behind the bracket there is more than a port"),
+        },
+        (true, None) => return Err("the bracket is not closed"),
+        (false, _) => match text.split_once(':') {
+            None => (text, None),
+            Some((_, port)) if port.contains(':') => return Err("an address of version 6 stands in brackets"),
+            Some((host, port)) => (host, Some(port)),
+        },
+    };
+    let Some(port) = port else { return Ok((host, None)) };
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    match port.parse::<u16>() {
+        Ok(port @ 1..) if is_number => Ok((host, Some(port))),
+        Ok(_) | Err(_) => Err("the port is no number from 1 to 65535"),
+    }
+}
+
+fn place(text: &str) -> Result<Place, &'static str> {
+    if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let address = inner.parse().map_err(|_| "in the brackets there is no address of version 6")?;
+        return Ok(Place::Address(IpAddr::V6(address)));
+    }
+    if let Ok(address) = text.parse() {
+        return Ok(Place::Address(IpAddr::V4(address)));
+    }
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    if name.is_empty() {
+        return Err("the name is missing");
+    }
+    if !name.is_ascii() {
+        return Err("write a name of other letters in its form for machines, which begins with xn--");
+    }
+    if name.contains('*') {
+        return Err("a star stands only at the beginning, before a dot");
+    }
+    let is_label = |label: &str| {
+        matches!(label.len(), 1..=63)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    if name.len() > 253 || !name.split('.').all(is_label) {
+        return Err("no host has such a name");
+    }
+    // Libraries that resolve names read `127.1` and `0x7f000001` as addresses.
+    let last = name.rsplit('.').next().unwrap_or_default();
+    if last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x") {
+        return Err("it looks like an address, but is not written as one");
+    }
+    Ok(Place::Name(name))
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Address(IpAddr::V4(address)) => address.fmt(f),
+            Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.place, self.port)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.named {
+            Named::One(place) => place.fmt(f)?,
+            Named::Below(above) => write!(f, "*.{above}")?,
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+impl TryFrom<String> for Host {
+    type Error = HostError;
+
+    fn try_from(text: String) -> Result<Self, HostError> {
+        text.parse()
+    }
+}
+
+impl From<Host> for String {
+    fn from(host: Host) -> Self {
+        host.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Host, Target};
+
+    #[test]
+    fn an_entry_lets_what_it_names_and_nothing_else() {
+        for (entry, target, want) in [
+            ("crates.io", "crates.io:443", true),
+            ("Crates.IO.", "crates.io.:80", true),
+            ("crates.io", "crates.io:8080", false),
+            ("crates.io", "static.crates.io:443", false),
+            ("crates.io:8443", "crates.io:8443", true),
+            ("crates.io:8443", "crates.io:443", false),
+            ("*.debian.org", "deb.debian.org:80", true),
+            ("*.debian.org", "a.b.debian.org:80", true),
+            ("*.debian.org", "debian.org:80", false),
+            ("*.debian.org", "notdebian.org:80", false),
+            ("127.0.0.1:9", "127.0.0.1:9", true),
+            ("127.0.0.1:9", "[::ffff:127.0.0.1]:9", false),
+            ("[::1]:443", "[0:0::1]:443", true),
+        ] {
+            let entry: Host = entry.parse().unwrap();
+            assert_eq!(entry.lets(&Target::parse(target, None).unwrap()), want, "{entry} {target}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("", "missing"),
+            ("*", "star"),
+            ("*.org", "without a dot"),
+            ("a.*.org", "star"),
+            ("https://a.org", "alone"),
+            ("a.org:0", "port"),
+            ("a.org:+1", "port"),
+            ("::1", "brackets"),
+            ("[::1", "closed"),
+            ("b\u{fc}cher.de", "xn--"),
+            ("a b.org", "such a name"),
+            ("user@a.org", "such a name"),
+            ("127.1", "looks like an address"),
+            ("0x7f000001", "looks like an address"),
+            ("2130706433", "looks like an address"),
+        ] {
+            let told = text.parse::<Host>().unwrap_err().to_string();
+            assert!(told.contains(why), "{text}: {told}");
+        }
+    }
+}
