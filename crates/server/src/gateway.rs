@@ -97,6 +97,10 @@ pub enum ServeError {
     /// A door could not be opened.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// What the environment says of traces has no meaning.
+    #[cfg(feature = "otlp")]
+    #[error(transparent)]
+    Traces(#[from] crate::traces::Misconfigured),
     /// Secrets that were set over the gsv door cannot be read.
     #[error("{0}")]
     Secrets(String),
@@ -129,6 +133,15 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     config.binding()?;
+    #[cfg(feature = "otlp")]
+    let collector = crate::traces::Collector::named()?;
+    #[cfg(not(feature = "otlp"))]
+    if let Some(name) = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
+        .iter()
+        .find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+    {
+        notice(&format!("{name} is set, but this program was built without traces: nothing is sent there"));
+    }
     let front_end = config.webui.as_deref().map(hermes::front_end).transpose();
     front_end.map_err(ServeError::FrontEnd)?;
     let config = Arc::new(config);
@@ -196,6 +209,11 @@ pub async fn serve(
         idle: Some(IDLE),
     };
     let handle = Handle::open(log.into(), options).await?;
+    #[cfg(feature = "otlp")]
+    let traces = match collector {
+        Some(collector) => collector.follow(&handle).await,
+        None => None,
+    };
     let door = Door::open(handle.clone(), clock.clone(), settings).await?;
     let users = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
     let furniture = Furniture {
@@ -339,6 +357,10 @@ pub async fn serve(
     hall.close().await;
     rooms.close().await;
     handle.close_log().await;
+    #[cfg(feature = "otlp")]
+    if let Some(traces) = traces {
+        traces.stop(FAREWELL).await;
+    }
     outcome
 }
 

@@ -33,6 +33,8 @@ mod site;
 mod slips;
 mod strangers;
 pub mod tokens;
+#[cfg(feature = "otlp")]
+pub mod traces;
 pub mod view;
 mod web;
 pub mod yaml;

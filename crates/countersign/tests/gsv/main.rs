@@ -43,6 +43,8 @@ mod sessions;
 mod settings;
 mod speaking;
 mod telegram;
+#[cfg(feature = "otlp")]
+mod traces;
 mod transcripts;
 mod webhook;
 #[path = "../it/wire.rs"]

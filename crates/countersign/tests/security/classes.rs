@@ -111,6 +111,15 @@ const CLASSES: [Class; 28] = [
         &[
             ("runtime/tests/it/services/requests.rs", &["values_stand_in_path_and_query_as_data"]),
             (
+                "countersign/tests/security/way_out.rs",
+                &[
+                    "a_listed_host_is_reached_and_nothing_else",
+                    "a_host_that_a_person_allows_is_reached_by_that_call_alone",
+                    "what_names_no_host_is_refused_before_anybody_is_asked",
+                    "what_a_call_leaves_behind_has_no_way_out",
+                ],
+            ),
+            (
                 "runtime/tests/it/services/redirects.rs",
                 &[
                     "another_origin_gets_no_credentials_nor_does_the_way_back",

@@ -1,0 +1,169 @@
+//! Traces as a collector gets them: what the record says, in the names of OpenTelemetry, and nothing that anybody said.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    chat::talk,
+    gateway::{Gateway, soon},
+    outside::Outside,
+    peer::Peer,
+    place::said,
+    provider::{Reply, say},
+    scene::{Scene, write},
+};
+
+const KEY: &str = "collector-key-77ab02";
+
+/// A gateway that tells `collector`, as soon as there is something.
+fn start(scene: &Scene, collector: &str, more: &[(&str, &str)]) -> Gateway {
+    let mut command = scene.place.command();
+    command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "info");
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector).env("OTEL_BSP_SCHEDULE_DELAY", "20");
+    command.env("OTEL_EXPORTER_OTLP_HEADERS", format!("x-key={KEY}")).envs(more.iter().copied());
+    Gateway::spawn(command)
+}
+
+/// Everything that it was told.
+fn told(collector: &Outside) -> Vec<Value> {
+    let count = collector.count(|_| true);
+    let requests = (0..count).map(|number| collector.asked(number, |_| true));
+    let spans = |asked: crate::outside::Asked| {
+        assert_eq!((asked.path.as_str(), asked.header("content-type")), ("/v1/traces", "application/json"));
+        assert_eq!(asked.header("x-key"), KEY);
+        asked.body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
+    };
+    requests.flat_map(spans).collect()
+}
+
+/// Its attributes as plain values.
+fn attributes(span: &Value) -> BTreeMap<String, String> {
+    let read = |one: &Value| {
+        let value = &one["value"];
+        let text = match (&value["stringValue"], &value["intValue"]) {
+            (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
+            _ => value["arrayValue"]["values"][0]["stringValue"].as_str().unwrap().to_owned(),
+        };
+        (one["key"].as_str().unwrap().to_owned(), text)
+    };
+    span["attributes"].as_array().unwrap().iter().map(read).collect()
+}
+
+fn named<'a>(spans: &'a [Value], name: &str) -> Vec<&'a Value> {
+    spans.iter().filter(|span| span["name"] == name).collect()
+}
+
+#[test]
+fn a_run_with_a_call_that_waits_for_a_person_is_one_trace_without_a_word_of_it() {
+    let scene = Scene::new();
+    let collector = Outside::start(|_| (200, "{}".to_owned()));
+    let gateway = start(&scene, &collector.url, &[("OTEL_SERVICE_NAME", "front")]);
+    let mut peer = Peer::client(&gateway, "tester");
+    scene.provider.script([Reply::new(vec![write("c0", "canary-name.txt")]), say("canary-answer")]);
+    talk(&mut peer, "s", "canary-question", "r-1");
+    scene.place.allow(&scene.place.gate());
+    let spans = soon("the run is told", || {
+        let spans = told(&collector);
+        (!named(&spans, "invoke_agent").is_empty()).then_some(spans)
+    });
+    let run = named(&spans, "invoke_agent")[0];
+    let call = named(&spans, "execute_tool gsv__WriteFile")[0];
+    let gate = named(&spans, "countersign.gate approval")[0];
+    let chats = named(&spans, "chat small-1");
+    assert_eq!(chats.len(), 2, "{spans:#?}");
+    assert!(spans.iter().all(|span| span["traceId"] == run["traceId"]), "{spans:#?}");
+    assert!(run.get("parentSpanId").is_none());
+    for child in [call, chats[0], chats[1]] {
+        assert_eq!(child["parentSpanId"], run["spanId"], "{child}");
+    }
+    assert_eq!(gate["parentSpanId"], call["spanId"]);
+    let of_call = attributes(call);
+    for (name, want) in [
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", "gsv__WriteFile"),
+        ("gen_ai.tool.call.id", "c0"),
+        ("countersign.verdict", "countersigned"),
+        ("countersign.call.end", "done"),
+        ("countersign.gate.id", &attributes(gate)["countersign.gate.id"]),
+    ] {
+        assert_eq!(of_call[name], want, "{name}");
+    }
+    let (first, second) = (attributes(chats[0]), attributes(chats[1]));
+    assert_eq!(first["gen_ai.provider.name"], "local");
+    assert_eq!(first["gen_ai.response.finish_reasons"], "tool_call");
+    assert_eq!(second["gen_ai.response.finish_reasons"], "stop");
+    assert_eq!(attributes(gate)["countersign.verdict"], "allowed");
+    assert_eq!(attributes(run)["countersign.run.end"], "completed");
+    assert!(attributes(run).contains_key("gen_ai.usage.input_tokens"), "{run}");
+    let nanos = |span: &Value, end: &str| span[end].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(nanos(run, "startTimeUnixNano") <= nanos(call, "startTimeUnixNano"));
+    assert!(nanos(call, "endTimeUnixNano") <= nanos(run, "endTimeUnixNano"));
+    let first = collector.asked(0, |_| true);
+    let resource = &first.body["resourceSpans"][0]["resource"]["attributes"];
+    assert!(
+        resource.as_array().unwrap().contains(&json!({ "key": "service.name", "value": { "stringValue": "front" } }))
+    );
+    for number in 0..collector.count(|_| true) {
+        let text = collector.asked(number, |_| true).text;
+        assert!(!text.contains("canary") && !text.contains("tester") && !text.contains("by the agent"), "{text}");
+    }
+    assert!(!gateway.said().contains(KEY));
+    drop(gateway);
+    scene.place.verify();
+}
+
+#[test]
+fn a_collector_that_is_slow_to_come_changes_nothing_for_anybody_and_gets_what_waited() {
+    let scene = Scene::new();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let collector = Outside::start(move |_| match asked.fetch_add(1, SeqCst) {
+        0 => (503, String::new()),
+        _ => (200, r#"{"partialSuccess":{"rejectedSpans":"1","errorMessage":"too\u001bold"}}"#.to_owned()),
+    });
+    let gateway = start(&scene, &collector.url, &[]);
+    let mut peer = Peer::client(&gateway, "tester");
+    scene.provider.script([say("on")]);
+    assert_eq!(talk(&mut peer, "s", "go", "r-1")["state"], "final");
+    gateway.says("the collector of traces does not take them: it answers 503");
+    gateway.says("the collector takes traces");
+    gateway.says("too\\u{1b}old");
+    let again = collector.asked(1, |_| true);
+    assert_eq!(again.text, collector.asked(0, |_| true).text, "the same batch comes again");
+}
+
+#[test]
+fn what_is_left_is_told_at_the_end() {
+    let scene = Scene::new();
+    let collector = Outside::start(|_| (200, String::new()));
+    let mut gateway = start(&scene, &collector.url, &[("OTEL_BSP_SCHEDULE_DELAY", "600000")]);
+    let mut peer = Peer::client(&gateway, "tester");
+    scene.provider.script([say("on")]);
+    talk(&mut peer, "s", "go", "r-1");
+    assert_eq!(collector.count(|_| true), 0);
+    assert_eq!(gateway.stop().code, Some(0));
+    let spans = told(&collector);
+    assert_eq!(named(&spans, "chat small-1").len(), 1, "{spans:#?}");
+}
+
+#[test]
+fn a_variable_without_meaning_is_named_before_anything_begins() {
+    for (name, value, want) in [
+        ("OTEL_TRACES_SAMPLER", "sometimes", "OTEL_TRACES_SAMPLER: it is always_on"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:hunter2@localhost", "credentials belong in"),
+    ] {
+        let scene = Scene::new();
+        let mut command = scene.place.command();
+        command.args(["serve", "--config", "config.yaml"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
+        command.env(name, value);
+        let ended = said(command);
+        assert!(ended.code != Some(0) && ended.err.contains(want) && !ended.err.contains("hunter2"), "{ended:?}");
+        assert!(!scene.place.log().exists(), "nothing was begun");
+    }
+}

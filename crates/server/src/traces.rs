@@ -1,0 +1,80 @@
+//! Traces for whoever watches over programs of many kinds: what the record says of runs, requests to models, calls and gates, told
+//! to a collector over OTLP (HTTP, JSON) in the names that OpenTelemetry has for generative AI.
+//!
+//! It follows the record and decides nothing. What people, models and tools said never leaves: spans have names, times and
+//! counts. Nothing waits for a collector; what it does not take in time is dropped and counted. docs/operations.md, Traces, has the
+//! list of what is told.
+
+mod exporter;
+mod settings;
+mod spans;
+mod wire;
+mod words;
+
+use std::time::Duration;
+
+use countersign_runtime::{Handle, Released};
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    task::JoinHandle,
+};
+
+use exporter::{Dropped, Exporter};
+pub use settings::Misconfigured;
+use settings::{Sampler, Settings};
+use spans::{Span, Tracer};
+
+/// Who is to be told.
+pub(crate) struct Collector {
+    sampler: Sampler,
+    sender: Sender<Span>,
+    receiver: Receiver<Span>,
+    exporter: Exporter,
+    dropped: Dropped,
+}
+
+/// The spans of one gateway, on their way to a collector.
+pub(crate) struct Traces {
+    /// Ends once everything was told that could be.
+    exporting: JoinHandle<()>,
+}
+
+impl Collector {
+    /// The one that the environment names, if it names one. Nobody is spoken to yet.
+    ///
+    /// # Errors
+    /// [`Misconfigured`]: a variable that has no meaning here.
+    pub(crate) fn named() -> Result<Option<Self>, Misconfigured> {
+        let Some(settings) = Settings::read(|name| std::env::var(name).ok())? else { return Ok(None) };
+        let (sender, receiver) = mpsc::channel(settings.queue);
+        let (sampler, dropped) = (settings.sampler, Dropped::default());
+        Ok(Some(Self { sampler, sender, receiver, exporter: Exporter::new(settings, dropped.clone())?, dropped }))
+    }
+
+    /// Tells it what `handle` records from now on. `None` if the gateway closes already.
+    pub(crate) async fn follow(self, handle: &Handle) -> Option<Traces> {
+        let Self { sampler, sender, receiver, exporter, dropped } = self;
+        let mut subscriber = handle.subscribe().await?;
+        tokio::spawn(async move {
+            let mut tracer = Tracer::default();
+            while let Some(released) = subscriber.next().await {
+                let Released::Fact(recorded) = released else { continue };
+                let Some(span) = tracer.take(&recorded).filter(|span| sampler.takes(span.trace)) else { continue };
+                if sender.try_send(span).is_err() {
+                    dropped.add(1);
+                }
+            }
+        });
+        Some(Traces { exporting: tokio::spawn(exporter.run(receiver)) })
+    }
+}
+
+impl Traces {
+    /// Tells what is left, once the record is closed: for at most `patience`.
+    pub(crate) async fn stop(mut self, patience: Duration) {
+        if tokio::time::timeout(patience, &mut self.exporting).await.is_err() {
+            self.exporting.abort();
+            tracing::warn!("the collector of traces did not take the last spans in time");
+        }
+    }
+}

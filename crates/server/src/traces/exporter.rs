@@ -1,0 +1,217 @@
+//! The way to a collector: batches, one at a time, asked again for a while where that makes sense.
+//!
+//! It must not print the address or a header: either may have a credential in it.
+
+use std::{
+    io::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use flate2::{Compression, write::GzEncoder};
+use reqwest::{
+    Client, Response, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER},
+    redirect,
+};
+use tokio::{
+    sync::mpsc::Receiver,
+    time::{Instant, sleep, timeout_at},
+};
+
+use super::{
+    settings::{Misconfigured, Settings},
+    spans::Span,
+    wire,
+};
+
+/// How often one batch is told before it is dropped.
+const TRIES: u32 = 5;
+/// How long is waited before the second time; each further time twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest that a collector may have us wait.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The most that is read of an answer.
+const LONGEST_ANSWER: usize = 64 << 10;
+/// How often it is said that spans were dropped.
+const SAID: Duration = Duration::from_secs(60);
+
+/// How many spans nobody was told of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dropped(Arc<AtomicU64>);
+
+impl Dropped {
+    pub(super) fn add(&self, more: usize) {
+        self.0.fetch_add(more as u64, Relaxed);
+    }
+
+    fn take(&self) -> u64 {
+        self.0.swap(0, Relaxed)
+    }
+}
+
+/// How one attempt ended.
+enum Told {
+    Taken,
+    /// It would be in vain to say it again.
+    Refused(String),
+    /// It may be taken later, not before this has passed.
+    Later(String, Option<Duration>),
+}
+
+/// Tells spans.
+pub(super) struct Exporter {
+    settings: Settings,
+    client: Client,
+    dropped: Dropped,
+    /// Whether the last batch was taken; unknown at first.
+    is_well: Option<bool>,
+    said: Option<Instant>,
+}
+
+impl Exporter {
+    pub(super) fn new(settings: Settings, dropped: Dropped) -> Result<Self, Misconfigured> {
+        // Fails if there is one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = match settings.endpoint.scheme() {
+            // Reading the system's certificates takes time, and nobody asks for them.
+            "http" => Client::builder().tls_certs_only([]),
+            _ => Client::builder(),
+        };
+        // What this process tells of itself goes where it was told to, and nowhere else.
+        let client = builder.no_proxy().redirect(redirect::Policy::none()).build().map_err(|error| Misconfigured {
+            variable: "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
+            problem: format!("it cannot be spoken to: {}", error.without_url()),
+        })?;
+        Ok(Self { settings, client, dropped, is_well: None, said: None })
+    }
+
+    /// Tells what comes until nothing more does, and then the rest.
+    pub(super) async fn run(mut self, mut spans: Receiver<Span>) {
+        let mut batch = Vec::new();
+        while spans.recv_many(&mut batch, self.settings.batch).await > 0 {
+            let due = Instant::now() + self.settings.delay;
+            while batch.len() < self.settings.batch {
+                let room = self.settings.batch - batch.len();
+                match timeout_at(due, spans.recv_many(&mut batch, room)).await {
+                    Ok(more) if more > 0 => {}
+                    Ok(_) | Err(_) => break,
+                }
+            }
+            self.tell(&batch).await;
+            batch.clear();
+            self.say_dropped();
+        }
+    }
+
+    async fn tell(&mut self, batch: &[Span]) {
+        let body = wire::request(&self.settings.resource, batch);
+        let body = if self.settings.is_compressed { compressed(&body) } else { body };
+        for attempt in 1..=TRIES {
+            match self.once(body.clone()).await {
+                Told::Taken => {
+                    if self.is_well.replace(true) != Some(true) {
+                        tracing::info!("the collector takes traces");
+                    }
+                    return;
+                }
+                Told::Refused(why) => {
+                    self.ill(&why);
+                    break;
+                }
+                Told::Later(why, pause) => {
+                    self.ill(&why);
+                    if attempt < TRIES {
+                        let usual = PAUSE * 2_u32.pow(attempt - 1);
+                        sleep(pause.unwrap_or(usual).min(LONGEST_PAUSE)).await;
+                    }
+                }
+            }
+        }
+        self.dropped.add(batch.len());
+    }
+
+    async fn once(&self, body: Vec<u8>) -> Told {
+        let mut asked = self
+            .client
+            .post(self.settings.endpoint.clone())
+            .headers(self.settings.headers.clone())
+            .header(CONTENT_TYPE, "application/json");
+        if self.settings.is_compressed {
+            asked = asked.header(CONTENT_ENCODING, "gzip");
+        }
+        let asking = async {
+            let answer = asked.body(body).send().await?;
+            let status = answer.status();
+            let pause = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+            Ok::<_, reqwest::Error>((status, pause.map(Duration::from_secs), read(answer).await?))
+        };
+        let (status, pause, said) = match tokio::time::timeout(self.settings.timeout, asking).await {
+            Err(_) => return Told::Later("it did not answer in time".to_owned(), None),
+            Ok(Err(error)) => return Told::Later(words(error), None),
+            Ok(Ok(answered)) => answered,
+        };
+        match status {
+            status if status.is_success() => {
+                if let Some((count, said)) = wire::refused(&said) {
+                    tracing::warn!(spans = count, "the collector did not take some traces: {said}");
+                }
+                Told::Taken
+            }
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Told::Later(format!("it answers {}", status.as_u16()), pause),
+            status => Told::Refused(format!("it answers {}", status.as_u16())),
+        }
+    }
+
+    /// Says so once, until it was well again.
+    fn ill(&mut self, why: &str) {
+        if self.is_well.replace(false) != Some(false) {
+            tracing::warn!("the collector of traces does not take them: {why}");
+        }
+    }
+
+    fn say_dropped(&mut self) {
+        if self.said.is_some_and(|said| said.elapsed() < SAID) {
+            return;
+        }
+        let dropped = self.dropped.take();
+        if dropped > 0 {
+            self.said = Some(Instant::now());
+            tracing::warn!(spans = dropped, "nobody was told of some spans");
+        }
+    }
+}
+
+/// As much of an answer as counts.
+async fn read(mut answer: Response) -> reqwest::Result<Vec<u8>> {
+    let mut said = Vec::new();
+    while let Some(chunk) = answer.chunk().await? {
+        said.extend_from_slice(&chunk);
+        if said.len() > LONGEST_ANSWER {
+            break;
+        }
+    }
+    Ok(said)
+}
+
+/// What went wrong, without the address.
+fn words(error: reqwest::Error) -> String {
+    let what = if error.is_connect() { "it cannot be reached" } else { "the connection broke off" };
+    match std::error::Error::source(&error.without_url()) {
+        Some(cause) => format!("{what}: {cause}"),
+        None => what.to_owned(),
+    }
+}
+
+fn compressed(body: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    // Memory takes whatever is written to it.
+    let _ = encoder.write_all(body);
+    encoder.finish().unwrap_or_default()
+}
