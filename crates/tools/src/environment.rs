@@ -42,6 +42,9 @@ const PLAIN: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"
 /// Variables that decide what code a shell runs at its start, which no shell of ours gets.
 const NEVER: &[&str] = &["BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "PS4"];
 
+/// How the variables begin that say where traces go: their headers carry keys, and no command needs them.
+const TRACES: &str = "OTEL_EXPORTER_OTLP_";
+
 /// The variables that commands start with. Printing it shows the names only.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<OsString, OsString>);
@@ -78,7 +81,9 @@ impl Environment {
     }
 
     fn quiet(mut variables: BTreeMap<OsString, OsString>) -> Self {
-        variables.retain(|name, _| !NEVER.iter().any(|never| name == never));
+        variables.retain(|name, _| {
+            !NEVER.iter().any(|never| name == never) && !name.as_encoded_bytes().starts_with(TRACES.as_bytes())
+        });
         variables.extend(QUIET.iter().map(|(name, value)| (name.into(), value.into())));
         Self(variables)
     }
@@ -118,6 +123,10 @@ mod tests {
             ("MODEL_KEY", "secret"),
             ("EDITOR", "vi"),
             ("BASH_ENV", "/evil"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=secret"),
+            ("OTEL_SERVICE_NAME", "mine"),
             ("X", "1"),
         ]
         .map(|(name, value)| (name.into(), value.into()))
@@ -133,6 +142,10 @@ mod tests {
             ("X", Some("1")),
             ("MODEL_KEY", None),
             ("BASH_ENV", None),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", None),
+            ("OTEL_EXPORTER_OTLP_HEADERS", None),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", None),
+            ("OTEL_SERVICE_NAME", Some("mine")),
             ("EDITOR", Some("true")),
             ("CI", Some("1")),
             ("GIT_TERMINAL_PROMPT", Some("0")),
@@ -149,6 +162,7 @@ mod tests {
             ("PATH", Some("/bin")),
             ("LC_ALL", Some("C")),
             ("X", None),
+            ("OTEL_EXPORTER_OTLP_HEADERS", None),
             ("MODEL_KEY", None),
             ("MINE", Some("2")),
             ("PAGER", Some("cat")),
