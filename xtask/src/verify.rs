@@ -62,6 +62,11 @@ fn steps(workspace: &Workspace, options: Options, tally: &mut Tally) -> anyhow::
     step("clippy", || {
         Cargo::new(workspace).args(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
     })?;
+    step("clippy, without features", || {
+        Cargo::new(workspace)
+            .args(&["clippy", "-p", "countersign", "--no-default-features", "--", "-D", "warnings"])
+            .run()
+    })?;
     step("tidy", || match tidy::findings(workspace)?.as_slice() {
         [] => Ok(()),
         found => {
