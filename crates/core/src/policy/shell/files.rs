@@ -4,7 +4,9 @@
 
 mod arguments;
 mod commands;
+mod state;
 mod walk;
+mod wrappers;
 
 use crate::call::pins::Role;
 

@@ -55,6 +55,13 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
     }
 }
 
+/// Whether it is told of programs called `name` what they run.
+pub(super) fn is_known(name: &str) -> bool {
+    const KNOWN: &str =
+        "command builtin exec nohup setsid nice ionice stdbuf time timeout env xargs find eval trap alias";
+    KNOWN.split_ascii_whitespace().any(|known| known == name) || is_opaque_wrapper(name)
+}
+
 fn option(argv: &[Word], wanted: &[&str]) -> bool {
     argv.get(1).and_then(Word::as_literal).is_some_and(|word| wanted.contains(&word))
 }

@@ -25,11 +25,17 @@ pub(super) struct Found {
     pub(super) reads: Reads,
     /// Files that it runs beside.
     pub(super) files: Vec<Word>,
+    /// Files that it may run.
+    pub(super) perhaps: Vec<Word>,
+    /// Modules that it loads beside, which it looks for itself.
+    pub(super) modules: Vec<String>,
+    /// What a file may end with, where its name is written without.
+    pub(super) endings: &'static [&'static str],
 }
 
 impl Found {
     fn only(reads: Reads) -> Self {
-        Self { reads, files: Vec::new() }
+        Self { reads, files: Vec::new(), perhaps: Vec::new(), modules: Vec::new(), endings: &[] }
     }
 }
 
@@ -41,6 +47,14 @@ pub(super) struct Family {
     valued: &'static [&'static str],
     /// Options with a file that it runs beside, or before.
     files: &'static [&'static str],
+    /// Options with a module that is loaded before; a file where it is written as a path.
+    required: &'static [&'static str],
+    /// Letters behind which the rest of a word is a value.
+    rest: &'static str,
+    /// What a file may end with, where its name is written without.
+    endings: &'static [&'static str],
+    /// Whether a plain word may be a command of its own.
+    has_commands: bool,
     /// Options with a module.
     modules: &'static [&'static str],
     /// Words before the file.
@@ -49,29 +63,72 @@ pub(super) struct Family {
     is_filter: bool,
 }
 
-const PLAIN: Family = Family { texts: &[], valued: &[], files: &[], modules: &[], commands: &[], is_filter: false };
+const PLAIN: Family = Family {
+    texts: &[],
+    valued: &[],
+    files: &[],
+    required: &[],
+    rest: "",
+    endings: &[],
+    has_commands: false,
+    modules: &[],
+    commands: &[],
+    is_filter: false,
+};
+
+/// What `node` and its kin put behind a name.
+const SCRIPTS: &[&str] = &[".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".tsx", ".json", ".node"];
 
 /// How the interpreter with this base name takes its options; none if it is none that is known.
 pub(super) fn family(name: &str) -> Option<Family> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     Some(match stem {
         "python" | "pypy" | "ipython" => {
-            Family { texts: &["-c"], valued: &["-W", "-X", "-Q"], modules: &["-m"], ..PLAIN }
+            Family { texts: &["-c"], valued: &["-W", "-X", "-Q", "--check-hash-based-pycs"], modules: &["-m"], ..PLAIN }
         }
         "node" | "nodejs" => Family {
             texts: &["-e", "--eval", "-p", "--print", "-pe"],
-            valued: &["-C", "--conditions", "--env-file", "--loader", "--experimental-loader"],
-            files: &["-r", "--require", "--import"],
+            valued: &["-C", "--conditions", "--env-file", "--title", "--watch-path"],
+            required: &["-r", "--require", "--import", "--loader", "--experimental-loader"],
+            modules: &["--run", "--test"],
+            endings: SCRIPTS,
             ..PLAIN
         },
-        "deno" | "bun" | "tsx" | "ts-node" => {
-            Family { texts: &["-e", "--eval"], files: &["-r", "--preload"], commands: &["run", "test"], ..PLAIN }
-        }
-        "perl" => Family { texts: &["-e", "-E"], valued: &["-I"], ..PLAIN },
-        "ruby" => Family { texts: &["-e"], valued: &["-I", "-C", "-E"], files: &["-r"], ..PLAIN },
+        "tsx" | "ts-node" => Family {
+            texts: &["-e", "--eval"],
+            valued: &["-P", "--project", "--tsconfig"],
+            required: &["-r", "--require", "--import"],
+            endings: SCRIPTS,
+            ..PLAIN
+        },
+        "deno" | "bun" => Family {
+            texts: &["-e", "--eval"],
+            required: &["-r", "--preload"],
+            commands: &["run", "test"],
+            endings: SCRIPTS,
+            has_commands: true,
+            ..PLAIN
+        },
+        "perl" => Family { texts: &["-e", "-E"], valued: &["-I"], rest: "mMiFDxV", ..PLAIN },
+        "ruby" => Family {
+            texts: &["-e"],
+            valued: &["-I", "-C", "-E"],
+            required: &["-r"],
+            rest: "WKiFxXT",
+            endings: &[".rb"],
+            ..PLAIN
+        },
+        "java" => Family {
+            valued: &["-cp", "-classpath", "--class-path", "-p", "--module-path"],
+            files: &["-jar"],
+            modules: &["-m", "--module"],
+            rest: "XDavde",
+            has_commands: true,
+            ..PLAIN
+        },
         "php" => Family { texts: &["-r"], valued: &["-d", "-c"], files: &["-f"], ..PLAIN },
         "lua" | "luajit" => Family { texts: &["-e"], modules: &["-l"], ..PLAIN },
-        "Rscript" | "R" => Family { texts: &["-e"], files: &["-f"], ..PLAIN },
+        "Rscript" | "R" => Family { texts: &["-e"], files: &["-f", "--file"], ..PLAIN },
         "awk" | "gawk" | "mawk" | "nawk" => {
             Family { valued: &["-F", "-v"], files: &["-f", "--file"], is_filter: true, ..PLAIN }
         }
@@ -84,6 +141,7 @@ pub(super) fn family(name: &str) -> Option<Family> {
 /// What a shell runs.
 pub(super) fn of_shell(argv: &[Word]) -> Found {
     let (mut at, mut files) = (1, Vec::new());
+    let found = |reads, files| Found { files, ..Found::only(reads) };
     let (mut takes_text, mut reads_input) = (false, false);
     while let Some(word) = argv.get(at) {
         let Some(text) = word.as_literal() else {
@@ -92,7 +150,7 @@ pub(super) fn of_shell(argv: &[Word]) -> Found {
             if is_operand {
                 break;
             }
-            return Found { reads: Reads::Unclear(word.raw.clone()), files };
+            return found(Reads::Unclear(word.raw.clone()), files);
         };
         at += 1;
         match text {
@@ -122,21 +180,24 @@ pub(super) fn of_shell(argv: &[Word]) -> Found {
         Some(word) if !reads_input => Reads::File(word.clone()),
         Some(_) | None => Reads::Input,
     };
-    Found { reads, files }
+    found(reads, files)
 }
 
 /// What an interpreter of another language runs.
 pub(super) fn of_interpreter(name: &str, argv: &[Word]) -> Found {
     let Some(family) = family(name) else { return Found::only(Reads::Nothing) };
-    let (mut at, mut files, mut has_text) = (1, Vec::new(), false);
+    let mut found = Found { endings: family.endings, ..Found::only(Reads::Nothing) };
+    let (mut at, mut has_text, mut is_strange) = (1, false, false);
     while let Some(word) = argv.get(at) {
         let Some(text) = word.as_literal().filter(|text| text.starts_with('-') && text.len() > 1) else {
             if word.value.starts_with('-') && word.as_literal().is_none() {
-                return Found { reads: Reads::Unclear(word.raw.clone()), files };
+                found.reads = Reads::Unclear(word.raw.clone());
+                return found;
             }
             break;
         };
         at += 1;
+        is_strange = false;
         if text == "--" {
             break;
         }
@@ -154,30 +215,50 @@ pub(super) fn of_interpreter(name: &str, argv: &[Word]) -> Found {
             has_text = true;
             // Behind the text of python and node nothing is an option.
             if !family.is_filter && !matches!(name, "perl" | "ruby") {
-                return Found { reads: Reads::Nothing, files };
+                return found;
             }
         } else if family.modules.contains(&option) {
-            let module = value().map(|word| word.raw).unwrap_or_default();
-            return Found { reads: Reads::Module(module), files };
+            let module = value().map_or_else(|| option.to_owned(), |word| word.raw);
+            found.reads = Reads::Module(module);
+            return found;
         } else if family.files.contains(&option) {
-            files.extend(value());
-            has_text |= family.is_filter || option == "-f";
+            found.files.extend(value());
+            has_text |= family.is_filter || matches!(option, "-f" | "-jar");
+        } else if family.required.contains(&option) {
+            match value() {
+                Some(word) if word.as_literal().is_some_and(|name| !name.starts_with(['.', '/'])) => {
+                    found.modules.push(word.raw);
+                }
+                word => found.files.extend(word),
+            }
         } else if family.valued.contains(&option) {
             value();
+        } else {
+            is_strange = option.starts_with("--") && joined.is_none() && !option.contains('=');
         }
     }
+    let mut is_command = family.has_commands;
     if argv.get(at).and_then(Word::as_literal).is_some_and(|word| family.commands.contains(&word)) {
         at += 1;
         while argv.get(at).is_some_and(|word| word.value.starts_with('-')) {
             at += 1;
         }
     }
-    let reads = match argv.get(at) {
+    is_command &= argv.get(at).and_then(Word::as_literal).is_some_and(|word| !word.contains(['/', '.']));
+    if is_strange && !has_text && !family.is_filter {
+        // The word behind an option that is not known may be its value.
+        found.perhaps.extend(argv.get(at + 1).cloned());
+    }
+    found.reads = match argv.get(at) {
         _ if has_text || family.is_filter => Reads::Nothing,
+        Some(word) if is_command => {
+            found.perhaps.push(word.clone());
+            Reads::Module(word.raw.clone())
+        }
         Some(word) => Reads::File(word.clone()),
         None => Reads::Input,
     };
-    Found { reads, files }
+    found
 }
 
 /// An option and what is joined to it: `-Wdefault`, `--file=x`, and `-ne` for `-n -e`.
@@ -185,21 +266,21 @@ fn split<'t>(text: &'t str, family: &Family) -> (&'t str, Option<&'t str>) {
     if text.starts_with("--") {
         return text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
     }
-    let known = |option: &str| {
-        [family.texts, family.valued, family.files, family.modules].iter().any(|list| list.contains(&option))
-    };
-    if known(text) {
+    let lists = [family.texts, family.valued, family.files, family.required, family.modules];
+    let known = |option: &str| lists.iter().find_map(|list| list.iter().find(|known| **known == option).copied());
+    if known(text).is_some() {
         return (text, None);
     }
-    let takes = |at: &usize| text.is_char_boundary(at + 1) && known(&format!("-{}", &text[*at..=*at]));
-    let Some(at) = (1..text.len()).filter(|at| text.is_char_boundary(*at)).find(takes) else { return (text, None) };
-    let option = [family.texts, family.valued, family.files, family.modules]
-        .concat()
-        .into_iter()
-        .find(|option| option[1..] == text[at..=at])
-        .unwrap_or(text);
-    let rest = &text[at + 1..];
-    (option, (!rest.is_empty()).then_some(rest))
+    for (at, letter) in text.char_indices().skip(1) {
+        if family.rest.contains(letter) {
+            break;
+        }
+        let rest = &text[at + letter.len_utf8()..];
+        if let Some(option) = known(&format!("-{letter}")) {
+            return (option, (!rest.is_empty()).then_some(rest));
+        }
+    }
+    (text, None)
 }
 
 /// Where the words begin that a wrapper runs as they stand, for wrappers whose options take words of their own. None if it is
@@ -214,6 +295,10 @@ pub(super) fn wraps(name: &str, argv: &[Word]) -> Option<usize> {
         "watch" => (&["-n", "--interval"], 0),
         "strace" | "ltrace" => (&["-e", "-o", "-p", "-s", "-u", "-P"], 0),
         "taskset" | "chrt" => (&["-p"], 1),
+        // It hands a program to itself.
+        name if name.starts_with("ld-linux") || name.starts_with("ld-musl") => {
+            (&["--library-path", "--preload", "--audit", "--argv0", "--inhibit-rpath"], 0)
+        }
         "setarch" | "flock" => (&["-w", "-E", "--timeout"], 1),
         _ => return None,
     };
@@ -231,7 +316,11 @@ pub(super) fn wraps(name: &str, argv: &[Word]) -> Option<usize> {
             _ => break,
         }
     }
-    (argv.len() > at + operands).then_some(at + operands)
+    at += operands;
+    while name == "setarch" && argv.get(at).is_some_and(|word| word.value.starts_with('-')) {
+        at += 1;
+    }
+    (argv.len() > at).then_some(at)
 }
 
 /// Whether a wrapper looks for programs in places of its own.

@@ -5,7 +5,7 @@ use brush_parser::ast;
 use super::{
     Named,
     arguments::{self, Reads},
-    walk::{Input, Walk, is_stream},
+    walk::{Input, Stream, Walk, stream},
 };
 use crate::{
     call::pins::Role,
@@ -33,7 +33,7 @@ const MOST_WRAPPED: usize = 8;
 
 /// How a command comes to be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+pub(super) enum By {
     /// The shell runs it.
     Shell,
     /// Another program does, which knows no builtins.
@@ -54,16 +54,24 @@ fn listed(list: &str, name: &str) -> bool {
 impl Walk<'_> {
     /// The words of a command, without what is set before it.
     pub(super) fn plain_words(&mut self, command: &ast::SimpleCommand) -> Vec<Word> {
-        let mut raw: Vec<&str> = command.word_or_name.iter().map(|name| name.value.as_str()).collect();
+        let mut raw: Vec<Option<&str>> = command.word_or_name.iter().map(|name| Some(name.value.as_str())).collect();
         for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
             match item {
                 ast::CommandPrefixOrSuffixItem::Word(word)
-                | ast::CommandPrefixOrSuffixItem::AssignmentWord(_, word) => raw.push(&word.value),
-                ast::CommandPrefixOrSuffixItem::IoRedirect(_)
-                | ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => {}
+                | ast::CommandPrefixOrSuffixItem::AssignmentWord(_, word) => raw.push(Some(&word.value)),
+                // It stands for a name that is only known when it runs.
+                ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => raw.push(None),
+                ast::CommandPrefixOrSuffixItem::IoRedirect(_) => {}
             }
         }
-        raw.into_iter().flat_map(word::braces).map(|raw| self.word(&raw)).collect()
+        let mut words = Vec::new();
+        for raw in raw {
+            match raw {
+                Some(raw) => words.extend(word::braces(raw).iter().map(|raw| self.word(raw))),
+                None => words.push(Word { raw: "<(…)".to_owned(), ..Word::unknown() }),
+            }
+        }
+        words
     }
 
     fn items(command: &ast::SimpleCommand) -> impl Iterator<Item = &ast::CommandPrefixOrSuffixItem> {
@@ -125,14 +133,19 @@ impl Walk<'_> {
                     }
                 }
                 ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.aside(&subshell.list.to_string()),
-                ast::IoFileRedirectTarget::Fd(_) | ast::IoFileRedirectTarget::Duplicate(_) => {}
+                ast::IoFileRedirectTarget::Duplicate(word) => self.expanded(&word.value),
+                ast::IoFileRedirectTarget::Fd(_) => {}
             },
             ast::IoRedirect::OutputAndError(word, _) => {
                 self.expanded(&word.value);
                 self.writes(&word.value);
             }
             ast::IoRedirect::HereString(_, word) => self.expanded(&word.value),
-            ast::IoRedirect::HereDocument(..) => {}
+            ast::IoRedirect::HereDocument(_, document) => {
+                if document.requires_expansion {
+                    self.words_in(&document.doc.value);
+                }
+            }
         }
         self.read_by(redirect)
     }
@@ -175,7 +188,14 @@ impl Walk<'_> {
             set.iter().for_each(|word| self.set(word));
             return;
         }
-        let input = own.unwrap_or_else(|| fed.clone());
+        set.iter().for_each(|word| self.note_variable(word));
+        if let ([only], Some(own)) = (argv.as_slice(), &own)
+            && only.value == "exec"
+        {
+            (self.around, self.reads_elsewhere) = (self.seen_from_here(own), true);
+        }
+        let given = if matches!(fed, Input::Nothing) { self.around.clone() } else { fed.clone() };
+        let input = own.unwrap_or(given);
         let before = self.state.path.clone();
         self.set_path(&set);
         self.invoke(&argv, By::Shell, &input, 0);
@@ -188,34 +208,10 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes a variable that is set for good.
-    fn set(&mut self, word: &Word) {
-        self.set_path(std::slice::from_ref(word));
-        let Some((name, value)) = word.value.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
-        else {
-            return;
-        };
-        let name = name.trim_end_matches('+').to_owned();
-        self.state.variables.retain(|(known, _)| *known != name);
-        let is_plain = Self::known(word).is_some() && !word.raw.contains("+=") && !value.contains(char::is_whitespace);
-        if is_plain && !matches!(name.as_str(), "PATH" | "HOME" | "PWD") {
-            self.state.variables.push((name, value));
-        }
-    }
-
-    fn set_path(&mut self, set: &[Word]) {
-        for word in set {
-            if let Some(value) = word.value.strip_prefix("PATH=") {
-                self.state.path = Self::known(word).is_some().then(|| value.to_owned());
-            } else if word.value.starts_with("PATH+") || word.value == "PATH" {
-                self.state.path = None;
-            }
-        }
-    }
-
-    fn invoke(&mut self, argv: &[Word], by: By, input: &Input, wrapped: usize) {
+    pub(super) fn invoke(&mut self, argv: &[Word], by: By, input: &Input, wrapped: usize) {
         let Some(first) = argv.first().filter(|_| wrapped < MOST_WRAPPED) else { return };
-        let Some(program) = Self::known(first).map(str::to_owned) else {
+        let name = if first.raw == "[" { Some("[") } else { Self::known(first) };
+        let Some(program) = name.map(str::to_owned) else {
             if by != By::Perhaps {
                 self.unknown(format!("{}: which program it is is only known when it runs", first.raw));
             }
@@ -224,9 +220,8 @@ impl Walk<'_> {
         if by == By::Perhaps && program.contains(char::is_whitespace) {
             return;
         }
-        let is_function = by == By::Shell && self.functions.contains(&program);
         let is_builtin = by == By::Shell && listed(BUILTINS, &program);
-        if is_function {
+        if by == By::Shell && self.function(&program) {
             return;
         }
         if !is_builtin {
@@ -249,8 +244,9 @@ impl Walk<'_> {
             return;
         }
         if let Some(at) = arguments::wraps(&name, argv) {
-            return self.wrapped(&name, &argv[at..], next, input, wrapped);
+            return self.wrapped(&name, (&argv[1..at], &argv[at..]), next, input, wrapped);
         }
+        self.note_options(&name, argv, by);
         if is_shell(&name) || arguments::family(&name).is_some() {
             return self.interpreter(&name, argv, by, input);
         }
@@ -270,32 +266,16 @@ impl Walk<'_> {
                     self.state.path = None;
                 }
                 self.set_path(&assignments);
+                assignments.iter().for_each(|word| self.note_variable(word));
                 self.invoke(&inner, next, input, wrapped + 1);
                 self.state.path = before;
             }
-            Runs::Beside(all) => {
-                all.iter().for_each(|inner| self.invoke(inner, By::Program, &Input::Nothing, wrapped + 1))
-            }
-            Runs::Text(text) => self.aside(&text),
+            Runs::Beside(all) => all.iter().for_each(|inner| self.invoke(inner, By::Program, input, wrapped + 1)),
+            Runs::Text(text) => self.fed(input, |walk| walk.aside(&text)),
             Runs::Anything { perhaps, texts, .. } => {
-                if matches!(name.as_str(), "eval") {
-                    texts.iter().for_each(|text| self.text(text));
-                    return;
-                }
-                texts.iter().for_each(|text| self.aside(text));
-                perhaps.iter().for_each(|inner| self.invoke(inner, By::Perhaps, &Input::Nothing, wrapped + 1));
+                self.anything(&name, argv, (&perhaps, &texts), (by, input), wrapped)
             }
         }
-    }
-
-    /// A program that another runs as it stands, such as behind `sudo`.
-    fn wrapped(&mut self, name: &str, inner: &[Word], next: By, input: &Input, wrapped: usize) {
-        let before = self.state.path.clone();
-        if arguments::has_own_path(name) {
-            self.state.path = None;
-        }
-        self.invoke(inner, next, input, wrapped + 1);
-        self.state.path = before;
     }
 
     /// A program by its path, or by its name.
@@ -326,20 +306,25 @@ impl Walk<'_> {
     fn interpreter(&mut self, name: &str, argv: &[Word], by: By, input: &Input) {
         let is_perhaps = by == By::Perhaps;
         let found = if is_shell(name) { arguments::of_shell(argv) } else { arguments::of_interpreter(name, argv) };
-        found.files.iter().for_each(|word| self.note_path(word, Role::Script, is_perhaps));
+        let endings = found.endings;
+        found.files.iter().for_each(|word| self.note_with(word, Role::Script, is_perhaps, endings));
+        found.perhaps.iter().for_each(|word| self.note_with(word, Role::Script, true, endings));
+        if !is_perhaps {
+            found.modules.iter().for_each(|module| self.module(name, module));
+        }
         match found.reads {
             Reads::Nothing => {}
             Reads::Text(text) if is_shell(name) => match Self::known(&text).map(str::to_owned) {
-                Some(text) => self.aside(&text),
+                Some(text) => self.fed(input, |walk| walk.aside(&text)),
                 None => self.unknown(format!("the text that {name} runs is only known when it runs")),
             },
             Reads::Text(_) => {}
-            Reads::Module(module) => self.unknown(format!("{module}: a module, which {name} looks for itself")),
+            Reads::Module(module) => self.module(name, &module),
             Reads::File(word) => {
-                if Self::known(&word).is_some_and(is_stream) {
+                if Self::known(&word).and_then(stream) == Some(Stream::Input) {
                     return self.input(name, input);
                 }
-                self.script(name, &word, is_perhaps);
+                self.script(name, &word, is_perhaps, endings);
             }
             Reads::Input => self.input(name, input),
             Reads::Unclear(word) if !is_perhaps => self.unknown(format!("what {name} makes of {word}")),
@@ -347,14 +332,16 @@ impl Walk<'_> {
         }
     }
 
+    fn module(&mut self, name: &str, module: &str) {
+        self.unknown(format!("{module}: a module, which {name} looks for itself"));
+    }
+
     /// A script by its name: a shell looks for one without a slash in its folder first, and then among the programs.
-    fn script(&mut self, shell: &str, word: &Word, is_perhaps: bool) {
-        let Some(name) = Self::known(word).map(str::to_owned) else {
-            return self.note_path(word, Role::Script, is_perhaps);
+    fn script(&mut self, shell: &str, word: &Word, is_perhaps: bool, endings: &[&str]) {
+        let name = Self::known(word).filter(|name| is_shell(shell) && !name.contains('/') && stream(name).is_none());
+        let Some(name) = name.map(str::to_owned) else {
+            return self.note_with(word, Role::Script, is_perhaps, endings);
         };
-        if !is_shell(shell) || name.contains('/') {
-            return self.note_path(word, Role::Script, is_perhaps);
-        }
         let path = self.state.path.clone();
         let (Some(places), searched) = (self.places(&name), self.searched(&name, path.as_deref())) else {
             return self.note_path(word, Role::Script, is_perhaps);
@@ -380,95 +367,17 @@ impl Walk<'_> {
             Input::Nothing => {}
             Input::Files(words) => {
                 for word in words.clone() {
-                    if Self::known(&word).is_some_and(is_stream) {
-                        self.unknown(format!("what {name} reads on its input"));
-                    } else {
-                        self.note_path(&word, Role::Script, false);
+                    match Self::known(&word).and_then(stream) {
+                        Some(Stream::Nothing) => {}
+                        Some(_) => self.unknown(format!("what {name} reads on its input")),
+                        None => self.note_path(&word, Role::Script, false),
                     }
                 }
             }
-            Input::Text(text) if is_shell(name) => self.aside(&text.clone()),
+            // What a shell within it reads is the rest of it.
+            Input::Text(text) if is_shell(name) => self.fed(&Input::Unknown, |walk| walk.aside(text)),
             Input::Text(_) => {}
             Input::Unknown => self.unknown(format!("what {name} reads on its input")),
         }
-    }
-
-    /// What a builtin changes for the commands behind it.
-    fn change_state(&mut self, name: &str, argv: &[Word]) {
-        match name {
-            "cd" | "pushd" => self.change_folder(name, argv),
-            "popd" => self.state.folders = None,
-            "." | "source" => self.source(argv),
-            "export" | "declare" | "typeset" | "local" | "readonly" => {
-                argv[1..].iter().filter(|word| word.value.contains('=')).for_each(|word| self.set(word));
-            }
-            "read" | "mapfile" | "readarray" | "getopts" => self.state.variables.clear(),
-            "unset" if argv.iter().any(|word| word.value == "PATH") => self.state.path = None,
-            "unset" => self.state.variables.clear(),
-            "hash" if argv.iter().any(|word| word.value.starts_with("-p")) => self.state.path = None,
-            "alias" | "enable" => self.unknown(format!("what {name} makes of names behind it")),
-            _ => {}
-        }
-    }
-
-    fn change_folder(&mut self, name: &str, argv: &[Word]) {
-        let is_option = |word: &&Word| matches!(word.value.as_str(), "-P" | "-L" | "-e" | "-@" | "--");
-        let to = argv[1..].iter().find(|word| !is_option(word)).cloned();
-        let to = match to {
-            None if name == "cd" => self.home(),
-            None => None,
-            Some(word) => Self::known(&word).filter(|to| *to != "-" && !to.starts_with('+')).map(str::to_owned),
-        };
-        let (Some(to), Some(before), false) = (to, self.state.folders.clone(), self.sets_folder()) else {
-            self.state.folders = None;
-            return;
-        };
-        let reached: Vec<String> = before.iter().map(|folder| path::resolve(folder, &to)).collect();
-        for folder in &reached {
-            self.note(Named {
-                name: to.clone(),
-                role: Role::Folder,
-                tried: vec![folder.clone()],
-                is_searched: false,
-                is_perhaps: false,
-                may_be_made: self.may_have_made,
-                path: None,
-            });
-        }
-        self.state.folders = Some(reached);
-        self.bound_folders();
-    }
-
-    fn source(&mut self, argv: &[Word]) {
-        let Some(word) = argv.get(1).cloned() else { return };
-        let known = Self::known(&word).map(str::to_owned);
-        match known {
-            Some(name) if is_stream(&name) => self.unknown("what . reads on its input"),
-            Some(name) if !name.contains('/') => {
-                let path = self.state.path.clone();
-                match (self.searched(&name, path.as_deref()), self.places(&name)) {
-                    (Some(mut tried), Some(places)) => {
-                        tried.extend(places);
-                        self.note(Named {
-                            name: name.clone(),
-                            role: Role::Script,
-                            tried,
-                            is_searched: false,
-                            is_perhaps: false,
-                            may_be_made: self.may_have_made,
-                            path,
-                        });
-                    }
-                    (None, _) | (_, None) => {
-                        self.unknown(format!("{name}: where it is looked for is only known when it runs"));
-                    }
-                }
-            }
-            Some(_) | None => self.note_path(&word, Role::Script, false),
-        }
-        // It may set what it likes.
-        self.state.path = None;
-        self.state.variables.clear();
-        self.unknown(format!("what {} changes for the commands behind it", word.raw));
     }
 }

@@ -1,10 +1,10 @@
 //! Walks a parsed line in the order in which it runs, and keeps in mind where the shell is and where it looks for programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brush_parser::{Parser, ast};
 
-use super::{Files, MOST, Named, Where};
+use super::{Files, MOST, Named, Where, state::State};
 use crate::{
     call::pins::Role,
     policy::{
@@ -18,31 +18,28 @@ use crate::{
 
 /// How many texts may lie inside one another.
 const DEEPEST: usize = 8;
-/// In how many folders the shell may be before nobody keeps count.
-const MOST_FOLDERS: usize = 4;
-
-/// What of the shell's state names depend on.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct State {
-    /// Where it may be, the likeliest first; none if that is not known.
-    pub(super) folders: Option<Vec<String>>,
-    /// Where it looks for programs; none if that is not known.
-    pub(super) path: Option<String>,
-    /// Variables that the line set to something that is known.
-    pub(super) variables: Vec<(String, String)>,
-}
+/// How many bytes of text are walked for one line: texts may name themselves again and again.
+const MOST_TEXT: usize = 1 << 20;
 
 /// One walk over one line.
 pub(super) struct Walk<'a> {
     place: &'a Where,
+    /// The whole line.
+    pub(super) line: &'a str,
     pub(super) state: State,
     pub(super) files: Files,
     /// What the line writes itself, absolute.
     pub(super) written: BTreeSet<String>,
     /// Whether a command before may have made files.
     pub(super) may_have_made: bool,
-    pub(super) functions: BTreeSet<String>,
-    pub(super) depth: usize,
+    /// Functions, each with what the shell was when its body was walked, and whether it changes that.
+    pub(super) functions: BTreeMap<String, (State, bool)>,
+    /// What a command reads that is given nothing else.
+    pub(super) around: Input,
+    /// Whether `exec` made the shell read something else.
+    pub(super) reads_elsewhere: bool,
+    depth: usize,
+    walked: usize,
     sets_home: bool,
     sets_folder: bool,
 }
@@ -62,10 +59,11 @@ pub(super) enum Input {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(command: &str, place: &'a Where) -> Self {
+    pub(super) fn new(command: &'a str, place: &'a Where) -> Self {
         let sets = |name: &str| command.contains(&format!("{name}=")) || command.contains(&format!("unset {name}"));
         Self {
             place,
+            line: command,
             state: State {
                 folders: Some(vec![path::resolve("/", &place.folder)]),
                 path: place.path.clone(),
@@ -74,8 +72,11 @@ impl<'a> Walk<'a> {
             files: Files::default(),
             written: BTreeSet::new(),
             may_have_made: false,
-            functions: BTreeSet::new(),
+            functions: BTreeMap::new(),
+            around: Input::Nothing,
+            reads_elsewhere: false,
             depth: 0,
+            walked: 0,
             sets_home: sets("HOME"),
             sets_folder: sets("PWD") || sets("CDPATH"),
         }
@@ -95,6 +96,10 @@ impl<'a> Walk<'a> {
 
     /// Walks a text that runs in this place.
     pub(super) fn text(&mut self, text: &str) {
+        self.walked = self.walked.saturating_add(text.len() + 1);
+        if self.walked > MOST_TEXT {
+            return self.unknown("more than is counted");
+        }
         let options = limits::options();
         let parsed = match limits::too_much(text) {
             Some(_) => None,
@@ -125,30 +130,28 @@ impl<'a> Walk<'a> {
     fn list(&mut self, list: &ast::CompoundList) {
         for ast::CompoundListItem(and_or, separator) in &list.0 {
             let before = self.state.clone();
+            let is_chain = and_or.into_iter().skip(1).all(|(by, _)| matches!(by, ast::PipelineOperator::And));
+            let mut sure: Option<State> = None;
             for (_, pipeline) in and_or {
+                let here = self.state.clone();
                 self.pipeline(pipeline);
+                if !is_chain {
+                    // What is behind `||` may run with it or without.
+                    let now = std::mem::take(&mut self.state);
+                    self.state = now.or(&here);
+                }
+                sure = sure.or_else(|| Some(self.state.clone()));
             }
             if matches!(separator, ast::SeparatorOperator::Async) {
                 self.state = before;
-            } else if self.state.folders != before.folders {
-                // What follows runs also where a change of folder failed.
-                self.state.folders = self.state.folders.take().zip(before.folders).map(|(mut now, before)| {
-                    now.extend(before);
-                    now
-                });
-                self.bound_folders();
+                continue;
             }
-        }
-    }
-
-    /// Lets go of the folders where there are too many of them.
-    pub(super) fn bound_folders(&mut self) {
-        if let Some(folders) = &mut self.state.folders {
-            let mut seen = BTreeSet::new();
-            folders.retain(|folder| seen.insert(folder.clone()));
-            if folders.len() > MOST_FOLDERS {
-                self.state.folders = None;
-            }
+            // What follows runs also where a change of folder failed, and where not all of this ran.
+            let now = std::mem::take(&mut self.state);
+            let path_and_variables = now.clone().or_beside_folders(sure.as_ref().unwrap_or(&before));
+            let folders = State { path: None, variables: Vec::new(), ..now };
+            let folders = folders.or(&State { path: None, variables: Vec::new(), ..before }).folders;
+            self.state = State { folders, ..path_and_variables };
         }
     }
 
@@ -170,51 +173,62 @@ impl<'a> Walk<'a> {
         match command {
             ast::Command::Simple(simple) => self.simple(simple, input),
             ast::Command::Compound(compound, redirects) => {
-                let own = redirects.iter().flat_map(|list| &list.0).fold(None, |own, redirect| {
-                    let read = self.redirect(redirect);
-                    read.or(own)
-                });
-                let given = own.unwrap_or_else(|| input.clone());
-                if !matches!(given, Input::Nothing) {
-                    self.note_fed_compound(compound, &given);
-                }
-                self.compound(compound);
+                let given = self.redirects(redirects.as_ref()).unwrap_or_else(|| input.clone());
+                self.fed(&given, |walk| walk.compound(compound));
             }
             ast::Command::Function(function) => {
-                self.functions.insert(function.fname.value.clone());
+                let ast::FunctionBody(body, redirects) = &function.body;
                 let before = self.state.clone();
-                // Where it is called nobody follows.
-                if self.changes_state(&function.body.0.to_string()) {
-                    self.state.folders = None;
-                }
-                self.compound(&function.body.0);
+                let name = function.fname.value.clone();
+                self.functions.insert(name.clone(), (before.clone(), false));
+                self.redirects(redirects.as_ref());
+                self.fed(&Input::Unknown, |walk| walk.compound(body));
+                let is_changed = self.state != before;
+                self.functions.insert(name, (before.clone(), is_changed));
                 self.state = before;
             }
-            ast::Command::ExtendedTest(test, _) => self.words_in(&test.to_string()),
+            ast::Command::ExtendedTest(test, redirects) => {
+                self.words_in(&test.to_string());
+                self.redirects(redirects.as_ref());
+            }
         }
     }
 
-    /// A group that is fed something: what reads it inside cannot be told.
-    fn note_fed_compound(&mut self, compound: &ast::CompoundCommand, _input: &Input) {
-        let text = compound.to_string();
-        let is_shell = |word: &str| super::commands::is_shell(crate::policy::shell::programs::base_name(word));
-        if text.split(|c: char| c.is_whitespace() || ";|&(){}".contains(c)).any(is_shell) {
-            self.unknown("what a shell in a group reads on its input");
+    /// Takes the redirections of a group: what they have it read.
+    fn redirects(&mut self, redirects: Option<&ast::RedirectList>) -> Option<Input> {
+        redirects.into_iter().flat_map(|list| &list.0).fold(None, |own, redirect| self.redirect(redirect).or(own))
+    }
+
+    /// A call of a function. What it runs was noted where it was made.
+    pub(super) fn function(&mut self, name: &str) -> bool {
+        let Some((made, changes)) = self.functions.get(name).cloned() else { return false };
+        if made != self.state {
+            self.unknown(format!("what {name} runs, which was looked at for where it was made"));
         }
+        if changes {
+            self.forget();
+        }
+        true
     }
 
     /// Whether a text may change what names mean behind it.
     fn changes_state(&self, text: &str) -> bool {
-        text.split(|c: char| c.is_whitespace() || ";|&(){}".contains(c)).any(|word| {
-            matches!(word, "cd" | "pushd" | "popd" | "." | "source" | "eval" | "export" | "unset")
-                || word.starts_with("PATH=")
+        let plain = text.replace(['\\', '\'', '"'], "");
+        plain.split(|c: char| c.is_whitespace() || ";|&(){}".contains(c)).any(|word| {
+            matches!(word, "cd" | "pushd" | "popd" | "." | "source" | "eval" | "export" | "unset" | "hash")
+                || word.contains("PATH")
+                || self.functions.contains_key(word)
         })
     }
 
     fn compound(&mut self, compound: &ast::CompoundCommand) {
         match compound {
             ast::CompoundCommand::Arithmetic(arithmetic) => self.words_in(&arithmetic.expr.value),
-            ast::CompoundCommand::ArithmeticForClause(clause) => self.repeated(&[&clause.body.list]),
+            ast::CompoundCommand::ArithmeticForClause(clause) => {
+                let parts = [&clause.initializer, &clause.condition, &clause.updater];
+                parts.into_iter().flatten().for_each(|part| self.words_in(&part.value));
+                self.repeated(&[&clause.body.list]);
+            }
             ast::CompoundCommand::BraceGroup(group) => self.list(&group.list),
             ast::CompoundCommand::Subshell(subshell) => {
                 let before = self.state.clone();
@@ -227,6 +241,8 @@ impl<'a> Walk<'a> {
             }
             ast::CompoundCommand::CaseClause(clause) => {
                 self.expanded(&clause.value.value);
+                let patterns = clause.cases.iter().flat_map(|case| &case.patterns);
+                patterns.for_each(|pattern| self.expanded(&pattern.value));
                 let lists: Vec<_> = clause.cases.iter().filter_map(|case| case.cmd.as_ref()).collect();
                 self.either(&lists);
             }
@@ -277,7 +293,11 @@ impl<'a> Walk<'a> {
             self.state = State { folders: None, path: None, variables: Vec::new() };
         }
         self.may_have_made = true;
+        let before = self.state.clone();
         self.either(lists);
+        if self.state.folders != before.folders || self.state.path != before.path {
+            self.unknown("what a loop runs once it changed where it is or looks");
+        }
     }
 
     /// What a command says to whoever reads it.
@@ -299,11 +319,12 @@ impl<'a> Walk<'a> {
                     (true, None) => Input::Unknown,
                 }
             }
-            "echo" | "printf"
-                if rest.iter().all(|word| word.as_literal().is_some_and(|text| !text.contains(['\\', '%']))) =>
-            {
-                let words: Vec<&str> = rest.iter().filter_map(Word::as_literal).filter(|text| *text != "-n").collect();
-                Input::Text(words.join(" "))
+            "echo" | "printf" => {
+                let mut words = rest.iter().map(|word| word.as_literal().filter(|text| !text.contains(['\\', '%'])));
+                let is_quiet = rest.first().is_some_and(|word| word.value == "-n");
+                let said = words.by_ref().skip(usize::from(is_quiet)).collect::<Option<Vec<_>>>();
+                let said = said.filter(|words| !words.first().is_some_and(|word| word.starts_with('-')));
+                said.map_or(Input::Unknown, |words| Input::Text(words.join(" ")))
             }
             _ => Input::Unknown,
         }
@@ -315,7 +336,7 @@ impl<'a> Walk<'a> {
         self.run_all(&word);
     }
 
-    fn words_in(&mut self, text: &str) {
+    pub(super) fn words_in(&mut self, text: &str) {
         let word = word::scan_live(text, Known { home: None, cwd: None, tried: &[] });
         self.run_all(&word);
     }
@@ -333,7 +354,7 @@ impl<'a> Walk<'a> {
         word::scan(raw, Known { home, cwd: folder.as_deref(), tried: &tried })
     }
 
-    /// Whether the shell's own folder can be told from what the line says.
+    /// The home folder, if the line leaves it as it is.
     pub(super) fn home(&self) -> Option<String> {
         self.place.home.clone().filter(|_| !self.sets_home)
     }
@@ -357,6 +378,12 @@ impl<'a> Walk<'a> {
         for entry in path?.split(':') {
             match entry {
                 "" | "." => tried.extend(self.places(name)?),
+                // Some shells take it for the home folder, others for its own name.
+                entry if entry.starts_with('~') => {
+                    let rest = entry[1..].strip_prefix('/').or_else(|| (entry == "~").then_some(""))?;
+                    tried.push(format!("{}/{rest}/{name}", self.home()?.trim_end_matches('/')));
+                    tried.extend(self.places(&format!("{entry}/{name}"))?);
+                }
                 entry if entry.starts_with('/') => tried.push(format!("{}/{name}", entry.trim_end_matches('/'))),
                 entry => tried.extend(self.places(&format!("{entry}/{name}"))?),
             }
@@ -366,6 +393,10 @@ impl<'a> Walk<'a> {
 
     /// Notes one thing. Where the shell may be in several folders, each of them counts.
     pub(super) fn note(&mut self, named: Named) {
+        // This process is another there.
+        if named.tried.iter().any(|path| is_of_the_process(path)) {
+            return self.unknown(format!("{}: it is another in each process", named.name));
+        }
         if self.files.named.len() >= MOST {
             return self.unknown("more than is counted");
         }
@@ -385,24 +416,33 @@ impl<'a> Walk<'a> {
 
     /// Notes a file that is named by a word and read as it is.
     pub(super) fn note_path(&mut self, word: &Word, role: Role, is_perhaps: bool) {
+        self.note_with(word, role, is_perhaps, &[]);
+    }
+
+    /// The same for a file whose name may be written without one of `endings`.
+    pub(super) fn note_with(&mut self, word: &Word, role: Role, is_perhaps: bool, endings: &[&str]) {
         let Some(name) = Self::known(word).map(str::to_owned) else {
             if !is_perhaps {
                 self.unknown(format!("{}: its name is only known when it runs", word.raw));
             }
             return;
         };
-        if is_stream(&name) {
-            return;
+        match stream(&name) {
+            Some(Stream::Nothing) => return,
+            Some(_) if is_perhaps => return,
+            Some(_) => return self.unknown(format!("{name}: what is open there is only known when it runs")),
+            None => {}
         }
         match self.places(&name) {
             None if is_perhaps => {}
             None => self.unknown(format!("{name}: the folder is only known when it runs")),
             Some(places) => {
                 for place in places {
+                    let tried = endings.iter().map(|ending| format!("{place}{ending}"));
                     self.note(Named {
                         name: name.clone(),
                         role,
-                        tried: vec![place],
+                        tried: std::iter::once(place.clone()).chain(tried).collect(),
                         is_searched: false,
                         is_perhaps,
                         may_be_made: self.may_have_made,
@@ -414,11 +454,32 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// True for a name that means whatever the process that reads it has open.
-pub(super) fn is_stream(name: &str) -> bool {
-    name == "-"
-        || name.starts_with("/dev/fd/")
-        || matches!(name, "/dev/stdin" | "/dev/null" | "/dev/tty")
-        || name.starts_with("/proc/self/")
-        || name.starts_with("/proc/thread-self/")
+/// A name that means whatever the process that reads it has open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// Its input.
+    Input,
+    /// Nothing at all.
+    Nothing,
+    /// Something else.
+    Other,
+}
+
+/// What is meant by `name`, if it is such a name.
+pub(super) fn stream(name: &str) -> Option<Stream> {
+    let real = if name.starts_with('/') { path::resolve("/", name) } else { name.to_owned() };
+    match real.as_str() {
+        "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0" => Some(Stream::Input),
+        "/dev/null" => Some(Stream::Nothing),
+        "/dev/stdout" | "/dev/stderr" | "/dev/tty" => Some(Stream::Other),
+        real => (real.starts_with('/') && is_of_the_process(real)).then_some(Stream::Other),
+    }
+}
+
+/// True for a path that leads elsewhere in each process.
+fn is_of_the_process(path: &str) -> bool {
+    let real = path::resolve("/", path);
+    ["/proc/self", "/proc/thread-self", "/dev/fd"]
+        .iter()
+        .any(|folder| real.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
