@@ -197,6 +197,7 @@ impl Tool for Bash {
             let given = |name: &str| cx.environment.get(name).and_then(|value| value.to_str()).map(str::to_owned);
             let path = if is_apart { given("PATH") } else { cx.shells.search_path(&cx.environment) };
             let home = arguments.env.get("HOME").cloned().or_else(|| given("HOME"));
+            let nothing = pins::nothing(&at, &folder);
             let look = move || {
                 pins::take(&pins::Line {
                     command: &arguments.command,
@@ -206,7 +207,8 @@ impl Tool for Bash {
                     path: path.as_deref(),
                 })
             };
-            tokio::task::spawn_blocking(look).await.ok()
+            // Where it broke off nothing is left that could be approved.
+            Some(tokio::task::spawn_blocking(look).await.unwrap_or(nothing))
         })
     }
 

@@ -35,10 +35,31 @@ pub struct Line<'a> {
     pub path: Option<&'a str>,
 }
 
+/// What is kept of a line of which nothing could be looked at: nobody can approve it.
+pub fn nothing(at: &Path, folder: &Path) -> Pins {
+    let folder = folder.display().to_string();
+    Pins {
+        at: at.display().to_string(),
+        folder: Pin { name: folder.clone(), path: folder, role: Role::Folder, found: Found::Absent },
+        files: Vec::new(),
+        unpinned: vec!["all of it: it could not be looked at".to_owned()],
+    }
+}
+
 /// Looks at everything on disk that `line` would run. Blocks: it reads files.
 pub fn take(line: &Line<'_>) -> Pins {
+    look(line, None)
+}
+
+/// Looks at it again to compare it with what was `approved`. Blocks: it reads files.
+pub fn again(line: &Line<'_>, approved: &Pins) -> Pins {
+    look(line, Some(approved))
+}
+
+fn look(line: &Line<'_>, approved: Option<&Pins>) -> Pins {
     let folder = line.folder.display().to_string();
-    let mut taking = Taking { files: Vec::new(), unpinned: Vec::new(), budget: Budget::default() };
+    let mut taking =
+        Taking { files: Vec::new(), unpinned: Vec::new(), budget: Budget::new(&[line.at, line.folder], approved) };
     let found = file::look(line.folder, &mut taking.budget).found;
     let is_there = matches!(found, Found::Folder { .. });
     if is_there {
@@ -114,13 +135,21 @@ impl Taking {
     fn interpreter(&mut self, line: &str, named: &Named, depth: usize) {
         let mut words = line.split_ascii_whitespace();
         let Some(program) = words.next().filter(|_| depth < DEEPEST) else { return };
+        if !program.starts_with('/') {
+            // It is looked for where the file is run, which may be anywhere.
+            return self.unknown(format!("{}: what its first line says that runs it, {program}", named.name));
+        }
+        let is_env = program.rsplit('/').next() == Some("env");
+        if !is_env && words.clone().any(|word| !word.starts_with('-')) {
+            self.unknown(format!("{}: what its first line has {program} run", named.name));
+        }
         let looked = file::look(Path::new(program), &mut self.budget);
         let next = looked.interpreter.clone();
         self.note(program, Role::Interpreter, looked);
         if let Some(line) = next {
             self.interpreter(&line, named, depth + 1);
         }
-        if program.rsplit('/').next() != Some("env") {
+        if !is_env {
             return;
         }
         let Some(name) = words.find(|word| !word.starts_with('-') && !word.contains('=')) else { return };

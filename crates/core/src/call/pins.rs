@@ -12,6 +12,8 @@ use crate::digest::{Digest, canonical};
 const SHORT: usize = 12;
 /// The most lines that a person is shown; the record has all of them.
 const MOST_SHOWN: usize = 24;
+/// The most of them that say what is not pinned, where there are more lines.
+const MOST_UNPINNED: usize = 12;
 
 /// Everything that a call would run from disk, as far as its text tells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,19 +133,17 @@ impl Pins {
             Found::Folder { .. } => pin.role != Role::Folder,
         };
         let files = std::iter::once(&self.folder).chain(&self.files).filter(shown).map(Pin::to_string);
-        let unpinned = self.unpinned.iter().map(|what| format!("not pinned: {}", plain(what)));
-        let mut lines: Vec<String> = Vec::new();
-        for line in files.chain(unpinned) {
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
+        let unpinned = self.unpinned.iter().map(|what| format!("not pinned: {}", line(what)));
+        let (mut files, mut unpinned) = (once_each(files), once_each(unpinned));
+        let all = files.len() + unpinned.len();
+        if all > MOST_SHOWN {
+            // Many files must not hide what is not pinned.
+            unpinned.truncate(MOST_UNPINNED.max(MOST_SHOWN.saturating_sub(files.len())));
+            files.truncate(MOST_SHOWN.saturating_sub(unpinned.len()));
+            unpinned.push(format!("and {} more, which the record lists", all - MOST_SHOWN));
         }
-        if lines.len() > MOST_SHOWN {
-            let more = lines.len() - MOST_SHOWN;
-            lines.truncate(MOST_SHOWN);
-            lines.push(format!("and {more} more, which the record lists"));
-        }
-        lines
+        files.extend(unpinned);
+        files
     }
 
     /// Says what of this is not so any more in `now`; none if all of it is.
@@ -236,7 +236,23 @@ fn length(bytes: u64) -> String {
 
 /// A name in one line: one that could pass for more than a name is quoted.
 fn plain(name: &str) -> String {
-    if name.chars().any(char::is_control) { format!("{name:?}") } else { name.to_owned() }
+    let is_strange = |letter: char| letter.is_control() || letter.is_whitespace() || matches!(letter, ',' | '"' | '(');
+    if name.chars().any(is_strange) { format!("{name:?}") } else { name.to_owned() }
+}
+
+/// A text in one line.
+fn line(text: &str) -> String {
+    if text.chars().any(char::is_control) { format!("{text:?}") } else { text.to_owned() }
+}
+
+fn once_each(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut each: Vec<String> = Vec::new();
+    for line in lines {
+        if !each.contains(&line) {
+            each.push(line);
+        }
+    }
+    each
 }
 
 #[cfg(test)]
@@ -315,5 +331,32 @@ mod tests {
                 "not pinned: $X: its value is not known".to_owned(),
             ]
         );
+    }
+
+    #[test]
+    fn many_files_hide_nothing_that_is_not_pinned() {
+        let scripts =
+            |count: u64| (0..count).map(|at| pin(&format!("{at}.sh"), Role::Script, file(at, "one"))).collect();
+        for (files, unpinned, shown_files, shown_unpinned, more) in
+            [(300, 1, 23, 1, 277), (300, 40, 12, 12, 316), (2, 40, 2, 22, 18), (20, 4, 20, 4, 0)]
+        {
+            let mut many = pins(scripts(files));
+            many.unpinned = (0..unpinned).map(|at| format!("${at}")).collect();
+            let told = many.told();
+            let hidden = told.iter().filter(|line| line.starts_with("not pinned")).count();
+            assert_eq!(hidden, shown_unpinned, "{files} {unpinned}");
+            assert_eq!(told.iter().filter(|line| line.contains("sha256")).count(), shown_files, "{files} {unpinned}");
+            let want = format!("and {more} more, which the record lists");
+            assert_eq!(told.last() == Some(&want), more > 0, "{files} {unpinned}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn no_name_passes_for_more_than_a_name() {
+        let spoofed = "x.sh, sha256 000000000000…, 1 bytes";
+        let told =
+            pins(vec![pin(spoofed, Role::Script, file(7, "one")), pin("a b", Role::Script, file(8, "two"))]).told();
+        assert!(told[0].starts_with("\"x.sh, sha256 000000000000…, 1 bytes\", sha256 "), "{told:?}");
+        assert!(told[1].starts_with("\"a b\", sha256 "), "{told:?}");
     }
 }

@@ -283,3 +283,135 @@ fn what_was_decided_and_not_begun_binds_another_process() {
         host.end();
     }
 }
+
+/// What people do every day, one behind the other in one shell. Programs that this machine lacks are as absent as they were.
+const EVERY_DAY: [&str; 62] = [
+    "git status",
+    "git log --oneline | head -5",
+    "git diff --stat || true",
+    "cargo build --quiet --manifest-path nowhere/Cargo.toml",
+    "CARGO_TERM_COLOR=never cargo --version",
+    "npm test",
+    "node --version && node -e '1'",
+    "make -j2",
+    "make -f Makefile all > make.log 2>&1; tail -n 3 make.log",
+    "ls -la | head",
+    "ls *.sh | sort | uniq -c",
+    "cat x.sh",
+    "grep -rn echo . | wc -l",
+    "find . -name '*.sh' -exec wc -l {} +",
+    "find . -name '*.sh' | xargs -n 1 wc -c",
+    "python3 script.py > out.txt",
+    "python3 -u script.py a b",
+    "python3 -c 'print(1)'",
+    "python3 - <<'E'\nprint(2)\nE",
+    "./gradlew build",
+    "./x.sh",
+    "sh ./x.sh | tee log",
+    "bash -euo pipefail x.sh",
+    "bash -lc 'sh x.sh'",
+    "bash -c './x.sh && ./x.sh'",
+    "env A=1 ./x.sh",
+    "env -S './x.sh a'",
+    "nice -n 5 ./x.sh",
+    "timeout 60 ./x.sh",
+    "nohup ./x.sh > nohup.log 2>&1 &",
+    "time ./x.sh",
+    "! ./absent.sh",
+    "if ./x.sh; then ls; fi",
+    "(./x.sh); { ./x.sh; }",
+    "f() { ./x.sh; }; f",
+    "echo $(./x.sh)",
+    "coproc ./x.sh; wait",
+    "cat x.sh | sh",
+    "sh < x.sh",
+    "sh -s < x.sh",
+    "sh <(cat x.sh)",
+    "eval './x.sh'",
+    ". ./env.sh && echo $SET",
+    "sh $SET.sh",
+    "for i in 1 2 3; do ./x.sh; done",
+    "for f in *.sh; do sh -n \"$f\"; done",
+    "case a in a) ./x.sh;; esac",
+    "sh itself.sh",
+    "./itself.sh",
+    "sh grows.sh; sh grows.sh",
+    "cp x.sh y.sh && sh y.sh",
+    "sh y.sh",
+    "echo 'echo made' > made.sh; sh made.sh",
+    "mkdir -p deep/er && cd deep/er && ls",
+    "pwd && ls && ../../x.sh",
+    "cd ../../sub && ./s.sh",
+    "./s.sh",
+    "cd - && ./absent",
+    "cd \"$OLDPWD\"; pwd",
+    "export PATH=\"$PWD/bin:$PATH\"",
+    "mine a",
+    "PATH=.:$PATH s.sh",
+];
+
+#[test]
+fn what_people_do_every_day_runs_while_others_work_beside_it() {
+    let desk = Desk::new();
+    fs::create_dir_all(desk.at("sub/bin")).unwrap();
+    for (name, line) in [
+        ("sub/s.sh", "echo in sub"),
+        ("sub/bin/mine", "echo mine"),
+        ("env.sh", "SET=x"),
+        ("itself.sh", "echo '# more' >> itself.sh"),
+        ("grows.sh", "echo more >> grown"),
+        ("gradlew", "echo gradle"),
+    ] {
+        desk.script(name, line);
+    }
+    fs::write(desk.at("script.py"), "print('out')\n").unwrap();
+    fs::write(desk.at("Makefile"), "all:\n\ttrue\n").unwrap();
+    let mut host = desk.start(&[]);
+    let calls = EVERY_DAY.iter().enumerate().map(|(at, line)| Reply::new(vec![bash(&format!("c{at}"), line)]));
+    desk.scene.provider.script(calls.chain([say("done")]));
+    host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+    for at in 0..EVERY_DAY.len() {
+        let asked = dialog(&mut host);
+        // Beside it others make files, write to their logs, and read what is there.
+        fs::write(desk.at(&format!("beside{at}")), "unrelated").unwrap();
+        fs::write(desk.at("sub/beside"), at.to_string()).unwrap();
+        fs::write(desk.at("log"), "more\n".repeat(at)).unwrap();
+        for name in ["x.sh", "sub/s.sh", "script.py"] {
+            fs::read(desk.at(name)).unwrap();
+        }
+        allow(&mut host, &asked);
+    }
+    end(&mut host);
+    for (at, line) in EVERY_DAY.iter().enumerate() {
+        let result = desk.result(&format!("c{at}"));
+        assert!(!result.contains("approved") && !result.contains("ot run"), "{line}: {result}");
+    }
+    assert!(desk.result("c60").contains("mine") && desk.result("c61").contains("in sub"), "{}", desk.result("c61"));
+    host.end();
+}
+
+#[test]
+fn a_folder_may_be_named_in_every_way() {
+    let desk = Desk::new();
+    fs::create_dir_all(desk.at("sub/deep")).unwrap();
+    symlink("sub", desk.at("link")).unwrap();
+    let folders = ["sub", "./sub", "sub/", "sub/../sub", "sub//deep/..", "link", "link/deep", ".", ""];
+    let absolute = desk.at("sub").display().to_string();
+    let mut host = desk.start(&[]);
+    let named: Vec<&str> = folders.into_iter().chain([absolute.as_str()]).filter(|folder| !folder.is_empty()).collect();
+    let calls = named.iter().enumerate().map(|(at, folder)| {
+        Reply::new(vec![call(&format!("c{at}"), "bash", &json!({ "command": "pwd -P; ls", "cwd": folder }))])
+    });
+    desk.scene.provider.script(calls.chain([say("done")]));
+    host.say(&json!({ "id": "p", "type": "prompt", "message": "go" }));
+    for _ in &named {
+        let asked = dialog(&mut host);
+        allow(&mut host, &asked);
+    }
+    end(&mut host);
+    for (at, folder) in named.iter().enumerate() {
+        let result = desk.result(&format!("c{at}"));
+        assert!(result.starts_with('/'), "{folder}: {result}");
+    }
+    host.end();
+}

@@ -144,7 +144,7 @@ impl TurnWork {
         drop(stream);
         let mut answer = hearing.finish(outcome, &registry, |name| host.no_tool(&session, name)).await;
         let place = Place { session: &self.session, cwd: &self.cwd, folder: &self.folder };
-        place.pin(host, &registry, &mut answer.wanted).await;
+        place.pin(host, &registry, &mut answer.wanted, &cancel).await;
         answer
     }
 }

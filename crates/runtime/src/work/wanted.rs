@@ -9,8 +9,12 @@ use countersign_core::{
 use countersign_models::Part;
 use countersign_tools::{Registry, Route, strip_intent};
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
 use super::Host;
+
+/// What a call is told whose look was stopped.
+const NOT_LOOKED_AT: &str = "Not run: it was stopped before what it would run from disk was looked at.";
 
 /// Where the calls of a session begin.
 pub(super) struct Place<'a> {
@@ -21,8 +25,17 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Looks at what calls would run from disk.
-    pub(super) async fn pin(&self, host: &dyn Host, registry: &Registry, wanted: &mut [Wanted]) {
+    /// Looks at what calls would run from disk. A disk may never answer: whoever stops the run stops the look as well, and what was
+    /// not looked at is not run.
+    pub(super) async fn pin(
+        &self,
+        host: &dyn Host,
+        registry: &Registry,
+        wanted: &mut [Wanted],
+        cancel: &CancellationToken,
+    ) {
+        // A run that is being stopped runs nothing of it either way.
+        let is_stopping = cancel.is_cancelled();
         let here = |call: &&mut Wanted| call.executor == Executor::Builtin && call.problem.is_none();
         let mut cx = None;
         for call in wanted.iter_mut().filter(here) {
@@ -32,7 +45,11 @@ impl Place<'_> {
                 cx.pinned = Some(self.folder.into());
                 cx
             });
-            call.pins = tool.pins(&call.arguments, cx).await.map(Box::new);
+            let looked = tool.pins(&call.arguments, cx);
+            tokio::select! {
+                pins = looked => call.pins = pins.map(Box::new),
+                () = cancel.cancelled(), if !is_stopping => call.problem = Some(NOT_LOOKED_AT.into()),
+            }
         }
     }
 }

@@ -72,13 +72,14 @@ pub(super) fn check(approved: &Pins, run: &Run, shell: Pid, path: Option<&str>) 
     let folder = run.cwd.as_deref().unwrap_or(&approved.at);
     let given = |name: &str| run.env.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
     let home = given("HOME").or_else(|| std::env::var("HOME").ok());
-    let now = pins::take(&Line {
+    let line = Line {
         command: &run.command,
         at: Path::new(&approved.at),
         folder: Path::new(folder),
         home: home.as_deref(),
         path,
-    });
+    };
+    let now = pins::again(&line, approved);
     if let Some(difference) = approved.difference(&now) {
         return Err(Refusal::Changed(difference));
     }

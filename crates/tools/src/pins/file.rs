@@ -1,6 +1,7 @@
 //! Looks at one thing on disk: from a descriptor, without waiting for anything, and never more than is bounded.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, Metadata, OpenOptions},
     io::Read as _,
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
@@ -8,7 +9,7 @@ use std::{
 };
 
 use countersign_core::{
-    call::pins::{Found, Unread},
+    call::pins::{Found, Pins, Unread},
     digest::Digesting,
 };
 use nix::fcntl::OFlag;
@@ -34,9 +35,32 @@ pub(super) struct Looked {
     pub(super) interpreter: Option<String>,
 }
 
-/// How many bytes were looked at so far.
-#[derive(Debug, Default)]
-pub(super) struct Budget(u64);
+/// How many bytes were looked at so far, and where files are nobody's but the session's.
+#[derive(Debug)]
+pub(super) struct Budget {
+    read: u64,
+    /// What was known by its marks alone when it was decided: it is now, too. The child may see other owners, or read more.
+    marked: BTreeMap<PathBuf, Unread>,
+    /// The folders that the session works in, with links followed. What is in them is not the system's, wherever they are.
+    own: Vec<PathBuf>,
+}
+
+impl Budget {
+    /// Nothing was looked at, for a session that works in `folders`.
+    pub(super) fn new(folders: &[&Path], approved: Option<&Pins>) -> Self {
+        let own = folders.iter().filter_map(|folder| fs::canonicalize(folder).ok());
+        // Whoever stands in `/usr` itself does not work on all of it.
+        let is_below =
+            |folder: &PathBuf| SYSTEM.iter().any(|system| folder.starts_with(system) && folder != Path::new(system));
+        let pins = approved.into_iter().flat_map(|pins| &pins.files);
+        let marked = pins.filter_map(|pin| match pin.found {
+            Found::Unread { why, .. } => Some((PathBuf::from(&pin.path), why)),
+            Found::Absent | Found::Folder { .. } | Found::File { .. } | Found::Other { .. } => None,
+        });
+        let marked = marked.collect();
+        Self { read: 0, marked, own: own.filter(is_below).collect() }
+    }
+}
 
 /// Looks at what is at `path`.
 pub(super) fn look(path: &Path, budget: &mut Budget) -> Looked {
@@ -57,7 +81,10 @@ fn special(found: &Metadata) -> Found {
 }
 
 fn content(path: &Path, found: &Metadata, budget: &mut Budget) -> (Found, Option<String>) {
-    if is_of_the_system(path, found) {
+    if let Some(why) = budget.marked.get(path) {
+        return (unread(found, *why), None);
+    }
+    if is_of_the_system(path, found) && !budget.own.iter().any(|folder| path.starts_with(folder)) {
         return (unread(found, Unread::System), None);
     }
     // It is opened so that a pipe that took its place since does not make us wait.
@@ -71,14 +98,14 @@ fn content(path: &Path, found: &Metadata, budget: &mut Budget) -> (Found, Option
         return (special(&opened), None);
     }
     let size = opened.len();
-    if size > LARGEST || budget.0.saturating_add(size) > MOST {
+    if size > LARGEST || budget.read.saturating_add(size) > MOST {
         return (unread(&opened, Unread::TooLarge), None);
     }
-    budget.0 += size;
-    digest(&mut file, &opened)
+    digest(&mut file, &opened, budget)
 }
 
-fn digest(file: &mut File, opened: &Metadata) -> (Found, Option<String>) {
+/// Some files, such as those of `/proc`, say that they are empty and are not: it is what is read that counts.
+fn digest(file: &mut File, opened: &Metadata, budget: &mut Budget) -> (Found, Option<String>) {
     let mut digesting = Digesting::default();
     let mut chunk = vec![0; 64 << 10];
     let (mut total, mut first) = (0, Vec::new());
@@ -86,8 +113,11 @@ fn digest(file: &mut File, opened: &Metadata) -> (Found, Option<String>) {
         match file.read(&mut chunk) {
             Ok(0) => break,
             // What grows while it is read is no file that anybody can approve.
-            Ok(count) if total + count as u64 > LARGEST => return (unread(opened, Unread::TooLarge), None),
+            Ok(count) if total + count as u64 > LARGEST || budget.read + count as u64 > MOST => {
+                return (unread(opened, Unread::TooLarge), None);
+            }
             Ok(count) => {
+                budget.read += count as u64;
                 if total == 0 {
                     first = chunk[..count.min(FIRST_LINE)].to_vec();
                 }

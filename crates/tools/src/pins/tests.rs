@@ -1,12 +1,12 @@
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
 };
 
 use countersign_core::call::pins::{Found, Pins, Role, Unread};
 
-use super::{Line, MOST, take};
+use super::{Line, MOST, again, take};
 
 struct Case {
     folder: tempfile::TempDir,
@@ -132,6 +132,81 @@ fn what_is_no_file_is_told_and_never_waited_for() {
     assert!(matches!(script(&pins, "folder"), Some(Found::Folder { .. })));
     assert!(matches!(script(&pins, "/dev/zero"), Some(Found::Other { .. })));
     assert_eq!(case.take("sh absent").files.last().map(|pin| &pin.found), Some(&Found::Absent));
+}
+
+#[test]
+fn what_a_first_line_says_in_its_own_way_is_told() {
+    let case = Case::new();
+    case.write("relative", "#!./interpreter\n");
+    case.write("another", "#!/bin/sh ./other.sh\n");
+    case.write("plain", "#!/bin/sh -eu\n");
+    for (command, want) in [
+        ("./relative", vec!["./relative: what its first line says that runs it, ./interpreter"]),
+        ("./another", vec!["./another: what its first line has /bin/sh run"]),
+        ("./plain", vec![]),
+    ] {
+        assert_eq!(case.take(command).unpinned, want, "{command}");
+    }
+}
+
+#[test]
+fn files_that_say_that_they_are_empty_are_read_no_further_than_is_bounded() {
+    // These are regular files, some endless; a look ends all the same.
+    let case = Case::new();
+    let pins = case
+        .take("sh /proc/kcore; sh /proc/kmsg; sh /proc/1/mem; sh /proc/1/pagemap; sh /proc/1/maps; sh /proc/version");
+    assert!(pins.files.len() >= 6, "{pins:?}");
+}
+
+#[test]
+fn what_links_to_itself_is_as_good_as_absent() {
+    let case = Case::new();
+    symlink("loop.sh", case.at("loop.sh")).unwrap();
+    assert_eq!(script(&case.take("sh loop.sh"), "loop.sh"), Some(&Found::Absent));
+}
+
+#[test]
+fn what_was_known_by_its_marks_is_compared_by_its_marks() {
+    // In a namespace of users the system's files look like nobody's, and in a sandbox less may be read.
+    let case = Case::new();
+    case.write("x.sh", "one");
+    let folder = case.at("");
+    let line = Line { command: "sh x.sh", at: &folder, folder: &folder, home: None, path: Some("/usr/bin:/bin") };
+    let mut then = take(&line);
+    let marks = fs::metadata(case.at("x.sh")).unwrap();
+    let nanos = |seconds: i64, nanos: i64| seconds * 1_000_000_000 + nanos;
+    then.files.last_mut().unwrap().found = Found::Unread {
+        device: marks.dev(),
+        inode: marks.ino(),
+        size: marks.len(),
+        modified: nanos(marks.mtime(), marks.mtime_nsec()),
+        changed: nanos(marks.ctime(), marks.ctime_nsec()),
+        why: Unread::System,
+    };
+    assert_eq!(then.difference(&again(&line, &then)), None);
+    fs::write(case.at("x.sh"), "four").unwrap();
+    assert!(then.difference(&again(&line, &then)).is_some());
+}
+
+#[test]
+fn a_folder_below_those_of_the_system_has_files_of_its_own() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root may write below /opt");
+        return;
+    }
+    let Ok(folder) = tempfile::tempdir_in("/opt") else {
+        eprintln!("skipped: nothing can be made below /opt");
+        return;
+    };
+    let script = folder.path().join("x.sh");
+    fs::write(&script, "one").unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let from =
+        |at: &Path, command: &str| take(&Line { command, at, folder: at, home: None, path: Some("/usr/bin:/bin") });
+    let own = from(folder.path(), "sh x.sh");
+    assert!(own.told().iter().any(|line| line.starts_with("x.sh, sha256 ")), "{:?}", own.told());
+    let other = from(Path::new("/opt"), &format!("sh {}", script.display()));
+    assert_eq!(other.told(), Vec::<String>::new());
 }
 
 #[test]
