@@ -13,11 +13,15 @@ use std::{
 
 use nix::{
     sched::{CloneFlags, unshare},
+    sys::prctl,
     unistd::{getegid, geteuid},
 };
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv,
-    send, sendmsg, socket_with,
+use rustix::{
+    net::{
+        AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv,
+        send, sendmsg, socket_with,
+    },
+    thread::{CapabilitySet, CapabilitySets, set_capabilities},
 };
 
 use super::frame::Report;
@@ -55,7 +59,8 @@ pub(super) fn hold(mut bounds: Bounds, control: &UnixStream) -> Result<(), Strin
 fn enter() -> io::Result<TcpListener> {
     let (user, group) = (geteuid(), getegid());
     // Who may needs no namespace of users, in which the files of others would have no owner.
-    if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+    let is_users = unshare(CloneFlags::CLONE_NEWNET).is_err();
+    if is_users {
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
             .map_err(|error| io::Error::other(format!("this machine gives no namespaces to this user ({error})")))?;
         fs::write("/proc/self/setgroups", "deny")?;
@@ -63,6 +68,12 @@ fn enter() -> io::Result<TcpListener> {
         fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     }
     raise_loopback().map_err(|error| io::Error::other(format!("the loopback of a new network: {error}")))?;
+    if is_users {
+        // In a namespace of its own a process has every capability, and the shell, which has none, could not open our pipes.
+        let none = CapabilitySet::empty();
+        set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+        prctl::set_dumpable(true)?;
+    }
     TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))
 }
 
