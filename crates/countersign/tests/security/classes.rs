@@ -294,6 +294,8 @@ const CLASSES: [Class; 28] = [
                     "what_changed_since_it_was_approved_does_not_run",
                     "what_stayed_as_it_was_runs",
                     "a_working_folder_is_the_one_that_was_approved",
+                    "what_people_do_every_day_runs_while_others_work_beside_it",
+                    "a_folder_may_be_named_in_every_way",
                     "what_the_same_message_writes_is_asked_about_anew",
                     "what_was_approved_binds_another_process",
                     "what_was_decided_and_not_begun_binds_another_process",
