@@ -82,11 +82,7 @@ fn the_commands_of_operations_work() {
     agent.call(serde_json::json!(1), "look", serde_json::json!({ "thing": "lamp" }));
     let script = commands("operations.md");
     let (running, at_rest) = script.split_once("countersign restore ").unwrap();
-    let here = |text: &str| {
-        let text =
-            text.replace("/var/backups/", "").replace("countersign log-level", "countersign --data data log-level");
-        text.replace(" --data data\n", " --data restored\n")
-    };
+    let here = |text: &str| text.replace("/var/backups/", "").replace(" --data data\n", " --data restored\n");
     let told = runs(&place, &here(running), &[]);
     assert!(told.contains("cst_") && told.contains("countersign_runtime=debug,warn"), "{told}");
     gateway.stop();
