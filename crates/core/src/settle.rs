@@ -38,6 +38,7 @@ use crate::{
     unattended::{self, Unattended},
 };
 
+pub(crate) use breaker_trips::LIMIT as MOST_DENIALS;
 pub(crate) use contract::{ask_for_wider, breached};
 pub(crate) use queue_goes_on::{begin_own, continue_with};
 pub(crate) use run_continues::forget;

@@ -1,5 +1,6 @@
 //! What is owed is worked off here: models are asked, calls are run, contexts are summarised. What comes back is a command.
 
+mod asked;
 mod call;
 mod compact;
 mod conversation;
@@ -75,6 +76,7 @@ pub(crate) fn size_of(command: &Command) -> usize {
         }
         Command::Call(CallCommand::Run { arguments, signature, .. }) => signature.len() + size_of_arguments(arguments),
         Command::Call(CallCommand::Act(act)) => act.signature.len() + size_of_arguments(&act.arguments),
+        Command::Call(CallCommand::Reach { host, .. }) => host.len(),
         Command::Peer(PeerCommand::Registered { said, .. }) => said.len(),
         Command::Call(CallCommand::Ended {
             progress: Progress::NotBegun(text) | Progress::Left { text, .. }, ..

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     arguments, pins,
-    sandbox::{Needs, Network, Sandbox},
+    sandbox::{Needs, Network, Sandbox, Unlisted},
     secrets::Secrets,
     shell::{Event, Job, Lost, ShellError},
     text,
@@ -103,6 +103,9 @@ impl Bash {
                 " They reach these hosts alone, through the proxy that http_proxy and https_proxy name: {}.",
                 hosts.join(", ")
             ));
+            if sandbox.unlisted() == Unlisted::Ask {
+                self.spec.description.push_str(" A person is asked about another one while the command waits for it.");
+            }
         }
         self.spec.description.push_str(
             " Commands run in a sandbox that bounds where they write, and perhaps the network; what does not work for that reason needs a person's \
@@ -233,6 +236,7 @@ impl Tool for Bash {
                 alone: uses_secrets,
                 pins: cx.pins.clone(),
                 call: cx.call.clone(),
+                asks: cx.asks.clone(),
             };
             let window = Window { head: arguments.head, tail: arguments.tail };
             let mut done = follow(job, timeout, window, cx).await?;
@@ -373,7 +377,7 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
         running = cx.shells.run(job, &cx.cwd, &cx.environment) => running?,
     };
     let mut notes: Vec<String> = running.lost().map(fresh_note).into_iter().collect();
-    let deadline = sleep(timeout);
+    let (began, deadline) = (Instant::now(), sleep(timeout));
     tokio::pin!(deadline);
     let mut stopped = None;
     let mut last_update: Option<Instant> = None;
@@ -387,6 +391,12 @@ async fn follow(job: Job, timeout: Duration, window: Window, cx: &Context) -> Re
                 running.stop().await;
             }
             () = &mut deadline, if stopped.is_none() => {
+                // What people take for an answer is not the command's time.
+                let left = (began + timeout + cx.asks.waited()).saturating_duration_since(Instant::now());
+                if !left.is_zero() {
+                    deadline.as_mut().reset(Instant::now() + left.max(PACE));
+                    continue;
+                }
                 stopped = Some(End::TimedOut);
                 running.stop().await;
             }

@@ -6,6 +6,7 @@
 mod arguments;
 pub mod artifacts;
 pub mod ask;
+pub mod asking;
 pub mod bash;
 pub mod conform;
 mod diff;
@@ -33,6 +34,7 @@ pub mod tool;
 pub mod workflow;
 pub mod write;
 
+pub use asking::{Answered, Asks, People};
 pub use conform::conform;
 pub use environment::Environment;
 pub use registry::Registry;

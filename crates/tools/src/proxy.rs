@@ -8,7 +8,7 @@ mod head;
 mod serve;
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -17,7 +17,7 @@ use std::{
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::sandbox::Host;
+use crate::{asking::Asks, sandbox::Host};
 pub(crate) use serve::ASK;
 
 /// Connections of one shell at a time. More wait until one ends.
@@ -42,7 +42,9 @@ struct Desk(Arc<Mutex<Option<Served>>>);
 #[derive(Clone, Debug)]
 struct Served {
     call: Arc<str>,
-    refused: Arc<Mutex<BTreeSet<String>>>,
+    asks: Asks,
+    /// What was refused, and whether a call may ask for it.
+    refused: Arc<Mutex<BTreeMap<String, bool>>>,
     over: CancellationToken,
 }
 
@@ -57,18 +59,18 @@ impl Proxy {
     }
 
     /// Connections from now on are those of `call`.
-    pub(crate) fn begin(&self, call: &str) {
-        let served = Served { call: call.into(), refused: Arc::default(), over: CancellationToken::new() };
+    pub(crate) fn begin(&self, call: &str, asks: Asks) {
+        let served = Served { call: call.into(), asks, refused: Arc::default(), over: CancellationToken::new() };
         if let Some(before) = self.desk.lock().replace(served) {
             before.over.cancel();
         }
     }
 
-    /// Cuts every connection of the call, and says what was refused to it.
-    pub(crate) fn end(&self) -> Vec<String> {
-        let Some(served) = self.desk.lock().take() else { return Vec::new() };
+    /// Cuts every connection of the call, and says what was refused to it, and of what another call may ask for it.
+    pub(crate) fn end(&self) -> BTreeMap<String, bool> {
+        let Some(served) = self.desk.lock().take() else { return BTreeMap::new() };
         served.over.cancel();
-        served.refused().iter().cloned().collect()
+        std::mem::take(&mut *served.refused())
     }
 }
 
@@ -85,16 +87,16 @@ impl Desk {
 }
 
 impl Served {
-    fn refused(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    fn refused(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what was refused, for the log and for whoever reads the output.
-    fn note(&self, what: &str) {
+    fn note(&self, what: &str, may_ask: bool) {
         tracing::info!(call = %self.call, "refused to a command: {what}");
         let mut refused = self.refused();
         if refused.len() < TOLD {
-            refused.insert(what.to_owned());
+            refused.insert(what.to_owned(), may_ask);
         }
     }
 }

@@ -47,6 +47,16 @@ pub enum Network {
     On,
 }
 
+/// What becomes of a host that a command wants and that is not listed, where hosts are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unlisted {
+    /// A person is asked while the command waits, wherever one can be.
+    #[default]
+    Ask,
+    /// It is refused.
+    Refuse,
+}
+
 /// What becomes of commands where the kernel cannot hold them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissing {
@@ -70,6 +80,8 @@ pub struct Settings {
     pub read: Option<Vec<PathBuf>>,
     /// Whether they reach other machines.
     pub network: Network,
+    /// What becomes of hosts that are not listed.
+    pub unlisted: Unlisted,
     /// What becomes of them where the kernel cannot hold them.
     pub on_missing: OnMissing,
 }
@@ -127,6 +139,21 @@ impl Network {
             Self::Off => Self::Hosts(hosts),
             Self::Hosts(own) => Self::Hosts(own.iter().cloned().chain(hosts).collect()),
         }
+    }
+}
+
+impl Unlisted {
+    /// What the settings call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Refuse => "refuse",
+        }
+    }
+
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Ask, Self::Refuse].into_iter().find(|unlisted| unlisted.name() == name)
     }
 }
 
@@ -219,6 +246,11 @@ impl Sandbox {
     /// Which network commands have.
     pub fn network(&self) -> &Network {
         if self.is_on() { &self.0.settings.network } else { &Network::On }
+    }
+
+    /// What becomes of hosts that are not listed.
+    pub fn unlisted(&self) -> Unlisted {
+        self.0.settings.unlisted
     }
 
     /// Looks at what a call says that it needs, before anybody is asked about it.

@@ -25,12 +25,13 @@ use tokio::{
 };
 
 use crate::{
+    asking::Asks,
     environment::Environment,
     exec::{
         Launcher, descendants,
         frame::{self, Order, Report},
     },
-    sandbox::{Bounds, Needs, Network, Sandbox, SandboxError},
+    sandbox::{Bounds, Needs, Network, Sandbox, SandboxError, Unlisted},
 };
 use way::Way;
 
@@ -112,6 +113,8 @@ pub struct Job {
     pub pins: Option<Box<Pins>>,
     /// On behalf of which call, for the log; empty for a person's own.
     pub call: String,
+    /// What that call asks people.
+    pub asks: Asks,
 }
 
 /// What a command that runs does next.
@@ -227,7 +230,8 @@ impl Shells {
         let order =
             Order::Run(frame::Run { command: job.command, cwd, env: job.env, input: job.input, pins: job.pins });
         let lost = if is_apart { None } else { session.lost.replace(Lost::Stopped) };
-        link.begin_call(&job.call);
+        let asks = if self.sandbox.unlisted() == Unlisted::Ask { job.asks } else { Asks::default() };
+        link.begin_call(&job.call, asks);
         // An order that was not taken whole is not run.
         link.stream.write_all(&order.encode()).await.map_err(|error| ShellError::Start(error.to_string()))?;
         let (folder, path) = (Arc::clone(&self.folder), Arc::clone(&self.path));

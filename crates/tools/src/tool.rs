@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{environment::Environment, roots::Roots, secrets::Secrets, shell::Shells, todo::Todos};
+use crate::{asking::Asks, environment::Environment, roots::Roots, secrets::Secrets, shell::Shells, todo::Todos};
 
 /// What a call gave back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -151,6 +151,8 @@ pub struct Context {
     pub pins: Option<Box<Pins>>,
     /// Which call it is, for the log; empty for what a person does.
     pub call: String,
+    /// What it asks people while it works.
+    pub asks: Asks,
 }
 
 impl Context {
@@ -173,6 +175,7 @@ impl Context {
             pinned: None,
             pins: None,
             call: String::new(),
+            asks: Asks::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::event::{Executor, Known};
 use crate::{
-    id::{CallId, PeerId, PrincipalId, SessionId},
+    id::{CallId, GateId, PeerId, PrincipalId, SessionId},
     policy::Class,
     session::Said,
     tool::{Effect, Repeat, Shell},
@@ -138,6 +138,15 @@ pub enum Command {
         session: SessionId,
         /// Which.
         calls: Vec<CallId>,
+    },
+    /// A command of a run wants to reach a host that its sandbox does not list. People are asked while it waits.
+    Reach {
+        /// Which.
+        call: CallId,
+        /// The gate that asks, which nobody has had.
+        gate: GateId,
+        /// The host and its port, such as `example.org:443`.
+        host: Arc<str>,
     },
     /// The work of a call ended.
     Ended {

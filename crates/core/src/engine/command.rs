@@ -195,7 +195,7 @@ pub enum Refusal {
     /// Something about jobs.
     #[error(transparent)]
     Schedule(#[from] schedule::Refusal),
-    /// Policy refuses a person's own command.
+    /// Policy refuses a person's own command, or what a command that runs wants beyond it.
     #[error("{0}")]
     Denied(String),
     /// A command that only makes sense otherwise, such as a second recovery.

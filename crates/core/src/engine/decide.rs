@@ -9,6 +9,7 @@ mod contract;
 mod forgive;
 mod once;
 mod peers;
+mod reach;
 mod recover;
 mod refer;
 mod renewal;
@@ -61,6 +62,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Call(call::Command::Act(act)) => calls::act(view, *act, context),
         Command::Call(call::Command::Request(request)) => requests::request(view, *request, context),
         Command::Call(call::Command::Received { session, calls }) => requests::received(view, &session, &calls),
+        Command::Call(call::Command::Reach { call, gate, host }) => reach::reach(view, call, gate, &host, context),
         Command::Call(call::Command::Ended { call, progress }) => Ok(calls::ended(view, call, progress, context)),
         Command::Call(call::Command::Abort { session }) => stop::abort_commands(view, &session),
         Command::Peer(command) => Ok(peers::decide(view, command)),

@@ -60,7 +60,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
         Command::Gate(command) => return Some(Scope::Gate(command.gate())),
         // What works is at hand, and so is all of policy.
         Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
-        | Command::Call(call::Command::Ended { .. })
+        | Command::Call(call::Command::Ended { .. } | call::Command::Reach { .. })
         | Command::Peer(_)
         | Command::Channel(_)
         | Command::Schedule(_)

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Denials in a row that trip the breaker.
-pub(super) const LIMIT: u32 = 3;
+pub(crate) const LIMIT: u32 = 3;
 /// What the model is told.
 pub(super) const TRIPPED: &str =
     "Denied: three denials in a row. This run asks for nothing more until a person has spoken again.";

@@ -16,6 +16,7 @@ mod ledger_table;
 mod owed_table;
 mod own_runs;
 mod peers;
+mod reach;
 mod reading;
 mod recover_table;
 mod requests;

@@ -1,5 +1,7 @@
 //! Commands in a sandbox, as a host and its model see them.
 
+use std::{io::Write as _, net::TcpListener, thread};
+
 use countersign_tools::sandbox::Kernel;
 use serde_json::{Value, json};
 
@@ -54,6 +56,48 @@ fn a_command_is_held_and_asks_for_exactly_what_it_needs() {
     assert!(outside.exists());
     let again = told(&place, bash("k", &format!("echo b >>{}", outside.display())), None);
     assert!(again.contains("Permission denied"), "{again}");
+}
+
+/// A server that answers every client, once named hosts can be shown here.
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let _ = client.unwrap().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nhere");
+        }
+    });
+    port
+}
+
+#[test]
+fn the_host_is_asked_for_another_machine_while_the_command_waits() {
+    for (confirmed, want) in [(true, "here"), (false, "a person refused it")] {
+        let place = Place::with_config("countersign: { sandbox: { network: { hosts: [crates.io] } } }\n");
+        let mut host = place.start(&[]);
+        let address = format!("127.0.0.1:{}", server());
+        let command = format!(
+            "p=${{http_proxy#http://}}; exec 3<>/dev/tcp/${{p/://}} && printf 'GET http://{address}/ HTTP/1.1\\r\\n\\r\\n' >&3 && cat <&3"
+        );
+        place.provider.script([Reply::new(vec![bash("first", "echo $http_proxy")]), say("done")]);
+        let from = host.prompt("is there one?");
+        host.settled(from);
+        if !place.provider.last().result("first").unwrap().contains("http://127.0.0.1:") {
+            return;
+        }
+        place.provider.script([Reply::new(vec![bash("k", &command)]), say("done")]);
+        let from = host.prompt("go");
+        let dialog = host.dialog(from);
+        assert_eq!(dialog["method"], "confirm", "{dialog}");
+        let message = dialog["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("May this command reach {address} while it runs?")), "{message}");
+        assert!(message.contains("cat <&3") && message.contains("sandbox.network.hosts"), "{message}");
+        host.reply(&dialog, json!({ "confirmed": confirmed }));
+        host.settled(from);
+        host.close_cleanly();
+        let said = place.provider.last().result("k").unwrap();
+        assert!(said.contains(want), "{said}");
+    }
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn needing(command: &str, hosts: &[&str]) -> Part {
 fn a_listed_host_is_reached_and_nothing_else() {
     let (listed, other) = (Server::start(), Server::start());
     let at = |server: &Server| format!("127.0.0.1:{}", server.port);
-    let hosts = format!("{{ hosts: ['{}', 'localhost:{}'] }}", at(&listed), other.port);
+    let hosts = format!("{{ hosts: ['{}', 'localhost:{}'], unlisted: refuse }}", at(&listed), other.port);
     let Some(stage) = Stage::with(&hosts) else { return };
 
     let said = stage.runs(&page(&at(&listed)));
@@ -156,7 +156,7 @@ fn a_listed_host_is_reached_and_nothing_else() {
 
 #[test]
 fn a_host_that_a_person_allows_is_reached_by_that_call_alone() {
-    for network in ["off", "{ hosts: [crates.io] }"] {
+    for network in ["off", "{ hosts: [crates.io], unlisted: refuse }"] {
         let server = Server::start();
         let Some(stage) = Stage::with(network) else { return };
         let address = format!("127.0.0.1:{}", server.port);
@@ -169,6 +169,62 @@ fn a_host_that_a_person_allows_is_reached_by_that_call_alone() {
         assert!(!said.contains("it-was-there"), "{network}: {said}");
         assert_eq!(server.heads().len(), 1, "{network}");
     }
+}
+
+/// What is asked while a command runs, once it is.
+fn asked(stage: &Stage, address: &str) -> String {
+    let gate = stage.scene.place.waits(1).remove(0);
+    let card = gate.to_string();
+    assert!(card.contains(&format!("May this command reach {address} while it runs?")), "{card}");
+    assert!(card.contains("printf"), "the card has the command: {card}");
+    gate["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_host_that_nobody_listed_is_asked_about_while_the_command_waits() {
+    for (answer, is_reached) in [("allow", true), ("deny", false)] {
+        let server = Server::start();
+        let address = format!("127.0.0.1:{}", server.port);
+        let Some(stage) = Stage::with("{ hosts: [crates.io] }") else { return };
+        // The second time it is not asked about again, whatever was said.
+        let command = format!("( {} ); ( {} ); echo end", page(&address), page(&address));
+        stage.scene.provider.script([Reply::new(vec![bash("c1", &command)]), say("done")]);
+        let http = Http::new(&stage.gateway.address);
+        let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+        let gate = asked(&stage, &address);
+        assert_eq!(server.heads().len(), 0, "nothing leaves before somebody has said so");
+        assert_eq!(http.post(&format!("/api/v1/gates/{gate}/{answer}"), &json!({})).status, 200);
+        let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+        soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+        let said = stage.scene.provider.last().result("c1").unwrap();
+        assert!(said.contains("end"), "{answer}: {said}");
+        assert_eq!(said.matches("it-was-there").count(), if is_reached { 2 } else { 0 }, "{answer}: {said}");
+        assert_eq!(said.contains("a person refused it"), !is_reached, "{answer}: {said}");
+        assert!(!said.contains("Ask for exactly that host"), "{answer}: {said}");
+        assert_eq!(server.heads().len(), if is_reached { 2 } else { 0 }, "{answer}");
+        // What was said holds for that call alone.
+        stage.scene.provider.script([Reply::new(vec![bash("c2", &page(&address))]), say("done")]);
+        http.post("/api/v1/sessions", &json!({ "message": "again" }));
+        asked(&stage, &address);
+    }
+}
+
+#[test]
+fn a_gateway_that_dies_while_a_command_waits_for_a_host_reaches_nothing() {
+    let server = Server::start();
+    let address = format!("127.0.0.1:{}", server.port);
+    let Some(stage) = Stage::with("{ hosts: [crates.io] }") else { return };
+    stage.scene.provider.script([Reply::new(vec![bash("c1", &page(&address))]), say("done")]);
+    Http::new(&stage.gateway.address).post("/api/v1/sessions", &json!({ "message": "go" }));
+    let gate = asked(&stage, &address);
+    let Stage { scene, gateway } = stage;
+    gateway.kill();
+    let gateway = scene.start();
+    let late = Http::new(&gateway.address).post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
+    assert_ne!(late.status, 200, "what was withdrawn is allowed by nobody");
+    assert_eq!(scene.place.gates(), Vec::<Value>::new());
+    scene.place.verify();
+    assert_eq!(server.heads(), Vec::<String>::new());
 }
 
 #[test]

@@ -11,11 +11,11 @@ use countersign_core::{
     peer::Line,
     session::Said,
 };
-use countersign_tools::{self as tools, Failure, Output, Secrets, Updates};
+use countersign_tools::{self as tools, Asks, Failure, Output, Secrets, Updates};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Host, Served, conversation::said};
+use super::{Host, Served, asked::Asked, conversation::said};
 use crate::{
     deliver::{Contents, Live, LiveKind},
     owner::Source,
@@ -45,6 +45,8 @@ pub(super) struct CallWork {
     pub(super) patience: Duration,
     /// Whether that peer is only asked what became of it.
     pub(super) is_asking: bool,
+    /// Where answers to what it asks people while it works arrive.
+    pub(super) asked: Asked,
 }
 
 /// What a tool gave back, as the model is told it.
@@ -138,6 +140,7 @@ impl CallWork {
         cx.pins = content.pins.clone().filter(|_| self.is_approved);
         cx.call = self.call.to_string();
         cx.cancel = cancel;
+        cx.asks = Asks::new(self.asked.clone().of(self.call, results.clone()));
         let (line, latest) = tokio::sync::watch::channel(None);
         let secrets = cx.secrets.clone();
         cx.updates = Updates::new(move |output: Output| {

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{Fired, Host, Wing, call::CallWork, compact::CompactWork, conversation, turn::TurnWork};
+use super::{Fired, Host, Wing, asked::Asked, call::CallWork, compact::CompactWork, conversation, turn::TurnWork};
 use crate::{deliver::Contents, owner::Source};
 
 struct InFlight {
@@ -50,13 +50,24 @@ pub(crate) struct Desk {
     merge: Duration,
     in_flight: BTreeMap<Work, InFlight>,
     is_closing: bool,
+    /// What calls ask people while they work.
+    asked: Asked,
     /// Calls whose work was begun in this process and whose turn is still open.
     known: BTreeSet<(CallId, u32)>,
 }
 
 impl Desk {
     pub(crate) fn new(host: Arc<dyn Host>, results: Source, contents: Contents, merge: Duration) -> Self {
-        Self { host, results, contents, merge, in_flight: BTreeMap::new(), is_closing: false, known: BTreeSet::new() }
+        Self {
+            host,
+            results,
+            contents,
+            merge,
+            in_flight: BTreeMap::new(),
+            is_closing: false,
+            asked: Asked::default(),
+            known: BTreeSet::new(),
+        }
     }
 
     /// Whether nothing is in flight.
@@ -88,6 +99,7 @@ impl Desk {
     pub(crate) fn reconcile(&mut self, engine: &Engine) {
         let owed = owed(engine.state());
         let to_stop = stopping(engine.state());
+        self.asked.tell(engine.state());
         // A piece that is still owed stays known even when its task has ended: its result is on the way, and starting it again could run it twice.
         self.in_flight.retain(|work, in_flight| {
             let is_owed = owed.binary_search(work).is_ok();
@@ -210,6 +222,7 @@ impl Desk {
                     line: call.line(),
                     patience: session.settings().peer_timeout,
                     is_asking: call.is_asking(),
+                    asked: self.asked.clone(),
                 };
                 let broke = Command::Call(call::Command::Ended { call: call.id(), progress: Progress::Broke });
                 tokio::spawn(ends(results.clone(), broke, async move {

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings};
+use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings, Unlisted};
 
 use crate::yaml::{Place, WrongType};
 
@@ -19,7 +19,12 @@ pub(super) fn take(settings: &mut Settings, place: &Place<'_>) -> Result<(), Wro
     }
     // Whoever writes the section means one.
     settings.mode = word(&place.at("mode")?, Mode::named, "off, guard or workspace")?.unwrap_or(Mode::Workspace);
-    settings.network = network(&place.at("network")?)?.unwrap_or_default();
+    let of_network = place.at("network")?;
+    settings.network = network(&of_network)?.unwrap_or_default();
+    if let Network::Hosts(_) = settings.network {
+        let unlisted = of_network.at("unlisted")?;
+        settings.unlisted = word(&unlisted, Unlisted::named, "ask or refuse")?.unwrap_or_default();
+    }
     settings.on_missing = word(&place.at("on_missing")?, OnMissing::named, "refuse or warn")?.unwrap_or_default();
     settings.write = paths(&place.at("write")?)?.unwrap_or_default();
     settings.temporary = paths(&place.at("temporary")?)?;
@@ -36,8 +41,8 @@ fn network(place: &Place<'_>) -> Result<Option<Network>, WrongType> {
         return Ok(None);
     }
     for (key, _) in members {
-        if key != "hosts" {
-            return Err(place.at(key)?.wrong("hosts"));
+        if !["hosts", "unlisted"].contains(&key) {
+            return Err(place.at(key)?.wrong("hosts and unlisted"));
         }
     }
     let hosts = place.at("hosts")?;

@@ -1,6 +1,6 @@
 //! Reads `sandbox`: what commands of runs may touch.
 
-use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings};
+use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings, Unlisted};
 use serde_json::{Value, json};
 
 use super::at::At;
@@ -20,12 +20,15 @@ pub(super) fn read(place: &At<'_>) -> Settings {
     let paths = |key| place.at(key).items().iter().filter_map(At::path).collect::<Vec<_>>();
     let listed = |key| (!place.at(key).is_absent()).then(|| paths(key));
     let usual = usual();
+    let of_network = place.at("network");
+    let unlisted = Some(of_network.at("unlisted")).filter(|unlisted| of_network.is_mapping() && !unlisted.is_absent());
     Settings {
         mode: word(&place.at("mode"), Mode::named, "off, guard or workspace").unwrap_or(usual.mode),
         write: paths("write"),
         temporary: listed("temporary"),
         read: listed("read"),
-        network: network(&place.at("network")).unwrap_or(usual.network),
+        network: network(&of_network).unwrap_or(usual.network),
+        unlisted: unlisted.and_then(|said| word(&said, Unlisted::named, "ask or refuse")).unwrap_or(usual.unlisted),
         on_missing: word(&place.at("on_missing"), OnMissing::named, "refuse or warn").unwrap_or(usual.on_missing),
     }
 }
@@ -37,7 +40,7 @@ fn network(place: &At<'_>) -> Option<Network> {
     }
     let hosts = place.at("hosts");
     // Nothing that was meant as a bound is read as the whole network.
-    if !place.mapping(&["hosts"]) || hosts.is_absent() {
+    if !place.mapping(&["hosts", "unlisted"]) || hosts.is_absent() {
         hosts.refused("expected a list of hosts; to reach none, write network: off");
         return None;
     }
@@ -68,7 +71,7 @@ pub(super) fn shown(settings: &Settings) -> Value {
         "mode": settings.mode.name(),
         "write": settings.write,
         "network": match &settings.network {
-            Network::Hosts(hosts) => json!({ "hosts": hosts }),
+            Network::Hosts(hosts) => json!({ "hosts": hosts, "unlisted": settings.unlisted.name() }),
             Network::On | Network::Off => json!(settings.network.name()),
         },
         "on_missing": settings.on_missing.name(),
@@ -85,7 +88,7 @@ pub(super) fn shown(settings: &Settings) -> Value {
 mod tests {
     use std::path::Path;
 
-    use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings};
+    use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings, Unlisted};
 
     use crate::config::{Flags, load};
 
@@ -114,13 +117,17 @@ mod tests {
             write: ["cache", "/var/cache"].map(|path| Path::new(path).to_owned()).into(),
             temporary: Some(vec!["/scratch".into()]),
             read: Some(vec!["~/src".into()]),
+            unlisted: Unlisted::Ask,
             network: Network::Off,
             on_missing: OnMissing::Refuse,
         };
         assert_eq!(settings(all), Ok(want));
         let named = "sandbox: { network: { hosts: [crates.io, '*.Debian.org', 'a.org:8443'] } }";
         let hosts = ["crates.io", "*.debian.org", "a.org:8443"].map(|host| host.parse().unwrap());
-        assert_eq!(settings(named), Ok(Settings { network: Network::Hosts(hosts.into()), ..super::usual() }));
+        let named_hosts = Settings { network: Network::Hosts(hosts.into()), ..super::usual() };
+        assert_eq!(settings(named), Ok(named_hosts.clone()));
+        let refusing = named.replace("] }", "], unlisted: refuse }");
+        assert_eq!(settings(&refusing), Ok(Settings { unlisted: Unlisted::Refuse, ..named_hosts }));
     }
 
     #[test]
@@ -129,6 +136,11 @@ mod tests {
             ("sandbox: { mode: most }", "sandbox.mode: expected off, guard or workspace"),
             ("sandbox: { network: some }", "sandbox.network: expected on, off or a mapping with hosts"),
             ("sandbox: { network: { host: a.org } }", "sandbox.network.host"),
+            (
+                "sandbox: { network: { hosts: [], unlisted: allow } }",
+                "sandbox.network.unlisted: expected ask or refuse",
+            ),
+            ("sandbox: { network: { unlisted: ask } }", "sandbox.network.hosts: expected a list"),
             ("sandbox: { network: { hosts: a.org } }", "sandbox.network.hosts: expected a list"),
             (
                 "sandbox: { network: { hosts: ['https://a.org'] } }",

@@ -15,7 +15,7 @@ use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
 
 use self::question::Question;
 pub(crate) use self::question::{Draft, Step};
-use crate::view::{GateCard, gate_card::Asked};
+use crate::view::{GateCard, Lines, escape, gate_card::Asked};
 
 const ONCE: &str = "Allow once";
 const SESSION: &str = "Allow for this session";
@@ -85,6 +85,15 @@ pub(crate) fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, n
     let timeout = gate.deadline().map(|deadline| u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX));
     if let Some(question) = Question::of(gate.kind(), content) {
         return Some(question.method(draft, timeout));
+    }
+    if let Content::GoOn { question, why, .. } = content {
+        let message = [Some(question), why.as_ref()].into_iter().flatten().map(|text| escape(text, Lines::Many));
+        let message = message.collect::<Vec<_>>().join("\n\n");
+        return Some(UiMethod::Confirm {
+            title: "The agent asks for more than it was given".to_owned(),
+            message,
+            timeout,
+        });
     }
     let labels: Vec<&str> = gate.scopes().iter().map(|scope| label(*scope)).chain([DENY]).collect();
     let card = GateCard::new(&Asked::approval(content, cwd, &labels)?);

@@ -8,7 +8,7 @@ use countersign_core::{
     digest::{Digest, canonical},
     engine::{Command, Engine},
     gate,
-    id::CallId,
+    id::{CallId, GateId},
     message::{Block, Message, StopReason},
     peer::Line,
     run,
@@ -137,6 +137,12 @@ impl World {
                 None
             }
             Work::Fire { firing, step } => Some(jobs::seen_to(dice, firing.clone(), *step)),
+            // It works on, whatever people say, and may end before they do.
+            Work::Call { call, .. } if !job.cancelled && dice.below(8) == 0 && asks(engine, *call) => {
+                let gate = GateId::parse(&format!("{:032x}", u128::from_be_bytes(dice.bytes())));
+                let gate = gate.ok_or("no id of a gate")?;
+                return Ok(Some(Command::Call(call::Command::Reach { call: *call, gate, host: "a.org:443".into() })));
+            }
             Work::Call { call: id, .. } => self
                 .call(dice, engine, audit, book, *id, job)?
                 .map(|progress| Command::Call(call::Command::Ended { call: *id, progress })),
@@ -239,6 +245,13 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Whether a call asks for a host while it works.
+fn asks(engine: &Engine, call: CallId) -> bool {
+    let state = engine.state();
+    let is_ours = |call: &call::Call| *call.executor() == call::Executor::Builtin && call.run().is_some();
+    state.call(call).is_some_and(is_ours) && !state.gate_of(call).is_some_and(gate::Gate::is_pending)
 }
 
 /// What a person was shown is what runs.

@@ -435,3 +435,36 @@ async fn nothing_outlives_a_gateway_that_is_killed() {
         wait_until("everything ends", || !lives(&pid));
     }
 }
+
+/// Takes longer for an answer than commands may.
+struct Slow;
+
+impl crate::asking::People for Slow {
+    fn host(&self, _: std::sync::Arc<str>) -> futures_util::future::BoxFuture<'_, crate::asking::Answered> {
+        Box::pin(async {
+            tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+            crate::asking::Answered::Yes
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_people_take_for_an_answer_is_not_the_commands_time() {
+    let mut case = Case::new();
+    case.cx.bash_timeout = std::time::Duration::from_secs(5);
+    case.cx.asks = crate::asking::Asks::new(Slow);
+    let (asks, answered) = (case.cx.asks.clone(), case.cx.cwd.join("answered"));
+    let asking = async {
+        asks.host("a.org:443").await;
+        std::fs::write(&answered, "").unwrap();
+    };
+    let bash = Bash::default();
+    let command = "until [ -e answered ]; do sleep 0.01; done; echo over";
+    let (ran, ()) = tokio::join!(case.run(&bash, json!({ "command": command })), asking);
+    assert_eq!(text(&ran), "over\n");
+    // Without one it is over as soon as its own time is.
+    case.cx.asks = crate::asking::Asks::default();
+    case.cx.bash_timeout = std::time::Duration::from_millis(10);
+    let ran = case.run(&Bash::default(), json!({ "command": "sleep 1000" })).await;
+    assert!(text(&ran).contains("timed out after 0.01 seconds"));
+}

@@ -14,9 +14,12 @@ use super::{
     Served, addresses,
     head::{self, Asked, Body, LONGEST},
 };
-use crate::sandbox::{
-    Host,
-    hosts::{Place, Target},
+use crate::{
+    asking::Answered,
+    sandbox::{
+        Host,
+        hosts::{Place, Target},
+    },
 };
 
 /// How long a command may take to say what it wants.
@@ -30,8 +33,10 @@ const FAREWELL: (Duration, u64) = (Duration::from_secs(2), 1 << 20);
 enum Refusal {
     /// What was asked for cannot be understood.
     Malformed(&'static str),
-    /// It may not be reached.
+    /// It may not be reached, as things are.
     Closed(String),
+    /// It may not be reached, as somebody said who was asked.
+    Denied(String),
     /// It could not be reached.
     Away(String),
 }
@@ -44,11 +49,13 @@ pub(super) async fn serve(mut client: TcpStream, hosts: &[Host], served: &Served
         Ok(Err(refusal)) => return refuse(client, &refusal).await,
     };
     let (Asked::Tunnel(target) | Asked::Page { target, .. }) = &asked;
-    let upstream = match reach(target, hosts).await {
+    let upstream = match reach(target, hosts, served).await {
         Ok(upstream) => upstream,
         Err(refusal) => {
-            if let Refusal::Closed(why) = &refusal {
-                served.note(why);
+            match &refusal {
+                Refusal::Closed(why) => served.note(why, true),
+                Refusal::Denied(why) => served.note(why, false),
+                Refusal::Malformed(_) | Refusal::Away(_) => {}
             }
             return refuse(client, &refusal).await;
         }
@@ -78,9 +85,16 @@ async fn hear(client: &mut TcpStream) -> Result<Option<(Asked, Vec<u8>)>, Refusa
     }
 }
 
-async fn reach(target: &Target, hosts: &[Host]) -> Result<TcpStream, Refusal> {
+async fn reach(target: &Target, hosts: &[Host], served: &Served) -> Result<TcpStream, Refusal> {
     if !hosts.iter().any(|host| host.lets(target)) {
-        return Err(Refusal::Closed(format!("{target} is not in sandbox.network.hosts")));
+        // Not even its name is looked up before somebody has said so.
+        match served.asks.host(&target.to_string()).await {
+            Some(Answered::Yes) => {}
+            Some(Answered::No(why)) => {
+                return Err(Refusal::Denied(format!("{target} is not in sandbox.network.hosts, and {why}")));
+            }
+            None => return Err(Refusal::Closed(format!("{target} is not in sandbox.network.hosts"))),
+        }
     }
     let away = |why: &dyn std::fmt::Display| Refusal::Away(format!("{target} cannot be reached: {why}"));
     let addresses: Vec<SocketAddr> = match &target.place {
@@ -153,6 +167,7 @@ async fn refuse(mut client: TcpStream, refusal: &Refusal) {
     let (status, text) = match refusal {
         Refusal::Malformed(why) => ("400 Bad Request", (*why).to_owned()),
         Refusal::Closed(why) => ("403 Forbidden", format!("{why}. {ASK}")),
+        Refusal::Denied(why) => ("403 Forbidden", why.clone()),
         Refusal::Away(why) => ("502 Bad Gateway", why.clone()),
     };
     let length = text.len() + 1;

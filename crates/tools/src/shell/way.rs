@@ -16,6 +16,7 @@ use tokio::{io::Interest, process::Command};
 
 use super::{Link, ShellError, Shells, launch};
 use crate::{
+    asking::Asks,
     environment::Environment,
     exec::{frame::Report, namespace::PORT},
     proxy::Proxy,
@@ -114,9 +115,9 @@ impl Link {
     }
 
     /// Hosts are reached on behalf of `call` from now on.
-    pub(super) fn begin_call(&self, call: &str) {
+    pub(super) fn begin_call(&self, call: &str, asks: Asks) {
         if let Way::Open(proxy) = &self.way {
-            proxy.begin(call);
+            proxy.begin(call, asks);
         }
     }
 
@@ -132,7 +133,9 @@ impl Link {
                 if refused.is_empty() {
                     return Vec::new();
                 }
-                vec![format!("[The sandbox refused hosts: {}. {}]", refused.join("; "), crate::proxy::ASK)]
+                let ask = if refused.values().any(|may_ask| *may_ask) { crate::proxy::ASK } else { "" };
+                let refused: Vec<String> = refused.into_keys().collect();
+                vec![format!("[The sandbox refused hosts: {}. {ask}", refused.join("; ")).trim_end().to_owned() + "]"]
             }
         }
     }

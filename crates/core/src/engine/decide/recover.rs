@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{calls::ASKED_WITHIN, requests};
+use super::{
+    calls::{self, ASKED_WITHIN},
+    requests,
+};
 use crate::{
     call::{self, Known},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts, tree::Branch},
@@ -102,6 +105,7 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
             call::Phase::Started { .. } | call::Phase::InDoubt(_) if goes_on && is_kept(branch, call, context) => {}
             call::Phase::Started { .. } | call::Phase::InDoubt(_) => {
                 branch.push(in_doubt(call, None));
+                calls::withdraw_gate(view, branch, call);
                 if call.repeat == Repeat::Idempotent && resume == Resume::Go && !call.aborting {
                     branch.push(Event::Call(call::Event::Again { call: call.id() }));
                 } else {
@@ -153,8 +157,11 @@ fn is_a_persons(view: View<'_>, id: CallId) -> bool {
     let was_let_through = gate
         .and_then(gate::Gate::resolution)
         .is_some_and(|resolution| matches!(resolution, gate::Resolution::Allowed { .. } | gate::Resolution::Granted));
-    let is_before_start = view.state.call(id).is_some_and(call::Call::is_before_start);
-    gate.is_some_and(gate::Gate::is_pending) || is_before_start && was_let_through
+    let call = view.state.call(id);
+    let is_before_start = call.is_some_and(call::Call::is_before_start);
+    let is_asked = call.is_some_and(|call| *call.executor() == call::Executor::Person);
+    // What asked for more while it ran is gone.
+    (is_before_start || is_asked) && gate.is_some_and(gate::Gate::is_pending) || is_before_start && was_let_through
 }
 
 fn end(branch: &mut Branch<'_>, call: &call::Call, end: call::End, said: session::Said, context: &mut Context) {

@@ -1,0 +1,81 @@
+//! A command that runs wants to reach a host beyond its sandbox: policy is asked as if the call had named it, and then people.
+//!
+//! What they allow is for that call, while it runs. A command that was denied goes on, without the host.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::{
+    call::{Executor, Phase},
+    digest::Digest,
+    engine::{Branch, Context, Decision, Event, Refusal, Reply, View},
+    gate::{Content, Event as Happened, Fallback, Kind, Scope},
+    id::{CallId, GateId},
+    policy::Verdict,
+    settle,
+};
+
+/// A longer name is none.
+const LONGEST: usize = 300;
+
+pub(super) fn reach(
+    view: View<'_>,
+    id: CallId,
+    gate: GateId,
+    host: &Arc<str>,
+    context: &mut Context,
+) -> Result<Decision, Refusal> {
+    const OVER: Refusal = Refusal::OutOfPlace("the command has ended, or is to end");
+    if host.len() > LONGEST {
+        return Err(Refusal::TooLong { what: "the name of a host", limit: LONGEST });
+    }
+    let is_asking = |call: &&crate::call::Call| {
+        matches!(call.phase(), Phase::Started { .. }) && *call.executor() == Executor::Builtin && !call.aborting
+    };
+    let call = view.state.call(id).filter(is_asking).ok_or(OVER)?;
+    let run = call.run().and_then(|run| view.state.run(run)).ok_or(OVER)?;
+    let session = super::find(view, call.session())?;
+    let view = view.of(session).filter(|view| !view.closing).ok_or(OVER)?;
+    if view.state.gate_of(id).is_some_and(|gate| gate.is_pending()) || view.state.gate(gate).is_some() {
+        return Err(Refusal::OutOfPlace("the command asks for something else already"));
+    }
+    let mut content = view.admitted.call(id).map(|content| (**content).clone()).ok_or(OVER)?;
+    let line = content.signature.clone();
+    content.arguments.insert("needs".to_owned(), json!({ "hosts": [&**host] }));
+    let subject = settle::subject(session, &content, call.effect, settle::agent());
+    let steps = match settle::evaluate(view, session, &subject, context.now) {
+        Verdict::Deny(why) => return Err(Refusal::Denied(format!("Denied by policy: {why}"))),
+        Verdict::Allow(why) | Verdict::Ask(why) => why.steps().to_vec(),
+    };
+    if run.denials >= settle::MOST_DENIALS {
+        return Err(Refusal::Denied("Denied: several requests in a row were denied.".to_owned()));
+    }
+    let shown = Content::GoOn {
+        asker: session.id().to_string(),
+        question: format!("May this command reach {host} while it runs? It runs already: {line}"),
+        why: Some(format!("because it tries to, and sandbox.network.hosts does not list {host}")),
+        about: serde_json::Map::from_iter([("host".to_owned(), json!(host))]),
+    };
+    let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
+    let (stage, number) = session.next_place(Kind::Budget);
+    let within = steps.first().and_then(|step| step.within);
+    let opened = Happened::Opened {
+        gate,
+        kind: Kind::Budget,
+        ordinal: view.state.next_ordinal(session.id()),
+        number,
+        stage,
+        run: Some(run.id()),
+        call: Some(id),
+        subject: Digest::of(shown.as_bytes()),
+        scopes: vec![Scope::Once],
+        deadline: Some(context.now + within.unwrap_or_else(|| session.settings().approval_timeout)),
+        fallback: Fallback::Deny,
+        remind_at: None,
+        steps,
+    };
+    let mut branch = Branch::new(session);
+    branch.push_with(Event::Gate(opened), Some(shown.into()));
+    Ok(Decision { facts: branch.finish(), reply: Reply::Done })
+}

@@ -1,0 +1,122 @@
+//! A command that runs wants to reach a host beyond its sandbox.
+
+use countersign_core::{
+    call,
+    engine::{Command, Refusal, Reply, Resume},
+    gate::{Answer, Content, Kind, Resolution, Scope},
+    id::GateId,
+    message::StopReason,
+    session::WhenBusy,
+};
+
+use crate::{
+    stage::{Stage, Told, open, ruled, wanted},
+    states::{deny, idle},
+};
+
+fn id(number: u8) -> GateId {
+    GateId::parse(&format!("{number:032x}")).expect("it is an id")
+}
+
+fn reach(stage: &mut Stage, gate: u8, host: &str) -> Told {
+    let call = stage.calls()[0];
+    stage.tell(Command::Call(call::Command::Reach { call, gate: id(gate), host: host.into() }))
+}
+
+/// A stage on which one command runs.
+fn running() -> Stage {
+    let mut stage = idle();
+    stage.prompt(WhenBusy::Refuse);
+    stage.want([wanted("write", "a")]);
+    stage
+}
+
+fn resolution(stage: &Stage, gate: u8) -> Option<Resolution> {
+    stage.engine.state().gate(id(gate)).and_then(|gate| gate.resolution().cloned())
+}
+
+#[test]
+fn people_are_asked_while_the_command_runs() {
+    let mut stage = running();
+    let told = reach(&mut stage, 1, "example.org:443");
+    assert_eq!(told, Told(vec!["gate opened budget [\"once\"]".to_owned()], Ok(Reply::Done)));
+    let gate = stage.engine.state().gate(id(1)).unwrap();
+    assert_eq!((gate.kind(), gate.call(), gate.scopes()), (Kind::Budget, Some(stage.calls()[0]), &[Scope::Once][..]));
+    assert!(gate.deadline().is_some());
+    let Content::GoOn { question, .. } = &**stage.engine.admitted().gate(id(1)).unwrap() else { panic!("a question") };
+    assert!(question.contains("example.org:443") && question.contains("write"), "{question}");
+
+    let told = stage.decide(id(1), Answer::Allow(Scope::Once), "ana", None);
+    assert_eq!(told.0, ["gate resolved allowed"]);
+    assert_eq!(stage.engine.state().policy().grants().iter().count(), 0);
+    // It goes on as if nothing had been asked, and may ask again.
+    assert_eq!(reach(&mut stage, 2, "b.org:443").0, ["gate opened budget [\"once\"]"]);
+    assert_eq!(stage.decide(id(2), deny(Some("no")), "ana", None).0, ["gate resolved denied"]);
+    assert_eq!(stage.engine.state().policy().constraints().iter().count(), 0);
+    assert_eq!(stage.end(0).0[..2], ["session entry tool_result", "call ended done"]);
+}
+
+#[test]
+fn the_end_of_the_command_withdraws_what_it_asked() {
+    let mut stage = running();
+    reach(&mut stage, 1, "a.org:443").1.unwrap();
+    let told = stage.end(0);
+    assert_eq!(told.0[..3], ["gate resolved withdrawn", "session entry tool_result", "call ended done"]);
+    assert_eq!(resolution(&stage, 1), Some(Resolution::Withdrawn));
+}
+
+#[test]
+fn nobody_in_time_is_a_no_and_the_command_goes_on() {
+    let mut stage = running();
+    reach(&mut stage, 1, "a.org:443").1.unwrap();
+    stage.now = stage.engine.state().next_deadline().unwrap();
+    assert_eq!(stage.tell(Command::Tick).0, ["gate resolved expired"]);
+    assert_eq!(stage.end(0).0[..2], ["session entry tool_result", "call ended done"]);
+}
+
+#[test]
+fn a_process_that_ends_takes_the_question_along() {
+    for resume in [Resume::Go, Resume::Wait] {
+        let mut stage = running();
+        reach(&mut stage, 1, "a.org:443").1.unwrap();
+        let told = stage.restart(open(), resume);
+        assert!(told.0.iter().any(|fact| fact == "gate resolved withdrawn"), "{resume:?}: {:?}", told.0);
+        assert!(told.0.iter().any(|fact| fact == "call ended unknown"), "{resume:?}: {:?}", told.0);
+        assert_eq!(resolution(&stage, 1), Some(Resolution::Withdrawn), "{resume:?}");
+    }
+}
+
+#[test]
+fn what_may_not_be_asked_is_refused_and_leaves_nothing() {
+    let of = |change: fn(&mut Stage)| {
+        let mut stage = running();
+        change(&mut stage);
+        let Told(facts, said) = reach(&mut stage, 9, "a.org:443");
+        assert_eq!(facts, Vec::<String>::new());
+        said.unwrap_err().to_string()
+    };
+    let over = "the command has ended, or is to end";
+    assert_eq!(of(|stage| drop(stage.abort())), over);
+    let twice: fn(&mut Stage) = |stage| drop(reach(stage, 1, "b.org:443"));
+    assert_eq!(of(twice), "the command asks for something else already");
+
+    let mut stage = running();
+    let call = stage.calls()[0];
+    stage.end(0);
+    stage.answer(StopReason::Stop, Vec::new(), None);
+    let said = stage.tell(Command::Call(call::Command::Reach { call, gate: id(1), host: "a.org:443".into() }));
+    assert_eq!(said.1.unwrap_err().to_string(), over);
+    let mut stage = running();
+    assert!(reach(&mut stage, 1, &"a".repeat(301)).1.unwrap_err().to_string().contains("longer than 300 bytes"));
+}
+
+#[test]
+fn what_rules_deny_is_asked_of_nobody() {
+    let mut stage = Stage::new(ruled(&["allow write(a)"]));
+    stage.prompt(WhenBusy::Refuse);
+    stage.want([wanted("write", "a")]);
+    stage.tell(Command::UseRules(Box::new(ruled(&["deny write(a)"])))).1.unwrap();
+    let Told(facts, said) = reach(&mut stage, 1, "a.org:443");
+    assert_eq!(facts, Vec::<String>::new());
+    assert!(matches!(said, Err(Refusal::Denied(why)) if why.contains("Denied by policy")));
+}

@@ -1,0 +1,106 @@
+//! What calls ask people while they work, and the answers on their way back: a gate each, as durable as any other.
+//!
+//! It must not decide anything. A process that ends takes the calls with it, and the next one withdraws what they asked.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use countersign_core::{
+    call::Command as CallCommand,
+    engine::{Command, Refusal, State},
+    gate::Resolution,
+    id::{CallId, GateId},
+};
+use countersign_tools::{Answered, People};
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use crate::owner::{Refused, Source};
+
+/// The gates whose answers somebody in this process waits for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked(Arc<Mutex<BTreeMap<GateId, oneshot::Sender<Resolution>>>>);
+
+/// A call that may ask.
+#[derive(Clone)]
+pub(super) struct Asker {
+    asked: Asked,
+    call: CallId,
+    results: Source,
+}
+
+/// Forgets a gate when nobody waits for it any more.
+struct Waiting<'a> {
+    asked: &'a Asked,
+    gate: GateId,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.asked.lock().remove(&self.gate);
+    }
+}
+
+impl Asked {
+    /// The same, for one call.
+    pub(super) fn of(self, call: CallId, results: Source) -> Asker {
+        Asker { asked: self, call, results }
+    }
+
+    /// Tells whoever waits what was decided. To be called with what is recorded.
+    pub(super) fn tell(&self, state: &State) {
+        let mut asked = self.lock();
+        if asked.is_empty() {
+            return;
+        }
+        let resolved = |gate: &GateId| state.gate(*gate)?.resolution().cloned();
+        let over: Vec<(GateId, Resolution)> = asked.keys().filter_map(|gate| Some((*gate, resolved(gate)?))).collect();
+        for (gate, resolution) in over {
+            if let Some(waiting) = asked.remove(&gate) {
+                let _ = waiting.send(resolution);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<GateId, oneshot::Sender<Resolution>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An id that nobody has had.
+fn fresh() -> Option<GateId> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).ok()?;
+    GateId::parse(&format!("{:032x}", u128::from_be_bytes(bits)))
+}
+
+impl People for Asker {
+    fn host(&self, host: Arc<str>) -> BoxFuture<'_, Answered> {
+        Box::pin(async move {
+            let Some(gate) = fresh() else {
+                return Answered::No("nobody can be asked: the system has no randomness".to_owned());
+            };
+            let (tx, answer) = oneshot::channel();
+            self.asked.lock().insert(gate, tx);
+            let _waiting = Waiting { asked: &self.asked, gate };
+            let reach = CallCommand::Reach { call: self.call, gate, host };
+            match self.results.ask(Command::Call(reach)).await {
+                Ok(_) => {}
+                Err(Refused::Refusal(Refusal::Denied(why))) => return Answered::No(why),
+                Err(error) => return Answered::No(format!("nobody was asked: {error}")),
+            }
+            match answer.await {
+                Ok(Resolution::Allowed { .. } | Resolution::Granted) => Answered::Yes,
+                Ok(Resolution::Denied | Resolution::Declined | Resolution::Answered) => {
+                    Answered::No("a person refused it; do not try it again, in this way or another".to_owned())
+                }
+                Ok(Resolution::Expired) => Answered::No("a person was asked, and nobody answered in time".to_owned()),
+                Ok(Resolution::Withdrawn) | Err(_) => {
+                    Answered::No("a person was asked, and the question was withdrawn".to_owned())
+                }
+            }
+        })
+    }
+}

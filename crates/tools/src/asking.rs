@@ -1,0 +1,181 @@
+//! What a call may ask people while it works: whether a command may reach a host that nobody listed.
+//!
+//! It must not know how people are asked, nor what the answer opens.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex as Lock, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use tokio::{sync::Mutex, time::Instant};
+
+/// After so many refusals of one call nobody is asked for it any more.
+const MOST_REFUSED: usize = 3;
+/// Hosts that one call may ask about.
+const MOST_ASKED: usize = 20;
+
+/// What people said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It may, while the call runs.
+    Yes,
+    /// It may not. Why, for whoever runs the command.
+    No(String),
+}
+
+/// Whoever asks people.
+pub trait People: Send + Sync + 'static {
+    /// Asks whether a command may reach `host`, such as `example.org:443`, and waits for the answer, however long that takes.
+    ///
+    /// *Cancellation*: nobody waits for the answer any more.
+    fn host(&self, host: Arc<str>) -> BoxFuture<'_, Answered>;
+}
+
+/// What one call asks people. Each host is asked about once, one after the other.
+#[derive(Clone, Default)]
+pub struct Asks(Option<Arc<Asking>>);
+
+struct Asking {
+    people: Box<dyn People>,
+    answers: Mutex<BTreeMap<Arc<str>, Answered>>,
+    waited: Lock<Waited>,
+}
+
+#[derive(Debug, Default)]
+struct Waited {
+    before: Duration,
+    since: Option<Instant>,
+}
+
+/// Somebody waits for an answer for as long as this is there.
+struct Wait<'a>(&'a Asking);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let mut waited = self.0.waited();
+        if let Some(since) = waited.since.take() {
+            waited.before += since.elapsed();
+        }
+    }
+}
+
+impl Asks {
+    /// Of a call for which `people` are asked.
+    pub fn new(people: impl People) -> Self {
+        Self(Some(Arc::new(Asking { people: Box::new(people), answers: Mutex::default(), waited: Lock::default() })))
+    }
+
+    /// Asks whether a command may reach `host`; `None` where nobody can be asked.
+    pub(crate) async fn host(&self, host: &str) -> Option<Answered> {
+        let asking = self.0.as_ref()?;
+        let mut answers = asking.answers.lock().await;
+        if let Some(answer) = answers.get(host) {
+            return Some(answer.clone());
+        }
+        let refused = answers.values().filter(|answer| matches!(answer, Answered::No(_))).count();
+        if refused >= MOST_REFUSED || answers.len() >= MOST_ASKED {
+            return Some(Answered::No("this command has asked people too often".to_owned()));
+        }
+        let host: Arc<str> = host.into();
+        asking.waited().since = Some(Instant::now());
+        let wait = Wait(asking);
+        let answer = asking.people.host(Arc::clone(&host)).await;
+        drop(wait);
+        answers.insert(host, answer.clone());
+        Some(answer)
+    }
+
+    /// How long the call has waited for people so far.
+    pub(crate) fn waited(&self) -> Duration {
+        let Some(asking) = &self.0 else { return Duration::ZERO };
+        let waited = asking.waited();
+        waited.before + waited.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+impl Asking {
+    fn waited(&self) -> MutexGuard<'_, Waited> {
+        self.waited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Asks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Asks").field(&self.0.is_some()).finish()
+    }
+}
+
+/// The same call's.
+impl PartialEq for Asks {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+}
+
+impl Eq for Asks {}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, Mutex},
+        time::Duration,
+    };
+
+    use futures_util::future::BoxFuture;
+
+    use super::{Answered, Asks, People};
+
+    /// Takes ten seconds for an answer, which is yes to what begins with a "y".
+    #[derive(Clone, Default)]
+    struct Slow(Arc<Mutex<Vec<String>>>);
+
+    impl People for Slow {
+        fn host(&self, host: Arc<str>) -> BoxFuture<'_, Answered> {
+            Box::pin(async move {
+                self.0.lock().unwrap().push(host.to_string());
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                if host.starts_with('y') { Answered::Yes } else { Answered::No("no".to_owned()) }
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_host_is_asked_about_once_and_one_after_the_other() {
+        let people = Slow::default();
+        let asks = Asks::new(people.clone());
+        let said = tokio::join!(asks.host("y:1"), asks.host("n:1"), asks.host("y:1"), asks.host("n:1"));
+        let no = || Some(Answered::No("no".to_owned()));
+        assert_eq!(said, (Some(Answered::Yes), no(), Some(Answered::Yes), no()));
+        assert_eq!(*people.0.lock().unwrap(), ["y:1", "n:1"]);
+        assert_eq!(asks.waited(), Duration::from_secs(20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn people_are_left_alone_after_some_refusals() {
+        let people = Slow::default();
+        let asks = Asks::new(people.clone());
+        for host in ["n:1", "n:2", "n:3"] {
+            assert_eq!(asks.host(host).await, Some(Answered::No("no".to_owned())));
+        }
+        assert!(matches!(asks.host("y:1").await, Some(Answered::No(why)) if why.contains("too often")));
+        assert_eq!(people.0.lock().unwrap().len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_leaves_the_others_waiting_for_an_answer_of_their_own() {
+        let people = Slow::default();
+        let asks = Asks::new(people.clone());
+        assert!(tokio::time::timeout(Duration::from_secs(4), asks.host("y:1")).await.is_err());
+        assert_eq!(asks.waited(), Duration::from_secs(4));
+        assert_eq!(asks.host("y:1").await, Some(Answered::Yes));
+        assert_eq!(asks.waited(), Duration::from_secs(14));
+        assert_eq!(Asks::default().host("y:1").await, None);
+    }
+}
