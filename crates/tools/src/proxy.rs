@@ -124,3 +124,6 @@ async fn answer(listener: TcpListener, hosts: Arc<[Host]>, desk: Desk) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

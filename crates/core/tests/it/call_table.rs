@@ -3,7 +3,7 @@
 use countersign_core::{
     call::{self, Progress, Returned},
     engine::{Command, Resume},
-    id::CallId,
+    id::{CallId, GateId},
     session,
 };
 
@@ -65,10 +65,10 @@ fn gave(error: bool) -> Progress {
     Progress::Returned(Box::new(returned))
 }
 
-#[test]
-fn the_end_of_a_calls_work_counts_while_this_process_runs_it() {
+/// Every phase. What follows a result is told with those in which one counts.
+fn phases() -> [Phase; 10] {
     let aborted = "run turn_closed, run ended aborted";
-    let scenes: [Phase; 10] = [
+    [
         ("unknown", unknown, None),
         ("wanted", wanted_only, None),
         ("gated", || nth(gated(), 0), None),
@@ -79,7 +79,27 @@ fn the_end_of_a_calls_work_counts_while_this_process_runs_it() {
         ("ended, its turn closed", closed, None),
         ("started again after a restart", || left("look"), Some(GOES_ON)),
         ("in doubt after a restart", || left("write"), None),
-    ];
+    ]
+}
+
+#[test]
+fn people_are_asked_about_a_host_only_while_a_call_works() {
+    for (case, scene, _) in phases() {
+        let (mut stage, call) = scene();
+        let gate = GateId::parse("gate_00000000000000000000000000000001").expect("it is one");
+        let told = stage.tell(Command::Call(call::Command::Reach { call, gate, host: "a.org:443".into() }));
+        let want = if ["started", "started again after a restart"].contains(&case) {
+            "Done: gate opened budget [\"once\"]"
+        } else {
+            "refused: the command has ended, or is to end"
+        };
+        assert_eq!(told.cell(), want, "{case}");
+    }
+}
+
+#[test]
+fn the_end_of_a_calls_work_counts_while_this_process_runs_it() {
+    let scenes = phases();
     for (progress, result) in [
         (gave(false), "session entry tool_result, call ended done"),
         (gave(true), "session entry tool_result, call ended done"),

@@ -8,6 +8,7 @@ use std::{
     net::TcpListener,
     os::fd::OwnedFd,
     path::Path,
+    time::Duration,
 };
 
 use bytes::Buf as _;
@@ -22,6 +23,9 @@ use crate::{
     proxy::Proxy,
     sandbox::{Host, Network},
 };
+
+/// What an exec child has to make its network.
+const OPENING: Duration = Duration::from_secs(60);
 
 /// Which way out a shell has.
 #[derive(Debug)]
@@ -76,6 +80,11 @@ impl Link {
     /// # Errors
     /// [`ShellError::Start`].
     pub(super) async fn open_way(&mut self) -> Result<(), ShellError> {
+        let late = |_| ShellError::Start("the exec child said nothing of its network in time".to_owned());
+        tokio::time::timeout(OPENING, self.await_way()).await.map_err(late)?
+    }
+
+    async fn await_way(&mut self) -> Result<(), ShellError> {
         let Way::Awaited(hosts) = &mut self.way else { return Ok(()) };
         let hosts = std::mem::take(hosts);
         let start = |error: io::Error| ShellError::Start(error.to_string());

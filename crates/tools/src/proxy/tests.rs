@@ -1,0 +1,248 @@
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use futures_util::future::BoxFuture;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+};
+
+use super::{CONNECTIONS, Proxy};
+use crate::asking::{Answered, Asks, People};
+
+/// A proxy for the listed hosts with a call that runs.
+struct Case {
+    proxy: Proxy,
+    port: u16,
+}
+
+impl Case {
+    fn new(hosts: &[&str], asks: Asks) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+        let proxy = Proxy::start(listener, hosts).unwrap();
+        proxy.begin("call", asks);
+        Self { proxy, port }
+    }
+
+    /// A client that has said this.
+    async fn says(&self, text: &str) -> TcpStream {
+        let mut client = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        client.write_all(text.as_bytes()).await.unwrap();
+        client
+    }
+
+    /// A tunnel that is open.
+    async fn tunnel(&self, address: &str) -> TcpStream {
+        let mut client = self.says(&format!("CONNECT {address} HTTP/1.1\r\n\r\n")).await;
+        let mut head = [0; 39];
+        client.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 Connection established\r\n\r\n");
+        client
+    }
+}
+
+async fn rest(client: &mut TcpStream) -> String {
+    let mut said = Vec::new();
+    client.read_to_end(&mut said).await.unwrap();
+    String::from_utf8(said).unwrap()
+}
+
+/// A host with its address.
+async fn host() -> (TcpListener, String) {
+    let host = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = host.local_addr().unwrap().to_string();
+    (host, address)
+}
+
+/// Reads a head.
+async fn head(connection: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(connection.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap()
+}
+
+#[tokio::test]
+async fn either_side_of_a_tunnel_may_say_that_it_is_done() {
+    let (host, address) = host().await;
+    let case = Case::new(&[&address], Asks::default());
+    let answering = async {
+        let (mut connection, _) = host.accept().await.unwrap();
+        let heard = rest(&mut connection).await;
+        connection.write_all(format!("heard {}", heard.len()).as_bytes()).await.unwrap();
+    };
+    let asking = async {
+        let mut client = case.tunnel(&address).await;
+        client.write_all(&vec![b'a'; 1 << 20]).await.unwrap();
+        client.shutdown().await.unwrap();
+        assert_eq!(rest(&mut client).await, "heard 1048576");
+    };
+    tokio::join!(answering, asking);
+    // The other way round: the host is done, and still listens.
+    let answering = async {
+        let (mut connection, _) = host.accept().await.unwrap();
+        connection.shutdown().await.unwrap();
+        assert_eq!(rest(&mut connection).await, "late");
+    };
+    let asking = async {
+        let mut client = case.tunnel(&address).await;
+        assert_eq!(rest(&mut client).await, "");
+        client.write_all(b"late").await.unwrap();
+    };
+    tokio::join!(answering, asking);
+}
+
+#[tokio::test]
+async fn bodies_arrive_whole_and_answers_come_back() {
+    let body = "b".repeat(300_000);
+    let parts = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    for (field, sent) in
+        [(format!("Content-Length: {}", body.len()), &body), ("Transfer-Encoding: chunked".to_owned(), &parts)]
+    {
+        let (host, address) = host().await;
+        let case = Case::new(&[&address], Asks::default());
+        let answering = async {
+            let (mut connection, _) = host.accept().await.unwrap();
+            let said = head(&mut connection).await;
+            assert!(said.starts_with("POST /in?a=b HTTP/1.1\r\n") && said.contains(&field), "{said}");
+            let mut heard = vec![0; sent.len()];
+            connection.read_exact(&mut heard).await.unwrap();
+            assert_eq!(String::from_utf8(heard).unwrap(), *sent);
+            connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+        };
+        let asking = async {
+            let mut client = case
+                .says(&format!("POST http://{address}/in?a=b HTTP/1.1\r\nHost: other.org\r\n{field}\r\n\r\n"))
+                .await;
+            client.write_all(sent.as_bytes()).await.unwrap();
+            assert!(rest(&mut client).await.ends_with("\r\n\r\nok"), "{field}");
+        };
+        tokio::join!(answering, asking);
+    }
+}
+
+#[tokio::test]
+async fn a_second_request_of_a_connection_goes_nowhere() {
+    let ((host, address), (other, elsewhere)) = (host().await, host().await);
+    let case = Case::new(&[&address, &elsewhere], Asks::default());
+    let second = format!("GET http://{elsewhere}/ HTTP/1.1\r\n\r\n");
+    let mut client = case.says(&format!("GET http://{address}/ HTTP/1.1\r\n\r\n{second}")).await;
+    let (mut connection, _) = host.accept().await.unwrap();
+    let said = head(&mut connection).await;
+    assert_eq!(said, format!("GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"));
+    connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst").await.unwrap();
+    connection.shutdown().await.unwrap();
+    assert!(rest(&mut client).await.ends_with("\r\n\r\nfirst"));
+    drop(client);
+    assert_eq!(rest(&mut connection).await, "", "nothing of the second request is told to the first host");
+    // Whoever connects there now is the first.
+    let asked = case.tunnel(&elsewhere).await;
+    let (accepted, _) = other.accept().await.unwrap();
+    drop((asked, accepted));
+}
+
+#[tokio::test]
+async fn no_more_connections_than_a_shell_may_have_are_open_at_a_time() {
+    let (host, address) = host().await;
+    let case = Arc::new(Case::new(&[&address], Asks::default()));
+    let (open, most, done) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let all = CONNECTIONS + 40;
+    let mut clients = JoinSet::new();
+    for _ in 0..all {
+        let (case, address) = (Arc::clone(&case), address.clone());
+        clients.spawn(async move {
+            let mut client = case.tunnel(&address).await;
+            assert_eq!(rest(&mut client).await, "served");
+        });
+    }
+    let mut served = JoinSet::new();
+    for taken in 1..=all {
+        let (mut connection, _) = host.accept().await.unwrap();
+        most.fetch_max(open.fetch_add(1, SeqCst) + 1, SeqCst);
+        let (open, free) = (Arc::clone(&open), Arc::clone(&done));
+        served.spawn(async move {
+            free.acquire().await.unwrap().forget();
+            open.fetch_sub(1, SeqCst);
+            connection.write_all(b"served").await.unwrap();
+            connection.shutdown().await.unwrap();
+        });
+        // All seats are taken before the first is free again.
+        if taken >= CONNECTIONS {
+            done.add_permits(1);
+        }
+    }
+    done.add_permits(all);
+    while let Some(client) = clients.join_next().await {
+        client.unwrap();
+    }
+    assert_eq!(most.load(SeqCst), CONNECTIONS);
+}
+
+#[tokio::test]
+async fn the_end_of_a_call_cuts_its_connections_and_tells_what_was_refused() {
+    let (host, address) = host().await;
+    let case = Case::new(&[&address], Asks::default());
+    let mut client = case.tunnel(&address).await;
+    let (mut connection, _) = host.accept().await.unwrap();
+    let mut refused = case.says("CONNECT 127.0.0.1:1 HTTP/1.1\r\n\r\n").await;
+    let said = rest(&mut refused).await;
+    assert!(said.starts_with("HTTP/1.1 403 Forbidden") && said.contains("\"hosts\""), "{said}");
+    let told = BTreeMap::from([("127.0.0.1:1 is not in sandbox.network.hosts".to_owned(), true)]);
+    assert_eq!(case.proxy.end(), told);
+    assert_eq!((rest(&mut client).await, rest(&mut connection).await), (String::new(), String::new()));
+    // What asks without a call is not heard.
+    assert_eq!(rest(&mut case.says("").await).await, "");
+}
+
+/// Says the same to whoever asks.
+struct Says(Answered);
+
+impl People for Says {
+    fn host(&self, _: Arc<str>) -> BoxFuture<'_, Answered> {
+        Box::pin(std::future::ready(self.0.clone()))
+    }
+}
+
+/// Never says anything.
+struct Silent;
+
+impl People for Silent {
+    fn host(&self, _: Arc<str>) -> BoxFuture<'_, Answered> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_listed_is_for_people_to_say() {
+    let (host, address) = host().await;
+    let case = Case::new(&["a.org"], Asks::new(Says(Answered::Yes)));
+    let client = case.tunnel(&address).await;
+    host.accept().await.unwrap();
+    drop(client);
+    assert_eq!(case.proxy.end(), BTreeMap::new());
+
+    case.proxy.begin("next", Asks::new(Says(Answered::No("a person refused it".to_owned()))));
+    let said = rest(&mut case.says(&format!("GET http://{address}/ HTTP/1.1\r\n\r\n")).await).await;
+    assert!(said.starts_with("HTTP/1.1 403 Forbidden") && said.contains("a person refused it"), "{said}");
+    assert!(!said.contains("Ask for exactly"), "{said}");
+    let told = format!("{address} is not in sandbox.network.hosts, and a person refused it");
+    assert_eq!(case.proxy.end(), BTreeMap::from([(told, false)]));
+
+    case.proxy.begin("last", Asks::new(Silent));
+    let mut client = case.says(&format!("CONNECT {address} HTTP/1.1\r\n\r\n")).await;
+    tokio::join!(async { assert_eq!(rest(&mut client).await, "") }, async {
+        tokio::task::yield_now().await;
+        case.proxy.end();
+    });
+}
