@@ -125,12 +125,31 @@ async fn connect(url: &str, token: &str) -> Result<Line, Failed> {
     let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(4096);
     let (stream, _) = connect_async_with_config(url, Some(config), true)
         .await
-        .map_err(|error| failed(UNREACHABLE, format!("{url}: {error}")))?;
+        .map_err(|error| failed(UNREACHABLE, unreached(url, &error)))?;
     let mut line = Line(stream);
     let auth = json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": token }, "id": "auth-1" });
     match line.ask(&auth).await {
         Ok(_) => Ok(line),
         Err(Failed { told, .. }) => Err(failed(UNREACHABLE, told)),
+    }
+}
+
+/// Why there is no line, with what helps against it where that is known.
+fn unreached(url: &str, error: &Error) -> String {
+    match error {
+        Error::Io(refused) if refused.kind() == std::io::ErrorKind::ConnectionRefused => {
+            format!("{url}: {error}: no gateway runs there; `countersign serve` starts one")
+        }
+        Error::Http(answer) => {
+            let said = answer.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+            let said = said.trim().lines().next().unwrap_or_default();
+            let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
+            format!(
+                "{url}: {error}{said}: no door for agents is open there; `countersign agents add ID --config FILE` opens one, and \
+                `countersign doctor --config FILE` says what is wrong"
+            )
+        }
+        _ => format!("{url}: {error}"),
     }
 }
 

@@ -3,6 +3,7 @@
 //! It changes nothing, and a check that cannot be made is a finding too.
 
 mod record;
+mod sockets;
 
 use std::{io::Write as _, path::Path, process::ExitCode};
 
@@ -129,6 +130,7 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     checks.push(rules(config));
     checks.push(sandbox(config));
     checks.extend(named_hosts(config));
+    checks.extend(sockets::check(config));
     checks.extend(exposed.iter().map(|finding: &Finding| Check::fix("files", finding.to_string(), finding.advice())));
     if exposed.is_empty() {
         checks.push(Check::ok("files", "nobody else can read or change what they should not"));
@@ -226,7 +228,9 @@ fn sandbox(config: &Config) -> Check {
 /// Whether commands can be given a network of named hosts here; nothing where the configuration names none.
 fn named_hosts(config: &Config) -> Option<Check> {
     let sandbox = checkup::sandbox(config);
-    if !matches!(sandbox.network(), Network::Hosts(_)) || sandbox.lacks().is_some() {
+    // What runs no command needs no network for it, as the check of the sandbox says.
+    let is_refused = config.sandbox.on_missing == OnMissing::Refuse && sandbox.lacks().is_some();
+    if !matches!(sandbox.network(), Network::Hosts(_)) || is_refused {
         return None;
     }
     let lacks = block_on(async {

@@ -11,7 +11,7 @@ use crate::{audit::Form, local::Local, place::Place};
 pub(crate) fn run(place: &Place, wanted: Option<String>, form: Form) -> anyhow::Result<ExitCode> {
     let Some(mut local) = Local::connect(&place.folder) else {
         bail!(
-            "no gateway runs with the data directory {}: set `log.level`, or COUNTERSIGN_LOG where it starts",
+            "no gateway runs with the data directory {}: name it with --config or --data; for the next start set `log.level`, or COUNTERSIGN_LOG where it starts",
             place.folder.display()
         );
     };

@@ -51,14 +51,16 @@ pub(crate) async fn revoke(source: &Source, id: &str, by: &PrincipalId) -> Resul
             let found = denials.iter().find(|one| denial(one) == wanted);
             found.map(|one| (one.principal.clone(), one.key))
         });
-        let (principal, key) = found.await?.ok_or_else(|| format!("there is no denial {id}"))?;
+        let (principal, key) = found
+            .await?
+            .ok_or_else(|| format!("there is no denial {id}: `countersign grants denials` lists those that bind"))?;
         ask(source, Command::Lift { principal, key, by: by.clone() }).await?;
         return Ok(id.to_owned());
     }
     let grant = GrantId::parse(id).ok_or_else(|| format!("{id} is no id of a grant"))?;
     let known = read(source, move |engine| engine.state().policy().grants().get(grant).is_some()).await?;
     if !known {
-        return Err(format!("there is no grant {id}"));
+        return Err(format!("there is no grant {id}: `countersign grants list` lists them"));
     }
     ask(source, Command::Revoke { grant, by: by.clone() }).await?;
     Ok(grant.to_string())

@@ -81,16 +81,16 @@ pub enum TokensError {
         why: String,
     },
     /// There is such a token.
-    #[error("there is a token {0} already: remove it first")]
+    #[error("there is a token {0} already: `countersign tokens remove {0}` takes it back")]
     Known(String),
     /// There is no such token.
-    #[error("there is no token {0}")]
+    #[error("there is no token {0}: `countersign tokens list` has those that there are")]
     Unknown(String),
     /// The name cannot be used.
     #[error("{0:?} is no name for a token: letters, digits, - _ and . may be in it, 64 at most")]
     Name(String),
     /// It would be allowed nothing.
-    #[error("a token needs at least one scope: read, answer, chat or admin")]
+    #[error("a token needs at least one scope: read, answer, chat, admin or metrics")]
     NoScope,
     /// The system gives no random bytes.
     #[error("there are no random bytes for a token: {0}")]

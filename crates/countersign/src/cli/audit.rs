@@ -115,8 +115,8 @@ pub(super) enum Audit {
     },
     /// Remove for good what a call was about: its arguments, its result, what a person was shown and said
     ///
-    /// Who decided what when stays, and the chain still fits. So do what a grant covers and the reason of a denial that binds: they are
-    /// part of what was decided. Refused while a gateway runs, and for what is not over. Copies of the record, and messages in a
+    /// Who decided what when stays, and the chain still fits. What a grant covers, and the reason of a denial that binds, stay too: they
+    /// are part of what was decided. Refused while a gateway runs, and for what is not over. Copies of the record, and messages in a
     /// messenger, are not reached.
     Redact {
         /// A call or gate by its id or at least its last 8 characters, or the position of one entry, such as 57 or #57

@@ -1,6 +1,9 @@
 //! What a node does not do, whoever asks.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
 
 use serde_json::json;
 
@@ -37,6 +40,17 @@ fn files_stay_in_the_workspace_through_links_too() {
     assert_eq!(line.call("c1", "Grep", json!({ "pattern": "secret" }))["count"], 0);
     assert_eq!(place.read("outside/secret"), "secret\n");
     assert!(!fs::exists(place.folder.join("outside/new")).unwrap());
+}
+
+#[test]
+fn what_a_node_keeps_is_for_its_user_alone() {
+    let (place, gateway) = (Place::new(), Gateway::start());
+    let (_node, mut line) = place.connected(&gateway);
+    line.call("c1", "Bash", json!({ "command": "true" }));
+    for kept in fs::read_dir(place.folder.join("data")).unwrap().map(Result::unwrap) {
+        let mode = kept.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{:?} has mode {mode:o}", kept.file_name());
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod names;
 #[allow(dead_code, reason = "as the agent")]
 mod outside;
 mod own_children;
+mod packaged_unit;
 #[path = "../gsv/peer.rs"]
 #[allow(dead_code, reason = "as the agent")]
 mod peer;

@@ -221,3 +221,30 @@ fn nothing_is_offered_where_a_page_cannot_notify() {
         assert_eq!(told.out, format!("{want}\n"), "{tried}: {told:?}");
     }
 }
+
+#[test]
+fn an_agent_that_finds_no_door_is_told_what_opens_one() {
+    let place = Place::new();
+    place.write("bare.yaml", "gateway: { host: 127.0.0.1, port: 0 }\nclients: { token: some-token-of-a-client }\n");
+    let mut command = place.command();
+    command.args(["serve", "--config", "bare.yaml"]);
+    let mut gateway = Gateway::spawn(command);
+    let ask = |address: &str| {
+        place.run(&[
+            "request",
+            "--url",
+            &format!("ws://{address}"),
+            "--token",
+            TOKEN,
+            "ha_get_state",
+            "entity_id=light.a",
+        ])
+    };
+    let shut = ask(&gateway.address);
+    assert_eq!(shut.code, Some(3), "{shut:?}");
+    assert!(shut.err.contains("no door for agents is open there; `countersign agents add ID"), "{shut:?}");
+    gateway.stop();
+    let gone = ask(&gateway.address);
+    assert_eq!(gone.code, Some(3), "{gone:?}");
+    assert!(gone.err.contains("no gateway runs there; `countersign serve` starts one"), "{gone:?}");
+}

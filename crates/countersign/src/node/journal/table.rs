@@ -3,6 +3,7 @@
 //! It must not decide when something is written.
 
 use std::{
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -57,6 +58,9 @@ pub(super) struct Table(Connection);
 
 impl Table {
     pub(super) fn open(path: &Path) -> rusqlite::Result<Self> {
+        // Nobody else reads what calls were about. What is beside it gets the mode of the file.
+        let made = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+        made.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
         let connection = Connection::open(path)?;
         connection.busy_timeout(Duration::from_secs(5))?;
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;

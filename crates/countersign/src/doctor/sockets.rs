@@ -1,0 +1,92 @@
+//! Sockets of other programs that commands in the sandbox reach: whoever may ask these for something is held by none of it.
+
+use std::path::{Path, PathBuf};
+
+use countersign_server::config::Config;
+use nix::unistd::{AccessFlags, access, geteuid};
+
+use super::{Check, checkup};
+
+/// What is known to do as it is told, by where it listens.
+const OF_THE_SYSTEM: &[(&str, &str)] = &[
+    ("/run/docker.sock", "Docker"),
+    ("/run/podman/podman.sock", "Podman"),
+    ("/run/containerd/containerd.sock", "containerd"),
+    ("/run/crio/crio.sock", "CRI-O"),
+    ("/run/lxd.socket", "LXD"),
+    ("/run/incus/unix.socket", "Incus"),
+    ("/run/libvirt/libvirt-sock", "libvirt"),
+];
+/// The same in the folder of the user's own runtime files.
+const OF_THE_USER: &[(&str, &str)] = &[
+    ("docker.sock", "Docker"),
+    ("podman/podman.sock", "Podman"),
+    ("bus", "the session bus, over which systemd starts programs"),
+    ("gnupg/S.gpg-agent", "the agent for GPG keys"),
+    ("keyring/ssh", "the agent for SSH keys"),
+];
+
+/// Tells of those that this user may ask; nothing where no sandbox holds commands, or where there are none.
+pub(super) fn check(config: &Config) -> Option<Check> {
+    if !checkup::sandbox(config).is_on() {
+        return None;
+    }
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| PathBuf::from(format!("/run/user/{}", geteuid())));
+    tell(&reached(Path::new("/"), &runtime, variable("SSH_AUTH_SOCK").as_deref()))
+}
+
+/// Those that are there and may be asked, with what they are.
+fn reached(root: &Path, runtime: &Path, agent: Option<&Path>) -> Vec<(PathBuf, &'static str)> {
+    let of_system = OF_THE_SYSTEM.iter().map(|(path, what)| (root.join(path.trim_start_matches('/')), *what));
+    let of_user = OF_THE_USER.iter().map(|(path, what)| (runtime.join(path), *what));
+    let agent = agent.map(|path| (path.to_owned(), "the agent for SSH keys"));
+    let mut found: Vec<(PathBuf, &'static str)> = Vec::new();
+    for (path, what) in of_system.chain(of_user).chain(agent) {
+        if access(&path, AccessFlags::W_OK).is_ok() && !found.iter().any(|(known, _)| *known == path) {
+            found.push((path, what));
+        }
+    }
+    found
+}
+
+fn tell(found: &[(PathBuf, &str)]) -> Option<Check> {
+    if found.is_empty() {
+        return None;
+    }
+    let shown: Vec<String> = found.iter().map(|(path, what)| format!("{} ({what})", path.display())).collect();
+    let what = format!(
+        "commands may ask {}, which do for them what the sandbox does not let them do: run the gateway as a user who may not, or \
+        have rules ask about such commands (docs/sandbox.md)",
+        shown.join(", ")
+    );
+    Some(Check::note("sockets", what))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::net::UnixListener, path::Path};
+
+    use super::{reached, tell};
+
+    #[test]
+    fn what_is_there_is_named_once_with_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        assert!(tell(&reached(folder.path(), &at("user"), None)).is_none());
+        for path in ["run", "user/podman"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        let listening =
+            ["run/docker.sock", "user/podman/podman.sock", "agent.1"].map(|path| UnixListener::bind(at(path)).unwrap());
+        let agent = at("agent.1");
+        let found = reached(folder.path(), &at("user"), Some(&agent));
+        let names: Vec<&str> = found.iter().map(|(_, what)| *what).collect();
+        assert_eq!(names, ["Docker", "Podman", "the agent for SSH keys"]);
+        let told = format!("{:?}", tell(&found));
+        assert!(told.contains("run/docker.sock (Docker), ") && told.contains("docs/sandbox.md"), "{told}");
+        let twice = at("run/docker.sock");
+        assert_eq!(reached(folder.path(), Path::new("/nowhere"), Some(&twice)).len(), 1);
+        drop(listening);
+    }
+}
