@@ -26,7 +26,6 @@ mod names;
 #[allow(dead_code, reason = "as the agent")]
 mod outside;
 mod own_children;
-mod packaged_unit;
 #[path = "../gsv/peer.rs"]
 #[allow(dead_code, reason = "as the agent")]
 mod peer;

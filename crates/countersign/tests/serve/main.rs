@@ -29,6 +29,7 @@ mod many;
 mod mishaps;
 mod operations;
 mod own_gates;
+mod packaged_unit;
 #[path = "../gsv/peer.rs"]
 #[allow(dead_code, reason = "its other half is used by the tests of its own door")]
 mod peer;
