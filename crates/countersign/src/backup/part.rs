@@ -63,9 +63,9 @@ impl Part {
 
     /// Gives it its name, and what was there the name `old`. Nobody sees a moment without either.
     pub(super) fn put_in_place_of(&self, target: &Path, old: &Path) -> anyhow::Result<()> {
-        use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
         sync(&self.folder)?;
-        renameat2(AT_FDCWD, &self.folder, AT_FDCWD, target, RenameFlags::RENAME_EXCHANGE)
+        renameat_with(CWD, &self.folder, CWD, target, RenameFlags::EXCHANGE)
             .with_context(|| format!("{} could not be put in the place of what is there", target.display()))?;
         fs::rename(&self.folder, old).with_context(|| old.display().to_string())?;
         sync_above(target)

@@ -203,7 +203,10 @@ async fn read(mut answer: Response) -> reqwest::Result<Vec<u8>> {
 /// What went wrong, without the address.
 fn words(error: reqwest::Error) -> String {
     let what = if error.is_connect() { "it cannot be reached" } else { "the connection broke off" };
-    match std::error::Error::source(&error.without_url()) {
+    let error = error.without_url();
+    // What is around the first cause says no more than that it did not work.
+    let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+    match causes.last() {
         Some(cause) => format!("{what}: {cause}"),
         None => what.to_owned(),
     }
@@ -214,4 +217,19 @@ fn compressed(body: &[u8]) -> Vec<u8> {
     // Memory takes whatever is written to it.
     let _ = encoder.write_all(body);
     encoder.finish().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #[tokio::test]
+    async fn why_a_collector_cannot_be_reached_is_told_without_its_address() {
+        // Bound and let go of: nobody listens there.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+        let failed = client.post(format!("http://127.0.0.1:{port}/a-token/v1/traces")).send().await.unwrap_err();
+        let told = super::words(failed);
+        assert!(told.starts_with("it cannot be reached: ") && told.contains("Connection refused"), "{told}");
+        assert!(!told.contains("a-token"), "{told}");
+    }
 }
