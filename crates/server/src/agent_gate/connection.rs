@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{Door, Known, answers::Told, outcome::Outcome, pending, requests, roster::Knock};
-use crate::listen::Place;
+use crate::listen::{Place, pulse::Pulse};
 
 /// How long a client has to show who it is.
 const AUTH: Duration = Duration::from_secs(10);
@@ -223,8 +223,7 @@ impl<'a> Connection<'a> {
 
     async fn work(&mut self) -> End {
         let mut closing = self.door.closing.subscribe();
-        let mut alive = tokio::time::interval_at(Instant::now() + Duration::from_secs(20), Duration::from_secs(20));
-        let mut heard = true;
+        let mut pulse = Pulse::every(Duration::from_secs(20));
         let mut last_heard = Instant::now();
         loop {
             let done = tokio::select! {
@@ -241,9 +240,8 @@ impl<'a> Connection<'a> {
                     }
                     Some(Knock::Replaced) | None => return End::Gone,
                 },
-                _ = alive.tick() => {
-                    // Two intervals without a sign of life, and the line is taken for dead.
-                    if !std::mem::replace(&mut heard, false) {
+                is_alive = pulse.asks() => {
+                    if !is_alive {
                         return End::Gone;
                     }
                     self.ping().await
@@ -255,7 +253,7 @@ impl<'a> Connection<'a> {
                 Some((id, replied)) = self.sent.next() => self.replied(id, replied).await,
                 Some((id, outcome)) = self.ends.recv() => self.ended(&id, outcome).await,
                 message = self.socket.recv() => {
-                    heard = true;
+                    pulse.beats();
                     last_heard = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => self.frame(&text).await,

@@ -26,7 +26,7 @@ use super::{
     peer::Peer,
     told::Told,
 };
-use crate::listen::{self, Guest};
+use crate::listen::{self, Guest, pulse::Pulse};
 
 /// How long a peer has to connect.
 const HANDSHAKE: Duration = Duration::from_secs(15);
@@ -251,8 +251,7 @@ impl<'a> Connection<'a> {
 
     async fn work(&mut self) -> End {
         let mut closing = self.door.closing.subscribe();
-        let mut alive = tokio::time::interval_at(Instant::now() + ALIVE, ALIVE);
-        let mut heard = true;
+        let mut pulse = Pulse::every(ALIVE);
         loop {
             let done = tokio::select! {
                 () = closed(&mut closing) => return End::close(close::RESTART, "restarting"),
@@ -274,16 +273,15 @@ impl<'a> Connection<'a> {
                     }
                     None => return End::close(close::TRY_AGAIN, "too many events wait to be read"),
                 },
-                _ = alive.tick() => {
-                    // Two intervals without a sign of life, and the line is taken for dead.
-                    if !std::mem::replace(&mut heard, false) {
+                is_alive = pulse.asks() => {
+                    if !is_alive {
                         return End::Gone;
                     }
                     self.write(Message::Ping(axum::body::Bytes::new())).await
                 }
                 Some(answer) = self.deferred.next() => self.send(answer).await,
                 message = self.socket.recv() => {
-                    heard = true;
+                    pulse.beats();
                     match message {
                         Some(Ok(Message::Text(text))) => self.frame(&text).await,
                         Some(Ok(Message::Pong(payload))) => {
