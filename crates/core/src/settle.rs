@@ -204,15 +204,7 @@ impl<'a> Docket<'a> {
 
     /// Ends a call with a text as its result. A gate that it waits for is withdrawn.
     fn end_call(self, branch: &mut Branch<'_>, call: &Call, end: call::End, text: &str, context: &mut Context) {
-        if let Some(gate) = self.view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
-            branch.push(Event::Gate(gate::Event::Resolved {
-                gate: gate.id(),
-                resolution: gate::Resolution::Withdrawn,
-                by: None,
-                key: None,
-                form: None,
-            }));
-        }
+        withdraw_gate(self.view, branch, call);
         if self.run.is_none() {
             // Whoever requested it is told so in the words of its door.
             let ended = call::Event::Ended { call: call.id(), end, entry: None };
@@ -239,6 +231,14 @@ impl<'a> Docket<'a> {
     fn subject(self, call: &Call) -> Option<Subject> {
         let content = self.view.admitted.call(call.id())?;
         Some(subject(self.session, content, call.effect, agent()))
+    }
+}
+
+/// Ends what a call still asks people: nobody waits for the answer any more.
+pub(crate) fn withdraw_gate(view: View<'_>, branch: &mut Branch<'_>, call: &Call) {
+    if let Some(gate) = view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
+        let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
+        branch.push(Event::Gate(gate::Event::Resolved { gate, resolution, by: None, key: None, form: None }));
     }
 }
 

@@ -1,10 +1,9 @@
 //! A run that is to stop ends its calls: those that have not begun at once, the others as soon as they come back.
 
-use super::Scene;
+use super::{Scene, withdraw_gate};
 use crate::{
     call::{self, Call, End, Executor, Phase as CallPhase},
     engine::{Branch, Context, Event, Fact, texts},
-    gate,
     message::StopReason,
     run::{self, Abort, Phase},
 };
@@ -15,10 +14,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
     if scene.run.is_broken() && *scene.run.phase() == Phase::Calling {
         let call = scene.calls().find(|call| !call.is_over())?;
         // A version before this one may have asked about it.
-        if let Some(gate) = scene.view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
-            let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
-            branch.push(Event::Gate(gate::Event::Resolved { gate, resolution, by: None, key: None, form: None }));
-        }
+        withdraw_gate(scene.view, &mut branch, call);
         let ended = call::Event::Ended { call: call.id(), end: End::Cancelled, entry: None };
         branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
         return Some(branch.finish());

@@ -8,7 +8,6 @@ use super::{answered::want, find, requests};
 use crate::{
     call::{self, Act, End, Event as Happened, Executor, Known, Phase, Progress, Returned},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
-    gate,
     id::{CallId, SessionId},
     peer::{self, Memory},
     policy::Verdict,
@@ -162,7 +161,7 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
         unsent(view, &mut branch, call);
         return Decision { facts: branch.finish(), reply: Reply::Done };
     }
-    withdraw_gate(view, &mut branch, call);
+    settle::withdraw_gate(view, &mut branch, call);
     let content = view.admitted.call(id);
     let mut problem: Arc<str> = Arc::from("");
     let (end, returned) = match progress {
@@ -215,14 +214,6 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
         branch.push(Event::Session(session::Event::Tasks { open }));
     }
     Decision { facts: branch.finish(), reply: Reply::Done }
-}
-
-/// Ends what the work of a call still asks people: nobody waits for the answer any more.
-pub(super) fn withdraw_gate(view: View<'_>, branch: &mut Branch<'_>, call: &call::Call) {
-    if let Some(gate) = view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
-        let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
-        branch.push(Event::Gate(gate::Event::Resolved { gate, resolution, by: None, key: None, form: None }));
-    }
 }
 
 /// Whether the peer of a call whose line broke can say over another one what became of it.

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    calls::{self, ASKED_WITHIN},
-    requests,
-};
+use super::{calls::ASKED_WITHIN, requests};
 use crate::{
     call::{self, Known},
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts, tree::Branch},
@@ -15,6 +12,7 @@ use crate::{
     policy,
     run::{self, End, Phase},
     session::{self, Kind, Queue, Session},
+    settle,
     time::Millis,
     tool::Repeat,
 };
@@ -105,7 +103,7 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
             call::Phase::Started { .. } | call::Phase::InDoubt(_) if goes_on && is_kept(branch, call, context) => {}
             call::Phase::Started { .. } | call::Phase::InDoubt(_) => {
                 branch.push(in_doubt(call, None));
-                calls::withdraw_gate(view, branch, call);
+                settle::withdraw_gate(view, branch, call);
                 if call.repeat == Repeat::Idempotent && resume == Resume::Go && !call.aborting {
                     branch.push(Event::Call(call::Event::Again { call: call.id() }));
                 } else {

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use crate::{
     call,
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
-    gate,
     id::{EntryId, Lsn, RunId, SessionId},
     message::StopReason,
     run::{self, Abort, End, Phase, Run, Trigger},
@@ -186,15 +185,7 @@ pub(super) fn replace(view: View<'_>, session: &Session, leaf: Option<EntryId>) 
 /// The end of a run whose message the session's file does not hold any more. Nothing of it is said: the file is the conversation.
 fn withdraw(view: View<'_>, run: &Run, branch: &mut Branch<'_>) {
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)).filter(|call| !call.is_over()) {
-        if let Some(gate) = view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
-            branch.push(Event::Gate(gate::Event::Resolved {
-                gate: gate.id(),
-                resolution: gate::Resolution::Withdrawn,
-                by: None,
-                key: None,
-                form: None,
-            }));
-        }
+        settle::withdraw_gate(view, branch, call);
         let has_begun = matches!(call.phase(), call::Phase::Started { .. } | call::Phase::InDoubt(_));
         let (end, text) = if has_begun && *call.executor() != call::Executor::Person {
             branch.push(Event::Call(call::Event::InDoubt {
