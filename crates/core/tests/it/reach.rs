@@ -51,9 +51,21 @@ fn people_are_asked_while_the_command_runs() {
     assert_eq!(stage.engine.state().policy().grants().iter().count(), 0);
     // It goes on as if nothing had been asked, and may ask again.
     assert_eq!(reach(&mut stage, 2, "b.org:443").0, ["gate opened budget [\"once\"]"]);
-    assert_eq!(stage.decide(id(2), deny(Some("no")), "ana", None).0, ["gate resolved denied"]);
+    assert_eq!(stage.decide(id(2), deny(Some("no")), "ana", None).0, ["gate resolved denied", "run denied 1"]);
     assert_eq!(stage.engine.state().policy().constraints().iter().count(), 0);
     assert_eq!(stage.end(0).0[..2], ["session entry tool_result", "call ended done"]);
+}
+
+#[test]
+fn who_denies_again_and_again_is_left_alone() {
+    let mut stage = running();
+    for gate in 1..=3 {
+        reach(&mut stage, gate, &format!("{gate}.org:443")).1.unwrap();
+        stage.decide(id(gate), deny(None), "ana", None).1.unwrap();
+    }
+    let Told(facts, said) = reach(&mut stage, 4, "4.org:443");
+    assert_eq!(facts, Vec::<String>::new());
+    assert!(matches!(said, Err(Refusal::Denied(why)) if why.contains("several requests in a row")));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::{
     gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Kind, Resolution, Scope, words},
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Posture, Subject},
+    run,
     session::Session,
     settle,
 };
@@ -52,6 +53,14 @@ pub(super) fn answer(
     for event in events {
         let content = if let Happened::Resolved { .. } = &event { text(gate.kind(), answer) } else { None };
         facts.push(Fact { event: Event::Gate(event), session: session.clone(), content });
+    }
+    // What a command asked while it ran is denied to its run, as any other call of it: who denies again and again is left alone.
+    if resolved == Some(Resolution::Denied)
+        && gate.kind() == Kind::Budget
+        && let Some(run) = gate.call().and_then(|call| view.state.call(call)?.run()).and_then(|run| view.state.run(run))
+    {
+        let denied = run::Event::Denied { run: run.id(), in_a_row: run.denials + 1, by: Some(by.clone()) };
+        facts.push(Fact::plain(Event::Run(denied), session.clone()));
     }
     if let Some((subject, resolution)) = subject.zip(resolved) {
         let event = match &resolution {
