@@ -142,12 +142,16 @@ fn unreached(url: &str, error: &Error) -> String {
         }
         Error::Http(answer) => {
             let said = answer.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-            let said = said.trim().lines().next().unwrap_or_default();
-            let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
-            format!(
-                "{url}: {error}{said}: no door for agents is open there; `countersign agents add ID --config FILE` opens one, and \
-                `countersign doctor --config FILE` says what is wrong"
-            )
+            let said = said.trim().lines().next().filter(|said| !said.is_empty());
+            let said = said.map_or_else(String::new, |said| format!(" ({said})"));
+            let helps = match answer.status().as_u16() {
+                403 | 404 => {
+                    ": no door for agents is open there; `countersign agents add ID --config FILE` opens one, and \
+                    `countersign doctor --config FILE` says what is wrong"
+                }
+                _ => "",
+            };
+            format!("{url}: {error}{said}{helps}")
         }
         _ => format!("{url}: {error}"),
     }

@@ -7,15 +7,15 @@ use nix::unistd::{AccessFlags, access, geteuid};
 
 use super::{Check, checkup};
 
-/// What is known to do as it is told, by where it listens.
+/// What is known to do as it is told, by where below the root it listens.
 const OF_THE_SYSTEM: &[(&str, &str)] = &[
-    ("/run/docker.sock", "Docker"),
-    ("/run/podman/podman.sock", "Podman"),
-    ("/run/containerd/containerd.sock", "containerd"),
-    ("/run/crio/crio.sock", "CRI-O"),
-    ("/run/lxd.socket", "LXD"),
-    ("/run/incus/unix.socket", "Incus"),
-    ("/run/libvirt/libvirt-sock", "libvirt"),
+    ("run/docker.sock", "Docker"),
+    ("run/podman/podman.sock", "Podman"),
+    ("run/containerd/containerd.sock", "containerd"),
+    ("run/crio/crio.sock", "CRI-O"),
+    ("run/lxd.socket", "LXD"),
+    ("run/incus/unix.socket", "Incus"),
+    ("run/libvirt/libvirt-sock", "libvirt"),
 ];
 /// The same in the folder of the user's own runtime files.
 const OF_THE_USER: &[(&str, &str)] = &[
@@ -32,13 +32,13 @@ pub(super) fn check(config: &Config) -> Option<Check> {
         return None;
     }
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| PathBuf::from(format!("/run/user/{}", geteuid())));
+    let runtime = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| PathBuf::from(format!("run/user/{}", geteuid())));
     tell(&reached(Path::new("/"), &runtime, variable("SSH_AUTH_SOCK").as_deref()))
 }
 
 /// Those that are there and may be asked, with what they are.
 fn reached(root: &Path, runtime: &Path, agent: Option<&Path>) -> Vec<(PathBuf, &'static str)> {
-    let of_system = OF_THE_SYSTEM.iter().map(|(path, what)| (root.join(path.trim_start_matches('/')), *what));
+    let of_system = OF_THE_SYSTEM.iter().map(|(path, what)| (root.join(path), *what));
     let of_user = OF_THE_USER.iter().map(|(path, what)| (runtime.join(path), *what));
     let agent = agent.map(|path| (path.to_owned(), "the agent for SSH keys"));
     let mut found: Vec<(PathBuf, &'static str)> = Vec::new();

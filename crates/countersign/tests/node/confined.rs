@@ -45,6 +45,9 @@ fn files_stay_in_the_workspace_through_links_too() {
 #[test]
 fn what_a_node_keeps_is_for_its_user_alone() {
     let (place, gateway) = (Place::new(), Gateway::start());
+    // As an earlier version made it.
+    place.write("data/node.db", "");
+    fs::set_permissions(place.folder.join("data/node.db"), fs::Permissions::from_mode(0o644)).unwrap();
     let (_node, mut line) = place.connected(&gateway);
     line.call("c1", "Bash", json!({ "command": "true" }));
     for kept in fs::read_dir(place.folder.join("data")).unwrap().map(Result::unwrap) {

@@ -3,7 +3,8 @@
 //! It must not decide when something is written.
 
 use std::{
-    os::unix::fs::OpenOptionsExt as _,
+    fs,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -58,9 +59,11 @@ pub(super) struct Table(Connection);
 
 impl Table {
     pub(super) fn open(path: &Path) -> rusqlite::Result<Self> {
-        // Nobody else reads what calls were about. What is beside it gets the mode of the file.
-        let made = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-        made.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+        // Nobody else reads what calls were about. What is beside it gets the mode of the file, which a version before this one made
+        // with another.
+        let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+        let kept = file.and_then(|file| file.set_permissions(fs::Permissions::from_mode(0o600)));
+        kept.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
         let connection = Connection::open(path)?;
         connection.busy_timeout(Duration::from_secs(5))?;
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
