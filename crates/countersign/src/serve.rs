@@ -50,7 +50,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
             // Somebody who does not want to know need not.
             let _ = writeln!(out, "countersign ready on {address}").and_then(|()| out.flush());
         };
-        gateway::serve(loaded.config, &program, |text| tracing::warn!("{text}"), ready, reload, levels, ended(armed))
+        let ground = gateway::Ground::of_this_machine(program);
+        gateway::serve(loaded.config, ground, |text| tracing::warn!("{text}"), ready, reload, levels, ended(armed))
             .await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));

@@ -3,6 +3,7 @@
 mod approvers;
 pub mod checkup;
 mod explained;
+mod ground;
 mod house;
 pub(crate) mod readiness;
 pub(crate) mod rulebook;
@@ -22,10 +23,9 @@ use countersign_core::{
     id::PrincipalId,
 };
 use countersign_runtime::{
-    Clock, Handle, Lane, Options, Refused,
+    Handle, Lane, Options, Refused,
     services::{BadService, Services},
-    store::{self, SqliteLog},
-    system_dice,
+    store::{self, View},
     tools::{Secrets, secrets::FOLDER},
 };
 use futures_util::FutureExt as _;
@@ -52,6 +52,7 @@ use crate::{
     web::{self, Auth},
 };
 
+pub use ground::{Ground, OpenRecord};
 use house::House;
 use readiness::Readiness;
 use rulebook::Rulebook;
@@ -117,21 +118,21 @@ pub enum ServeError {
     },
 }
 
-/// Runs a gateway until `stop`. `program` is started again for commands of runs; `ready` gets its address once it takes
-/// connections; `reload` gives a value whenever the rules are to be read again; `levels` is what the program logs, `notice` is
-/// for people.
+/// Runs a gateway until `stop`. `ready` gets its address once it takes connections; `reload` gives a value whenever the rules
+/// are to be read again; `levels` is what the program logs, `notice` is for people.
 ///
 /// # Errors
 /// [`ServeError`]. Nothing is lost by any of them.
 pub async fn serve(
     config: Config,
-    program: &Path,
+    ground: Ground,
     notice: impl Fn(&str) + Send + Sync + 'static,
     ready: impl FnOnce(&str),
     mut reload: tokio::sync::mpsc::Receiver<()>,
     levels: Levels,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    let Ground { program, record, clock, dice } = ground;
     config.binding()?;
     #[cfg(feature = "otlp")]
     let collector = crate::traces::Collector::named()?;
@@ -163,31 +164,12 @@ pub async fn serve(
         io(&format!("{}:{}", config.gateway.host, config.gateway.port), in_use(source, hint))
     })?;
     let bound = port.address().map_err(|source| io("the port", source))?;
-    // Space for the end of what was begun when the disk is full.
-    let ballast = Some(config.storage.log.with_extension("ballast"));
-    let log = SqliteLog::open(
-        &config.storage.log,
-        store::Options {
-            ballast,
-            views: vec![
-                Arc::new(SessionIndex),
-                Arc::new(gsv::Registry),
-                Arc::new(gsv::Memories),
-                Arc::new(gsv::NodeRegister),
-                Arc::new(gsv::Executions),
-                Arc::new(gsv::NodeCalls),
-                Arc::new(gsv::History),
-            ],
-            ..store::Options::default()
-        },
-    )
-    .map_err(|source| ServeError::Log { path: config.storage.log.clone(), source })?;
-    let clock = Clock::system();
+    let log = record(&config, views())?;
     std::fs::create_dir_all(&config.agents_dir)
         .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
     let models = Arc::new(Models::of(&config));
     let sandbox = checkup::sandbox(&config);
-    let rooms = Arc::new(Workrooms::new(program, sandbox, secrets, &config.agents_dir, clock.clone()));
+    let rooms = Arc::new(Workrooms::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
     let guests = Arc::new(Guests::default());
     let wings = Arc::new(gsv::Wings::default());
     let house = House::new(
@@ -203,12 +185,12 @@ pub async fn serve(
         rules: loaded.rules,
         resume: Resume::Go,
         clock: clock.clone(),
-        dice: system_dice(),
+        dice,
         host: Arc::new(house),
         merge: Duration::from_millis(50),
         idle: Some(IDLE),
     };
-    let handle = Handle::open(log.into(), options).await?;
+    let handle = Handle::open(log, options).await?;
     #[cfg(feature = "otlp")]
     let traces = match collector {
         Some(collector) => collector.follow(&handle).await,
@@ -220,7 +202,7 @@ pub async fn serve(
         handle: handle.clone(),
         guests,
         clock: clock.clone(),
-        program: program.to_owned(),
+        program,
         around,
         folder: config.storage.folder.clone(),
     };
@@ -362,6 +344,19 @@ pub async fn serve(
         traces.stop(FAREWELL).await;
     }
     outcome
+}
+
+/// What is kept beside the record for those who would otherwise read all of it.
+fn views() -> Vec<Arc<dyn View>> {
+    vec![
+        Arc::new(SessionIndex),
+        Arc::new(gsv::Registry),
+        Arc::new(gsv::Memories),
+        Arc::new(gsv::NodeRegister),
+        Arc::new(gsv::Executions),
+        Arc::new(gsv::NodeCalls),
+        Arc::new(gsv::History),
+    ]
 }
 
 /// Ends whatever waits, as the settings say.

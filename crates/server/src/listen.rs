@@ -5,7 +5,7 @@ mod crowd;
 mod guard;
 mod impatient;
 pub(crate) mod peer;
-pub(crate) mod pulse;
+pub mod pulse;
 mod rooms;
 pub(crate) mod seldom;
 mod streams;

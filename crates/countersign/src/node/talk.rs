@@ -17,6 +17,7 @@ use countersign_protocol::{
         tool::{Call, Outcome, Resume},
     },
 };
+use countersign_server::listen::pulse::{self, Pulse};
 use tokio::{
     sync::mpsc,
     time::{Instant, interval_at, sleep_until},
@@ -35,10 +36,8 @@ use super::{
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
 /// How long it has to answer that.
 const KEPT: Duration = Duration::from_secs(10);
-/// How often a sign of life is asked for.
-const PING: Duration = Duration::from_secs(30);
-/// How long there may be none.
-const SILENCE: Duration = Duration::from_secs(75);
+/// How often a sign of life is asked for. One that does not come before the next question is none.
+const PING: Duration = Duration::from_secs(40);
 /// How long the result of a call of an earlier connection is expected to be asked for, before its events are told.
 const ANNOUNCED: Duration = Duration::from_secs(5);
 /// How long after the gateway could not take something it is told again.
@@ -139,8 +138,7 @@ impl Talk<'_> {
     ) -> Result<(), Gone> {
         let mut changed = self.desk.journal.changed();
         let mut keep_alive = interval_at(self.began + KEEP_ALIVE, KEEP_ALIVE);
-        let mut ping = interval_at(self.began + PING, PING);
-        let mut heard_at = self.began;
+        let mut pulse = Pulse::every(PING);
         let mut leave_by = None;
         loop {
             if over.is_cancelled() {
@@ -155,7 +153,7 @@ impl Talk<'_> {
             let again_at = self.again.first().map(|(at, _)| *at);
             tokio::select! {
                 heard = self.line.next() => {
-                    heard_at = Instant::now();
+                    pulse.beats();
                     match heard? {
                         Heard::Frame(incoming) => self.incoming(incoming).await?,
                         Heard::Sign => {}
@@ -173,13 +171,19 @@ impl Talk<'_> {
                 }
                 () = at(event_at) => self.event().await?,
                 () = at(again_at) => self.ask_again(),
-                () = at(kept_by) => return Err(Gone::Broke("the gateway does not answer".to_owned())),
+                () = at(kept_by) => {
+                    // Who was held up itself has not read the answer yet.
+                    if kept_by.is_none_or(|by| by.elapsed() <= pulse::LATE) {
+                        return Err(Gone::Broke("the gateway does not answer".to_owned()));
+                    }
+                    self.kept_by = Some(Instant::now() + KEPT);
+                }
                 _ = keep_alive.tick() => {
                     self.kept_by = Some(Instant::now() + KEPT);
                     self.ask(Method::ToolsList, None::<&()>, Asked::KeepAlive).await?;
                 }
-                _ = ping.tick() => {
-                    if heard_at.elapsed() > SILENCE {
+                is_alive = pulse.asks() => {
+                    if !is_alive {
                         return Err(Gone::Broke("nothing is heard of the gateway".to_owned()));
                     }
                     self.line.ping().await?;

@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-/// Whoever asks that much later than was due was held up itself, by a slow disk or a full machine, and has not read what came
+/// Whoever looks that much later than was due was held up itself, by a slow disk or a full machine, and has not read what came
 /// meanwhile.
-const LATE: Duration = Duration::from_secs(1);
+pub const LATE: Duration = Duration::from_secs(1);
 
 /// When to ask, and whether anything was heard since it was asked last.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub struct Pulse {
     due: Interval,
     heard: bool,
 }
 
 impl Pulse {
     /// Asked every `period` from now on.
-    pub(crate) fn every(period: Duration) -> Self {
+    pub fn every(period: Duration) -> Self {
         let mut due = interval_at(Instant::now() + period, period);
         // What was missed is not made up for: two questions at once leave no time for an answer.
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -28,14 +28,14 @@ impl Pulse {
     }
 
     /// Something was heard.
-    pub(crate) const fn beats(&mut self) {
+    pub const fn beats(&mut self) {
         self.heard = true;
     }
 
     /// Waits until it is time to ask again. False if nothing was heard since the last time, though there was time to listen.
     ///
     /// *Cancellation*: nothing is lost.
-    pub(crate) async fn asks(&mut self) -> bool {
+    pub async fn asks(&mut self) -> bool {
         let was_due = self.due.tick().await;
         std::mem::replace(&mut self.heard, false) || was_due.elapsed() > LATE
     }

@@ -1,0 +1,219 @@
+//! Hosts of coding agents whose sessions live in the gateway: one of omp, one of gjc that lends a tool.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use countersign_server::{
+    agent_dir::Product,
+    attach::Handover,
+    control::{FILE, Request},
+    omp::{Process, flags, handover},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    lines::{Line, Out},
+    outside::{Told, World},
+};
+
+/// What a host heard on one line.
+#[derive(Default)]
+struct Book {
+    is_in: bool,
+    /// What it asked and has no answer.
+    open: BTreeSet<String>,
+    /// What its session holds, once it asked for that.
+    messages: Option<Vec<String>>,
+}
+
+pub(crate) struct Host {
+    world: World,
+    product: Product,
+    socket: PathBuf,
+    line: Option<(Line, Arc<Mutex<Book>>)>,
+}
+
+impl Host {
+    pub(crate) fn new(world: World, product: Product) -> Self {
+        let socket = world.folder("data").join(FILE);
+        Self { world, product, socket, line: None }
+    }
+
+    const fn is_gjc(&self) -> bool {
+        matches!(self.product, Product::Gjc)
+    }
+
+    /// What its process hands over.
+    fn handover(&self) -> Handover {
+        let (agent, variable) =
+            if self.is_gjc() { ("gjc", "GJC_CODING_AGENT_DIR") } else { ("agent", "PI_CODING_AGENT_DIR") };
+        let arguments = ["--mode", "rpc", "--model", "local/small", "--continue"].map(str::to_owned).to_vec();
+        let variables: [(OsString, OsString); 2] =
+            [("HOME".into(), self.world.folder("home").into()), (variable.into(), self.world.folder(agent).into())];
+        let work = self.world.folder("work");
+        let process = Process { cwd: work.clone(), temporary: work, variables: variables.to_vec() };
+        let flags = flags::parse_for(self.product, arguments.clone()).unwrap();
+        handover(&flags, arguments, process, false).unwrap()
+    }
+
+    /// Comes to its session where it is not there.
+    pub(crate) async fn come(&mut self) {
+        if self.line.as_ref().is_some_and(|(line, _)| line.is_open()) {
+            return;
+        }
+        self.line = None;
+        let book: Arc<Mutex<Book>> = Arc::default();
+        let (world, shared, name) = (self.world.clone(), Arc::clone(&book), self.product.name());
+        let hello = serde_json::to_string(&Request::Attach(Box::new(self.handover()))).unwrap();
+        let heard = move |frame: Value, out: &Out| hear(&world, name, &mut shared.lock().unwrap(), &frame, out);
+        let Some(line) = Line::local(&self.socket, &hello, heard).await else { return };
+        self.line = Some((line, book));
+        if self.is_gjc() {
+            let parameters = json!({ "type": "object", "properties": { "thing": { "type": "string" } } });
+            let tool = json!({ "name": "strike", "description": "Strikes", "parameters": parameters });
+            self.ask(json!({ "type": "set_host_tools", "tools": [tool] }), "tools");
+        }
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.line = None;
+    }
+
+    fn ask(&self, mut command: Value, kind: &str) {
+        let Some((line, book)) = &self.line else { return };
+        let id = self.world.with(|ledger| ledger.thing(kind));
+        book.lock().unwrap().open.insert(id.clone());
+        command["id"] = id.into();
+        line.send(command);
+    }
+
+    /// Says something in its session.
+    pub(crate) async fn say(&mut self) {
+        self.come().await;
+        let Some((line, book)) = &self.line else { return };
+        let text = self.world.with(|ledger| {
+            let text = ledger.thing(self.product.name());
+            ledger.said.insert(text.clone(), Told::Nothing);
+            text
+        });
+        book.lock().unwrap().open.insert(text.clone());
+        let mut prompt = json!({ "id": text, "type": "prompt", "message": format!("{text}.") });
+        if self.world.chance(60) {
+            prompt["streamingBehavior"] = if self.world.chance(50) { "steer" } else { "followUp" }.into();
+        }
+        line.send(prompt);
+    }
+
+    /// Asks for what its session holds.
+    pub(crate) fn look(&self) {
+        self.ask(json!({ "type": "get_messages" }), "look");
+    }
+
+    /// What people said in its session, as it was last shown to this host.
+    pub(crate) fn spoken(&self) -> Option<Vec<String>> {
+        self.line.as_ref().and_then(|(_, book)| book.lock().unwrap().messages.clone())
+    }
+
+    /// Whether it is there and has an answer to everything that it asked.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.line.as_ref().is_some_and(|(line, book)| {
+            let book = book.lock().unwrap();
+            line.is_open() && book.is_in && book.open.is_empty()
+        })
+    }
+}
+
+fn hear(world: &World, door: &str, book: &mut Book, frame: &Value, out: &Out) {
+    if !book.is_in {
+        // What the gateway says before the line is the door's.
+        if let Some(error) = frame["error"].as_str() {
+            return book_refusal(world, door, error);
+        }
+        book.is_in = frame.get("ok").is_some();
+        return;
+    }
+    match frame["type"].as_str() {
+        Some("response") => answered(world, book, frame),
+        Some("extension_ui_request") => dialog(world, frame, out),
+        Some("host_tool_call") => strike(world, frame, out),
+        _ => {}
+    }
+}
+
+/// A session that does not open says why; while its record cannot be written, or the line before is still ending, that is right.
+fn book_refusal(world: &World, door: &str, error: &str) {
+    let is_known = ["written", "already", "process", "record", "ends", "clos", "space", "disk"];
+    if !is_known.iter().any(|known| error.contains(known)) {
+        world.wrong(format!("{door}: a session did not open: {error}"));
+    }
+}
+
+fn answered(world: &World, book: &mut Book, frame: &Value) {
+    let id = frame["id"].as_str().unwrap_or_default();
+    if !book.open.remove(id) {
+        return world.wrong(format!("a host has an answer to nothing, or a second one: {frame}"));
+    }
+    let is_done = frame["success"] == true;
+    if frame["command"] == "get_messages" && is_done {
+        let messages = frame["data"]["messages"].as_array().cloned().unwrap_or_default();
+        let said = messages.iter().filter(|message| message["role"] == "user").map(text);
+        book.messages = Some(said.collect());
+    }
+    world.with(|ledger| {
+        if let Some(told) = ledger.said.get_mut(id) {
+            *told = if is_done { Told::Taken } else { Told::Refused };
+        }
+    });
+}
+
+/// Answers what it is asked, or leaves it to somebody else.
+fn dialog(world: &World, frame: &Value, out: &Out) {
+    let mut answer = json!({ "type": "extension_ui_response", "id": frame["id"] });
+    let allows = world.chance(75);
+    match frame["method"].as_str() {
+        Some("confirm") => answer["confirmed"] = allows.into(),
+        Some("select") => {
+            let options = frame["options"].as_array().cloned().unwrap_or_default();
+            let wanted = if allows { "Allow once" } else { "Deny" };
+            match options.iter().find(|option| option.as_str().is_some_and(|option| option.starts_with(wanted))) {
+                Some(option) => answer["value"] = option.clone(),
+                None => answer["cancelled"] = true.into(),
+            }
+        }
+        _ => return,
+    }
+    if world.chance(50) {
+        // Whoever presses twice is heard once.
+        if world.chance(20) {
+            let _ = out.send(answer.clone());
+        }
+        let _ = out.send(answer);
+    }
+}
+
+/// Does what it lends, and says so in its time; or never.
+fn strike(world: &World, frame: &Value, out: &Out) {
+    let thing = frame["arguments"]["thing"].as_str().unwrap_or_default();
+    world.with(|ledger| ledger.did(thing));
+    if world.fails(6) {
+        return;
+    }
+    let result = json!({ "content": [{ "type": "text", "text": format!("did {thing}") }] });
+    let result = json!({ "type": "host_tool_result", "id": frame["id"], "result": result });
+    let (out, pause) = (out.clone(), world.pause());
+    tokio::spawn(async move {
+        tokio::time::sleep(pause).await;
+        out.send(result).ok()
+    });
+}
+
+fn text(message: &Value) -> String {
+    match &message["content"] {
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        content => content.as_str().unwrap_or_default().to_owned(),
+    }
+}

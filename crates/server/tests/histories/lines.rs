@@ -1,0 +1,123 @@
+//! Lines to a gateway on which JSON goes both ways: over a WebSocket, or over its local socket.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpStream, UnixStream},
+    sync::mpsc,
+    task::JoinHandle,
+};
+use tokio_tungstenite::tungstenite::Message;
+
+/// Where frames for the gateway are put.
+pub(crate) type Out = mpsc::UnboundedSender<Value>;
+
+/// An open line. Dropped, it is cut without a word.
+pub(crate) struct Line {
+    out: Out,
+    is_open: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Line {
+    /// A line over a WebSocket at `path`. Whatever comes goes to `heard`, with a way to say something about it.
+    pub(crate) async fn websocket(
+        address: SocketAddr,
+        path: &str,
+        mut heard: impl FnMut(Value, &Out) + Send + 'static,
+    ) -> Option<Self> {
+        let stream = TcpStream::connect(address).await.ok()?;
+        stream.set_nodelay(true).ok()?;
+        let (mut socket, _) = tokio_tungstenite::client_async(format!("ws://{address}{path}"), stream).await.ok()?;
+        Some(Self::run(move |mut said, out| async move {
+            loop {
+                tokio::select! {
+                    frame = said.recv() => {
+                        let Some(frame) = frame else { return };
+                        if socket.send(Message::text(frame.to_string())).await.is_err() {
+                            return;
+                        }
+                    }
+                    message = socket.next() => match message {
+                        Some(Ok(Message::Text(text))) => heard(serde_json::from_str(&text).unwrap(), &out),
+                        // The pong is written with the next send; it must not wait for that.
+                        Some(Ok(Message::Ping(_))) => {
+                            if socket.flush().await.is_err() {
+                                return;
+                            }
+                        }
+                        Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                        Some(Ok(_)) => {}
+                    },
+                }
+            }
+        }))
+    }
+
+    /// A line over the local socket, which begins with `hello`.
+    pub(crate) async fn local(
+        path: &Path,
+        hello: &str,
+        mut heard: impl FnMut(Value, &Out) + Send + 'static,
+    ) -> Option<Self> {
+        let mut stream = UnixStream::connect(path).await.ok()?;
+        stream.write_all(format!("{hello}\n").as_bytes()).await.ok()?;
+        Some(Self::run(move |mut said, out| async move {
+            let (reading, mut writing) = stream.into_split();
+            let mut lines = BufReader::new(reading).lines();
+            loop {
+                tokio::select! {
+                    frame = said.recv() => {
+                        let Some(frame) = frame else { return };
+                        if writing.write_all(format!("{frame}\n").as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                    line = lines.next_line() => match line {
+                        Ok(Some(line)) => heard(serde_json::from_str(&line).unwrap(), &out),
+                        _ => return,
+                    },
+                }
+            }
+        }))
+    }
+
+    fn run<F>(serve: impl FnOnce(mpsc::UnboundedReceiver<Value>, Out) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (out, said) = mpsc::unbounded_channel();
+        let is_open = Arc::new(AtomicBool::new(true));
+        let (ended, serving) = (Arc::clone(&is_open), serve(said, out.clone()));
+        let task = tokio::spawn(async move {
+            serving.await;
+            ended.store(false, Ordering::Relaxed);
+        });
+        Self { out, is_open, task }
+    }
+
+    pub(crate) fn send(&self, frame: Value) {
+        // One that is over says so where it is looked at.
+        let _ = self.out.send(frame);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,89 @@
+//! The provider of the model: whoever asks wants a thing or two done with the tool that is at hand, then says that all is well. Now and
+//! then it is slow, breaks off, fails, hangs, or says the same twice.
+
+use std::{net::SocketAddr, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
+
+use crate::{http, outside::World};
+
+/// How long a provider hangs before its line breaks.
+const HANGS: Duration = Duration::from_secs(900);
+const DOWN: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+
+/// Serves until its runtime ends.
+pub(crate) async fn start(world: World) -> SocketAddr {
+    http::serve(world, answer).await
+}
+
+async fn answer(mut stream: TcpStream, world: World) -> std::io::Result<()> {
+    let Some(asked) = http::request(&mut stream).await? else { return Ok(()) };
+    let asked: Value = serde_json::from_slice(&asked.body)?;
+    tokio::time::sleep(world.pause()).await;
+    if world.fails(8) {
+        return stream.write_all(DOWN.as_bytes()).await;
+    }
+    stream.write_all(STREAM.as_bytes()).await?;
+    if world.fails(2) {
+        tokio::time::sleep(HANGS).await;
+        return Ok(());
+    }
+    if world.fails(6) {
+        return stream.write_all(chunk(&json!({ "content": "half" }), None).as_bytes()).await;
+    }
+    let is_answer = asked["messages"].as_array().and_then(|all| all.last()).is_some_and(|last| last["role"] == "tool");
+    let tool = tool(&asked).filter(|_| !is_answer || world.fails(15));
+    let mut said = String::new();
+    match &tool {
+        Some(tool) => {
+            for index in 0..=world.below(2) {
+                said.push_str(&call(&world, tool, index));
+            }
+        }
+        None => said.push_str(&chunk(&json!({ "content": "done" }), None)),
+    }
+    said.push_str(&chunk(&json!({}), Some(if tool.is_some() { "tool_calls" } else { "stop" })));
+    said.push_str("data: [DONE]\n\n");
+    let (first, rest) = said.split_at(said.len() / 2);
+    stream.write_all(first.as_bytes()).await?;
+    tokio::time::sleep(world.pause()).await;
+    stream.write_all(rest.as_bytes()).await?;
+    // The end of it comes once more.
+    if world.fails(8) {
+        stream.write_all(rest.as_bytes()).await?;
+    }
+    Ok(())
+}
+
+/// Which of its tools the model uses: that of a node or a host, else one that writes a file.
+fn tool(asked: &Value) -> Option<String> {
+    let tools = asked["tools"].as_array()?.iter().filter_map(|tool| tool["function"]["name"].as_str());
+    let names: Vec<&str> = tools.collect();
+    let wanted = ["box__strike", "strike", "gsv__WriteFile", "write"];
+    wanted.iter().find(|wanted| names.contains(wanted)).map(|name| (*name).to_owned())
+}
+
+fn call(world: &World, tool: &str, index: u64) -> String {
+    let (kind, thing) = world.with(|ledger| match tool {
+        "gsv__WriteFile" | "write" => ("path", ledger.thing("file")),
+        _ => ("thing", ledger.thing(if tool == "strike" { "host" } else { "node" })),
+    });
+    let mut arguments = json!({ kind: thing, "_i": "a history" });
+    if kind == "path" {
+        arguments["content"] = thing.clone().into();
+    }
+    let function = json!({ "name": tool, "arguments": arguments.to_string() });
+    chunk(
+        &json!({ "tool_calls": [{ "index": index, "id": format!("c-{thing}"), "type": "function", "function": function }] }),
+        None,
+    )
+}
+
+fn chunk(delta: &Value, finish: Option<&str>) -> String {
+    let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+    let chunk =
+        json!({ "id": "h", "object": "chat.completion.chunk", "created": 0, "model": "small", "choices": [choice] });
+    format!("data: {chunk}\n\n")
+}

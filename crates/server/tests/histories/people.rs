@@ -1,0 +1,117 @@
+//! People: they answer what waits, at whichever door, and one of them follows all that happens from one cursor over all lives.
+
+use std::{net::SocketAddr, path::Path};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::UnixStream,
+};
+
+use crate::{http, outside::World};
+
+/// Everything that waits, oldest first. `None` if that cannot be had now.
+pub(crate) async fn waiting(address: SocketAddr) -> Option<Vec<Value>> {
+    let (status, told) = http::get(address, "/api/v1/gates").await?;
+    (status == 200).then(|| told["gates"].as_array().unwrap().clone())
+}
+
+/// Whether no session works or waits. `None` if that cannot be had now.
+pub(crate) async fn is_at_rest(address: SocketAddr) -> Option<bool> {
+    let (status, told) = http::get(address, "/api/v1/sessions?limit=100").await?;
+    (status == 200).then(|| told["sessions"].as_array().unwrap().iter().all(|session| session["state"] == "resting"))
+}
+
+/// Answers one gate at some door; now and then twice, and by two at once.
+pub(crate) async fn answer(world: &World, address: SocketAddr, socket: &Path, gate: &Value) {
+    let allows = world.chance(75);
+    let mut one = Box::pin(at_some_door(world, address, socket, gate, allows));
+    match world.below(10) {
+        0 => {
+            let other = at_some_door(world, address, socket, gate, world.chance(50));
+            tokio::join!(one, other);
+        }
+        // Gone before the reply, which may come to nothing or to everything.
+        1 => {
+            for _ in 0..world.below(40) {
+                if futures_util::poll!(&mut one).is_ready() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        _ => one.await,
+    }
+}
+
+async fn at_some_door(world: &World, address: SocketAddr, socket: &Path, gate: &Value, allows: bool) {
+    let id = gate["id"].as_str().unwrap();
+    let became = match world.below(3) {
+        0 => over_api(address, id, allows).await,
+        1 => over_socket(socket, id, allows).await,
+        _ => over_browser(address, gate, id, allows).await,
+    };
+    if let Some(became) = became {
+        world.with(|ledger| ledger.answered(id, &became));
+    }
+}
+
+const fn word(allows: bool) -> &'static str {
+    if allows { "allowed" } else { "denied" }
+}
+
+/// How the gate is resolved, if that was told.
+async fn over_api(address: SocketAddr, gate: &str, allows: bool) -> Option<String> {
+    let path = format!("/api/v1/gates/{gate}/{}", if allows { "allow" } else { "deny" });
+    let (status, told) = http::post(address, &path, &json!({}), Some(&format!("{gate}-{allows}"))).await?;
+    matches!(status, 200 | 409).then(|| told["resolution"].as_str().map(str::to_owned)).flatten()
+}
+
+async fn over_socket(socket: &Path, gate: &str, allows: bool) -> Option<String> {
+    let request = match allows {
+        true => json!({ "ask": "allow", "id": gate, "scope": "once" }),
+        false => json!({ "ask": "deny", "id": gate, "reason": null }),
+    };
+    let mut stream = UnixStream::connect(socket).await.ok()?;
+    stream.write_all(format!("{request}\n").as_bytes()).await.ok()?;
+    let line = BufReader::new(stream).lines().next_line().await.ok()??;
+    let told: Value = serde_json::from_str(&line).unwrap();
+    told.get("ok").map(|_| word(allows).to_owned())
+}
+
+async fn over_browser(address: SocketAddr, gate: &Value, id: &str, allows: bool) -> Option<String> {
+    let choice = if allows { "once" } else { "deny" };
+    let body = json!({ "session_id": gate["session"], "choice": choice, "approval_id": id });
+    let (status, told) = http::post(address, "/api/approval/respond", &body, None).await?;
+    let counted = status == 200 && told["ok"] == true && told.get("stale_cleared").is_none();
+    counted.then(|| word(allows).to_owned())
+}
+
+/// Follows from where it was until its connection ends.
+pub(crate) async fn follow(world: World, address: SocketAddr) {
+    let after = world.with(|ledger| ledger.cursor.clone()).unwrap_or_else(|| "start".to_owned());
+    let Ok(Some(mut stream)) = http::open(address, &format!("/api/v1/events?after={after}")).await else { return };
+    let (mut line, mut id) = (String::new(), String::new());
+    while matches!(stream.read_line(&mut line).await, Ok(count) if count > 0) {
+        if line.starts_with("event: reset") {
+            world.wrong("a cursor that was told was refused");
+        }
+        if let Some(told) = line.strip_prefix("id: ") {
+            told.trim().clone_into(&mut id);
+        }
+        if let Some(data) = line.strip_prefix("data: ")
+            && let Ok(event) = serde_json::from_str::<Value>(data)
+            && let Some(lsn) = event["lsn"].as_u64()
+        {
+            world.with(|ledger| {
+                let last = ledger.seen.keys().next_back().copied().unwrap_or(0);
+                if lsn != last + 1 {
+                    ledger.wrong(format!("the follower saw {lsn} behind {last}"));
+                }
+                ledger.seen.insert(lsn, event["facts"].clone());
+                ledger.cursor = Some(id.clone());
+            });
+        }
+        line.clear();
+    }
+}

@@ -1,0 +1,42 @@
+//! The service behind the gateway: it does things and counts them, and goes wrong in between.
+
+use std::net::SocketAddr;
+
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
+
+use crate::{http, outside::World};
+
+const DONE: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 14\r\nconnection: close\r\n\r\n{\"state\":\"on\"}";
+const DOWN: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+/// Serves until its runtime ends.
+pub(crate) async fn start(world: World) -> SocketAddr {
+    http::serve(world, answer).await
+}
+
+async fn answer(mut stream: TcpStream, world: World) -> std::io::Result<()> {
+    let Some(asked) = http::request(&mut stream).await? else { return Ok(()) };
+    let Some(thing) = asked.path.strip_prefix("/turn/") else { return stream.write_all(DOWN.as_bytes()).await };
+    tokio::time::sleep(world.pause()).await;
+    if world.fails(8) {
+        return stream.write_all(DOWN.as_bytes()).await;
+    }
+    // Gone before it did anything.
+    if world.fails(4) {
+        return Ok(());
+    }
+    world.with(|ledger| ledger.did(thing));
+    tokio::time::sleep(world.pause()).await;
+    // Gone behind it, or in the middle of saying so.
+    if world.fails(4) {
+        return Ok(());
+    }
+    if world.fails(4) {
+        return stream.write_all(&DONE.as_bytes()[..40]).await;
+    }
+    stream.write_all(DONE.as_bytes()).await?;
+    if world.fails(8) {
+        stream.write_all(DONE.as_bytes()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Whether the record says the same as those who asked, those who did, and the one who followed. It knows nothing of the engine but its
+//! events.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use countersign_core::{
+    call,
+    engine::Event,
+    gate::{self, Resolution},
+    id::{CallId, Lsn},
+    session,
+    tool::Repeat,
+};
+use countersign_runtime::store::{Content, Log as _, MemoryLog, Partition, Stored};
+use serde_json::Value;
+
+use crate::outside::{Became, Told, World};
+
+/// Compares all of it.
+pub(crate) fn examine(log: &MemoryLog, world: &World) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let log = log.restart();
+    let (records, contents, report) = runtime.block_on(async {
+        let records = log.read(Partition::ZERO, Lsn(0), usize::MAX).await.unwrap();
+        let lsns: Vec<Lsn> = records.iter().map(|record| record.lsn).collect();
+        let contents = log.contents(Partition::ZERO, &lsns).await.unwrap();
+        (records, contents, log.verify(Partition::ZERO, None).await.unwrap())
+    });
+    assert_eq!(report.flaw, None, "the chain does not verify");
+    let contents: Vec<Option<Arc<str>>> = contents.into_iter().map(|content| content.and_then(text)).collect();
+    followed(&records, world);
+    gates(&records, world);
+    messages(&records, &contents, world);
+    calls(&records, &contents, world);
+    world.with(|ledger| ledger.figures.facts += report.records);
+    world.check();
+}
+
+/// What the follower saw is the record, each fact once and in its place.
+fn followed(records: &[Stored], world: &World) {
+    let seen = world.with(|ledger| ledger.seen.clone());
+    for record in records {
+        let facts: Value = serde_json::from_str(&record.facts).unwrap();
+        // The last life wrote its end behind everything that anybody could still see.
+        let Some(seen) = seen.get(&record.lsn.0) else { continue };
+        assert_eq!(*seen, facts, "{}", record.lsn);
+    }
+    let last = seen.keys().next_back().copied().unwrap_or(0);
+    assert_eq!(u64::try_from(seen.len()).unwrap(), last, "the follower saw all of it");
+    assert!(
+        last <= records.last().map_or(0, |record| record.lsn.0),
+        "{last} was told, and the record does not have it"
+    );
+}
+
+/// A gate opens once and is resolved once, as everybody was told who answered it.
+fn gates(records: &[Stored], world: &World) {
+    let mut opened = BTreeSet::new();
+    let mut resolved = BTreeMap::new();
+    for record in records {
+        match event(record) {
+            Event::Gate(gate::Event::Opened { gate, .. }) => assert!(opened.insert(gate), "{gate} opens twice"),
+            Event::Gate(gate::Event::Resolved { gate, resolution, .. }) => {
+                assert!(resolved.insert(gate, resolution).is_none(), "{gate} is resolved twice");
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(opened, resolved.keys().copied().collect(), "at rest every gate is resolved");
+    world.with(|ledger| ledger.figures.gates += resolved.len() as u64);
+    let resolved: BTreeMap<String, &str> =
+        resolved.iter().map(|(gate, became)| (gate.to_string(), word(became))).collect();
+    for (gate, told) in world.with(|ledger| ledger.answered.clone()) {
+        assert_eq!(resolved.get(&gate).copied(), Some(told.as_str()), "{gate} was told to be so");
+    }
+}
+
+const fn word(resolution: &Resolution) -> &'static str {
+    match resolution {
+        Resolution::Allowed { .. } => "allowed",
+        Resolution::Denied => "denied",
+        Resolution::Answered => "answered",
+        Resolution::Declined => "declined",
+        Resolution::Granted => "granted",
+        Resolution::Expired => "expired",
+        Resolution::Withdrawn => "withdrawn",
+    }
+}
+
+/// What was taken is there once, what was refused is not.
+fn messages(records: &[Stored], contents: &[Option<Arc<str>>], world: &World) {
+    for (text, told) in world.with(|ledger| ledger.said.clone()) {
+        let said = format!("{text}.");
+        let has_it = |content: &Option<Arc<str>>| content.as_ref().is_some_and(|content| content.contains(&said));
+        let entries = records.iter().zip(contents).filter(|(record, content)| {
+            matches!(event(record), Event::Session(session::Event::Entry { .. })) && has_it(content)
+        });
+        let (times, is_anywhere) = (entries.count(), contents.iter().any(has_it));
+        match told {
+            Told::Taken => assert!(is_anywhere, "{text} was taken and is nowhere"),
+            Told::Refused => assert_eq!(times, 0, "{text} was refused and is there"),
+            Told::Nothing => {}
+        }
+        assert!(times <= 1, "{text} is there {times} times");
+        if told == Told::Taken {
+            world.with(|ledger| {
+                let figures = &mut ledger.figures;
+                *match text.split('_').next().unwrap() {
+                    "browser" => &mut figures.browsers,
+                    "client" => &mut figures.clients,
+                    "omp" => &mut figures.omp,
+                    _ => &mut figures.gjc,
+                } += 1;
+            });
+        }
+    }
+}
+
+/// Nothing starts without leave or twice, nothing is done that was not started, and what was told of it holds.
+fn calls(records: &[Stored], contents: &[Option<Arc<str>>], world: &World) {
+    let mut things: BTreeMap<CallId, String> = BTreeMap::new();
+    let (mut allowed, mut started, mut ended) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut once = BTreeSet::new();
+    for (record, content) in records.iter().zip(contents) {
+        let Event::Call(event) = event(record) else { continue };
+        match event {
+            call::Event::Wanted { call, repeat, .. } => {
+                if repeat == Repeat::Once {
+                    once.insert(call);
+                }
+                let wanted: Value = serde_json::from_str(content.as_deref().unwrap_or("null")).unwrap();
+                let arguments = &wanted["arguments"];
+                let thing = arguments["thing"].as_str().or_else(|| arguments["path"].as_str());
+                assert!(things.insert(call, thing.unwrap_or_default().to_owned()).is_none(), "{call} is wanted twice");
+            }
+            call::Event::Allowed { call, .. } => assert!(allowed.insert(call), "{call} is allowed twice"),
+            call::Event::Started { call, .. } => {
+                assert!(allowed.contains(&call), "{call} starts without leave");
+                // What has the same effect however often it is done may be begun again after a death.
+                assert!(started.insert(call) || !once.contains(&call), "{call} starts twice");
+            }
+            call::Event::Ended { call, .. } => assert!(ended.insert(call), "{call} ends twice"),
+            _ => {}
+        }
+    }
+    assert_eq!(things.keys().copied().collect::<BTreeSet<_>>(), ended, "at rest every call has ended");
+    let begun: BTreeSet<&String> = started.iter().filter_map(|call| things.get(call)).collect();
+    let done = world.with(|ledger| ledger.done.clone());
+    for (thing, times) in &done {
+        assert_eq!(*times, 1, "{thing} was done {times} times");
+        assert!(begun.contains(thing), "{thing} was done, and no record has its start");
+    }
+    for (thing, told) in world.with(|ledger| ledger.asked.clone()) {
+        let times = done.get(&thing).copied().unwrap_or(0);
+        let holds = match told.expect("everything is told in the end") {
+            Became::Executed => times == 1,
+            Became::NotDone => times == 0,
+            Became::Unknown => true,
+        };
+        assert!(holds, "{thing} was told as {told:?} and was done {times} times");
+    }
+    let written = ["work", "agents"].map(|folder| files(&world.folder(folder))).concat();
+    for file in &written {
+        assert!(begun.contains(file), "{file} was written, and no record has its start");
+    }
+    world.with(|ledger| {
+        let count = |kind: &str| done.keys().filter(|thing| thing.starts_with(kind)).count() as u64;
+        let executed = ledger.asked.values().filter(|told| **told == Some(Became::Executed)).count() as u64;
+        let (by_nodes, by_hosts) = (count("node"), count("host"));
+        let figures = &mut ledger.figures;
+        figures.executed += executed;
+        figures.by_nodes += by_nodes;
+        figures.by_hosts += by_hosts;
+        figures.written += written.len() as u64;
+    });
+}
+
+/// The names of the files of a folder that calls wrote, its folders included.
+fn files(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .flat_map(|entry| match entry.path().is_dir() {
+            true => files(&entry.path()),
+            false => vec![entry.file_name().to_string_lossy().into_owned()],
+        })
+        .filter(|name| name.starts_with("file_"))
+        .collect()
+}
+
+fn text(content: Content) -> Option<Arc<str>> {
+    match content {
+        Content::Text(text) => Some(text),
+        Content::Redacted => None,
+    }
+}
+
+fn event(record: &Stored) -> Event {
+    Event::decode(&record.kind, record.version, &record.facts).unwrap()
+}
