@@ -12,7 +12,7 @@ use crate::{
     gateway::Gateway,
     host::{Host, only, soon, text},
     http::Http,
-    place::{Place, lines_with},
+    place::{Place, check_chain, lines_with},
     provider::{Latch, Part, Reply, bash, call, say, text as say_part},
 };
 
@@ -178,7 +178,10 @@ fn an_answer_that_comes_before_the_host_is_back_waits_for_its_rules() {
     // It goes on as soon as its rules are there, which may be before the host hears anything.
     soon("the end of the run", || (host.said().last().unwrap() == "done").then_some(()));
     assert!(house.place.get("ran").is_some());
+    // What came about while the session was opened is in its file too.
+    let file = host.file();
     host.close_cleanly();
+    check_chain(&lines_with(&file, "done"));
 }
 
 #[test]

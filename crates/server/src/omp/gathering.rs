@@ -9,7 +9,7 @@ use std::{
 
 use countersign_core::{
     engine::Command,
-    id::{EntryId, SessionId},
+    id::{EntryId, Lsn, SessionId},
     session::{self, Entry, Gathered, Imported, Part},
 };
 use countersign_protocol::omp::session_file::Entry as FileEntry;
@@ -23,15 +23,24 @@ const BATCH: usize = 256 * 1024;
 /// How many contents are read at once.
 const READ: usize = 512;
 
+/// Entries of a session, and how much of the record they are of.
+pub(super) struct Tree {
+    pub(super) entries: Vec<Entry>,
+    /// The last fact that they know of.
+    pub(super) head: Lsn,
+}
+
 /// What the log knows of a session and its file.
 struct Known {
     entries: Vec<Entry>,
+    head: Lsn,
     /// Length and digest of the file, as they were recorded last.
     file: Option<(u64, String)>,
     is_at_rest: bool,
 }
 
-/// Has the log hold what the file holds, and gives the entries that the file lacks: its end was lost, or they came about since.
+/// Has the log hold what the file holds, and gives the entries that the file lacks: its end was lost, or they came about since. More
+/// may come about at any time, behind the fact that it names.
 ///
 /// An entry that the file holds unchanged stays what it is in the log. Once the file has something else, what it holds is the tree: an id means the file's entry, and what had
 /// it before lies in the log's history only. Nothing in the tree has changed if this process dies before the last batch.
@@ -41,7 +50,7 @@ pub(super) async fn follow_file(
     id: &SessionId,
     opened: &Arc<Opened>,
     blobs: &Blobs,
-) -> Result<Vec<Entry>, SeatError> {
+) -> Result<Tree, SeatError> {
     let known = known(requests, id).await?;
     let file = &opened.file.entries;
     let proven = proven(&known, opened).await?;
@@ -54,7 +63,8 @@ pub(super) async fn follow_file(
     let lost = known.entries[sure..].iter().skip_while(|entry| !lacks(entry)).all(lacks);
     let first_foreign = gathered.iter().position(|entry| matches!(entry, Gathered::Foreign(_)));
     let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(gathered.len())) else {
-        return Ok(known.entries.into_iter().filter(|entry| lacks(entry)).collect());
+        let entries = known.entries.into_iter().filter(|entry| lacks(entry)).collect();
+        return Ok(Tree { entries, head: known.head });
     };
     let is_whole = !known.entries.iter().any(lacks);
     let ids: BTreeSet<&EntryId> = known.entries.iter().map(|entry| &entry.id).collect();
@@ -64,10 +74,11 @@ pub(super) async fn follow_file(
     if known.is_at_rest && is_whole && size_of(tail) <= BATCH && tail.iter().all(is_new) {
         let entries = gathered.into_iter().filter_map(foreign).collect();
         requests.ask(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
-        return Ok(Vec::new());
+    } else {
+        gather(requests, id, gathered, leaf).await?;
     }
-    gather(requests, id, gathered, leaf).await?;
-    Ok(self::known(requests, id).await?.entries.into_iter().filter(lacks).collect())
+    let known = self::known(requests, id).await?;
+    Ok(Tree { entries: known.entries.into_iter().filter(lacks).collect(), head: known.head })
 }
 
 /// Puts `entries` into a session that has none, and makes the last of them the leaf.
@@ -127,6 +138,7 @@ async fn known(requests: &Source, id: &SessionId) -> Result<Known, SeatError> {
         let session = engine.state().session(&id)?;
         Some(Known {
             entries: session.entries().to_vec(),
+            head: engine.state().head(),
             file: session.file().map(|(_, length, digest)| (length, digest.to_owned())),
             is_at_rest: session.is_at_rest(),
         })

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use countersign_core::{
     engine::{Command, Event},
-    id::SessionId,
+    id::{Lsn, SessionId},
     session::{self, Entry},
 };
 use countersign_runtime::{Contents, Released, Source, Subscriber};
@@ -29,6 +29,8 @@ struct Work {
     session: SessionId,
     writer: Writer,
     subscriber: Subscriber,
+    /// The entries up to here are in the file already, or on their way.
+    head: Lsn,
     contents: Contents,
     source: Source,
     is_dirty: bool,
@@ -41,11 +43,12 @@ struct Work {
 }
 
 impl Keeper {
-    /// Follows a session from here on. What the writer was given already is written first.
+    /// Follows a session from behind `head` on. What the writer was given already is written first: all entries up to there.
     pub(crate) fn start(
         session: SessionId,
         writer: Writer,
         subscriber: Subscriber,
+        head: Lsn,
         contents: Contents,
         source: Source,
     ) -> Self {
@@ -57,6 +60,7 @@ impl Keeper {
             session,
             writer,
             subscriber,
+            head,
             contents,
             source,
             is_dirty: true,
@@ -138,11 +142,15 @@ impl Work {
             return;
         }
         match &recorded.fact.event {
+            Event::Session(session::Event::Entry { .. }) if recorded.meta.lsn <= self.head => {}
             Event::Session(session::Event::Entry { id, parent, kind, tokens, made_at, content_at }) => {
                 let at = content_at.unwrap_or(recorded.meta.lsn);
                 let content = match &recorded.fact.content {
                     Some(content) => Some(content.clone()),
-                    None => self.contents.get(&[at]).await.ok().and_then(|mut texts| texts.pop().flatten()),
+                    None => match self.contents.get(&[at]).await {
+                        Ok(mut texts) => texts.pop().flatten(),
+                        Err(failed) => return self.lose(&failed),
+                    },
                 };
                 let entry = Entry {
                     id: id.clone(),
@@ -214,6 +222,19 @@ impl Work {
                     self.say(format!("the session file could not be written: {failed}"));
                 }
             }
+        }
+    }
+
+    /// Leaves the file as it is: without this entry, those behind it would look as if somebody had taken it out. The next process adds
+    /// what is missing at the end.
+    fn lose(&mut self, failed: &impl std::fmt::Display) {
+        if !std::mem::replace(&mut self.is_lost, true) {
+            let path = self.writer.path().display();
+            error!(%path, error = %failed, "an entry cannot be read; the session file is not written any more");
+            self.say(format!(
+                "{path}: what was said cannot be read from the log of this session ({failed}): the session file is not written any \
+                 more until the session is opened again"
+            ));
         }
     }
 

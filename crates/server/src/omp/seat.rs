@@ -8,7 +8,7 @@ use std::{
 use countersign_core::{
     digest::Digest,
     engine::Command,
-    id::{EntryId, SessionId},
+    id::{EntryId, Lsn, SessionId},
     message::Message,
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
@@ -21,7 +21,7 @@ use countersign_runtime::{
 use super::{
     adopting::adopt,
     entries,
-    gathering::{begin_with, follow_file},
+    gathering::{Tree, begin_with, follow_file},
     keeper::{Keeper, Unwritten},
     moving,
     shelf::{Open, Shelf},
@@ -161,11 +161,12 @@ impl Seat {
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let mut keeper = None;
         if let Some(mut writer) = writer {
-            let begun = entries_of(&requests, &id).await.flatten().unwrap_or_default();
+            let following = handle.subscribe().await.ok_or(SeatError::Closed)?;
+            let Tree { entries: begun, head } = tree_of(&requests, &id).await.flatten().ok_or(SeatError::Closed)?;
             for line in begun.iter().zip(contents).filter_map(|(entry, content)| entries::to_file(entry, &content)) {
                 writer.push(&line)?;
             }
-            keeper = Some(follow(&handle, &id, writer).await?);
+            keeper = Some(follow(&handle, &id, writer, following, head));
         }
         let answers = handle.source(Lane::Result);
         let gates = project(shelf, &handle, &id).await?;
@@ -231,7 +232,9 @@ impl Seat {
     ) -> Result<Self, SeatError> {
         let Open { handle, workshop, stay } = open;
         let requests = handle.source(Lane::Request);
-        let known = entries_of(&requests, &id).await.ok_or(SeatError::Closed)?;
+        // What is under way goes on meanwhile: nothing of it may fall between what is read now and what is followed later.
+        let following = handle.subscribe().await.ok_or(SeatError::Closed)?;
+        let known = tree_of(&requests, &id).await.ok_or(SeatError::Closed)?;
         if known.is_none() {
             let cwd = shelf.cwd.display().to_string();
             if !header.cwd.is_empty() && header.cwd != cwd {
@@ -259,9 +262,10 @@ impl Seat {
             requests.ask(Command::Session(id.clone(), session::Command::Relocate { cwd })).await?;
         }
         let blobs = shelf.blobs();
-        let missing = match &file {
-            Origin::File(opened) => follow_file(&handle, &requests, &id, opened, &blobs).await?,
-            Origin::Log(_) => known.unwrap_or_default(),
+        let Tree { entries: missing, head } = match (&file, known) {
+            (Origin::File(opened), _) => follow_file(&handle, &requests, &id, opened, &blobs).await?,
+            (Origin::Log(_), Some(known)) => known,
+            (Origin::Log(_), None) => Tree { entries: Vec::new(), head: Lsn(0) },
         };
         let title = header.title.clone().or_else(|| match &file {
             Origin::File(opened) => named(&opened.file.entries),
@@ -296,8 +300,8 @@ impl Seat {
             }
         }
         record(&requests, &id, &writer).await?;
-        let keeper = follow(&handle, &id, writer).await?;
-        let all = entries_of(&requests, &id).await.flatten().unwrap_or_default();
+        let keeper = follow(&handle, &id, writer, following, head);
+        let all = tree_of(&requests, &id).await.flatten().map(|tree| tree.entries).unwrap_or_default();
         let notes: Vec<&Entry> =
             all.iter().filter(|entry| matches!(entry.kind, Kind::ModelChange | Kind::ThinkingChange)).collect();
         let lsns: Vec<_> = notes.iter().map(|entry| entry.content).collect();
@@ -429,16 +433,19 @@ async fn record(requests: &Source, id: &SessionId, writer: &Writer) -> Result<()
     Ok(())
 }
 
-async fn entries_of(requests: &Source, id: &SessionId) -> Option<Option<Vec<Entry>>> {
+/// The entries of a session as they are now; none inside if there is no such session.
+async fn tree_of(requests: &Source, id: &SessionId) -> Option<Option<Tree>> {
     let id = id.clone();
-    let read = requests.read(move |engine| engine.state().session(&id).map(|session| session.entries().to_vec()));
-    read.await.map(|(entries, _)| entries)
+    let read = requests.read(move |engine| {
+        let session = engine.state().session(&id)?;
+        Some(Tree { entries: session.entries().to_vec(), head: engine.state().head() })
+    });
+    read.await.map(|(tree, _)| tree)
 }
 
-async fn follow(handle: &Handle, id: &SessionId, writer: Writer) -> Result<Keeper, SeatError> {
-    let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
+fn follow(handle: &Handle, id: &SessionId, writer: Writer, following: Subscriber, head: Lsn) -> Keeper {
     let source = handle.source(Lane::Request);
-    Ok(Keeper::start(id.clone(), writer, subscriber, handle.contents().clone(), source))
+    Keeper::start(id.clone(), writer, following, head, handle.contents().clone(), source)
 }
 
 /// The name that entries give a session; related programs write one there instead of into the header.
