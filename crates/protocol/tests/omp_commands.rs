@@ -91,6 +91,7 @@ fn an_id_is_echoed_as_it_came_and_null_is_none() {
         ),
         (r#"{"id":7.50,"type":"abort"}"#, r#"{"id":7.50,"type":"response","command":"abort","success":true}"#),
         (r#"{"id":null,"type":"abort"}"#, r#"{"type":"response","command":"abort","success":true}"#),
+        (r#"{"id":1e999,"type":"abort"}"#, r#"{"type":"response","command":"abort","success":true}"#),
         (r#"{"id":"a","id":"b","type":"abort"}"#, r#"{"id":"b","type":"response","command":"abort","success":true}"#),
     ] {
         let Ok(Incoming::Command { id, command }) = parse(line) else { panic!("{line}") };

@@ -17,7 +17,8 @@ use crate::lines::Line;
 
 /// The `id` of a request, echoed as it came.
 ///
-/// Ids are strings; a number or anything else but null is echoed as the same JSON. Null counts as absent.
+/// Ids are strings; a number or anything else but null is echoed as the same JSON. Null counts as absent, as does what holds a number
+/// beyond the range of a double.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Id(Json);

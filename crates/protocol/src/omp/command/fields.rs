@@ -40,7 +40,9 @@ impl<'line> Fields<'line> {
     }
 
     pub(crate) fn id(&self) -> Option<Id> {
-        let raw = self.members.get("id").filter(|raw| raw.get() != "null")?;
+        // A number that is out of range is none in the original, which echoes null; hosts could not read it.
+        let is_readable = |raw: &str| raw.starts_with('"') || serde_json::from_str::<serde_json::Value>(raw).is_ok();
+        let raw = self.members.get("id").filter(|raw| raw.get() != "null" && is_readable(raw.get()))?;
         Some(Id((*raw).to_owned().into()))
     }
 
