@@ -61,6 +61,14 @@ fn only_what_we_do_not_know_is_kept_raw() {
 }
 
 #[test]
+fn of_two_members_of_one_name_the_last_counts() {
+    let twice =
+        r#"{"type":"label","id":"a","parentId":null,"timestamp":"t","targetId":"x","label":"l","targetId":"y"}"#;
+    let once = r#"{"type":"label","id":"a","parentId":null,"timestamp":"t","targetId":"y","label":"l"}"#;
+    assert_eq!(Entry::parse(twice).unwrap(), Entry::parse(once).unwrap());
+}
+
+#[test]
 fn a_file_without_the_header_of_a_session_is_no_session() {
     for (case, text) in [
         ("empty", ""),

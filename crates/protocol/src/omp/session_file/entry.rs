@@ -323,7 +323,9 @@ impl Entry {
     pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
         let line = mend(line);
         let Head { kind, id, parent_id, timestamp } = serde_json::from_str(&line)?;
-        let body = match read_body(&kind, &line) {
+        // Of two members of one name the last counts, as in the original.
+        let once = || serde_json::from_str::<serde_json::Value>(&line).ok().map(|value| value.to_string());
+        let body = match read_body(&kind, &line).or_else(|| read_body(&kind, &once()?)) {
             Some(body) => body,
             None => Body::Unknown(Json::parse(line.into_owned())?),
         };
