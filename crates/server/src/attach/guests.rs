@@ -1,6 +1,6 @@
 //! Who is in the hall: each session with what works for it, while its host is there and until what it left is done.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Command, Refusal},
@@ -14,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Hall, home};
 use crate::omp::{Keeper, Workshop};
+
+/// How long after the log took nothing it is asked again.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// The sessions of hosts. What the owner of the record asks for the work of one.
 #[derive(Default)]
@@ -182,8 +185,12 @@ impl Leaving {
             match requests.ask(Command::Leave(self.session.clone())).await {
                 Ok(_) | Err(Refused::Closed) => return,
                 Err(Refused::Refusal(Refusal::Busy(_))) => {}
-                // A log that takes nothing now is asked again when it does.
-                Err(refused) => tracing::warn!(%refused, "a session whose host has gone could not be left"),
+                // A log that takes nothing now is asked again: nothing happens in the session that would be a reason to.
+                Err(refused) => {
+                    tracing::warn!(%refused, "a session whose host has gone could not be left");
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
             }
             loop {
                 match subscriber.next().await {
