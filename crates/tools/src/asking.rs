@@ -68,10 +68,20 @@ impl Asks {
         Self(Some(Arc::new(Asking { people: Box::new(people), answers: Mutex::default(), waited: Lock::default() })))
     }
 
-    /// Asks whether a command may reach `host`; `None` where nobody can be asked.
-    pub(crate) async fn host(&self, host: &str) -> Option<Answered> {
+    /// Whether anybody can be asked.
+    pub(crate) const fn can_ask(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Asks whether a command may reach `host`; `None` where nobody can be asked, and where `gone` comes before it is its turn:
+    /// people are not asked for who has gone. A question that they see waits for its answer.
+    pub(crate) async fn host(&self, host: &str, gone: impl Future<Output = ()>) -> Option<Answered> {
         let asking = self.0.as_ref()?;
-        let mut answers = asking.answers.lock().await;
+        let mut answers = tokio::select! {
+            biased;
+            answers = asking.answers.lock() => answers,
+            () = gone => return None,
+        };
         if let Some(answer) = answers.get(host) {
             return Some(answer.clone());
         }
@@ -150,7 +160,8 @@ mod tests {
     async fn each_host_is_asked_about_once_and_one_after_the_other() {
         let people = Slow::default();
         let asks = Asks::new(people.clone());
-        let said = tokio::join!(asks.host("y:1"), asks.host("n:1"), asks.host("y:1"), asks.host("n:1"));
+        let ask = |host| asks.host(host, std::future::pending());
+        let said = tokio::join!(ask("y:1"), ask("n:1"), ask("y:1"), ask("n:1"));
         let no = || Some(Answered::No("no".to_owned()));
         assert_eq!(said, (Some(Answered::Yes), no(), Some(Answered::Yes), no()));
         assert_eq!(*people.0.lock().unwrap(), ["y:1", "n:1"]);
@@ -162,9 +173,10 @@ mod tests {
         let people = Slow::default();
         let asks = Asks::new(people.clone());
         for host in ["n:1", "n:2", "n:3"] {
-            assert_eq!(asks.host(host).await, Some(Answered::No("no".to_owned())));
+            assert_eq!(asks.host(host, std::future::pending()).await, Some(Answered::No("no".to_owned())));
         }
-        assert!(matches!(asks.host("y:1").await, Some(Answered::No(why)) if why.contains("too often")));
+        let more = asks.host("y:1", std::future::pending()).await;
+        assert!(matches!(more, Some(Answered::No(why)) if why.contains("too often")));
         assert_eq!(people.0.lock().unwrap().len(), 3);
     }
 
@@ -172,10 +184,22 @@ mod tests {
     async fn who_gives_up_leaves_the_others_waiting_for_an_answer_of_their_own() {
         let people = Slow::default();
         let asks = Asks::new(people.clone());
-        assert!(tokio::time::timeout(Duration::from_secs(4), asks.host("y:1")).await.is_err());
+        let ask = |asks: Asks| async move { asks.host("y:1", std::future::pending()).await };
+        assert!(tokio::time::timeout(Duration::from_secs(4), ask(asks.clone())).await.is_err());
         assert_eq!(asks.waited(), Duration::from_secs(4));
-        assert_eq!(asks.host("y:1").await, Some(Answered::Yes));
+        assert_eq!(ask(asks.clone()).await, Some(Answered::Yes));
         assert_eq!(asks.waited(), Duration::from_secs(14));
-        assert_eq!(Asks::default().host("y:1").await, None);
+        assert_eq!(ask(Asks::default()).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_asked_for_who_has_gone_before_it_was_their_turn() {
+        let people = Slow::default();
+        let asks = Asks::new(people.clone());
+        let gone = || tokio::time::sleep(Duration::from_secs(4));
+        let said = tokio::join!(asks.host("y:1", gone()), asks.host("y:2", gone()), asks.host("y:1", gone()));
+        // Whose question people see waits for the answer.
+        assert_eq!(said, (Some(Answered::Yes), None, None));
+        assert_eq!(*people.0.lock().unwrap(), ["y:1"]);
     }
 }

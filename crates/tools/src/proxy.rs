@@ -43,8 +43,8 @@ struct Desk(Arc<Mutex<Option<Served>>>);
 struct Served {
     call: Arc<str>,
     asks: Asks,
-    /// What was refused, and whether a call may ask for it.
-    refused: Arc<Mutex<BTreeMap<String, bool>>>,
+    /// Of each host what is told of it, and whether a call may ask for it.
+    refused: Arc<Mutex<BTreeMap<String, (String, bool)>>>,
     over: CancellationToken,
 }
 
@@ -70,7 +70,7 @@ impl Proxy {
     pub(crate) fn end(&self) -> BTreeMap<String, bool> {
         let Some(served) = self.desk.lock().take() else { return BTreeMap::new() };
         served.over.cancel();
-        std::mem::take(&mut *served.refused())
+        std::mem::take(&mut *served.refused()).into_values().collect()
     }
 }
 
@@ -87,17 +87,30 @@ impl Desk {
 }
 
 impl Served {
-    fn refused(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
+    fn refused(&self) -> MutexGuard<'_, BTreeMap<String, (String, bool)>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what was refused, for the log and for whoever reads the output.
-    fn note(&self, what: &str, may_ask: bool) {
+    fn note(&self, host: String, what: &str, may_ask: bool) {
         tracing::info!(call = %self.call, "refused to a command: {what}");
         let mut refused = self.refused();
-        if refused.len() < TOLD {
-            refused.insert(what.to_owned(), may_ask);
+        if refused.len() < TOLD || refused.contains_key(&host) {
+            refused.insert(host, (what.to_owned(), may_ask));
         }
+    }
+
+    /// Notes what is told of a host if nothing else is until the call ends.
+    fn note_unanswered(&self, host: String, what: String) {
+        let mut refused = self.refused();
+        if refused.len() < TOLD {
+            refused.entry(host).or_insert((what, true));
+        }
+    }
+
+    /// Nothing is told of a host that is reached.
+    fn forget(&self, host: &str) {
+        self.refused().remove(host);
     }
 }
 

@@ -69,6 +69,44 @@ fn who_denies_again_and_again_is_left_alone() {
 }
 
 #[test]
+fn who_allows_a_host_takes_back_what_they_denied_themselves() {
+    let mut stage = running();
+    for (gate, answer, want) in [
+        (1, deny(None), "run denied 1"),
+        (2, deny(None), "run denied 2"),
+        (3, Answer::Allow(Scope::Once), "run denials_forgiven"),
+        (4, deny(None), "run denied 1"),
+    ] {
+        reach(&mut stage, gate, &format!("{gate}.org:443")).1.unwrap();
+        assert_eq!(stage.decide(id(gate), answer, "ana", None).0[1..], [want], "{gate}");
+    }
+    // What somebody else allows takes none of them back.
+    reach(&mut stage, 5, "5.org:443").1.unwrap();
+    assert_eq!(stage.decide(id(5), Answer::Allow(Scope::Once), "ben", None).0, ["gate resolved allowed"]);
+}
+
+#[test]
+fn an_address_behind_the_gateway_is_called_one() {
+    for (number, (host, want)) in (1..).zip([
+        ("127.0.0.1:8443", "runs? That is the machine of the gateway. It"),
+        ("0.0.0.0:80", "runs? That is the machine of the gateway. It"),
+        ("[::1]:80", "runs? That is the machine of the gateway. It"),
+        ("169.254.169.254:80", "runs? That is in a private network. It"),
+        ("10.1.2.3:80", "runs? That is in a private network. It"),
+        ("[fd00::1]:80", "runs? That is in a private network. It"),
+        ("1.1.1.1:80", "runs? It"),
+        ("example.org:80", "runs? It"),
+    ]) {
+        let mut stage = running();
+        reach(&mut stage, number, host).1.unwrap();
+        let Content::GoOn { question, .. } = &**stage.engine.admitted().gate(id(number)).unwrap() else {
+            panic!("a question")
+        };
+        assert!(question.contains(want), "{question}");
+    }
+}
+
+#[test]
 fn the_end_of_the_command_withdraws_what_it_asked() {
     let mut stage = running();
     reach(&mut stage, 1, "a.org:443").1.unwrap();
@@ -130,5 +168,5 @@ fn what_rules_deny_is_asked_of_nobody() {
     stage.tell(Command::UseRules(Box::new(ruled(&["deny write(a)"])))).1.unwrap();
     let Told(facts, said) = reach(&mut stage, 1, "a.org:443");
     assert_eq!(facts, Vec::<String>::new());
-    assert!(matches!(said, Err(Refusal::Denied(why)) if why.contains("Denied by policy")));
+    assert!(matches!(said, Err(Refusal::Denied(why)) if why.contains("policy denies it")));
 }

@@ -101,6 +101,30 @@ fn the_host_is_asked_for_another_machine_while_the_command_waits() {
 }
 
 #[test]
+fn a_question_whose_command_has_ended_is_taken_away_from_the_host() {
+    let place = Place::with_config("countersign: { sandbox: { network: { hosts: [crates.io] } } }\n");
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![bash("first", "echo $http_proxy")]), say("done")]);
+    let from = host.prompt("is there one?");
+    host.settled(from);
+    if !place.provider.last().result("first").unwrap().contains("http://127.0.0.1:") {
+        return;
+    }
+    let command = "p=${http_proxy#http://}; exec 3<>/dev/tcp/${p/://}; \
+         printf 'CONNECT 192.0.2.1:443 HTTP/1.1\\r\\n\\r\\n' >&3; until [ -e go ]; do sleep 0.1; done; echo over";
+    place.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
+    let from = host.prompt("go");
+    let dialog = host.dialog(from);
+    place.put("go", "");
+    let taken = host.wait(from, "the end of the dialog", |frame| frame["method"] == "cancel");
+    assert_eq!((&taken["type"], &taken["targetId"]), (&"extension_ui_request".into(), &dialog["id"]), "{taken}");
+    host.settled(from);
+    host.close_cleanly();
+    let said = place.provider.last().result("k").unwrap();
+    assert!(said.contains("over") && said.contains("gave up before a person had answered"), "{said}");
+}
+
+#[test]
 fn files_are_changed_where_commands_may_change_them() {
     let place = Place::with_config(CONFIG);
     for (path, is_made) in [(place.work.join("made"), true), (place.home.join("made"), false)] {

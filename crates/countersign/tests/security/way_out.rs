@@ -140,7 +140,8 @@ fn a_listed_host_is_reached_and_nothing_else() {
     ] {
         let said = stage.runs(&command);
         assert!(said.contains("403 Forbidden") && said.contains(want), "{command}: {said}");
-        assert!(said.contains("[The sandbox refused hosts: ") && said.contains("\"hosts\""), "{command}: {said}");
+        assert!(said.contains("[The sandbox refused hosts: "), "{command}: {said}");
+        assert_eq!(said.contains("Ask for exactly that host"), want != by_name, "{command}: {said}");
     }
     for command in [
         format!("exec 3<>/dev/tcp/127.0.0.1/{}", other.port),
@@ -207,6 +208,57 @@ fn a_host_that_nobody_listed_is_asked_about_while_the_command_waits() {
         http.post("/api/v1/sessions", &json!({ "message": "again" }));
         asked(&stage, &address);
     }
+}
+
+#[test]
+fn why_a_person_denied_a_host_is_told() {
+    let server = Server::start();
+    let Some(stage) = Stage::with("{ hosts: [crates.io] }") else { return };
+    stage
+        .scene
+        .provider
+        .script([Reply::new(vec![bash("c1", &page(&format!("127.0.0.1:{}", server.port)))]), say("done")]);
+    let http = Http::new(&stage.gateway.address);
+    let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+    let gate = asked(&stage, &format!("127.0.0.1:{}", server.port));
+    let denied = http.post(&format!("/api/v1/gates/{gate}/deny"), &json!({ "reason": "use the\nmirror" }));
+    assert_eq!(denied.status, 200);
+    let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    let said = stage.scene.provider.last().result("c1").unwrap();
+    assert!(said.contains(r#"a person refused it, saying "use the\nmirror"; do not try it again"#), "{said}");
+}
+
+/// What the gateway connects itself, because a command was let reach its port, is no person.
+#[test]
+fn a_command_that_may_reach_the_gateway_answers_nothing_there() {
+    let Some(stage) = Stage::with("{ hosts: [crates.io], unlisted: refuse }") else { return };
+    let waits = needing("echo it-was-allowed", &["127.0.0.1:9"]);
+    stage.scene.provider.script([Reply::new(vec![waits]), say("done")]);
+    let http = Http::new(&stage.gateway.address);
+    http.post("/api/v1/sessions", &json!({ "message": "go" }));
+    let gate = stage.scene.place.gate();
+    let address = &stage.gateway.address;
+    let said = through_proxy(&format!(
+        "POST http://{address}/api/v1/gates/{gate}/allow HTTP/1.1\\r\\nContent-Type: application/json\\r\\nContent-Length: 2\\r\\n\\r\\n{{}}"
+    ));
+    let read = page(address);
+    stage.scene.provider.script([
+        Reply::new(vec![call(
+            "c2",
+            "bash",
+            &json!({ "command": format!("( {said} ); ( {read} )"), "needs": { "hosts": [address] } }),
+        )]),
+        say("done"),
+    ]);
+    let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
+    let own = stage.scene.place.waits(2).into_iter().find(|row| row["id"] != *gate).unwrap();
+    assert_eq!(http.post(&format!("/api/v1/gates/{}/allow", own["id"].as_str().unwrap()), &json!({})).status, 200);
+    let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
+    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    let said = stage.scene.provider.last().result("c2").unwrap();
+    assert!(said.contains("403 Forbidden") && said.contains("a command of an agent, which may not decide"), "{said}");
+    assert_eq!(stage.scene.place.waits(1)[0]["id"], *gate, "it still waits");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use countersign_core::{
     call::Command as CallCommand,
-    engine::{Command, Refusal, State},
+    engine::{Command, Engine, Refusal},
     gate::Resolution,
     id::{CallId, GateId},
 };
@@ -21,7 +21,12 @@ use crate::owner::{Refused, Source};
 
 /// The gates whose answers somebody in this process waits for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked(Arc<Mutex<BTreeMap<GateId, oneshot::Sender<Resolution>>>>);
+pub(super) struct Asked(Arc<Mutex<Waiters>>);
+
+type Waiters = BTreeMap<GateId, oneshot::Sender<Told>>;
+
+/// What came of a gate, and what was said with it.
+type Told = (Resolution, Option<Arc<str>>);
 
 /// A call that may ask.
 #[derive(Clone)]
@@ -50,21 +55,24 @@ impl Asked {
     }
 
     /// Tells whoever waits what was decided. To be called with what is recorded.
-    pub(super) fn tell(&self, state: &State) {
+    pub(super) fn tell(&self, engine: &Engine) {
         let mut asked = self.lock();
         if asked.is_empty() {
             return;
         }
-        let resolved = |gate: &GateId| state.gate(*gate)?.resolution().cloned();
-        let over: Vec<(GateId, Resolution)> = asked.keys().filter_map(|gate| Some((*gate, resolved(gate)?))).collect();
-        for (gate, resolution) in over {
+        let told = |gate: &GateId| {
+            let resolution = engine.state().gate(*gate)?.resolution().cloned()?;
+            Some((resolution, engine.admitted().answer(*gate).cloned()))
+        };
+        let over: Vec<(GateId, Told)> = asked.keys().filter_map(|gate| Some((*gate, told(gate)?))).collect();
+        for (gate, told) in over {
             if let Some(waiting) = asked.remove(&gate) {
-                let _ = waiting.send(resolution);
+                let _ = waiting.send(told);
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<GateId, oneshot::Sender<Resolution>>> {
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -92,12 +100,17 @@ impl People for Asker {
                 Err(error) => return Answered::No(format!("nobody was asked: {error}")),
             }
             match answer.await {
-                Ok(Resolution::Allowed { .. } | Resolution::Granted) => Answered::Yes,
-                Ok(Resolution::Denied | Resolution::Declined | Resolution::Answered) => {
-                    Answered::No("a person refused it; do not try it again, in this way or another".to_owned())
+                Ok((Resolution::Allowed { .. } | Resolution::Granted, _)) => Answered::Yes,
+                Ok((Resolution::Denied | Resolution::Declined | Resolution::Answered, reason)) => {
+                    // In one line, whatever was said.
+                    let reason = reason.filter(|reason| !reason.trim().is_empty());
+                    let saying = reason.map_or_else(String::new, |reason| format!(", saying {reason:?}"));
+                    Answered::No(format!("a person refused it{saying}; do not try it again, in this way or another"))
                 }
-                Ok(Resolution::Expired) => Answered::No("a person was asked, and nobody answered in time".to_owned()),
-                Ok(Resolution::Withdrawn) | Err(_) => {
+                Ok((Resolution::Expired, _)) => {
+                    Answered::No("a person was asked, and nobody answered in time".to_owned())
+                }
+                Ok((Resolution::Withdrawn, _)) | Err(_) => {
                     Answered::No("a person was asked, and the question was withdrawn".to_owned())
                 }
             }

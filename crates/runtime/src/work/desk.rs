@@ -99,7 +99,7 @@ impl Desk {
     pub(crate) fn reconcile(&mut self, engine: &Engine) {
         let owed = owed(engine.state());
         let to_stop = stopping(engine.state());
-        self.asked.tell(engine.state());
+        self.asked.tell(engine);
         // A piece that is still owed stays known even when its task has ended: its result is on the way, and starting it again could run it twice.
         self.in_flight.retain(|work, in_flight| {
             let is_owed = owed.binary_search(work).is_ok();

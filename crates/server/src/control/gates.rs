@@ -130,7 +130,9 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
         Content::Approval { tool, arguments, signature, why, .. } => {
             (tool.to_string(), signature.clone(), arguments.clone(), why.clone())
         }
-        Content::GoOn { question, .. } => (question.clone(), question.clone(), Map::new(), String::new()),
+        Content::GoOn { question, why, .. } => {
+            (question.clone(), question.clone(), Map::new(), why.clone().unwrap_or_default())
+        }
         Content::Question { question, .. } if gate.kind() == Kind::Question => {
             (question.clone(), question.clone(), Map::new(), String::new())
         }

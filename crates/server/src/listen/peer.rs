@@ -1,8 +1,9 @@
 //! Who sits at the other end of a connection from this machine: a command that an agent of ours runs, or somebody else.
 //!
 //! Commands of agents have the rights of the gateway's user, and what a person would answer with lies open to them. So
-//! whatever descends from this process decides nothing over its own port or socket. Where the system cannot tell any more
-//! who that was, because it did not wait for its answer, it counts as one of them.
+//! whatever descends from this process decides nothing over its own port or socket; nor does this process itself, which
+//! connects where commands ask its proxy to. Where the system cannot tell any more who that was, because it did not wait
+//! for its answer, it counts as one of them.
 
 use std::{
     collections::BTreeSet,
@@ -74,6 +75,10 @@ fn is_no_descendant(theirs: SocketAddr, ours: SocketAddr) -> bool {
         return false;
     }
     let wanted = format!("socket:[{}]", socket.inode);
+    // Its own connections are those of commands. What cannot be looked at may be one.
+    if has_open(Path::new("/proc/self"), &wanted).unwrap_or(true) {
+        return false;
+    }
     let mut known = BTreeSet::new();
     for _ in 0..MOST_ROUNDS {
         let new: Vec<i32> = exec::descendants().into_iter().filter(|pid| known.insert(*pid)).collect();
@@ -252,6 +257,15 @@ mod tests {
         for here in ["127.0.0.1:4000", "127.3.2.1:4000", "[::ffff:127.0.0.1]:4000"] {
             assert!(is_of_this_machine(here.parse().unwrap()), "{here}");
         }
+    }
+
+    #[test]
+    fn what_this_process_connects_itself_decides_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, theirs) = listener.accept().unwrap();
+        assert!(!is_no_descendant(theirs, server.local_addr().unwrap()));
+        drop(client);
     }
 
     #[tokio::test]

@@ -41,6 +41,8 @@ pub(crate) struct Shown {
     pub(crate) gate: GateId,
     /// What the dialogs before it came to, if the gate is a question.
     pub(crate) draft: Draft,
+    /// Whether what asks may end by itself before it is answered, and the run goes on.
+    pub(crate) may_pass: bool,
 }
 
 impl Dialogs {
@@ -58,13 +60,13 @@ impl Dialogs {
     }
 
     /// Forgets the dialog of a gate that is resolved. Gives what takes it away from the host, where it would stay open otherwise:
-    /// one for words, and any that somebody may have answered `elsewhere`.
+    /// one for words, any that somebody may have answered `elsewhere`, and any of what may end by itself.
     pub(crate) fn forget(&mut self, gate: GateId, elsewhere: bool) -> Option<UiRequest> {
         let (id, shown) = self.open.iter().find(|(_, shown)| shown.gate == gate)?;
-        let (id, is_in_words) = (id.clone(), shown.draft.is_in_words());
+        let (id, is_left) = (id.clone(), shown.draft.is_in_words() || shown.may_pass);
         self.open.remove(&id);
         let method = UiMethod::Cancel { target_id: id.clone() };
-        (is_in_words || elsewhere).then_some(UiRequest { id, method })
+        (is_left || elsewhere).then_some(UiRequest { id, method })
     }
 
     /// Forgets every dialog: another session is open.
@@ -180,7 +182,7 @@ mod tests {
     fn a_dialog_is_answered_once_and_names_its_gate_by_nothing_in_the_log() {
         let mut dialogs = Dialogs::default();
         let gate = GateId::parse("gate_0190a5b2c3d44e5f8a6b7c8d9e0f1a2b").unwrap();
-        let shown = Shown { gate, draft: Draft::default() };
+        let shown = Shown { gate, draft: Draft::default(), may_pass: false };
         let first = dialogs.open(shown.clone()).unwrap();
         let second = dialogs.open(shown.clone()).unwrap();
         assert!(first != second && !gate.to_string().contains(&second));

@@ -102,21 +102,22 @@ impl Door {
         if workflow::show(self, &gate, &content) {
             return;
         }
+        let may_pass = gate.call().is_some() && matches!(content, Content::GoOn { .. });
         if let Some(call) = tool_call.filter(|_| self.dialect.is_on_bridge())
             && let Some(payload) = permission::request(&call, &content, gate.scopes())
         {
-            let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft }) else { return };
+            let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft, may_pass }) else { return };
             return self.write(&PermissionFrame { id, payload });
         }
         let now = self.shelf.common.clock.now();
         let Some(method) = dialogs::method(&gate, &content, &draft, &cwd, now) else { return };
-        let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft }) else { return };
+        let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft, may_pass }) else { return };
         self.write(&omp::UiRequest { id, method });
     }
 
     /// An answer to a dialog. One that nobody waits for is ignored; one that does not count has the gate shown again.
     pub(super) async fn answered(&mut self, id: &str, answer: &omp::UiAnswer) {
-        let Some((Shown { gate, draft }, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
+        let Some((Shown { gate, draft, .. }, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
         let read = seat.requests.read(move |engine| waiting(engine, gate));
         let Some((Some(found), _)) = read.await else { return };
         let said = permission::said(answer, &found.1, found.0.scopes()).filter(|_| self.dialect.is_on_bridge());

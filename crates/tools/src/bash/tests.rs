@@ -455,7 +455,7 @@ async fn what_people_take_for_an_answer_is_not_the_commands_time() {
     case.cx.asks = crate::asking::Asks::new(Slow);
     let (asks, answered) = (case.cx.asks.clone(), case.cx.cwd.join("answered"));
     let asking = async {
-        asks.host("a.org:443").await;
+        asks.host("a.org:443", std::future::pending()).await;
         std::fs::write(&answered, "").unwrap();
     };
     let bash = Bash::default();

@@ -4,10 +4,11 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
+use futures_util::FutureExt as _;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, copy, copy_bidirectional},
+    io::{AsyncReadExt as _, AsyncWriteExt as _, Interest, copy, copy_bidirectional},
     net::{TcpStream, lookup_host},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -28,6 +29,8 @@ const HEAD: Duration = Duration::from_secs(60);
 const REACH: Duration = Duration::from_secs(60);
 /// How long a client that was refused may go on sending, so that it reads why, and how much of that is read.
 const FAREWELL: (Duration, u64) = (Duration::from_secs(2), 1 << 20);
+/// How often it is looked whether a client that has said more than was read is still there.
+const GLANCE: Duration = Duration::from_millis(250);
 
 /// Why nothing is passed on.
 enum Refusal {
@@ -35,7 +38,7 @@ enum Refusal {
     Malformed(&'static str),
     /// It may not be reached, as things are.
     Closed(String),
-    /// It may not be reached, as somebody said who was asked.
+    /// It may not be reached, and to ask for it does not help: somebody said so, or it is behind the gateway.
     Denied(String),
     /// It could not be reached.
     Away(String),
@@ -46,18 +49,18 @@ pub(super) async fn serve(mut client: TcpStream, hosts: &[Host], served: &Served
     let (asked, rest) = match timeout(HEAD, hear(&mut client)).await {
         Ok(Ok(Some(heard))) => heard,
         Ok(Ok(None) | Err(Refusal::Away(_))) | Err(_) => return,
-        Ok(Err(refusal)) => return refuse(client, &refusal).await,
+        Ok(Err(refusal)) => return refuse(client, &refusal, served).await,
     };
     let (Asked::Tunnel(target) | Asked::Page { target, .. }) = &asked;
-    let upstream = match reach(target, hosts, served).await {
+    let upstream = match reach(target, hosts, served, &client).await {
         Ok(upstream) => upstream,
         Err(refusal) => {
             match &refusal {
-                Refusal::Closed(why) => served.note(why, true),
-                Refusal::Denied(why) => served.note(why, false),
+                Refusal::Closed(why) => served.note(target.to_string(), why, true),
+                Refusal::Denied(why) => served.note(target.to_string(), why, false),
                 Refusal::Malformed(_) | Refusal::Away(_) => {}
             }
-            return refuse(client, &refusal).await;
+            return refuse(client, &refusal, served).await;
         }
     };
     tracing::info!(call = %served.call, "a command reached {target}");
@@ -85,16 +88,10 @@ async fn hear(client: &mut TcpStream) -> Result<Option<(Asked, Vec<u8>)>, Refusa
     }
 }
 
-async fn reach(target: &Target, hosts: &[Host], served: &Served) -> Result<TcpStream, Refusal> {
+async fn reach(target: &Target, hosts: &[Host], served: &Served, client: &TcpStream) -> Result<TcpStream, Refusal> {
     if !hosts.iter().any(|host| host.lets(target)) {
         // Not even its name is looked up before somebody has said so.
-        match served.asks.host(&target.to_string()).await {
-            Some(Answered::Yes) => {}
-            Some(Answered::No(why)) => {
-                return Err(Refusal::Denied(format!("{target} is not in sandbox.network.hosts, and {why}")));
-            }
-            None => return Err(Refusal::Closed(format!("{target} is not in sandbox.network.hosts"))),
-        }
+        ask(target, served, client).await?;
     }
     let away = |why: &dyn std::fmt::Display| Refusal::Away(format!("{target} cannot be reached: {why}"));
     let addresses: Vec<SocketAddr> = match &target.place {
@@ -111,14 +108,44 @@ async fn reach(target: &Target, hosts: &[Host], served: &Served) -> Result<TcpSt
     };
     let open: Vec<SocketAddr> = addresses.into_iter().filter(is_open).collect();
     if open.is_empty() {
-        return Err(Refusal::Closed(format!(
-            "{target} stands for an address of this machine or of a private network, which is reached only where the address itself is listed"
+        // Who asks for the name has people decide about nothing.
+        return Err(Refusal::Denied(format!(
+            "{target} stands for an address of this machine or of a private network, which is reached only where the address itself is listed, or stands in needs.hosts in place of the name"
         )));
     }
     // To the addresses that were looked at: the name is not asked for again.
     match timeout(REACH, TcpStream::connect(open.as_slice())).await {
         Ok(connected) => connected.map_err(|error| away(&error)),
         Err(_) => Err(away(&"it did not answer in time")),
+    }
+}
+
+/// Has people say whether what is not listed may be reached.
+async fn ask(target: &Target, served: &Served, client: &TcpStream) -> Result<(), Refusal> {
+    let (host, not_listed) = (target.to_string(), format!("{target} is not in sandbox.network.hosts"));
+    if !served.asks.can_ask() {
+        return Err(Refusal::Closed(not_listed));
+    }
+    let given_up = format!("{not_listed}, and the command gave up before a person had answered");
+    served.note_unanswered(host.clone(), given_up.clone());
+    match served.asks.host(&host, hung_up(client)).await {
+        Some(Answered::No(why)) => Err(Refusal::Denied(format!("{not_listed}, and {why}"))),
+        // What a program has given up, and may have asked for anew, is not done behind its back.
+        Some(Answered::Yes) if hung_up(client).now_or_never().is_none() => {
+            served.forget(&host);
+            Ok(())
+        }
+        Some(Answered::Yes) | None => Err(Refusal::Away(given_up)),
+    }
+}
+
+/// Waits until a client says no more, which is how one goes.
+async fn hung_up(client: &TcpStream) {
+    loop {
+        match client.ready(Interest::READABLE).await {
+            Ok(ready) if !ready.is_read_closed() => sleep(GLANCE).await,
+            Ok(_) | Err(_) => return,
+        }
     }
 }
 
@@ -162,9 +189,11 @@ async fn page(
     }
 }
 
-async fn refuse(mut client: TcpStream, refusal: &Refusal) {
+async fn refuse(mut client: TcpStream, refusal: &Refusal, served: &Served) {
     let (status, text) = match refusal {
         Refusal::Malformed(why) => ("400 Bad Request", (*why).to_owned()),
+        // What a person runs by hand is no call, which could need something.
+        Refusal::Closed(why) if served.call.is_empty() => ("403 Forbidden", why.clone()),
         Refusal::Closed(why) => ("403 Forbidden", format!("{why}. {ASK}")),
         Refusal::Denied(why) => ("403 Forbidden", why.clone()),
         Refusal::Away(why) => ("502 Bad Gateway", why.clone()),

@@ -246,3 +246,59 @@ async fn what_nobody_listed_is_for_people_to_say() {
         case.proxy.end();
     });
 }
+
+/// Says yes once it has leave to.
+struct Late {
+    asked: Arc<Semaphore>,
+    leave: Arc<Semaphore>,
+}
+
+impl People for Late {
+    fn host(&self, _: Arc<str>) -> BoxFuture<'_, Answered> {
+        Box::pin(async {
+            self.asked.add_permits(1);
+            self.leave.acquire().await.unwrap().forget();
+            Answered::Yes
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_a_program_gave_up_while_a_person_was_asked_is_not_done() {
+    let ((host, address), (listed, open)) = (host().await, host().await);
+    let (asked, leave) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let case = Case::new(&[&open], Asks::new(Late { asked: Arc::clone(&asked), leave: Arc::clone(&leave) }));
+    let pay = |number| format!("POST http://{address}/pay/{number} HTTP/1.1\r\nContent-Length: 1\r\n\r\nb");
+    let first = case.says(&pay(0)).await;
+    asked.acquire().await.unwrap().forget();
+    // Those that wait for their turn leave their seats to others when they go.
+    let mut others = Vec::new();
+    for number in 1..CONNECTIONS {
+        others.push(case.says(&pay(number)).await);
+    }
+    drop((first, others));
+    let tunnel = case.tunnel(&open).await;
+    listed.accept().await.unwrap();
+    drop(tunnel);
+    let mut last = case.says(&pay(CONNECTIONS)).await;
+    leave.add_permits(1);
+    let (mut connection, _) = host.accept().await.unwrap();
+    assert!(head(&mut connection).await.starts_with(&format!("POST /pay/{CONNECTIONS} ")));
+    connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+    drop(connection);
+    assert!(rest(&mut last).await.ends_with("ok"));
+    assert_eq!(asked.available_permits(), 0, "people were asked once");
+    assert_eq!(case.proxy.end(), BTreeMap::new());
+}
+
+#[tokio::test]
+async fn what_nobody_had_answered_is_told_at_the_end() {
+    let asked = Arc::new(Semaphore::new(0));
+    let people = Late { asked: Arc::clone(&asked), leave: Arc::new(Semaphore::new(0)) };
+    let case = Case::new(&[], Asks::new(people));
+    let client = case.says("CONNECT a.org:443 HTTP/1.1\r\n\r\n").await;
+    asked.acquire().await.unwrap().forget();
+    let told = "a.org:443 is not in sandbox.network.hosts, and the command gave up before a person had answered";
+    assert_eq!(case.proxy.end(), BTreeMap::from([(told.to_owned(), true)]));
+    drop(client);
+}

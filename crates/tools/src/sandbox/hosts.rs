@@ -132,7 +132,8 @@ fn split(text: &str) -> Result<(&str, Option<u16>), &'static str> {
 fn place(text: &str) -> Result<Place, &'static str> {
     if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let address = inner.parse().map_err(|_| "in the brackets there is no address of version 6")?;
-        return Ok(Place::Address(IpAddr::V6(address)));
+        // One of version 4 in the form of version 6 leads to the same place, and is shown and ruled as that.
+        return Ok(Place::Address(IpAddr::V6(address).to_canonical()));
     }
     if let Ok(address) = text.parse() {
         return Ok(Place::Address(IpAddr::V4(address)));
@@ -222,7 +223,8 @@ mod tests {
             ("*.debian.org", "debian.org:80", false),
             ("*.debian.org", "notdebian.org:80", false),
             ("127.0.0.1:9", "127.0.0.1:9", true),
-            ("127.0.0.1:9", "[::ffff:127.0.0.1]:9", false),
+            ("127.0.0.1:9", "[::ffff:127.0.0.1]:9", true),
+            ("127.0.0.1:9", "[::7f00:1]:9", false),
             ("[::1]:443", "[0:0::1]:443", true),
         ] {
             let entry: Host = entry.parse().unwrap();

@@ -54,13 +54,19 @@ pub(super) fn answer(
         let content = if let Happened::Resolved { .. } = &event { text(gate.kind(), answer) } else { None };
         facts.push(Fact { event: Event::Gate(event), session: session.clone(), content });
     }
-    // What a command asked while it ran is denied to its run, as any other call of it: who denies again and again is left alone.
-    if resolved == Some(Resolution::Denied)
-        && gate.kind() == Kind::Budget
+    // What a command asked while it ran counts for its run as any other call of it: who denies again and again is left alone.
+    if gate.kind() == Kind::Budget
         && let Some(run) = gate.call().and_then(|call| view.state.call(call)?.run()).and_then(|run| view.state.run(run))
     {
-        let denied = run::Event::Denied { run: run.id(), in_a_row: run.denials + 1, by: Some(by.clone()) };
-        facts.push(Fact::plain(Event::Run(denied), session.clone()));
+        let by = Some(by.clone());
+        let event = match &resolved {
+            Some(Resolution::Denied) => Some(run::Event::Denied { run: run.id(), in_a_row: run.denials + 1, by }),
+            Some(Resolution::Allowed { .. }) => by
+                .filter(|by| run.denials > 0 && run.was_denied_by(by))
+                .map(|by| run::Event::DenialsForgiven { run: run.id(), of: Some(by.clone()), by: Some(by) }),
+            Some(_) | None => None,
+        };
+        facts.extend(event.map(|event| Fact::plain(Event::Run(event), session.clone())));
     }
     if let Some((subject, resolution)) = subject.zip(resolved) {
         let event = match &resolution {

@@ -2,7 +2,10 @@
 //!
 //! What they allow is for that call, while it runs. A command that was denied goes on, without the host.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use serde_json::json;
 
@@ -45,15 +48,15 @@ pub(super) fn reach(
     content.arguments.insert("needs".to_owned(), json!({ "hosts": [&**host] }));
     let subject = settle::subject(session, &content, call.effect, settle::agent());
     let steps = match settle::evaluate(view, session, &subject, context.now) {
-        Verdict::Deny(why) => return Err(Refusal::Denied(format!("Denied by policy: {why}"))),
+        Verdict::Deny(why) => return Err(Refusal::Denied(format!("policy denies it: {why}"))),
         Verdict::Allow(why) | Verdict::Ask(why) => why.steps().to_vec(),
     };
     if run.denials >= settle::MOST_DENIALS {
-        return Err(Refusal::Denied("Denied: several requests in a row were denied.".to_owned()));
+        return Err(Refusal::Denied("several requests in a row were denied".to_owned()));
     }
     let shown = Content::GoOn {
         asker: session.id().to_string(),
-        question: format!("May this command reach {host} while it runs? It runs already: {line}"),
+        question: format!("May this command reach {host} while it runs?{} It runs already: {line}", whereabouts(host)),
         why: Some(format!("because it tries to, and sandbox.network.hosts does not list {host}")),
         about: serde_json::Map::from_iter([("host".to_owned(), json!(host))]),
     };
@@ -78,4 +81,21 @@ pub(super) fn reach(
     let mut branch = Branch::new(session);
     branch.push_with(Event::Gate(opened), Some(shown.into()));
     Ok(Decision { facts: branch.finish(), reply: Reply::Done })
+}
+
+/// What a person may not see in an address: that it is behind the gateway, not out in the world.
+fn whereabouts(host: &str) -> &'static str {
+    let Ok(address) = host.parse::<SocketAddr>() else { return "" };
+    let (is_here, is_private) = match address.ip() {
+        IpAddr::V4(ip) => {
+            let is_shared = matches!(ip.octets(), [100, 64..=127, ..]);
+            (ip.is_loopback() || ip.is_unspecified(), ip.is_private() || ip.is_link_local() || is_shared)
+        }
+        IpAddr::V6(ip) => (ip.is_loopback() || ip.is_unspecified(), ip.is_unique_local() || ip.is_unicast_link_local()),
+    };
+    match (is_here, is_private) {
+        (true, _) => " That is the machine of the gateway.",
+        (false, true) => " That is in a private network.",
+        (false, false) => "",
+    }
 }

@@ -106,11 +106,14 @@ impl Asked {
                 }
                 told
             }
-            Content::GoOn { asker, question, why, .. } => {
+            Content::GoOn { asker, question, why, about } => {
                 let denied = || format!("{asker} was denied several times in a row");
                 let why = why.clone().unwrap_or_else(denied);
                 let mut told = self.approval(&escape(question, Lines::Many), &why);
-                let key = format!("{} may go on", escape(asker, Lines::One));
+                let key = match about.get("host").and_then(Value::as_str).filter(|_| self.gate.call().is_some()) {
+                    Some(host) => format!("only {} for this call", escape(host, Lines::One)),
+                    None => format!("{} may go on", escape(asker, Lines::One)),
+                };
                 told["pattern_key"] = key.as_str().into();
                 told["pattern_keys"] = json!([key]);
                 told["risk_level"] = "medium".into();

@@ -157,7 +157,12 @@ impl Asked {
         let what = escape(question, Lines::One).into_owned();
         Self {
             gate: gate.id(),
-            tool: (if gate.kind() == Kind::Pairing { "May they speak?" } else { "May it go on?" }).to_owned(),
+            tool: match (gate.kind(), gate.call()) {
+                (Kind::Pairing, _) => "May they speak?",
+                (_, Some(_)) => "May its command reach a host?",
+                (_, None) => "May it go on?",
+            }
+            .to_owned(),
             digest: Digest::of(what.as_bytes()),
             what,
             agent: brief(asker, 200),
