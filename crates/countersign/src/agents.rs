@@ -2,7 +2,7 @@
 //!
 //! A token is printed once, when it is made, and never again.
 
-use std::{io::Write as _, path::Path, process::ExitCode};
+use std::{io::Write as _, os::unix::fs::MetadataExt as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use countersign_server::{
@@ -150,7 +150,13 @@ impl Done<'_> {
             (None, _) => {}
         }
         if self.tightened {
-            writeln!(out, "The file holds a token: nobody but its owner can read it any more, its group neither.")?;
+            let is_its_groups = file.metadata().is_ok_and(|found| found.mode() & 0o040 != 0);
+            let who = if is_its_groups {
+                "nobody but root and the group that root gave it to can read it any more."
+            } else {
+                "nobody but its owner can read it any more, its group neither."
+            };
+            writeln!(out, "The file holds a token: {who}")?;
         }
         let restart = match (runs, self.token.is_some()) {
             (true, true) => "A gateway runs and knows nothing of it: start it again.",

@@ -16,6 +16,7 @@ mod local;
 mod log_level;
 mod logging;
 mod node;
+mod owner;
 mod paint;
 mod place;
 mod policy;

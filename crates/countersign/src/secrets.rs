@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::Form,
+    owner,
     paint::{Paint, Tone},
 };
 
@@ -41,9 +42,11 @@ pub(crate) fn run(data: &Path, what: &What, form: Form) -> anyhow::Result<ExitCo
             // Before anybody types one in vain.
             anyhow::ensure!(countersign_core::secret::is_name(name), store::StoreError::Name(name.clone()));
             let value = read(name, from.as_deref())?;
+            owner::become_of(data)?;
             (if store::set(&folder, name, &value)? { "replaced" } else { "set" }, name)
         }
         What::Remove { name } => {
+            owner::become_of(data)?;
             store::remove(&folder, name)?;
             ("removed", name)
         }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::Form,
+    owner,
     paint::{Paint, Tone},
 };
 
@@ -27,6 +28,9 @@ pub(crate) enum What {
 
 pub(crate) fn run(folder: &Path, what: &What, form: Form) -> anyhow::Result<ExitCode> {
     let now = Clock::system().now();
+    if !matches!(what, What::List) {
+        owner::become_of(folder)?;
+    }
     match what {
         What::List => list(&tokens::list(folder)?, now, folder, form)?,
         What::Add { name, scopes, lasts } => {
@@ -35,11 +39,20 @@ pub(crate) fn run(folder: &Path, what: &What, form: Form) -> anyhow::Result<Exit
             added(made.as_ref(), &text, now, form)?;
         }
         What::Remove { name } => {
+            let known = tokens::list(folder)?.into_iter().find(|token| token.name == *name);
             tokens::remove(folder, name)?;
             let mut out = std::io::stdout().lock();
             match form {
                 Form::Json => writeln!(out, "{}", json!({ "removed": name }))?,
-                Form::Text => writeln!(out, "removed {}", Paint::stdout().tone(Tone::Strong, name))?,
+                Form::Text => {
+                    writeln!(out, "removed {}", Paint::stdout().tone(Tone::Strong, name))?;
+                    if known.is_some_and(|token| token.scopes.contains(&Scope::Admin)) {
+                        writeln!(
+                            out,
+                            "What it allowed for more than once goes on: `countersign grants list` says by token:{name}."
+                        )?;
+                    }
+                }
             }
         }
     }

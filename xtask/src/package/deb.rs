@@ -57,16 +57,18 @@ pub(super) fn make(
         text("maintainer"),
         text("section"),
         text("priority"),
-        text("depends"),
+        text("depends").replace("$auto, ", &libraries(&fs::read(binary)?)),
         size(&tree)?.div_ceil(1024),
         package["description"].as_str().unwrap_or_default(),
     );
     write(&tree.join("DEBIAN/control"), &control, 0o644)?;
     let kept: Vec<&str> = deb["conf-files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     write(&tree.join("DEBIAN/conffiles"), &(kept.join("\n") + "\n"), 0o644)?;
-    let script = fs::read_to_string(of.join(text("maintainer-scripts")).join("postinst"))?;
-    // What debhelper puts there starts units, which this package leaves to whoever installs it.
-    write(&tree.join("DEBIAN/postinst"), &script.replace("#DEBHELPER#\n", ""), 0o755)?;
+    for name in ["postinst", "prerm"] {
+        let script = fs::read_to_string(of.join(text("maintainer-scripts")).join(name)).context(name)?;
+        // What debhelper puts there starts units, which this package leaves to whoever installs it.
+        write(&tree.join("DEBIAN").join(name), &script.replace("#DEBHELPER#\n", ""), 0o755)?;
+    }
     let package = folder.join(format!("countersign_{version}_{architecture}.deb"));
     let mut command = Command::new("dpkg-deb");
     command.args(["--root-owner-group", "--build"]).arg(&tree).arg(&package);
@@ -128,6 +130,18 @@ fn write(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
 }
 
+/// The packages with the libraries that a binary names, in the words of `Depends`; nothing where it carries its own.
+fn libraries(binary: &[u8]) -> String {
+    const MARK: &[u8] = b"GLIBC_2.";
+    let number = |at: usize| {
+        let rest = &binary[at + MARK.len()..];
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).take(4);
+        digits.fold(0_u32, |number, digit| number * 10 + u32::from(digit - b'0'))
+    };
+    let starts = (0..binary.len()).filter(|at| binary[*at] == MARK[0] && binary[*at..].starts_with(MARK));
+    starts.map(number).max().map_or_else(String::new, |newest| format!("libc6 (>= 2.{newest}), libgcc-s1, "))
+}
+
 fn size(folder: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
@@ -141,7 +155,13 @@ fn size(folder: &Path) -> anyhow::Result<u64> {
 mod tests {
     use serde_json::json;
 
-    use super::{Asset, assets};
+    use super::{Asset, assets, libraries};
+
+    #[test]
+    fn the_newest_library_that_a_binary_names_is_what_it_needs() {
+        assert_eq!(libraries(b"\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0GLIBC_PRIVATE\0"), "libc6 (>= 2.34), libgcc-s1, ");
+        assert_eq!(libraries(b"static GLIB"), "");
+    }
 
     #[test]
     fn what_is_packed_is_what_the_manifest_lists() {

@@ -110,8 +110,13 @@ pub struct Grants {
     /// Those that end by themselves, by when.
     by_end: BTreeSet<(Millis, GrantId)>,
     exact: BTreeMap<Digest, Vec<GrantId>>,
+    /// A pattern of a grant that is gone stays here until half of them are such: to rank all the others again for each would take
+    /// as long as there are many, many times over.
     patterns: Patterns,
-    ranked: Vec<GrantId>,
+    /// Whose pattern has which rank; none is that of a grant that is gone.
+    ranked: Vec<Option<GrantId>>,
+    /// The rank of each that has one.
+    ranks: BTreeMap<GrantId, usize>,
 }
 
 impl PartialEq for Grants {
@@ -175,14 +180,14 @@ impl Grants {
         if self.ranked.is_empty() || !subject.undeclared.is_empty() {
             return None;
         }
-        let reaches =
-            |rank: usize| self.by_id.get(&self.ranked[rank]).is_some_and(|grant| grant.reaches(subject, realm, now));
+        let at = |rank: usize| self.by_id.get(self.ranked.get(rank)?.as_ref()?);
+        let reaches = |rank: usize| at(rank).is_some_and(|grant| grant.reaches(subject, realm, now));
         let first = |text: &str| self.patterns.first_where(text, reaches);
         let rank = match line {
             Some(line) => line.covered_by(&first).ok()?,
             None => subject.signatures().map(first).collect::<Option<Vec<_>>>()?.into_iter().max()?,
         };
-        self.by_id.get(&self.ranked[rank])
+        at(rank)
     }
 
     pub(super) fn add(&mut self, grant: Grant) {
@@ -190,8 +195,8 @@ impl Grants {
         match &grant.covers {
             Covers::Exact(digest) => self.exact.entry(*digest).or_default().push(grant.id),
             Covers::Pattern(pattern) => {
-                self.patterns.insert(self.ranked.len(), Pattern::new(pattern));
-                self.ranked.push(grant.id);
+                let pattern = Pattern::new(pattern);
+                self.rank(grant.id, pattern);
             }
         }
         self.by_end.extend(grant.until.map(|until| (until, grant.id)));
@@ -212,17 +217,32 @@ impl Grants {
                     }
                 }
             }
-            Covers::Pattern(_) => self.rank_again(),
+            Covers::Pattern(_) => {
+                if let Some(rank) = self.ranks.remove(&id) {
+                    self.ranked[rank] = None;
+                }
+                if 2 * self.ranks.len() <= self.ranked.len() {
+                    self.rank_again();
+                }
+            }
         }
     }
 
+    fn rank(&mut self, id: GrantId, pattern: Pattern) {
+        let rank = self.ranked.len();
+        self.patterns.insert(rank, pattern);
+        self.ranked.push(Some(id));
+        self.ranks.insert(id, rank);
+    }
+
+    /// Lets go of the patterns of grants that are gone.
     fn rank_again(&mut self) {
         self.patterns = Patterns::default();
-        self.ranked.clear();
-        for grant in self.by_id.values() {
-            if let Covers::Pattern(pattern) = &grant.covers {
-                self.patterns.insert(self.ranked.len(), Pattern::new(pattern));
-                self.ranked.push(grant.id);
+        self.ranks.clear();
+        for id in std::mem::take(&mut self.ranked).into_iter().flatten() {
+            if let Some(Covers::Pattern(pattern)) = self.by_id.get(&id).map(|grant| &grant.covers) {
+                let pattern = Pattern::new(pattern);
+                self.rank(id, pattern);
             }
         }
     }
@@ -232,7 +252,7 @@ impl Grants {
 mod tests {
     use serde_json::json;
 
-    use super::{Covers, Scope};
+    use super::{Covers, Grants, Scope};
     use crate::{
         id::{PrincipalId, SessionId},
         policy::testing::{bash, grant, granted, subject},
@@ -292,6 +312,36 @@ mod tests {
         grants.remove(first);
         assert!(grants.covers(&subject("t", json!({})), None, Millis(1)).is_none());
         assert!(grants.covers(&subject("u", json!({})), None, Millis(1)).is_some());
+    }
+
+    #[test]
+    fn a_grant_that_comes_again_under_its_name_covers_what_it_says_now_alone() {
+        let mut grants = granted((1..=9).map(|number| grant(number, Covers::Pattern(format!("t{number}*")))));
+        grants.add(grant(1, Covers::Pattern("u*".to_owned())));
+        for (tool, want) in [("t1", false), ("u", true), ("t2", true)] {
+            assert_eq!(grants.covers(&subject(tool, json!({})), None, Millis(1)).is_some(), want, "{tool}");
+        }
+    }
+
+    #[test]
+    fn patterns_of_grants_that_are_gone_are_let_go_of_some_at_a_time() {
+        const MANY: u32 = 200;
+        let mut grants = granted((0..MANY).map(|number| grant(number.into(), Covers::Pattern(format!("t{number}_*")))));
+        let covers = |grants: &Grants, number: u32| {
+            grants.covers(&subject(&format!("t{number}_a"), json!({})), None, Millis(1)).is_some()
+        };
+        let ids: Vec<_> = grants.iter().map(|grant| grant.id).collect();
+        let mut ranked_again = 0;
+        for (number, id) in (0..MANY).zip(ids) {
+            let before = grants.ranked.len();
+            assert!(covers(&grants, number));
+            grants.remove(id);
+            ranked_again += u32::from(grants.ranked.len() < before);
+            assert!(!covers(&grants, number) && (number + 1 == MANY || covers(&grants, MANY - 1)), "{number}");
+            assert!(grants.ranked.len() <= 2 * grants.ranks.len().max(1), "{number}");
+        }
+        assert!(ranked_again < 10, "{ranked_again}");
+        assert!(grants.ranked.is_empty() && grants == Grants::default());
     }
 
     #[test]

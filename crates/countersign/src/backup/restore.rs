@@ -15,6 +15,7 @@ use serde_json::json;
 use super::{DATA, Manifest, Part, SETTINGS, checked, is_occupied, part, shown, sorted};
 use crate::{
     audit::{Form, parse_head},
+    owner,
     paint::{Paint, Tone},
     place::Place,
 };
@@ -56,6 +57,10 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
         manifest.records,
         report.records
     );
+    // The gateway is whoever the folder belonged to.
+    if let Some(owner) = owner::of(&target) {
+        owner::give(made.folder(), owner)?;
+    }
     let old = if is_there {
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let time = iso(Clock::system().now()).replace([':', '.'], "-");

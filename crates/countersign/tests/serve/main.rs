@@ -27,6 +27,7 @@ mod http;
 mod interface;
 mod many;
 mod mishaps;
+mod not_roots;
 mod operations;
 mod own_gates;
 mod packaged_unit;

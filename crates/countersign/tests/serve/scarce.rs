@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     os::unix::net::UnixStream,
     path::PathBuf,
@@ -285,6 +286,47 @@ fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
     assert!(said.matches("could not be taken").count() == 2 && said.lines().count() < 20, "{said}");
     assert_eq!(gateway.stop().code, Some(0));
     scene.place.verify();
+}
+
+/// What is answered, on a connection that is there already, to whoever shows a token.
+fn status(line: &mut TcpStream, token: &str) -> String {
+    let asked = format!("GET /api/v1/gates HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n");
+    line.write_all(asked.as_bytes()).unwrap();
+    let mut reader = BufReader::new(line);
+    let (mut told, mut length) = (String::new(), 0);
+    loop {
+        let mut next = String::new();
+        reader.read_line(&mut next).unwrap();
+        if let Some(said) = next.to_lowercase().strip_prefix("content-length:") {
+            length = said.trim().parse().unwrap();
+        }
+        if next.trim().is_empty() {
+            break;
+        }
+        told.push_str(&next);
+    }
+    reader.read_exact(&mut vec![0; length]).unwrap();
+    told.split(' ').nth(1).unwrap_or_else(|| panic!("{told:?}")).to_owned()
+}
+
+#[test]
+fn tokens_that_could_not_be_read_for_want_of_descriptors_are_read_again() {
+    let (scene, mut gateway) = with_few();
+    let mut line = TcpStream::connect(&gateway.address).unwrap();
+    assert_eq!(status(&mut line, "cst_nobody"), "401");
+    let socket = scene.place.data().join("countersign.sock");
+    let held: Vec<UnixStream> = (0..2 * FEW).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
+    gateway.says("a connection to the control socket could not be taken");
+    let made = scene.place.people(&["tokens", "add", "ci", "--scope", "read"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let token = made.out.trim();
+    assert_eq!(status(&mut line, token), "401");
+    gateway.says("no token is good while this file cannot be read");
+    drop(held);
+    soon("a token", || (status(&mut line, token) == "200").then_some(()));
+    let said = gateway.said();
+    assert_eq!(said.matches("no token is good").count(), 1, "{said}");
+    assert_eq!(gateway.stop().code, Some(0));
 }
 
 fn score(pid: &str) -> Option<i32> {

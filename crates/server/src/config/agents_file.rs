@@ -4,9 +4,9 @@
 //! from what went in by exactly the change. Variables stay names: none of them needs to be set.
 
 use std::{
-    fs::{self, Permissions},
+    fs::{self, Metadata, Permissions},
     io,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -14,7 +14,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use countersign_runtime::tools::regular;
 use serde_json::{Value, json};
 
-use super::value::{free_mark, marked, restored};
+use super::{
+    exposed::is_for_its_group,
+    value::{free_mark, marked, restored},
+};
 use crate::{
     agent_dir::{
         LARGEST,
@@ -135,8 +138,8 @@ pub fn agents(path: &Path) -> Result<Vec<Listed>, AgentsError> {
     Ok(first.into_iter().chain(more).collect())
 }
 
-/// Makes `change` in the file at `path`. Where the file gets a token to hold, nobody but its owner can read it any more;
-/// true if others could before. Only [`Change::Add`] makes a file that is not there.
+/// Makes `change` in the file at `path`. Where the file gets a token to hold, nobody but its owner can read it any more, and the
+/// group of a file that root gave to one; true if others could before. Only [`Change::Add`] makes a file that is not there.
 ///
 /// # Errors
 /// [`AgentsError`], with the file as it was.
@@ -156,15 +159,16 @@ pub fn change_agents(path: &Path, change: Change<'_>) -> Result<bool, AgentsErro
         Change::Remove { .. } => false,
     };
     let edited = edited(&text, change).map_err(|why| AgentsError::Form { file: path.to_owned(), why })?;
-    let before = fs::metadata(path).ok().map(|found| found.permissions());
-    let open = before.filter(|before| holds && before.mode() & 0o077 != 0);
-    if open.is_some() {
+    let before = fs::metadata(path).ok().filter(|_| holds);
+    let shut = |found: &Metadata| if is_for_its_group(found) { found.mode() & 0o640 | 0o600 } else { 0o600 };
+    let open = before.filter(|found| found.mode() & 0o077 & !shut(found) != 0);
+    if let Some(found) = &open {
         // Before there is a secret in it.
-        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(io)?;
+        fs::set_permissions(path, Permissions::from_mode(shut(found))).map_err(io)?;
     }
     let replaced = replace(path, edited.as_bytes(), Access::Private);
     if let (Err(_), Some(before)) = (&replaced, &open) {
-        fs::set_permissions(path, before.clone()).map_err(io)?;
+        fs::set_permissions(path, before.permissions()).map_err(io)?;
     }
     replaced.map_err(io)?;
     Ok(open.is_some())

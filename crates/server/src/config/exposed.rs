@@ -5,7 +5,7 @@
 use std::{
     fmt,
     fs::Metadata,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -43,12 +43,24 @@ impl Finding {
         let path = self.path.display();
         match self.what {
             Exposure::Credentials => {
-                format!("put the credentials into variables and write ${{NAME}}, or: chmod 600 {path}")
+                format!("put the credentials into variables and write ${{NAME}}, or: {}", self.shut())
             }
-            Exposure::PrivateKey | Exposure::Tokens => format!("chmod 600 {path}"),
+            Exposure::PrivateKey => self.shut(),
+            Exposure::Tokens => format!("chmod 600 {path}"),
             Exposure::Record => format!("chmod go= {path}"),
             Exposure::Changeable => format!("chmod go-w {path}"),
             Exposure::Absent => format!("create {path}, or correct its name in the configuration"),
+        }
+    }
+
+    /// What takes a file from those for whom it is not, and leaves it to this process.
+    fn shut(&self) -> String {
+        let path = self.path.display();
+        match self.path.metadata() {
+            Ok(found) if found.uid() != nix::unistd::geteuid().as_raw() => {
+                format!("chgrp {} {path} && chmod 640 {path}", nix::unistd::getegid())
+            }
+            _ => format!("chmod 600 {path}"),
         }
     }
 }
@@ -80,10 +92,10 @@ impl Config {
             check(file, 0o022, Exposure::Changeable);
         }
         if let Some(file) = self.file.as_deref().filter(|_| !self.literals.is_empty()) {
-            check(file, 0o044, Exposure::Credentials);
+            check(file, strangers(file), Exposure::Credentials);
         }
         if let Some(tls) = &self.gateway.tls {
-            check(&tls.key, 0o044, Exposure::PrivateKey);
+            check(&tls.key, strangers(&tls.key), Exposure::PrivateKey);
         }
         check(&self.storage.log, 0o044, Exposure::Record);
         let tokens = self.storage.folder.join(crate::tokens::FILE);
@@ -99,6 +111,17 @@ impl Config {
     }
 }
 
+/// The bits of a mode that let somebody read a file for whom it is not.
+fn strangers(path: &Path) -> u32 {
+    if path.metadata().is_ok_and(|found| is_for_its_group(&found)) { 0o004 } else { 0o044 }
+}
+
+/// Whether a file is its group's to read: root's own, given to another group. That is how the files of a service lie that is not
+/// to change them, such as those of our packages.
+pub(super) fn is_for_its_group(found: &Metadata) -> bool {
+    found.uid() == 0 && found.gid() != 0
+}
+
 fn mode(path: &Path) -> Option<u32> {
     path.metadata().ok().as_ref().map(Metadata::permissions).map(|permissions| permissions.mode())
 }
@@ -106,7 +129,7 @@ fn mode(path: &Path) -> Option<u32> {
 /// Warns once of credentials in a configuration that others can read.
 pub(super) fn warn(path: &Path, config: &Config, notes: &Notes) {
     let Some(first) = config.literals.first() else { return };
-    if mode(path).is_some_and(|mode| mode & 0o044 != 0) {
+    if mode(path).is_some_and(|mode| mode & strangers(path) != 0) {
         let finding = Finding { path: path.to_owned(), what: Exposure::Credentials };
         let keys: Vec<&str> = config.literals.iter().map(|literal| literal.key.as_str()).collect();
         let warning = format!(

@@ -164,13 +164,22 @@ impl House {
         knows(&self.setup.token, token)
     }
 
-    /// The conversation about `session`.
+    /// The conversation about `session`: one that goes on, where it was taken up again after an end.
     fn find(&self, session: &str) -> Result<Arc<Conversation>, BridgeError> {
-        let found = self.conversations.lock().iter().find(|one| one.is_called(session)).cloned();
-        found.ok_or(BridgeError::NotFound)
+        let all = self.conversations.lock();
+        let found = all.iter().filter(|one| one.is_called(session)).min_by_key(|one| one.window.is_over());
+        found.cloned().ok_or(BridgeError::NotFound)
     }
 
-    /// Those that have not ended, the first of all at the front.
+    /// Takes one in, and lets go of those that have ended. The first stays: another one is not what clients mean who name none.
+    fn take_in(&self, conversation: Arc<Conversation>) {
+        let mut all = self.conversations.lock();
+        let mut is_first = true;
+        all.retain(|one| std::mem::take(&mut is_first) || !one.window.is_over());
+        all.push(conversation);
+    }
+
+    /// The first of all at the front, and those that were not let go of.
     fn all(&self) -> Vec<Arc<Conversation>> {
         self.conversations.lock().clone()
     }
@@ -181,7 +190,7 @@ impl House {
         let door = (self.open)(which, output).await?;
         let (lines, input) = mpsc::channel(WAITING);
         let conversation = Conversation::new(lines, door.current());
-        self.conversations.lock().push(Arc::clone(&conversation));
+        self.take_in(Arc::clone(&conversation));
         let presence = Presence::of(&door, Transport::Bridge, Some(self.address.clone()));
         let served = serve(door, presence, input, self.end.clone());
         self.doors.spawn(async move {
@@ -197,8 +206,9 @@ impl House {
 
     /// Ready once no session is left.
     async fn all_ended(&self) {
-        for conversation in self.all() {
-            conversation.window.ended().await;
+        // Others may be opened while one is waited for.
+        while let Some(one) = self.all().into_iter().find(|one| !one.window.is_over()) {
+            one.window.ended().await;
         }
     }
 }

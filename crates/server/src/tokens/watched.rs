@@ -12,7 +12,7 @@ use countersign_runtime::Clock;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
 
-use super::{FILE, Scope, Token, list};
+use super::{FILE, Scope, Token, TokensError, list};
 use crate::web::auth::Tokens;
 
 /// How long what was read is taken for what the file says.
@@ -24,6 +24,9 @@ type Stamp = (u64, i64, i64, u64);
 #[derive(Default)]
 struct Known {
     stamp: Option<Stamp>,
+    /// Of the version that the system did not let us read. It is tried again: who may read it and how many files may be open
+    /// changes without making it another.
+    unread: Option<Stamp>,
     looked: Option<Millis>,
     tokens: Vec<Token>,
 }
@@ -49,15 +52,20 @@ impl Watched {
     fn look(&self, known: &mut Known, now: Millis) {
         known.looked = Some(now);
         let stamp = self.stamp();
-        if stamp == known.stamp {
+        if stamp == known.stamp && known.unread.is_none() {
             return;
         }
+        let read = list(&self.folder);
+        let unread = stamp.filter(|_| matches!(read, Err(TokensError::Io { .. })));
+        let is_told = unread.is_some() && unread == known.unread;
         // What cannot be read lets nobody in.
-        known.tokens = list(&self.folder).unwrap_or_else(|error| {
-            tracing::error!(%error, "no token is good while this file cannot be read");
+        known.tokens = read.unwrap_or_else(|error| {
+            if !is_told {
+                tracing::error!(%error, "no token is good while this file cannot be read");
+            }
             Vec::new()
         });
-        known.stamp = stamp;
+        (known.stamp, known.unread) = (stamp, unread);
     }
 }
 

@@ -104,6 +104,28 @@ fn a_file_that_gets_a_token_to_hold_is_its_owners_alone() {
 }
 
 #[test]
+fn a_file_that_root_gave_to_a_group_stays_that_groups_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.yaml");
+    fs::write(&path, "").unwrap();
+    // Nobody else can give it away.
+    if std::os::unix::fs::chown(&path, Some(0), Some(4712)).is_err() {
+        return;
+    }
+    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    for (number, (before, want, is_tightened)) in
+        [(0o640, 0o640, false), (0o644, 0o640, true), (0o660, 0o640, true), (0o604, 0o600, true)]
+            .into_iter()
+            .enumerate()
+    {
+        fs::set_permissions(&path, fs::Permissions::from_mode(before)).unwrap();
+        let add = Change::Add { id: &format!("a{number}"), token: "secret" };
+        assert_eq!(change_agents(&path, add).unwrap(), is_tightened, "{before:o}");
+        assert_eq!(mode(), want, "{before:o}");
+    }
+}
+
+#[test]
 fn an_agent_that_is_there_or_not_there_and_a_name_that_is_none_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.yaml");

@@ -320,6 +320,16 @@ fn files_that_others_can_read_or_change_are_found() {
         assert_eq!(found(&scene), [want]);
         scene.mode(name, 0o600);
     }
+    // Root's, and given to the group of a service.
+    let give = |name: &str| std::os::unix::fs::chown(scene.path().join(name), Some(0), Some(4712));
+    if give("config.yaml").and_then(|()| give("key.pem")).is_ok() {
+        scene.mode("config.yaml", 0o640);
+        scene.mode("key.pem", 0o640);
+        assert_eq!(found(&scene), Vec::<String>::new());
+        assert_eq!(scene.load().unwrap().warnings, Vec::<String>::new());
+        scene.mode("config.yaml", 0o644);
+        assert_eq!(found(&scene), ["config.yaml holds credentials that others can read"]);
+    }
     let finding = Finding { path: "key.pem".into(), what: Exposure::PrivateKey };
     assert_eq!(finding.advice(), "chmod 600 key.pem");
 }

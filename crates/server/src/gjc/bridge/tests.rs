@@ -147,7 +147,7 @@ fn join(house: &Arc<House>, session: &str) -> Ends {
     let (output, frames) = mpsc::channel(16);
     let (current, watched) = watch::channel(session.to_owned());
     let conversation = Conversation::new(lines, watched);
-    house.conversations.lock().push(Arc::clone(&conversation));
+    house.take_in(Arc::clone(&conversation));
     tokio::spawn(async move { conversation.hear(frames).await });
     (input, output, current)
 }
@@ -164,3 +164,29 @@ fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Re
 }
 
 const KNOWN: (&str, &str) = ("authorization", "Bearer the token");
+
+#[tokio::test]
+async fn a_session_that_ended_is_let_go_of_and_one_that_is_taken_up_again_is_found() {
+    let stage = Stage::open();
+    let mut kept = join(&stage.house, "again");
+    for _ in 0..100 {
+        let ended = stage.house.find("again").unwrap();
+        drop(kept);
+        ended.window.ended().await;
+        kept = join(&stage.house, "again");
+        assert!(!stage.house.find("again").unwrap().window.is_over());
+    }
+    assert_eq!(stage.house.all().len(), 2);
+    // One that comes while another is waited for is waited for as well.
+    let Stage { house, frames, .. } = stage;
+    let mut over = std::pin::pin!(house.all_ended());
+    assert!(futures_util::poll!(&mut over).is_pending());
+    let later = join(&house, "later");
+    let (first, again) = (house.find(SESSION).unwrap(), house.find("again").unwrap());
+    drop((frames, kept));
+    first.window.ended().await;
+    again.window.ended().await;
+    assert!(futures_util::poll!(&mut over).is_pending());
+    drop(later);
+    over.await;
+}

@@ -1,0 +1,94 @@
+//! A data directory that belongs to the user of a gateway, in which root works.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink},
+    path::Path,
+    process::Command,
+};
+
+use serde_json::json;
+
+use crate::{
+    agent::{Agent, executed},
+    gateway::Gateway,
+    place::{Place, TOKEN, said},
+};
+
+/// Whom the directory belongs to. Nobody has to be called so.
+const OWNER: (u32, u32) = (4711, 4712);
+
+/// Gives a folder away; false where only its own user works here.
+fn given(folder: &Path) -> bool {
+    fs::create_dir_all(folder).unwrap();
+    lchown(folder, Some(OWNER.0), Some(OWNER.1)).is_ok()
+}
+
+fn owners(folder: &Path) -> Vec<(u32, u32)> {
+    let mut found: Vec<(u32, u32)> = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let of = fs::symlink_metadata(&path).unwrap();
+        found.push((of.uid(), of.gid()));
+        if of.is_dir() {
+            found.extend(owners(&path));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_root_makes_in_it_is_its_owners() {
+    let place = Place::new();
+    if !given(&place.data()) {
+        return;
+    }
+    fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let made = place.people(&["tokens", "add", "ci", "--scope", "admin"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    place.write("value", "a-secret-of-enough-bytes\n");
+    let set = place.people(&["secret", "set", "KEY", "--from", "value"]);
+    assert_eq!(set.code, Some(0), "{set:?}");
+    let found = owners(&place.data());
+    assert!(found.len() >= 3 && found.iter().all(|of| *of == OWNER), "{found:?}");
+    // A link that its owner put there leads root nowhere.
+    let outside = place.write("outside", "root's\n");
+    fs::remove_file(place.data().join("tokens.json")).unwrap();
+    symlink(&outside, place.data().join("tokens.json")).unwrap();
+    assert_eq!(place.people(&["tokens", "add", "other", "--scope", "read"]).code, Some(1));
+    assert_eq!(fs::read_to_string(outside).unwrap(), "root's\n");
+}
+
+#[test]
+fn what_root_restores_into_it_is_its_owners() {
+    let place = Place::new();
+    if !given(&place.folder.join("again")) {
+        return;
+    }
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    assert_eq!(place.people(&["backup", "kept"]).code, Some(0));
+    assert_eq!(gateway.stop().code, Some(0));
+    for more in [&[][..], &["--replace"]] {
+        let restored = place.run(&[&["restore", "kept", "--data", "again"], more].concat());
+        assert_eq!(restored.code, Some(0), "{restored:?}");
+        let again = fs::metadata(place.folder.join("again")).unwrap();
+        assert_eq!((again.uid(), again.gid(), again.mode() & 0o777), (OWNER.0, OWNER.1, 0o700));
+        let found = owners(&place.folder.join("again"));
+        assert!(found.iter().all(|of| *of == OWNER), "{found:?}");
+    }
+}
+
+#[test]
+fn the_packaged_configuration_is_read_and_names_the_record_of_the_packaged_unit() {
+    let packaging = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
+    let config = format!("{packaging}/debian/config.yaml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    command.args(["config", "show", "--json", "--config", &config]);
+    let shown = said(command);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let unit = fs::read_to_string(format!("{packaging}/systemd/countersign.service")).unwrap();
+    let data = unit.split(" --data ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert!(shown.out.contains(&format!("{data}/countersign.db")), "{data}: {}", shown.out);
+}
