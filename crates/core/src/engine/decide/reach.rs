@@ -2,10 +2,9 @@
 //!
 //! What they allow is for that call, while it runs. A command that was denied goes on, without the host.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+// Addresses as texts mean them; nothing of it reaches a network.
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use serde_json::json;
 
