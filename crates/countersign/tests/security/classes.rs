@@ -116,6 +116,7 @@ const CLASSES: [Class; 28] = [
                     "a_listed_host_is_reached_and_nothing_else",
                     "a_host_that_a_person_allows_is_reached_by_that_call_alone",
                     "a_host_that_nobody_listed_is_asked_about_while_the_command_waits",
+                    "why_a_person_denied_a_host_is_told",
                     "a_gateway_that_dies_while_a_command_waits_for_a_host_reaches_nothing",
                     "what_names_no_host_is_refused_before_anybody_is_asked",
                     "what_a_call_leaves_behind_has_no_way_out",
