@@ -2,7 +2,7 @@
 //!
 //! It must not resolve a name.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{borrow::Cow, fmt, net::IpAddr, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -45,19 +45,19 @@ pub(crate) struct Target {
 )]
 pub struct HostError {
     text: String,
-    why: &'static str,
+    why: Cow<'static, str>,
 }
 
 impl Host {
     /// What is expected where something else was found.
     pub const EXPECTED: &'static str = "a host such as crates.io, *.debian.org or api.example.com:8443";
 
-    /// Reads an entry that stands for one host.
+    /// Reads an entry that stands for one host, in the one form in which rules are matched against it.
     pub(crate) fn exactly(text: &str) -> Result<Self, HostError> {
+        let wrong = |why: Cow<'static, str>| HostError { text: text.to_owned(), why };
         match text.parse::<Self>()? {
-            Self { named: Named::Below(_), .. } => {
-                Err(HostError { text: text.to_owned(), why: "a call asks for each host by its own name" })
-            }
+            Self { named: Named::Below(_), .. } => Err(wrong("a call asks for each host by its own name".into())),
+            host if host.to_string() != text => Err(wrong(format!("it is written {host}").into())),
             host => Ok(host),
         }
     }
@@ -78,7 +78,7 @@ impl Host {
 impl Target {
     /// Reads `host:port`, or `host` where `usual` says which port is meant then.
     pub(crate) fn parse(text: &str, usual: Option<u16>) -> Result<Self, HostError> {
-        let wrong = |why| HostError { text: text.to_owned(), why };
+        let wrong = |why: &'static str| HostError { text: text.to_owned(), why: why.into() };
         let (host, port) = split(text).map_err(wrong)?;
         let port = port.or(usual).ok_or_else(|| wrong("a port is missing"))?;
         Ok(Self { place: place(host).map_err(wrong)?, port })
@@ -89,7 +89,7 @@ impl FromStr for Host {
     type Err = HostError;
 
     fn from_str(text: &str) -> Result<Self, HostError> {
-        let wrong = |why| HostError { text: text.to_owned(), why };
+        let wrong = |why: &'static str| HostError { text: text.to_owned(), why: why.into() };
         let (host, port) = split(text).map_err(wrong)?;
         let named = match host.strip_prefix("*.") {
             None => Named::One(place(host).map_err(wrong)?),
@@ -229,6 +229,25 @@ mod tests {
         ] {
             let entry: Host = entry.parse().unwrap();
             assert_eq!(entry.lets(&Target::parse(target, None).unwrap()), want, "{entry} {target}");
+        }
+    }
+
+    #[test]
+    fn a_call_names_a_host_in_the_form_in_which_rules_are_matched() {
+        for (text, written) in [
+            ("evil.org", None),
+            ("evil.org:443", None),
+            ("[2001:db8::7]:443", None),
+            ("Evil.ORG", Some("evil.org")),
+            ("evil.org.:443", Some("evil.org:443")),
+            ("[::ffff:127.0.0.1]:80", Some("127.0.0.1:80")),
+            ("[2001:DB8:0::7]:443", Some("[2001:db8::7]:443")),
+            ("evil.org:0443", Some("evil.org:443")),
+        ] {
+            let told = Host::exactly(text).err().map(|error| error.to_string());
+            let is_so =
+                told.as_ref().is_none_or(|told| told.contains(&format!("it is written {}.", written.unwrap_or("-"))));
+            assert!(is_so && told.is_some() == written.is_some(), "{text}: {told:?}");
         }
     }
 
