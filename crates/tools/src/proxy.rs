@@ -14,7 +14,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{asking::Asks, sandbox::Host};
@@ -22,6 +26,8 @@ pub(crate) use serve::ASK;
 
 /// Connections of one shell at a time. More wait until one ends.
 const CONNECTIONS: usize = 64;
+/// Connections of one shell beside them that may wait for a person's answer at a time. More are refused.
+const WAITING: usize = 64;
 /// What passes when no connection could be taken, before the next is tried.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Refused hosts of one call that are told of.
@@ -114,11 +120,29 @@ impl Served {
     }
 }
 
+/// The place of one connection among those of its shell.
+struct Seat {
+    seats: Arc<Semaphore>,
+    rooms: Arc<Semaphore>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl Seat {
+    /// Gives the place to others until `answered` is there, for a person may take long; `None` if too many wait already.
+    async fn leave_until<T>(&mut self, answered: impl Future<Output = T>) -> Option<T> {
+        let _room = Arc::clone(&self.rooms).try_acquire_owned().ok()?;
+        self.held = None;
+        let answer = answered.await;
+        self.held = Arc::clone(&self.seats).acquire_owned().await.ok();
+        Some(answer)
+    }
+}
+
 async fn answer(listener: TcpListener, hosts: Arc<[Host]>, desk: Desk) {
-    let seats = Arc::new(Semaphore::new(CONNECTIONS));
+    let (seats, rooms) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Semaphore::new(WAITING)));
     let mut open = JoinSet::new();
     loop {
-        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return };
+        let Ok(held) = Arc::clone(&seats).acquire_owned().await else { return };
         let taken = tokio::select! {
             taken = listener.accept() => taken,
             Some(_) = open.join_next() => continue,
@@ -130,10 +154,10 @@ async fn answer(listener: TcpListener, hosts: Arc<[Host]>, desk: Desk) {
         // What was left in the background has no call that somebody allowed.
         let Some(served) = desk.lock().clone() else { continue };
         let hosts = Arc::clone(&hosts);
+        let mut seat = Seat { seats: Arc::clone(&seats), rooms: Arc::clone(&rooms), held: Some(held) };
         open.spawn(async move {
-            let _seat = seat;
             let over = served.over.clone();
-            over.run_until_cancelled(serve::serve(client, &hosts, &served)).await;
+            over.run_until_cancelled(serve::serve(client, &hosts, &served, &mut seat)).await;
         });
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    Served, addresses,
+    Seat, Served, WAITING, addresses,
     head::{self, Asked, Body, LONGEST},
 };
 use crate::{
@@ -45,14 +45,14 @@ enum Refusal {
 }
 
 /// Serves one client to its end.
-pub(super) async fn serve(mut client: TcpStream, hosts: &[Host], served: &Served) {
+pub(super) async fn serve(mut client: TcpStream, hosts: &[Host], served: &Served, seat: &mut Seat) {
     let (asked, rest) = match timeout(HEAD, hear(&mut client)).await {
         Ok(Ok(Some(heard))) => heard,
         Ok(Ok(None) | Err(Refusal::Away(_))) | Err(_) => return,
         Ok(Err(refusal)) => return refuse(client, &refusal, served).await,
     };
     let (Asked::Tunnel(target) | Asked::Page { target, .. }) = &asked;
-    let upstream = match reach(target, hosts, served, &client).await {
+    let upstream = match reach(target, hosts, served, seat, &client).await {
         Ok(upstream) => upstream,
         Err(refusal) => {
             match &refusal {
@@ -88,10 +88,16 @@ async fn hear(client: &mut TcpStream) -> Result<Option<(Asked, Vec<u8>)>, Refusa
     }
 }
 
-async fn reach(target: &Target, hosts: &[Host], served: &Served, client: &TcpStream) -> Result<TcpStream, Refusal> {
+async fn reach(
+    target: &Target,
+    hosts: &[Host],
+    served: &Served,
+    seat: &mut Seat,
+    client: &TcpStream,
+) -> Result<TcpStream, Refusal> {
     if !hosts.iter().any(|host| host.lets(target)) {
         // Not even its name is looked up before somebody has said so.
-        ask(target, served, client).await?;
+        ask(target, served, seat, client).await?;
     }
     let away = |why: &dyn std::fmt::Display| Refusal::Away(format!("{target} cannot be reached: {why}"));
     let addresses: Vec<SocketAddr> = match &target.place {
@@ -121,14 +127,18 @@ async fn reach(target: &Target, hosts: &[Host], served: &Served, client: &TcpStr
 }
 
 /// Has people say whether what is not listed may be reached.
-async fn ask(target: &Target, served: &Served, client: &TcpStream) -> Result<(), Refusal> {
+async fn ask(target: &Target, served: &Served, seat: &mut Seat, client: &TcpStream) -> Result<(), Refusal> {
     let (host, not_listed) = (target.to_string(), format!("{target} is not in sandbox.network.hosts"));
     if !served.asks.can_ask() {
         return Err(Refusal::Closed(not_listed));
     }
     let given_up = format!("{not_listed}, and the command gave up before a person had answered");
     served.note_unanswered(host.clone(), given_up.clone());
-    match served.asks.host(&host, hung_up(client)).await {
+    let Some(answered) = seat.leave_until(served.asks.host(&host, hung_up(client))).await else {
+        let many = format!("{not_listed}, and {WAITING} connections of this command wait for a person already");
+        return Err(Refusal::Away(many));
+    };
+    match answered {
         Some(Answered::No(why)) => Err(Refusal::Denied(format!("{not_listed}, and {why}"))),
         // What a program has given up, and may have asked for anew, is not done behind its back.
         Some(Answered::Yes) if hung_up(client).now_or_never().is_none() => {

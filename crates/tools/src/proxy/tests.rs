@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{CONNECTIONS, Proxy};
+use super::{CONNECTIONS, Proxy, WAITING};
 use crate::asking::{Answered, Asks, People};
 
 /// A proxy for the listed hosts with a call that runs.
@@ -289,6 +289,24 @@ async fn what_a_program_gave_up_while_a_person_was_asked_is_not_done() {
     assert!(rest(&mut last).await.ends_with("ok"));
     assert_eq!(asked.available_permits(), 0, "people were asked once");
     assert_eq!(case.proxy.end(), BTreeMap::new());
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_person_keeps_no_seat_and_too_many_are_refused() {
+    let (host, address) = host().await;
+    let case = Case::new(&[&address], Asks::new(Silent));
+    let mut waiting = Vec::new();
+    for _ in 0..WAITING + CONNECTIONS {
+        waiting.push(case.says("CONNECT a.org:443 HTTP/1.1\r\n\r\n").await);
+    }
+    // What is listed is served, behind all of them.
+    let tunnel = case.tunnel(&address).await;
+    host.accept().await.unwrap();
+    drop(tunnel);
+    for client in waiting.split_off(WAITING) {
+        let said = rest(&mut { client }).await;
+        assert!(said.starts_with("HTTP/1.1 502 Bad Gateway") && said.contains("wait for a person already"), "{said}");
+    }
 }
 
 #[tokio::test]
