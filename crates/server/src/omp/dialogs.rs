@@ -15,7 +15,10 @@ use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
 
 use self::question::Question;
 pub(crate) use self::question::{Draft, Step};
-use crate::view::{GateCard, Lines, escape, gate_card::Asked};
+use crate::view::{
+    GateCard,
+    gate_card::{Asked, asked_for_more},
+};
 
 const ONCE: &str = "Allow once";
 const SESSION: &str = "Allow for this session";
@@ -89,8 +92,7 @@ pub(crate) fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, n
         return Some(question.method(draft, timeout));
     }
     if let Content::GoOn { question, why, .. } = content {
-        let message = [Some(question), why.as_ref()].into_iter().flatten().map(|text| escape(text, Lines::Many));
-        let message = message.collect::<Vec<_>>().join("\n\n");
+        let message = asked_for_more(question, why.as_deref());
         return Some(UiMethod::Confirm {
             title: "The agent asks for more than it was given".to_owned(),
             message,

@@ -50,6 +50,12 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// What a gate asks that asks for more than was given: the question and the reason of it, escaped, a line between them.
+pub fn asked_for_more(question: &str, why: Option<&str>) -> String {
+    let texts = [Some(question), why].into_iter().flatten();
+    texts.map(|text| escape(text, Lines::Many)).collect::<Vec<_>>().join("\n\n")
+}
+
 /// One named piece of what would run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
@@ -206,7 +212,13 @@ fn shown(value: &Value) -> String {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{Asked, Fit, GateCard, Section};
+    use super::{Asked, Fit, GateCard, Section, asked_for_more};
+
+    #[test]
+    fn who_is_asked_for_more_sees_the_reason_and_nothing_that_hides() {
+        let shown = asked_for_more("May it run a\u{202e}b?", Some("because\u{200b} it tries to"));
+        assert_eq!(shown, "May it run a\\u{202e}b?\n\nbecause\\u{200b} it tries to");
+    }
 
     fn card(tool: &str, arguments: Value) -> GateCard {
         let Value::Object(arguments) = arguments else { panic!("an object") };

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     session_file::time::iso,
-    view::{GateCard, gate_card},
+    view::{GateCard, Lines, escape, gate_card},
 };
 
 /// Whether hosts are shown the choices of a gate beside its schema.
@@ -100,7 +100,10 @@ fn opening(gate: &Gate, content: &Content) -> Result<Opening, SchemaError> {
             });
             Ok(sign_off(gate, asked(card.title.clone(), card.text())))
         }
-        Content::GoOn { question, .. } => Ok(sign_off(gate, asked(question.clone(), question.clone()))),
+        Content::GoOn { question, why, .. } => {
+            let title = escape(question, Lines::Many).into_owned();
+            Ok(sign_off(gate, asked(title, gate_card::asked_for_more(question, why.as_deref()))))
+        }
     }
 }
 

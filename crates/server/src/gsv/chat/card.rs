@@ -2,7 +2,7 @@
 
 use crate::view::{
     Lines, escape,
-    gate_card::{Asked, GateCard, Section},
+    gate_card::{Asked, GateCard, Section, asked_for_more},
 };
 use countersign_core::{
     gate::{Content, Gate, Resolution, Scope},
@@ -60,8 +60,9 @@ pub(in crate::gsv) fn asking(gate: GateId, content: &Content, scopes: &[Scope], 
             text.push_str("\nYour next message is the answer.");
             text
         }
-        Content::GoOn { question, .. } => {
-            format!("Approval needed {token}\n{}\nAnswer `yes` or `no`.", escape(question, Lines::Many))
+        Content::GoOn { question, why, .. } => {
+            let asked = asked_for_more(question, why.as_deref());
+            format!("Approval needed {token}\n{asked}\nAnswer `yes` or `no`.")
         }
     };
     if more > 0 {
