@@ -1,4 +1,6 @@
-//! `cargo xtask fuzz`: runs the testkit's fuzz loop, optimised, on one decoder or on each in turn.
+//! `cargo xtask fuzz`: runs the testkit's fuzz loop, optimised, on one decoder or on each in turn; with `--guided` libFuzzer in its place.
+
+mod guided;
 
 use std::process::{Command, ExitCode};
 
@@ -6,11 +8,21 @@ use anyhow::{Context as _, bail};
 
 use crate::workspace::{Workspace, cargo};
 
-/// What to fuzz and for how long; all but the target is handed on as it is.
+/// What to fuzz, with what and for how long; all but these is handed on as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     target: Option<String>,
+    steered: Steered,
     rest: Vec<String>,
+}
+
+/// How inputs are come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Steered {
+    /// By chance.
+    Not,
+    /// By which code the inputs before reached. Needs a C++ compiler.
+    ByCoverage,
 }
 
 /// The targets that the loop knows.
@@ -39,7 +51,7 @@ const TARGETS: &[&str] = &[
 
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
-        let mut options = Self { target: None, rest: Vec::new() };
+        let mut options = Self { target: None, steered: Steered::Not, rest: Vec::new() };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -47,6 +59,7 @@ impl Options {
                     let value = arguments.next().with_context(|| format!("{argument} wants a value"))?;
                     options.rest.extend([argument.clone(), value.clone()]);
                 }
+                "--guided" => options.steered = Steered::ByCoverage,
                 target if options.target.is_none() && TARGETS.contains(&target) => {
                     options.target = Some(target.to_owned());
                 }
@@ -62,6 +75,9 @@ impl Options {
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<ExitCode> {
     let targets: Vec<&str> = options.target.as_deref().map_or_else(|| TARGETS.to_vec(), |target| vec![target]);
+    if options.steered == Steered::ByCoverage {
+        return guided::run(workspace, &targets, &options.rest);
+    }
     for target in targets {
         let status = Command::new(cargo())
             .args(["run", "--profile", "bench-fast", "-p", "countersign-testkit", "--example", "fuzz", "--"])
@@ -93,6 +109,7 @@ mod tests {
         let options = |target: Option<&str>, rest: &[&str]| {
             Ok(Options {
                 target: target.map(str::to_owned),
+                steered: Steered::Not,
                 rest: rest.iter().map(|&argument| argument.to_owned()).collect(),
             })
         };
@@ -107,5 +124,7 @@ mod tests {
         ] {
             assert_eq!(parse(line), want, "{line}");
         }
+        let guided = parse("shell --guided --minutes 5").map(|options| (options.steered, options.rest.len()));
+        assert_eq!(guided, Ok((Steered::ByCoverage, 2)));
     }
 }

@@ -40,6 +40,19 @@ impl Target {
         Ok(corpus)
     }
 
+    /// Its words in the form in which libFuzzer reads a dictionary: one a line, quoted, with bytes that are no plain text in hex.
+    pub fn dictionary(&self) -> String {
+        let quoted = |word: &&str| {
+            let bytes = word.bytes().map(|byte| match byte {
+                b'"' | b'\\' => format!("\\{}", char::from(byte)),
+                b' '..=b'~' => char::from(byte).to_string(),
+                _ => format!("\\x{byte:02X}"),
+            });
+            format!("\"{}\"\n", bytes.collect::<String>())
+        };
+        self.words.iter().map(quoted).collect()
+    }
+
     /// The input with this number: the corpus as it is, then one of it after some changes. Each can be made without those before it.
     pub fn input(&self, corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
         let kept = usize::try_from(number).ok().and_then(|number| corpus.get(number));

@@ -1,0 +1,117 @@
+//! libFuzzer on the testkit's targets: `fuzz/` at the root, built with instrumentation that stable Rust has.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::workspace::{Workspace, cargo};
+
+/// What has the compiler count which edges were taken and show libFuzzer what is compared.
+const INSTRUMENTED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
+/// With a target that is named, instrumentation is for the program alone, and not for what builds it.
+const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+/// Seconds for one input, and MiB for all of a process.
+const BOUNDS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=4096"];
+
+/// Has libFuzzer try each target in turn. What reached new code is kept beside the build, for the next time.
+pub(super) fn run(workspace: &Workspace, targets: &[&str], rest: &[String]) -> anyhow::Result<ExitCode> {
+    let bounds = bounds(rest)?;
+    let program = build(workspace)?;
+    let findings = workspace.target.join("fuzz");
+    fs::create_dir_all(&findings)?;
+    for target in targets {
+        let (words, found) = (findings.join(format!("{target}.words")), findings.join(format!("corpus/{target}")));
+        fs::create_dir_all(&found)?;
+        let start = || {
+            let mut start = Command::new(&program);
+            start.env("COUNTERSIGN_FUZZ", target).current_dir(&workspace.root);
+            start
+        };
+        if !start().env("COUNTERSIGN_FUZZ_WORDS", &words).status()?.success() {
+            bail!("{target}: its words could not be written");
+        }
+        let status = start()
+            .args(BOUNDS)
+            .args(&bounds)
+            .arg(format!("-dict={}", words.display()))
+            .arg(format!("-artifact_prefix={}/{target}-", findings.display()))
+            .arg(found)
+            .arg(workspace.root.join("crates/testkit/fuzz_corpus").join(target))
+            .status()?;
+        if !status.success() {
+            bail!(
+                "{target}: {status}; again: cargo xtask fuzz {target} --replay with the file that was written to {}",
+                findings.display()
+            );
+        }
+        println!("{target}: no finding");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// libFuzzer's words for ours.
+fn bounds(rest: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut bounds = Vec::new();
+    let mut minutes = 5.0_f64;
+    for pair in rest.chunks(2) {
+        match pair {
+            [name, value] if name == "--minutes" => {
+                minutes = value.parse().with_context(|| format!("--minutes cannot be {value:?}"))?;
+            }
+            [name, value] if name == "--seed" => bounds.push(format!("-seed={value}")),
+            _ => bail!("--guided goes with --minutes and --seed; --replay needs no guide"),
+        }
+    }
+    bounds.push(format!("-max_total_time={:.0}", (minutes * 60.0).max(1.0)));
+    Ok(bounds)
+}
+
+fn build(workspace: &Workspace) -> anyhow::Result<PathBuf> {
+    let target = workspace.target.join("guided");
+    // The versions that are tested; what it needs beside them is added there.
+    fs::copy(workspace.root.join("Cargo.lock"), workspace.root.join("fuzz/Cargo.lock"))?;
+    let status = Command::new(cargo())
+        .args(["build", "--release", "--target", PLATFORM, "--manifest-path"])
+        .arg(workspace.root.join("fuzz/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        .env("RUSTFLAGS", INSTRUMENTED)
+        .status()
+        .context("cargo could not be started")?;
+    if !status.success() {
+        bail!("the instrumented program could not be built: {status}");
+    }
+    Ok(target.join(PLATFORM).join("release/countersign-guided-fuzz"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bounds;
+
+    #[test]
+    fn minutes_and_seeds_are_said_in_the_words_of_libfuzzer() {
+        let said = |line: &str| {
+            let rest: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            bounds(&rest).map_err(|error| error.to_string())
+        };
+        for (line, want) in [
+            ("", Ok("-max_total_time=300")),
+            ("--minutes 0.5", Ok("-max_total_time=30")),
+            ("--seed 7 --minutes 60", Ok("-seed=7 -max_total_time=3600")),
+            ("--replay file", Err("--guided goes with --minutes and --seed; --replay needs no guide")),
+            ("--minutes x", Err("--minutes cannot be \"x\"")),
+        ] {
+            assert_eq!(
+                said(line).map(|bounds| bounds.join(" ")),
+                want.map(str::to_owned).map_err(str::to_owned),
+                "{line}"
+            );
+        }
+    }
+}
