@@ -173,14 +173,17 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
         write(frames);
         drop(written);
     });
-    let outcome = runtime.block_on(door.run(input, stop(has_gone)));
+    // Not on this thread: what the owner has for the door, and the door for the owner, then needs no other thread to be woken.
+    let running = runtime.spawn(door.run(input, stop(has_gone)));
+    let outcome = runtime.block_on(running);
     drop(listed);
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     // A host that does not read must not keep the process.
     let _ = is_written.recv_timeout(FAREWELL);
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error.to_string()),
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => fail(&error.to_string()),
+        Err(error) => fail(&format!("the door ended: {error}")),
     }
 }
 
