@@ -191,7 +191,8 @@ impl Judge<'_> {
         let grants = self.layers.grants;
         let realm = self.layers.surroundings.realm.as_deref();
         let exact = grants.exact(self.subject, realm, now);
-        let grant = exact.or_else(|| grants.by_pattern(self.subject, self.line, realm, now))?;
+        let by_pattern = || grants.by_pattern(self.subject, self.line, realm, now);
+        let grant = exact.or_else(|| by_pattern().filter(|_| self.perhaps_denied().is_none()))?;
         Some(Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() }))
     }
 
@@ -257,8 +258,11 @@ impl Judge<'_> {
         let mut all_allowed = true;
         let mut strictest: Option<(usize, u8)> = None;
         for command in line.pieces() {
+            // What may be denied once it is known is allowed by no default but a bare `*`.
+            let may_be_denied = command.begun().iter().any(|begun| deny.may_go_on(begun));
+            let covered = command.covered_by(&|text| self.first_allowing(&allow, text), everything);
             let patterns = [
-                (command.covered_by(&|text| self.first_allowing(&allow, text), everything), 0),
+                (covered.filter(|rank| !may_be_denied || everything == Some(*rank)), 0),
                 (self.touches(&command, &deny), 1),
                 (self.touches(&command, &ask), 2),
             ];
@@ -331,13 +335,26 @@ impl Judge<'_> {
         match self.line {
             Some(line) => match table.everything().filter(|rank| self.may_allow(*rank)) {
                 Some(rank) => Ok(rank),
-                None => line.covered_by(&first).map_err(Some),
+                None => match self.perhaps_denied() {
+                    Some(rule) => Err(Some(rule)),
+                    None => line.covered_by(&first).map_err(Some),
+                },
             },
             None => {
                 let ranks: Option<Vec<usize>> = self.subject.signatures().map(first).collect();
                 ranks.and_then(|ranks| ranks.into_iter().max()).ok_or(None)
             }
         }
+    }
+
+    /// What a deny rule may turn out to say of a line that goes on with what is only known when it runs, such as `git $X` where
+    /// `git push*` is denied. Only a person, or a bare `*`, lets that pass.
+    fn perhaps_denied(&self) -> Option<String> {
+        let tables = self.layers.compiled.tables();
+        let denying = [self.of(&tables.deny), self.of(&tables.tighten_deny)];
+        let mut begun = self.line?.begun();
+        let found = begun.find(|begun| denying.iter().any(|table| table.may_go_on(begun)))?;
+        Some(format!("{found}…, which goes on with what is only known when it runs, and may be denied"))
     }
 
     fn structured(&self, table: &Lookup<'_>, wanted: impl Fn(usize) -> bool) -> Option<usize> {

@@ -66,6 +66,14 @@ impl Patterns {
         self.everything
     }
 
+    /// Whether one of the patterns may match a text which begins with `begun`. Of those that say less than it a pattern counts only
+    /// if it names a command and goes on.
+    pub(crate) fn may_go_on(&self, begun: &str) -> bool {
+        let names_command = |prefix: &[u8]| prefix.contains(&b'(') && prefix.contains(&b' ');
+        self.by_prefix.common_prefixes(begun.as_bytes()).any(|(prefix, _)| names_command(prefix))
+            || self.by_prefix.iter_prefix(begun.as_bytes()).next().is_some()
+    }
+
     /// The ranks of all patterns that match `text`, in no order.
     pub(crate) fn matching(&self, text: &str) -> impl Iterator<Item = usize> {
         self.by_prefix.common_prefixes(text.as_bytes()).flat_map(move |(_, bucket)| bucket.matching(text))
@@ -98,6 +106,25 @@ mod tests {
         assert_eq!(patterns.first("u"), Some(3));
         assert_eq!(patterns.first_where("t(x)", |rank| rank > 1), Some(2));
         assert_eq!(patterns.everything(), Some(3));
+    }
+
+    #[test]
+    fn a_text_that_goes_on_may_meet_what_says_more_and_what_names_its_command() {
+        let mut patterns = Patterns::default();
+        for (rank, pattern) in ["bash(git push*)", "bash(rm * -r*)", "bash(*.pem*)", "*"].into_iter().enumerate() {
+            patterns.insert(rank, Pattern::new(pattern));
+        }
+        for (begun, want) in [
+            ("bash(git ", true),
+            ("bash(git pu", true),
+            ("bash(git push -", true),
+            ("bash(git status ", false),
+            ("bash(rm x", true),
+            ("bash(cat k", false),
+            ("bash(", true),
+        ] {
+            assert_eq!(patterns.may_go_on(begun), want, "{begun}");
+        }
     }
 
     #[test]

@@ -148,6 +148,11 @@ impl Lookup<'_> {
         self.0.iter().filter_map(|group| group.patterns.first_where(text, &wanted)).min()
     }
 
+    /// Whether the pattern of a rule may match a text that begins with `begun`, as far as that is known.
+    pub(crate) fn may_go_on(&self, begun: &str) -> bool {
+        self.0.iter().any(|group| group.patterns.may_go_on(begun))
+    }
+
     /// The first rule with a bare `*`.
     pub(crate) fn everything(&self) -> Option<usize> {
         self.0.iter().filter_map(|group| group.patterns.everything()).min()

@@ -199,7 +199,7 @@ const CLASSES: [Class; 28] = [
         "programs that run programs",
         "claude-code#92542, goclaw#1202, GHSA-796m-2973-wc5q, CVE-2026-29607",
         &[
-            (FORMS, &["allow_list_prefix_and_chaining"]),
+            (FORMS, &["allow_list_prefix_and_chaining", "harmless_programs_that_run_another"]),
             (
                 "core/src/policy/shell/classes/tests.rs",
                 &[

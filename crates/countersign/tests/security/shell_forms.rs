@@ -87,7 +87,7 @@ impl Bench {
         }
         for name in [
             "bash", "sh", "env", "xargs", "nice", "nohup", "timeout", "find", "cat", "echo", "true", "setsid",
-            "stdbuf", "awk", "sed", "touch", "ls", "tee",
+            "stdbuf", "awk", "sed", "touch", "ls", "tee", "sort", "tar", "split", "dash", "git", "ionice", "printf",
         ] {
             for folder in ["/usr/bin", "/bin"] {
                 if Path::new(folder).join(name).exists() {
@@ -336,6 +336,89 @@ fn allow_list_prefix_and_chaining() {
     }
 }
 
+/// Programs that people allow whole, because they do no harm by themselves.
+const HARMLESS: [&str; 13] =
+    ["echo", "sort", "tar", "find", "printf", "test", "sed", "awk", "split", "git", "declare", "read", "cat"];
+
+/// What rules on harmless programs must not let through: another program behind an option, a value or an expansion.
+#[test]
+fn harmless_programs_that_run_another() {
+    let bench = Bench::new();
+    let rules = HARMLESS.iter().map(|program| Rule::new(format!("bash({program} *)"), Action::Allow)).collect();
+    let allowing = compiled(rules);
+    let (mut ran, mut wrong) = (0, Vec::new());
+    let forms = [
+        "echo x | xargs --replace evil echo pwned",
+        "echo x | xargs --max-lines evil echo pwned",
+        "echo x | xargs --eof evil echo pwned",
+        "nice -n ${X:-5 evil} echo hi",
+        "timeout -k ${X:-1 5 evil} 5 echo hi",
+        "timeout -- ${X:-5 evil} echo hi",
+        "stdbuf -o ${X:-L evil} echo hi",
+        "exec -a ${X:-a evil} echo hi",
+        "env -u ${X:-FOO evil} echo hi",
+        "env FOO=${X:-a evil} echo hi",
+        "X='5 evil'; nice -n $X echo hi",
+        "sh -c 'echo &>/dev/null evil'",
+        "dash -c 'echo &>/dev/null evil'",
+        "dash -c \"echo \\$'\\\\'; evil #'\"",
+        "dash -c '[[ a && evil ]]'",
+        "dash -c '((evil))'",
+        "$'evil\\0x'",
+        "echo a; $'\\x{65}vil'",
+        "printf '-va[$(evil)]' x",
+        "test -v 'a[$(evil)]'",
+        "test a -ef b -o -v 'a[$(evil)]'",
+        "declare -i x='a[$(evil)]'",
+        "read 'a[$(evil)]' < a.txt",
+        "find . -maxdepth 0 ${X:--exec} evil \\;",
+        "find . -maxdepth 0 {-exec,\"evil\"} \\;",
+        "find . -maxdepth 0 -exec echo + \\; -exec evil \\;",
+        "sort --compress-prog=evil -S 1k a.txt",
+        "tar cf o.tar --checkpoint=1 --checkpoint-act=exec=evil a.txt",
+        "tar cf o.tar --use-compress-pro=evil a.txt",
+        "tar -cvIevil -f o.tar a.txt",
+        "tar cIf evil o.tar a.txt",
+        "tar cf o.tar a.txt; tar xf o.tar --to-comm=evil",
+        "echo '--checkpoint-action=exec=evil' > n; echo '--checkpoint=1' >> n; tar cf o.tar -T n a.txt",
+        "git clone -u evil . c",
+        "git clone --upload-pa=evil . c",
+        "git ls-remote --exe=evil .",
+        "git -c alias.x='!evil' x",
+        "git -c core.pager=evil -p version",
+        "git init -q .; git config alias.x '!evil'; git x",
+        "split --filter=evil a.txt",
+        "sed 's_.*_evil_e' a.txt",
+        "sed s+.*+evil+e a.txt",
+        "sed -n 1eevil a.txt",
+        "sed --expr=1eevil a.txt",
+        "sed -n '/evil/{e evil\n}' a.txt",
+        "sed -n 's/.*/evil/MIg1pe' a.txt",
+        "sed -e '1a\\' -e x -e '1e evil' a.txt",
+        "awk 'BEGIN { \"evil\" | getline }'",
+        "for f in evil; do $f; done",
+        "echo $((a[$(evil)]))",
+        "x='a[$(evil)]'; echo $((x))",
+        "x='a[$(evil)]'; y=abc; echo ${y:x}",
+        "x='a[$(evil)]'; echo $[x]",
+    ];
+    for form in forms {
+        let did = bench.ran(form).contains("evil");
+        ran += usize::from(did);
+        let verdict = judge(&allowing, form, &bench.path("work"));
+        if matches!(verdict, Verdict::Allow(_)) {
+            wrong.push((form, did));
+        }
+    }
+    assert!(wrong.is_empty(), "allowed: {wrong:#?}");
+    // What is not installed, or of another version, runs nothing.
+    assert!(ran >= 30, "{ran} of {} ran it", forms.len());
+    for plain in ["sort a.txt", "tar cf o.tar a.txt", "find . -name '*.txt'", "sed s/a/b/ a.txt", "git status"] {
+        let verdict = judge(&allowing, plain, &bench.path("work"));
+        assert!(matches!(verdict, Verdict::Allow(_)), "{plain}: {verdict}");
+    }
+}
+
 /// However a program is called, a rule that denies it holds, or somebody is asked: the line is never simply run.
 #[test]
 fn argv0_spelling() {
@@ -375,4 +458,21 @@ fn argv0_spelling() {
         spelt += 1;
     }
     assert!(spelt >= 20);
+    // Some of the line is only known when it runs, or read in different ways.
+    for form in [
+        "ev${X}il",
+        "${X:-evil} x",
+        "X=evil; $X",
+        "nice -n ${X:-5 evil} good",
+        "dash -c 'good &>/dev/null evil'",
+        "dash -c \"good \\$'\\\\'; evil #'\"",
+        "$'evil\\0x'",
+        "$'\\545vil'",
+        "echo x | xargs --replace evil good",
+        "find . -maxdepth 0 ${X:--exec} evil \\;",
+    ] {
+        assert!(bench.ran(form).contains("evil"), "{form}");
+        let verdict = judge(&denying, form, &bench.path("work"));
+        assert!(!matches!(verdict, Verdict::Allow(_)), "{form}: {verdict}");
+    }
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use super::{
     line::{Line, Place},
+    options,
     programs::{SHELLS, base_name, is_opaque_wrapper},
     unwrap::Runs,
     word::{GLOB, UNKNOWN, Word},
@@ -92,11 +93,17 @@ fn named(name: &str, argv: &[Word], arguments: &[&str], runs: &Runs, fed: bool) 
                 one(Class::BashDestructive)
             }
         }
+        Runs::Anything { .. } if program == "find" => BTreeSet::from([Class::FileDelete, Class::BashDestructive]),
         Runs::Anything { .. } => wrapper(program, argv),
         Runs::Itself if is_opaque_wrapper(program) => wrapper(program, argv),
         // A program of one's own may have any name.
         Runs::Itself if name.contains('/') && !is_of_the_system(name) => {
             one(programs::class(program, arguments).max(Class::BashMutating))
+        }
+        // What an option runs may be anything, and a script of sed may write.
+        Runs::Itself if options::run_something(program, argv.get(1..).unwrap_or_default()) => {
+            let least = if program == "sed" { Class::FileWrite } else { Class::BashMutating };
+            one(programs::class(program, arguments).max(least))
         }
         Runs::Itself => one(programs::class(program, arguments)),
     }

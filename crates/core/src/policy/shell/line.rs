@@ -107,6 +107,8 @@ pub(crate) struct Simple {
     pub(crate) forms: Vec<String>,
     /// Texts that allow rules must cover, all of them. Empty for a wrapper that adds nothing.
     pub(crate) cover: Vec<String>,
+    /// How its forms begin, up to what is only known when the line runs.
+    pub(crate) begun: Vec<String>,
 }
 
 /// One part of a line that a default is looked up for: a command, or that which cannot be judged.
@@ -137,6 +139,11 @@ impl Line {
     /// The first rank that `first` finds for any form of any command.
     pub(crate) fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
         self.commands.iter().filter_map(|command| command.touched_by(first)).min()
+    }
+
+    /// How commands begin that go on with what is only known when the line runs.
+    pub(crate) fn begun(&self) -> impl Iterator<Item = &str> {
+        self.commands.iter().flat_map(|command| &command.begun).map(String::as_str)
     }
 
     /// The parts that defaults are looked up for.
@@ -183,6 +190,14 @@ impl Piece<'_> {
         match self {
             Self::Opaque => None,
             Self::Command(command) => command.touched_by(first),
+        }
+    }
+
+    /// How it begins, where it goes on with what is only known when the line runs.
+    pub(crate) fn begun(&self) -> &[String] {
+        match self {
+            Self::Opaque => &[],
+            Self::Command(command) => &command.begun,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is known of programs by name.
 
+use super::options;
 use crate::tool::is_shell_in_rules;
 
 /// Shells whose `-c` text is read by this grammar.
@@ -23,7 +24,7 @@ const OPAQUE_WRAPPERS: &str = "sudo doas su runuser pkexec ssh watch parallel ch
 const MEANING: &str = "alias unalias trap source . enable hash complete bind mapfile readarray shopt set unset coproc \
     fc history";
 
-/// Programs that only read, whatever their arguments but for those in [`writes_by_option`].
+/// Programs that only read, whatever their arguments but for those of which [`options::may_write`] knows.
 const READERS: &str = "cat head tail less more grep egrep fgrep rg ls stat wc diff cmp file md5sum sha1sum sha256sum \
     sha512sum cksum cut sort tree find test [ echo printf jq du df realpath readlink basename \
     dirname cd pwd xxd od strings nl tac rev paste comm join tr column fold true false which type \
@@ -70,23 +71,11 @@ pub(super) fn only_reads(program: &str, arguments: &[&str]) -> bool {
         let sub = arguments.iter().find(|word| !word.starts_with('-')).copied();
         sub.is_some_and(|sub| {
             matches!(sub, "status" | "log" | "diff" | "show" | "rev-parse" | "ls-files" | "blame" | "describe")
-        }) && !arguments.iter().any(|word| word.starts_with("--output"))
+        })
     };
-    (listed(READERS, program) && !writes_by_option(program, arguments)) || (program == "git" && git())
-}
-
-fn writes_by_option(program: &str, arguments: &[&str]) -> bool {
-    let any = |wanted: &[&str]| arguments.iter().any(|word| wanted.iter().any(|option| word.starts_with(option)));
-    match program {
-        "find" => any(&["-delete", "-exec", "-ok", "-fprint", "-fls"]),
-        "sort" | "tree" => any(&["-o", "--output"]),
-        "less" | "more" => any(&["-o", "-O", "--log-file"]),
-        "rg" => any(&["--pre"]),
-        "date" => any(&["-s", "--set"]),
-        "xxd" => any(&["-r"]),
-        "file" => any(&["-C", "--compile"]),
-        _ => false,
-    }
+    // What it has another read may be anything.
+    let hands_on = || program == "rg" && arguments.iter().any(|word| word.starts_with("--pre"));
+    (listed(READERS, program) || program == "git" && git()) && !options::may_write(program, arguments) && !hands_on()
 }
 
 /// True if unparsable `text` mentions a program that can destroy.
@@ -110,72 +99,6 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
     listed(NAMES, name)
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-/// Options by which harmless programs run another, in any of their spellings.
-pub(super) fn runs_by_option(program: &str, arguments: &[&str]) -> bool {
-    const ANYWHERE: [&str; 16] = [
-        "--to-command",
-        "--checkpoint-action",
-        "--use-compress-program",
-        "--compress-program",
-        "--rsh",
-        "--pager",
-        "--pre=",
-        "--upload-pack",
-        "--receive-pack",
-        "--ext-diff",
-        "--open-files-in-pager",
-        "--exec",
-        "--textconv",
-        "--info-script",
-        "--new-volume-script",
-        "--run",
-    ];
-    let any = |wanted: &[&str]| arguments.iter().any(|word| wanted.iter().any(|option| word.starts_with(option)));
-    let has = |wanted: &[&str]| arguments.iter().any(|word| wanted.contains(word));
-    if any(&ANYWHERE) && program != "echo" && program != "printf" {
-        return true;
-    }
-    match program {
-        "git" => {
-            any(&["-c", "--config-env", "--git-dir", "--work-tree", "-p", "-O"])
-                || has(&["filter-branch", "difftool", "mergetool", "bisect", "foreach", "-x", "daemon", "instaweb"])
-        }
-        "awk" | "gawk" | "mawk" | "nawk" => {
-            any(&["-f", "-i", "-l", "-e", "--"])
-                || arguments
-                    .iter()
-                    .any(|word| ["system", "|", ">", "getline", "@"].iter().any(|sign| word.contains(sign)))
-        }
-        "sed" => arguments.iter().any(|word| sed_runs(word)) || any(&["-f", "--file"]),
-        "rg" => any(&["--pre"]),
-        "tar" => any(&["-I", "-F"]),
-        "rsync" => any(&["-e"]),
-        "find" => any(&["-delete", "-fprint", "-fls", "-files0-from"]),
-        "vi" | "vim" | "nvim" | "ex" | "emacs" | "ed" | "view" => true,
-        "man" | "less" => any(&["-P", "+"]),
-        "make" | "gmake" => any(&["--eval", "-E", "SHELL="]),
-        "printf" => has(&["-v"]),
-        _ => false,
-    }
-}
-
-fn sed_runs(script: &str) -> bool {
-    script.split([';', '\n', '}']).any(|part| {
-        let part = part.trim();
-        let flags = part.rsplit(['/', '|', '#', ',']).next().unwrap_or("");
-        let substitutes = part.starts_with('s') && flags.len() < 6 && flags.contains(['e', 'w']);
-        let command = part.trim_start_matches(|c: char| c.is_ascii_digit() || ",$ !{~+".contains(c));
-        substitutes
-            || command == "e"
-            || command.starts_with("e ")
-            || command.starts_with("w ")
-            || command.starts_with("W ")
-            || part.contains("/e ")
-            || part.contains("/w ")
-            || part.ends_with("/e")
-    })
 }
 
 /// The interpreter or wrapper that an allow pattern would grant whole.

@@ -4,11 +4,15 @@ use super::{
     delete, disk,
     here::Here,
     line::{Line, Place, Simple},
-    programs::{base_name, changes_meaning, is_dangerous_variable, is_interpreter, only_reads, runs_by_option},
+    options,
+    programs::{base_name, changes_meaning, is_dangerous_variable, is_interpreter, only_reads},
     protect,
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::contract::Class;
+
+/// What is said of text of which nobody can tell what it says.
+pub(super) const DISGUISE: &str = "hides what it says in $'…'";
 
 /// Whether rules must cover a command, or cover what it wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,9 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     line.commands.push(simple);
     let program = argv.first().and_then(Word::as_literal).map(base_name);
     let arguments: Vec<&str> = argv.iter().skip(1).map(|word| word.value.as_str()).collect();
+    if assignments.iter().chain(argv).any(|word| word.disguised) {
+        line.note_floor(DISGUISE);
+    }
     if cover != Cover::Perhaps {
         note_words(line, assignments, argv, program);
     }
@@ -92,7 +99,7 @@ fn note_program(line: &mut Line, argv: &[Word], program: Option<&str>, arguments
     if changes_meaning(program) {
         line.note_opaque(format!("the builtin {program}"));
     }
-    if runs_by_option(program, arguments) {
+    if options::run_something(program, argv.get(1..).unwrap_or_default()) {
         line.note_opaque(format!("an option of {program} that runs or writes something else"));
     }
     if is_interpreter(program) && evaluates(arguments) {
@@ -120,7 +127,8 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     let normal: Vec<String> = argv.iter().map(Word::normal).collect();
     let plain: Vec<String> = argv.iter().map(|word| word.plain().to_owned()).collect();
     let mut forms = Vec::new();
-    for words in [&normal, &plain] {
+    let supposed = supposed(argv);
+    for words in [&normal, &plain].into_iter().chain(&supposed) {
         forms.push(join(&[prefix.as_slice(), words.as_slice()].concat()));
         if !prefix.is_empty() && !argv.is_empty() {
             forms.push(join(words));
@@ -147,7 +155,41 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("{tool}({shown})"))) {
         forms.swap(0, at);
     }
-    Simple { forms, cover: wrap(cover) }
+    Simple { forms, cover: wrap(cover), begun: wrap_open(tool, argv) }
+}
+
+/// What a command may say, where words of it are only known when the line runs: without what is not known, and with each thing that it
+/// may be as far as the line tells.
+fn supposed(argv: &[Word]) -> Vec<Vec<String>> {
+    if argv.iter().all(|word| word.as_literal().is_some()) {
+        return Vec::new();
+    }
+    let most = argv.iter().map(|word| word.perhaps.len()).max().unwrap_or(0);
+    let known = |text: &str| text.replace(UNKNOWN, "").replace(GLOB, "*");
+    let tried = |at: Option<usize>| -> Vec<String> {
+        let one = |word: &Word| match at.and_then(|at| word.perhaps.get(at)) {
+            Some(text) => known(text),
+            None => known(&word.value),
+        };
+        argv.iter().map(one).filter(|text| !text.is_empty()).collect()
+    };
+    std::iter::once(None).chain((0..most).map(Some)).map(tried).filter(|words| !words.is_empty()).collect()
+}
+
+/// How a command begins, as written and by base name, up to what is only known when the line runs. None where all of it is known.
+fn wrap_open(tool: &str, argv: &[Word]) -> Vec<String> {
+    let Some(at) = argv.iter().position(|word| word.value.contains(UNKNOWN)) else { return Vec::new() };
+    let mut words: Vec<String> = argv[..at].iter().map(|word| word.plain().to_owned()).collect();
+    let last = argv[at].value.split(UNKNOWN).next().unwrap_or_default();
+    words.push(last.replace(GLOB, "*"));
+    let mut begun = vec![words.join(" ")];
+    if let Some((program, rest)) = words.split_first().filter(|(_, rest)| !rest.is_empty()) {
+        begun.push([&[base_name(program).to_owned()], rest].concat().join(" "));
+        begun.extend(without_globals(base_name(program), rest));
+    }
+    begun.sort();
+    begun.dedup();
+    begun.into_iter().map(|text| format!("{tool}({text}")).collect()
 }
 
 /// What allow rules must cover: what is expanded must fall under a `*` of theirs, however long it turns out to be.

@@ -1,9 +1,11 @@
 //! Programs that run another: what they run, as far as their words tell.
 
 use super::{
+    posix,
     programs::{SHELLS, base_name, is_opaque_wrapper},
-    word::{UNKNOWN, Word},
+    word::{GLOB, UNKNOWN, Word},
 };
+use crate::policy::fnmatch::Pattern;
 
 /// What a command turns out to run.
 #[derive(Debug, PartialEq)]
@@ -66,7 +68,8 @@ fn option(argv: &[Word], wanted: &[&str]) -> bool {
     argv.get(1).and_then(Word::as_literal).is_some_and(|word| wanted.contains(&word))
 }
 
-/// The words behind the options and `operands` operands; none if an option is not known.
+/// The words behind the options and `operands` operands; none if an option is not known, or one of the words that are passed over may
+/// become several, of which the next would be what runs.
 fn after(argv: &[Word], flags: &[&str], valued: &[&str], operands: usize) -> Option<Vec<Word>> {
     let mut at = 1;
     while let Some(word) = argv.get(at) {
@@ -91,7 +94,9 @@ fn after(argv: &[Word], flags: &[&str], valued: &[&str], operands: usize) -> Opt
             return None;
         };
     }
-    Some(argv.get(at + operands..).unwrap_or_default().to_vec())
+    let inner = argv.get(at + operands..).unwrap_or_default();
+    let passed = &argv[..argv.len() - inner.len()];
+    (!passed.iter().any(|word| word.splits)).then(|| inner.to_vec())
 }
 
 /// Every tail that begins with a word that may be a program, and every word that may be a text of the shell.
@@ -99,11 +104,22 @@ fn anything(argv: &[Word], why: &'static str) -> Runs {
     let starts = |word: &Word| !word.value.starts_with('-') && !word.value.contains('=');
     let tails = (1..argv.len()).filter(|at| starts(&argv[*at])).take(6);
     let texts = argv.iter().skip(1).filter_map(Word::as_literal).filter(|text| text.contains(char::is_whitespace));
-    Runs::Anything {
-        why,
-        perhaps: tails.map(|at| argv[at..].to_vec()).collect(),
-        texts: texts.map(str::to_owned).collect(),
-    }
+    let tails = tails.map(|at| argv[at..].to_vec());
+    Runs::Anything { why, perhaps: tails.chain(torn(argv)).collect(), texts: texts.map(str::to_owned).collect() }
+}
+
+/// The same of words that may turn out to be several: `${X:-5 rm}` in front of others has `rm` run.
+fn torn(argv: &[Word]) -> impl Iterator<Item = Vec<Word>> {
+    let torn = argv.iter().enumerate().skip(1).filter(|(_, word)| word.splits).flat_map(|(at, word)| {
+        word.perhaps.iter().flat_map(move |text| {
+            let parts: Vec<Word> = text
+                .split_whitespace()
+                .map(|part| Word { raw: part.to_owned(), value: part.to_owned(), ..Word::default() })
+                .collect();
+            (1..parts.len()).map(move |from| (at, parts[from..].to_vec())).collect::<Vec<_>>()
+        })
+    });
+    torn.take(8).map(|(at, parts)| [parts.as_slice(), &argv[at + 1..]].concat())
 }
 
 fn env(argv: &[Word]) -> Runs {
@@ -112,7 +128,7 @@ fn env(argv: &[Word]) -> Runs {
     while let Some(word) = argv.get(at) {
         match word.as_literal() {
             Some("-i" | "-" | "--ignore-environment" | "-0" | "--null") => at += 1,
-            Some("-u" | "--unset") => at += 2,
+            Some("-u" | "--unset") if argv.get(at + 1).is_none_or(|name| !name.splits) => at += 2,
             Some("--") => {
                 at += 1;
                 break;
@@ -128,6 +144,9 @@ fn env(argv: &[Word]) -> Runs {
                 return Runs::Anything { why: "an option of env", perhaps, texts };
             }
             _ if word.raw.trim_start_matches(['\'', '"']).contains('=') || word.value.contains('=') => {
+                if word.splits {
+                    return anything(argv, "an assignment of env that may be several words");
+                }
                 assignments.push(word.clone());
                 at += 1;
             }
@@ -141,8 +160,9 @@ fn env(argv: &[Word]) -> Runs {
 }
 
 fn xargs(argv: &[Word]) -> Runs {
-    const FLAGS: [&str; 10] =
-        ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit", "-p", "-0r"];
+    const FLAGS: [&str; 11] =
+        ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit", "-p", "-0r", "--interactive"];
+    // `--replace`, `--max-lines` and `--eof` take a value behind `=` or none, never the next word.
     const VALUED: [&str; 14] = [
         "-n",
         "-L",
@@ -154,21 +174,32 @@ fn xargs(argv: &[Word]) -> Runs {
         "-E",
         "--max-args",
         "--max-procs",
-        "--max-lines",
+        "--max-chars",
+        "--process-slot-var",
         "--delimiter",
         "--arg-file",
-        "--replace",
     ];
-    let Some(mut inner) = after(argv, &FLAGS, &VALUED, 0) else { return anything(argv, "an option of xargs") };
+    const JOINED: [&str; 3] = ["--replace", "--max-lines", "--eof"];
+    let is_joined = |word: &&Word| {
+        let text = word.as_literal().unwrap_or_default();
+        JOINED
+            .iter()
+            .any(|option| text.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+    };
+    let joined: Vec<&str> = argv.iter().filter(is_joined).filter_map(Word::as_literal).collect();
+    let flags: Vec<&str> = FLAGS.iter().copied().chain(joined).collect();
+    let Some(mut inner) = after(argv, &flags, &VALUED, 0) else { return anything(argv, "an option of xargs") };
     if inner.is_empty() {
         return Runs::Itself;
     }
-    let replaced = argv.iter().enumerate().find_map(|(at, word)| {
+    // Only what stands before the command is an option of xargs.
+    let options = &argv[..argv.len() - inner.len()];
+    let replaced = options.iter().enumerate().find_map(|(at, word)| {
         let text = word.as_literal()?;
-        let mark = if text == "-I" {
-            argv.get(at + 1)?.as_literal()?
-        } else {
-            text.strip_prefix("-I").or_else(|| text.strip_prefix("--replace="))?
+        let mark = match text {
+            "-I" => argv.get(at + 1)?.as_literal()?,
+            "--replace" => "{}",
+            _ => text.strip_prefix("-I").or_else(|| text.strip_prefix("--replace="))?,
         };
         Some(mark.to_owned())
     });
@@ -201,18 +232,41 @@ fn find(argv: &[Word]) -> Runs {
         if !matches!(word.value.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
             continue;
         }
-        let inner: Vec<Word> =
-            argv[at..].iter().take_while(|word| !matches!(word.value.as_str(), ";" | "+")).cloned().collect();
-        at += inner.len();
+        // A plus ends it behind `{}` alone; whether it does is only looked at for what is judged beside.
+        let ends = |(at, word): &(usize, &Word)| {
+            word.value == ";" || word.value == "+" && *at > 0 && argv[at - 1].value == "{}"
+        };
+        let end = argv.iter().enumerate().skip(at).find(ends).map_or(argv.len(), |(at, _)| at);
+        let inner = argv[at..end].to_vec();
+        at = end;
         for root in starts(argv) {
-            let found = format!("{}/{}", root.trim_end_matches('/'), super::word::GLOB);
+            let found = format!("{}/{}", root.trim_end_matches('/'), GLOB);
             let mut one = inner.clone();
             one.iter_mut().for_each(|word| replace(word, "{}", &found));
             beside.push(one);
         }
     }
     beside.retain(|inner| !inner.is_empty());
+    if argv.iter().skip(1).any(may_be_an_action) {
+        let Runs::Anything { why, perhaps, texts } = anything(argv, "a find of which not every word can be told")
+        else {
+            return Runs::Itself;
+        };
+        return Runs::Anything { why, perhaps: [beside, perhaps].concat(), texts };
+    }
     if beside.is_empty() { Runs::Itself } else { Runs::Beside(beside) }
+}
+
+/// Whether a word that is expanded may turn out to be what has `find` run, write or remove something.
+fn may_be_an_action(word: &Word) -> bool {
+    const ACTIONS: [&str; 9] =
+        ["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprintf", "-fls", "-files0-from"];
+    let matched = || {
+        let pattern = Pattern::new(&word.value.replace(GLOB, "*"));
+        word.value.starts_with(GLOB) && ACTIONS.iter().any(|action| pattern.matches(action))
+    };
+    let is_known = !word.splits || !word.value.contains(UNKNOWN);
+    !is_known || word.perhaps.iter().any(|text| text.starts_with('-')) || word.expands && matched()
 }
 
 fn eval(argv: &[Word]) -> Runs {
@@ -241,7 +295,13 @@ fn shell(argv: &[Word]) -> Runs {
         if is_short && text.contains('c') {
             let plain = text[1..].chars().all(|c| "ceuxl".contains(c));
             let Some(script) = argv.get(at + 1) else { break };
+            let is_posix = matches!(argv[0].as_literal().map(base_name), Some("sh" | "dash"));
             return match script.as_literal() {
+                Some(script) if is_posix && !posix::reads_alike(script) => Runs::Anything {
+                    why: "a text that sh and bash read in different ways",
+                    perhaps: Vec::new(),
+                    texts: vec![script.to_owned(), posix::as_posix(script)],
+                },
                 Some(script) if plain && argv.len() == at + 2 => Runs::Text(script.to_owned()),
                 Some(_) | None => Runs::Anything {
                     why: "a shell whose text or arguments are not plain",

@@ -7,7 +7,7 @@ use super::{
     here::Here,
     limits,
     line::{Line, Place, Start},
-    programs,
+    programs, simple,
     variables::{TooMany, Variables},
     word::{self, Known, Word},
 };
@@ -331,6 +331,9 @@ impl<'a> Walk<'a> {
     fn run_all(&mut self, word: &Word) {
         if let Some(why) = word.opaque {
             self.line.note_opaque(why);
+        }
+        if word.disguised {
+            self.line.note_floor(simple::DISGUISE);
         }
         word.runs.iter().for_each(|text| self.aside(text));
     }

@@ -19,6 +19,10 @@ pub(super) struct Word {
     pub(super) value: String,
     /// True if the shell expands anything in it, known or not.
     pub(super) expands: bool,
+    /// True if it may become several words, or none: something in it is expanded that no quote keeps together.
+    pub(super) splits: bool,
+    /// True if nobody can tell what it says: shells, or their settings, read it in different ways.
+    pub(super) disguised: bool,
     /// Commands that expanding it runs.
     pub(super) runs: Vec<String>,
     /// Why no rule covers it.
@@ -32,12 +36,23 @@ pub(super) struct Word {
 impl Word {
     /// A word of which nothing is known.
     pub(super) fn unknown() -> Self {
-        Self { raw: "…".to_owned(), value: UNKNOWN.to_string(), expands: true, ..Self::default() }
+        Self { raw: "…".to_owned(), value: UNKNOWN.to_string(), expands: true, splits: true, ..Self::default() }
     }
 
     /// Its text if nothing in it is expanded.
     pub(super) fn as_literal(&self) -> Option<&str> {
         (!self.expands && self.opaque.is_none()).then_some(self.value.as_str())
+    }
+
+    /// Every text that it may be.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.value.as_str()).chain(self.perhaps.iter().map(String::as_str))
+    }
+
+    /// True if it may turn out to be an option, or to hold one, that is not seen here.
+    pub(super) fn may_hide_options(&self) -> bool {
+        let splits = self.splits && (self.value.contains(UNKNOWN) || self.value.starts_with(GLOB));
+        splits || self.perhaps.iter().any(|text| text.starts_with('-'))
     }
 
     /// Its text as far as known, to be read as shell text again.
@@ -114,12 +129,60 @@ mod tests {
             ("'r'\"m\"", "rm"),
             ("$'\\x72m'", "rm"),
             ("$'\\162m'", "rm"),
+            ("$'a\\'b\\\\\\n'", "a'b\\\n"),
             ("\"a\\\"b\\c\"", "a\"b\\c"),
             ("a\\\nb", "ab"),
             ("'$(x)'", "$(x)"),
             ("a$", "a$"),
         ] {
             assert_eq!(scan(raw, KNOWN).as_literal(), Some(want), "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_shells_read_in_different_ways_is_a_disguise() {
+        for raw in [
+            "$'\\x{72}m'",
+            "$'rm\\0x'",
+            "$'rm\\x00x'",
+            "$'rm\\u0000'",
+            "$'\\562m'",
+            "$'\\xe9'",
+            "$'\\u00e9'",
+            "$'\\cA'",
+            "$'\\xg'",
+            "$'\\q'",
+            "a${X:-$'\\x{72}m'}",
+            "\"${X:-\"$'\\x{72}m'\"}\"",
+        ] {
+            let word = scan(raw, KNOWN);
+            assert!(word.disguised && word.as_literal().is_none(), "{raw}: {word:?}");
+        }
+        for raw in ["$'\\x72m\\n\\t\\e\\\\\\'\\\"\\?\\101'", "a\\x{72}", "'$\\x{72}'"] {
+            assert!(!scan(raw, KNOWN).disguised, "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_no_quote_keeps_together_may_become_several_words() {
+        for (raw, splits) in [
+            ("$X", true),
+            ("${X:-a b}", true),
+            ("a$X", true),
+            ("*", true),
+            ("{a,$X}", true),
+            ("$(id)", true),
+            ("`id`", true),
+            ("\"$@\"", true),
+            ("\"${a[@]}\"", true),
+            ("\"$X\"", false),
+            ("\"$(id)\"", false),
+            ("$HOME", false),
+            ("~/x", false),
+            ("a", false),
+            ("'$X'", false),
+        ] {
+            assert_eq!(scan(raw, KNOWN).splits, splits, "{raw}");
         }
     }
 

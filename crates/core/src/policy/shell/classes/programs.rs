@@ -3,12 +3,12 @@
 use crate::policy::{
     contract::Class,
     shell::{
-        programs::{is_interpreter, runs_by_option},
-        word::UNKNOWN,
+        options::{is_option, is_short, may_be_option, may_write, operands},
+        programs::is_interpreter,
     },
 };
 
-/// Programs and builtins that only read, whatever their arguments but for those of [`written`].
+/// Programs and builtins that only read, whatever their arguments but for those of [`may_write`].
 const READERS: &str = "ls cat pwd echo printf grep egrep fgrep rg head tail wc stat file which type date whoami true false \
     test [ : diff sort uniq cut basename dirname realpath readlink cmp column tr tree jq du df md5sum sha1sum sha256sum \
     sha512sum cksum xxd od strings nl tac rev paste comm join fold cd pushd popd dirs uname id groups hostname arch nproc \
@@ -47,7 +47,7 @@ pub(super) fn class(program: &str, arguments: &[&str]) -> Class {
         "git" => super::git::class(arguments),
         "find" => match (begins(&["-delete", "-exec", "-ok"]), begins(&["-fprint", "-fls"])) {
             (true, _) => Class::FileDelete,
-            (false, writes) => when(writes || unknown_option(arguments), Class::FileWrite),
+            (false, writes) => when(writes || may_be_option(arguments), Class::FileWrite),
         },
         "rsync" => when(begins(&["--del", "--remove-source-files"]), Class::FileDelete),
         "crontab" => when(has(&["-r"]), Class::BashDestructive),
@@ -64,7 +64,7 @@ pub(super) fn class(program: &str, arguments: &[&str]) -> Class {
         ),
         "sed" => {
             let in_place = begins(&["-i", "--in-place"]) || short(arguments, "i");
-            when(in_place || runs_by_option("sed", arguments) || unknown_option(arguments), Class::FileWrite)
+            when(in_place || may_be_option(arguments), Class::FileWrite)
         }
         "perl" | "ruby" => when(short(arguments, "i"), Class::FileWrite),
         _ if listed(DELETERS, program) => Class::FileDelete,
@@ -76,7 +76,7 @@ pub(super) fn class(program: &str, arguments: &[&str]) -> Class {
 
 /// A program that reads, unless an option of it writes, or runs another.
 fn reader(program: &str, arguments: &[&str]) -> Class {
-    if written(program, arguments) {
+    if may_write(program, arguments) {
         return Class::FileWrite;
     }
     let changes = match program {
@@ -86,42 +86,9 @@ fn reader(program: &str, arguments: &[&str]) -> Class {
         "file" => arguments.iter().any(|word| is_option(word, "C", "--compile")),
         _ => false,
     };
-    if changes || runs_by_option(program, arguments) { Class::BashMutating } else { Class::BashReadonly }
-}
-
-/// True if a reader is told to write a file, or may be.
-fn written(program: &str, arguments: &[&str]) -> bool {
-    let option = |letter: &str, name: &str| {
-        unknown_option(arguments) || arguments.iter().any(|word| is_option(word, letter, name))
-    };
-    match program {
-        "sort" => option("o", "--output"),
-        "tree" => option("o", "--output"),
-        "less" | "more" => option("oO", "--log-file"),
-        "uniq" => operands(arguments) > 1,
-        "xxd" => operands(arguments) > 1 || option("r", "-revert"),
-        _ => false,
-    }
-}
-
-/// True if `word` is a group of short options with one of `letters`, or the long option `name`, perhaps cut short.
-fn is_option(word: &str, letters: &str, name: &str) -> bool {
-    match word.strip_prefix("--") {
-        Some("") | None => short(&[word], letters) || (word.len() > 3 && word.starts_with(name)),
-        Some(_) => name.starts_with(word.split('=').next().unwrap_or(word)),
-    }
+    if changes { Class::BashMutating } else { Class::BashReadonly }
 }
 
 fn short(arguments: &[&str], letters: &str) -> bool {
-    let group = |word: &&&str| word.starts_with('-') && !word.starts_with("--");
-    arguments.iter().filter(group).any(|word| word[1..].contains(|c| letters.contains(c)))
-}
-
-/// True if a word may turn out to be an option.
-fn unknown_option(arguments: &[&str]) -> bool {
-    arguments.iter().any(|word| word.starts_with(UNKNOWN))
-}
-
-fn operands(arguments: &[&str]) -> usize {
-    arguments.iter().filter(|word| !word.starts_with('-') || **word == "-").count()
+    arguments.iter().any(|word| is_short(word, letters))
 }

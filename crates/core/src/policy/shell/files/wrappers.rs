@@ -7,10 +7,7 @@ use super::{
 };
 use crate::{
     call::pins::Role,
-    policy::shell::{
-        programs::{is_interpreter, runs_by_option},
-        word::Word,
-    },
+    policy::shell::{options, programs::is_interpreter, word::Word},
 };
 
 /// Programs that run another that their words name, in ways of their own.
@@ -98,7 +95,7 @@ impl Walk<'_> {
             for word in argv[1..].iter().filter(|word| !word.value.starts_with('-')) {
                 self.note_path(word, Role::Script, true);
             }
-        } else if runs_by_option(name, &words) {
+        } else if options::run_something(name, &argv[1..]) {
             self.unknown(format!("what {name} is told to run"));
         }
     }

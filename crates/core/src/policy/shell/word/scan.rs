@@ -4,8 +4,7 @@ use super::{GLOB, Known, UNKNOWN, Word};
 
 /// Scans one word as the grammar cut it.
 pub(in crate::policy::shell) fn scan(raw: &str, known: Known<'_>) -> Word {
-    let mut scanner =
-        Scanner { chars: raw.chars().collect(), at: 0, known, word: Word { raw: raw.to_owned(), ..Word::default() } };
+    let mut scanner = Scanner { bare: true, ..Scanner::of(raw, known) };
     scanner.tilde();
     scanner.unquoted();
     scanner.word
@@ -13,8 +12,7 @@ pub(in crate::policy::shell) fn scan(raw: &str, known: Known<'_>) -> Word {
 
 /// Finds the commands that expanding `text` runs where no quote protects them: in here-documents, arithmetic and parameter expansions.
 pub(in crate::policy::shell) fn scan_live(text: &str, known: Known<'_>) -> Word {
-    let mut scanner =
-        Scanner { chars: text.chars().collect(), at: 0, known, word: Word { raw: text.to_owned(), ..Word::default() } };
+    let mut scanner = Scanner::of(text, known);
     scanner.quoted_by(None);
     scanner.word
 }
@@ -23,7 +21,16 @@ struct Scanner<'a> {
     chars: Vec<char>,
     at: usize,
     known: Known<'a>,
+    /// Whether no quote keeps together what is expanded.
+    bare: bool,
     word: Word,
+}
+
+impl<'a> Scanner<'a> {
+    fn of(text: &str, known: Known<'a>) -> Self {
+        let word = Word { raw: text.to_owned(), ..Word::default() };
+        Self { chars: text.chars().collect(), at: 0, known, bare: false, word }
+    }
 }
 
 impl Scanner<'_> {
@@ -39,6 +46,7 @@ impl Scanner<'_> {
 
     fn unknown(&mut self) {
         self.word.expands = true;
+        self.word.splits |= self.bare;
         self.word.value.push(UNKNOWN);
     }
 
@@ -46,10 +54,15 @@ impl Scanner<'_> {
         self.word.expands = true;
         let tried = self.known.tried.iter().find(|(tried, _)| tried == name).map(|(_, value)| value.as_str());
         match text.or(tried) {
-            Some(text) => self.word.value.push_str(text),
+            Some(text) => {
+                self.word.splits |= self.bare && text.contains(char::is_whitespace);
+                self.word.value.push_str(text);
+            }
             None => {
                 self.word.names.push(name.to_owned());
                 self.word.value.push(UNKNOWN);
+                // Quoted, all that a list holds is as many words.
+                self.word.splits |= self.bare || name.contains("[@]") || name.starts_with('@');
             }
         }
     }
@@ -91,6 +104,7 @@ impl Scanner<'_> {
                 '`' => self.backticks(),
                 '*' | '?' | '[' => {
                     self.word.expands = true;
+                    self.word.splits = true;
                     self.word.value.push(GLOB);
                 }
                 '{' if self.is_brace() => self.unknown(),
@@ -108,6 +122,12 @@ impl Scanner<'_> {
 
     /// Text in which only `$`, backticks and backslashes live, up to `end`.
     fn quoted_by(&mut self, end: Option<char>) {
+        let bare = std::mem::replace(&mut self.bare, false);
+        self.quoted_up_to(end);
+        self.bare = bare;
+    }
+
+    fn quoted_up_to(&mut self, end: Option<char>) {
         while let Some(c) = self.next() {
             match c {
                 _ if Some(c) == end => return,
@@ -162,7 +182,10 @@ impl Scanner<'_> {
                 self.variable(&name);
                 return;
             }
-            Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => self.at += 1,
+            Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => {
+                self.word.splits |= c == '@';
+                self.at += 1;
+            }
             Some(_) | None => {
                 self.word.value.push('$');
                 return;
@@ -186,6 +209,7 @@ impl Scanner<'_> {
                     .any(|known| operator.starts_with(known));
         self.live(operator);
         self.substituted(operator);
+        self.disguised(operator);
         if !plain {
             self.word.opaque = self.word.opaque.or(Some("a parameter expansion that computes"));
         }
@@ -208,8 +232,7 @@ impl Scanner<'_> {
 
     /// Finds `<(…)` and `>(…)` within an expansion: what stands for a variable that is not set is read like any word.
     fn substituted(&mut self, text: &str) {
-        let chars = text.chars().collect();
-        let mut scanner = Scanner { chars, at: 0, known: self.known, word: Word::default() };
+        let mut scanner = Scanner::of(text, self.known);
         while let Some(c) = scanner.next() {
             if matches!(c, '<' | '>') && scanner.peek(0) == Some('(') {
                 self.word.runs.push(scanner.balanced('(', ')'));
@@ -261,14 +284,38 @@ impl Scanner<'_> {
         body.strip_prefix(open).map(str::to_owned).unwrap_or(body)
     }
 
-    fn ansi(&mut self) {
-        self.at += 1;
-        while let Some(c) = self.next().filter(|c| *c != '\'') {
-            let c = if c == '\\' { self.escape() } else { Some(c) };
-            self.word.value.extend(c);
+    /// Whether something is hidden in the `$'…'` of an expansion.
+    fn disguised(&mut self, text: &str) {
+        for (at, opening) in text.match_indices("$'") {
+            let mut inner = Scanner::of(&text[at + opening.len() - 1..], self.known);
+            inner.ansi();
+            if inner.word.disguised {
+                self.disguise();
+            }
         }
     }
 
+    fn disguise(&mut self) {
+        self.word.disguised = true;
+        self.word.opaque = Some("text in $'…' that is not read alike everywhere");
+    }
+
+    /// What stands in `$'…'`, from its first quote on.
+    fn ansi(&mut self) {
+        self.at += 1;
+        while let Some(c) = self.next().filter(|c| *c != '\'') {
+            if c != '\\' {
+                self.word.value.push(c);
+            } else if let Some(c) = self.escape() {
+                self.word.value.push(c);
+            } else {
+                self.disguise();
+            }
+        }
+    }
+
+    /// What an escape stands for. None for the end of the text (a zero ends it in bash), what depends on the locale, bytes that
+    /// are no character, and what some versions of bash know and others do not.
     fn escape(&mut self) -> Option<char> {
         let c = self.next()?;
         let (radix, most) = match c {
@@ -280,6 +327,7 @@ impl Scanner<'_> {
             'e' | 'E' => return Some('\u{1b}'),
             'f' => return Some('\u{c}'),
             'v' => return Some('\u{b}'),
+            '\\' | '\'' | '"' | '?' => return Some(c),
             'x' => (16, 2),
             'u' => (16, 4),
             'U' => (16, 8),
@@ -287,7 +335,7 @@ impl Scanner<'_> {
                 self.at -= 1;
                 (8, 3)
             }
-            _ => return Some(c),
+            _ => return None,
         };
         let mut code = 0;
         for _ in 0..most {
@@ -295,6 +343,7 @@ impl Scanner<'_> {
             code = code * radix + digit;
             self.at += 1;
         }
-        char::from_u32(code)
+        // No digit comes to a zero too.
+        char::from_u32(code).filter(|c| c.is_ascii() && *c != '\0')
     }
 }

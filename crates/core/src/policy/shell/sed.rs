@@ -1,0 +1,170 @@
+//! Scripts of `sed` that do nothing but edit the text that passes.
+//!
+//! It must not know more of sed than such scripts need: what is not read here may run a program, write a file or read one.
+
+/// Whether the arguments of `sed` hold such scripts and nothing else. None of them for a word that is not literal.
+pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
+    let (mut scripts, mut operands) = (Vec::new(), Vec::new());
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        let Some(word) = *word else {
+            operands.push(None);
+            continue;
+        };
+        match word {
+            "--" => operands.extend(rest.by_ref().copied()),
+            "--quiet" | "--silent" | "--regexp-extended" | "--separate" | "--null-data" | "--unbuffered"
+            | "--posix" | "--sandbox" | "--in-place" | "--version" | "--help" => {}
+            "--expression" => scripts.push(rest.next().copied().flatten()),
+            _ => match word.strip_prefix("--") {
+                Some(long) => match long.split_once('=') {
+                    Some(("expression", script)) => scripts.push(Some(script)),
+                    Some(("in-place" | "line-length", _)) => {}
+                    Some(_) | None => return false,
+                },
+                None => match word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+                    Some(letters) => {
+                        let flags = letters.trim_start_matches(['n', 'E', 'r', 's', 'u', 'z']);
+                        match flags.chars().next() {
+                            // A suffix may follow, and is no option.
+                            None | Some('i') => {}
+                            Some('e') if flags.len() == 1 => scripts.push(rest.next().copied().flatten()),
+                            Some('e') => scripts.push(flags.get(1..)),
+                            Some(_) => return false,
+                        }
+                    }
+                    None => operands.push(Some(word)),
+                },
+            },
+        }
+    }
+    if scripts.is_empty() {
+        let Some(first) = operands.first() else { return true };
+        scripts.push(*first);
+        // Some versions take the next word for the suffix of `-i`, even an empty one.
+        scripts.extend(operands.get(1).copied().filter(|_| *first == Some("")));
+    }
+    scripts.into_iter().all(|script| script.is_some_and(|script| edits(script).is_some()))
+}
+
+/// Reads a script to its end; none where something in it is not known to be harmless.
+fn edits(script: &str) -> Option<()> {
+    let mut rest = script;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || matches!(c, ';' | '{' | '}'));
+        rest = past_addresses(rest)?;
+        let Some(command) = rest.chars().next() else { return Some(()) };
+        rest = &rest[command.len_utf8()..];
+        match command {
+            '{' => {}
+            'p' | 'P' | 'd' | 'D' | 'q' | 'Q' | '=' | 'n' | 'N' | 'h' | 'H' | 'g' | 'G' | 'x' | 'l' | 'z' | 'F' => {
+                rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+                if !rest.is_empty() && !rest.starts_with([';', '\n', '}']) {
+                    return None;
+                }
+            }
+            's' | 'y' => {
+                let delimiter = rest.chars().next().filter(|c| !c.is_alphanumeric() && !"\\\n;".contains(*c))?;
+                rest = past(past(&rest[delimiter.len_utf8()..], delimiter)?, delimiter)?;
+                rest =
+                    rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, 'g' | 'p' | 'i' | 'I' | ' '));
+                if !rest.is_empty() && !rest.starts_with([';', '\n', '}']) {
+                    return None;
+                }
+            }
+            // Text to the end of the line; a script of more lines may go on in it.
+            'a' | 'i' | 'c' if !rest.contains('\n') => return Some(()),
+            // A label ends at the end of its line or before; what follows is read as commands all the same.
+            ':' | 'b' | 't' | 'T' => rest = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == ' '),
+            _ => return None,
+        }
+    }
+}
+
+/// What stands behind addresses and `!`.
+fn past_addresses(mut text: &str) -> Option<&str> {
+    loop {
+        text = text.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '$' | ',' | '!' | '+' | '~' | ' '));
+        match text.strip_prefix('/') {
+            Some(pattern) => text = past(pattern, '/')?.trim_start_matches(['I', 'M']),
+            None => return Some(text),
+        }
+    }
+}
+
+/// What stands behind the next `delimiter` that no backslash takes its meaning. In brackets some versions do not take it for the end:
+/// a text in which that matters is not read.
+fn past(text: &str, delimiter: char) -> Option<&str> {
+    let mut letters = text.char_indices();
+    let mut bracket = false;
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => drop(letters.next()?),
+            '\n' => return None,
+            letter if letter == delimiter => return (!bracket).then(|| &text[at + letter.len_utf8()..]),
+            '[' => bracket = true,
+            ']' => bracket = false,
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::only_edits;
+
+    fn read(words: &[&str]) -> bool {
+        let words: Vec<Option<&str>> = words.iter().map(|word| Some(*word)).collect();
+        only_edits(&words)
+    }
+
+    #[test]
+    fn a_script_that_only_edits_is_known() {
+        for words in [
+            &["s/a/b/", "x"][..],
+            &["-n", "1,20p", "x"],
+            &["-n", "$p;/a b/,/c/{=;p}", "x"],
+            &["-i.bak", "s|/usr/lib|/opt|g", "x"],
+            &["-E", "-e", "s/(a)/\\1/gI", "-e", "/^#/d", "x"],
+            &["-ne", "5q;d", "x"],
+            &["--expression=s,a,b,2", "x"],
+            &[":a;N;$!ba;s/\\n/ /g"],
+            &["1a; e is text"],
+            &["s/[^a-z]//g"],
+            &["--version"],
+            &[],
+        ] {
+            assert!(read(words), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_may_do_more_is_not() {
+        for words in [
+            &["s_.*_evil_e", "a.txt"][..],
+            &["s+.*+evil+e"],
+            &["-n", "1eevil"],
+            &["--expr=1eevil"],
+            &["-n", "/x/{e evil\n}"],
+            &["-n", "s/.*/evil/MIg1pe"],
+            &["s/a/b/gw out"],
+            &["w out"],
+            &["r /etc/passwd"],
+            &["1a\\\ntext\ne evil"],
+            &["-f", "script"],
+            &["--file=script"],
+            &["-nf", "script"],
+            &["-es/a/b/e"],
+            &["s/[/]/e evil/"],
+            &["s/a/b"],
+            &["p e"],
+            &["-s", "--debug", "p"],
+            &["-i", "", "w out", "x"],
+        ] {
+            assert!(!read(words), "{words:?}");
+        }
+        assert!(!only_edits(&[None, Some("x")]));
+        assert!(!only_edits(&[Some("-e"), None]));
+    }
+}
